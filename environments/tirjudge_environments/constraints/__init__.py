@@ -1,0 +1,1 @@
+"""Checkable constraints: instructions that a short program can verify."""

@@ -1,0 +1,21 @@
+"""Runs untrusted Python programs: limited, isolated, each on its own."""
+
+from tirjudge_sandbox.base import (
+    Execution,
+    Isolation,
+    Limits,
+    Program,
+    Sandbox,
+    SandboxUnavailable,
+    Status,
+)
+
+__all__ = [
+    "Execution",
+    "Isolation",
+    "Limits",
+    "Program",
+    "Sandbox",
+    "SandboxUnavailable",
+    "Status",
+]

@@ -1,0 +1,1 @@
+"""LLM judges that run programs before they give a verdict."""

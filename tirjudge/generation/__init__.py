@@ -1,0 +1,1 @@
+"""Generators: where completions come from."""

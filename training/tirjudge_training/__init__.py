@@ -1,0 +1,1 @@
+"""Training: SFT and DAPO on TRL with our rollouts."""
