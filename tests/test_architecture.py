@@ -1,0 +1,158 @@
+"""The house rules that a reader relies on, checked on the source itself."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+FLOORS = {
+    "tirjudge_sandbox": ROOT / "sandbox" / "tirjudge_sandbox",
+    "tirjudge_environments": ROOT / "environments" / "tirjudge_environments",
+    "tirjudge": ROOT / "tirjudge",
+    "tirjudge_training": ROOT / "training" / "tirjudge_training",
+}
+HEAVY = ("torch", "transformers", "trl", "accelerate", "datasets", "safetensors", "tokenizers", "vllm", "docker")
+EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "misc", "manager"}
+
+
+def source_files() -> list[Path]:
+    return sorted(path for folder in FLOORS.values() for path in folder.rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    for package, folder in FLOORS.items():
+        if path.is_relative_to(folder):
+            parts = path.relative_to(folder).with_suffix("").parts
+            return ".".join((package, *(part for part in parts if part != "__init__")))
+    raise ValueError(path)
+
+
+def imported_at_the_top(tree: ast.Module) -> Iterator[str]:
+    """Modules that importing this module imports too; `if TYPE_CHECKING` does not count."""
+    for node in tree.body:
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+
+
+files = pytest.mark.parametrize("path", source_files(), ids=lambda path: str(path.relative_to(ROOT)))
+
+
+@files
+def test_a_module_is_one_noun_with_one_docstring_line(path: Path) -> None:
+    docstring = ast.get_docstring(ast.parse(path.read_text()))
+    assert docstring, "a module begins with a docstring"
+    assert docstring.splitlines()[0].endswith("."), "whose first line is a sentence"
+    assert path.stem not in EMPTY_NAMES
+
+
+@files
+def test_no_file_is_longer_than_400_lines(path: Path) -> None:
+    assert len(path.read_text().splitlines()) <= 400
+
+
+@files
+def test_heavy_libraries_are_imported_where_they_are_used(path: Path) -> None:
+    top = {name.split(".")[0] for name in imported_at_the_top(ast.parse(path.read_text()))}
+    assert not top & set(HEAVY)
+
+
+@files
+def test_no_private_path_of_a_machine(path: Path) -> None:
+    assert "/work/" not in path.read_text()
+
+
+def test_the_folders_of_the_floors_are_no_packages_themselves() -> None:
+    """A package called `sandbox` would hide, or be hidden by, a user's own folder of that name."""
+    for name in ("sandbox", "environments", "training"):
+        assert not (ROOT / name / "__init__.py").exists()
+
+
+def test_contracts_have_at_most_six_methods() -> None:
+    for path in source_files():
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and any(
+                isinstance(base, ast.Name) and base.id == "Protocol" for base in node.bases
+            ):
+                methods = [n for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+                assert len(methods) <= 6, f"{path.name}: {node.name}"
+
+
+def test_trl_stays_in_four_files() -> None:
+    """Its rollout interface is experimental: the places that follow it must be few."""
+    users = {
+        path
+        for path in source_files()
+        for node in ast.walk(ast.parse(path.read_text()))
+        if (isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "trl")
+        or (isinstance(node, ast.Import) and any(alias.name.split(".")[0] == "trl" for alias in node.names))
+    }
+    assert len(users) <= 4, sorted(str(path) for path in users)
+
+
+BLOCKED_IMPORT = """
+import importlib, sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {heavy!r}:
+            raise ModuleNotFoundError(f"blocked: {{name}}", name=name)
+sys.meta_path.insert(0, Blocked())
+for name in {modules!r}:
+    importlib.import_module(name)
+"""
+
+
+def test_every_module_imports_without_extras() -> None:
+    modules = [module_name(path) for path in source_files() if path.stem != "__main__"]
+    code = BLOCKED_IMPORT.format(heavy=set(HEAVY), modules=modules)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("package", ["tirjudge_sandbox", "tirjudge_environments", "tirjudge"])
+def test_the_base_packages_load_no_torch(package: str) -> None:
+    code = f"import {package}, sys; print(sorted({set(HEAVY)!r} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """The names inside the wheel that a user installs."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+    (path,) = folder.glob("*.whl")
+    return zipfile.ZipFile(path).namelist()
+
+
+def test_the_wheel_holds_four_packages_and_their_data(wheel: list[str]) -> None:
+    top = {name.split("/")[0] for name in wheel if ".dist-info/" not in name}
+    assert top == set(FLOORS)
+    for path in source_files():
+        package = module_name(path).split(".")[0]
+        assert f"{package}/{path.relative_to(FLOORS[package])}" in wheel
+    for wanted in (
+        "tirjudge_environments/prompts/tir-pairwise.txt",
+        "tirjudge_environments/prompts/mini-pairwise.txt",
+        "tirjudge_training/recipes/mini.toml",
+        "tirjudge/models/mini/model.safetensors",
+        "tirjudge/py.typed",
+    ):
+        assert wanted in wheel
+
+
+def test_ci_runs_the_command_that_the_readme_gives() -> None:
+    readme = (ROOT / "README.md").read_text()
+    (command,) = [
+        line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.endswith("make check test")
+    ]
+    assert command in readme.splitlines()
