@@ -1,0 +1,71 @@
+"""The rollout engine as a synchronous trainer holds it: an event loop, a sandbox, a generator over its model."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from tirjudge.generation import Sampling
+from tirjudge.generation.transformers import TransformersGenerator
+from tirjudge.rollout import Rollout
+from tirjudge_environments import Environment
+from tirjudge_environments.budget import Budget
+from tirjudge_sandbox import Limits, open_sandbox
+
+T = TypeVar("T")
+
+
+class Engine:
+    """Rolls out with the model as it is now, for code that is not asynchronous. A context manager.
+
+    `environments` maps a format's name to its judge. The sandbox is opened once and outlives every `run`.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        environments: Mapping[str, Environment],
+        *,
+        budget: Budget,
+        sampling: Sampling,
+        limits: Limits | None = None,
+        name: str = "policy",
+    ) -> None:
+        self.generator = TransformersGenerator(model, tokenizer, name=name)
+        self._environments = environments
+        self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
+
+    def __enter__(self) -> Self:
+        self._runner = asyncio.Runner().__enter__()
+        self._sandbox = self.run(open_sandbox().__aenter__())
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.run(self.generator.close())
+            self.run(self._sandbox.__aexit__(kind, error, trace))
+        finally:
+            self._runner.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self._runner.run(work)
+
+    def rollouts(self, seed: int) -> dict[str, Rollout]:
+        """One rollout engine per format; every draw is a function of (seed, task, view, sample)."""
+        return {
+            name: Rollout(
+                environment,
+                self.generator,
+                self._sandbox,
+                budget=self._budget,
+                limits=self._limits,
+                sampling=self._sampling,
+                seed=seed,
+            )
+            for name, environment in self._environments.items()
+        }

@@ -1,0 +1,235 @@
+"""DAPO on TRL's GRPOTrainer with our rollouts: one method of it is replaced."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tirjudge_training.advantages import Filter
+from tirjudge_training.grouping import Batch, Draw, draw_seed, gather
+from tirjudge_training.trl_rollout import Row, batch_rows, rollout_output
+
+if TYPE_CHECKING:
+    from tirjudge_training.engine import Engine
+
+Source = Callable[[int, int, int], Draw]
+"""(step, round, position) to a task: pure, so that a resumed run draws what an uninterrupted one does."""
+
+
+class RlConfig(BaseModel):
+    """The RL stage. Defaults are TIR-Judge's (§5.1) where the paper has a number; `ours` marks the rest."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: int = Field(gt=0)
+    """Generation batches (ours)."""
+    groups: int = Field(default=128, gt=0)
+    """Slots of a generation batch: one per view of a task (ours: the paper does not print it)."""
+    samples: int = Field(default=8, gt=1)
+    """Rollouts per group, the paper's G."""
+    optimizer_steps: int = Field(default=1, gt=0)
+    """Per generation batch (ours); with 1 the ratio is always 1 and nothing is ever clipped."""
+    micro_batch: int = Field(default=4, gt=0)
+    """Rows of one forward pass on one device."""
+    learning_rate: float = Field(default=1e-6, gt=0)
+    warmup_steps: int = Field(default=0, ge=0)
+    """Optimizer steps over which the learning rate rises to its constant value (ours)."""
+    decay: bool = False
+    """Let the learning rate fall linearly to 0 over the stage instead of staying constant (ours)."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    epsilon: float = Field(default=0.2, gt=0)
+    epsilon_high: float = Field(default=0.3, gt=0)
+    beta: float = Field(default=0.01, ge=0)
+    """Weight of the KL divergence to the model that the stage starts from; 0 loads no reference."""
+    entropy_bonus: float = Field(default=0.0, ge=0)
+    """Weight of the mean token entropy in the objective (ours)."""
+    filter: Filter = "correctness"
+    refills: int = Field(default=2, ge=0)
+    """Rounds of replacement for groups that teach nothing (ours)."""
+    redraws: int = Field(default=2, ge=0)
+    """How often an episode is drawn again whose sandbox or generator failed (ours)."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Ours."""
+    max_tokens: int = Field(default=8192, gt=0)
+    """New tokens of one trajectory, the sandbox's included."""
+    tool_calls: int = Field(default=3, ge=0)
+    turns: int = Field(default=5, gt=0)
+    """Turns of one trajectory (ours): one per program, one for a refused one, one for the verdict."""
+    cpu_seconds: float = Field(default=10.0, gt=0)
+    """CPU time of one program (ours)."""
+    checkpoint_every: int = Field(default=10, gt=0)
+    """Generation batches between checkpoints (ours)."""
+
+    @model_validator(mode="after")
+    def _divides(self) -> RlConfig:
+        rows = self.groups * self.samples
+        if rows % (self.micro_batch * self.optimizer_steps):
+            raise ValueError(
+                f"groups * samples = {rows} is no multiple of micro_batch * optimizer_steps "
+                f"= {self.micro_batch * self.optimizer_steps}"
+            )
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """One generation batch, as it is handed to whoever keeps the record."""
+
+    step: int
+    batch: Batch
+    rows: list[Row]
+    seconds: float
+    """Wall time of the rollouts, their programs included."""
+    cpu_seconds: float
+    """CPU time of this process meanwhile: generation, without the programs."""
+    sampler_gap: float
+    """Largest |logprob as sampled - logprob of the trainer| over the model's tokens of the rows compared."""
+
+
+class JudgeBatches:
+    """Mixed into TRL's GRPOTrainer: the batches are ours, the forward passes and the loss are TRL's.
+
+    TRL's dataset is only a clock. A batch is gathered from whole tasks, every draw a function of (seed, step,
+    task, view, sample), and advantages are those of each (task, view) group.
+    """
+
+    def __init__(
+        self, *, engine: Engine, source: Source, config: RlConfig, seed: int, keep: Callable[[Rolled], None], **trl: Any
+    ) -> None:
+        self.engine, self.source, self.config, self.seed, self.keep = engine, source, config, seed, keep
+        self.rows: list[Row] = []
+        super().__init__(**trl)
+
+    def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
+        import torch
+
+        step = self.state.global_step // self.config.optimizer_steps
+        wall, cpu = time.perf_counter(), time.process_time()
+        batch = self._gather(step, slots=len(inputs) // self.config.samples)
+        seconds, cpu_seconds = time.perf_counter() - wall, time.process_time() - cpu
+        self.rows = batch_rows(
+            batch,
+            slots=len(inputs) // self.config.samples,
+            size=self.config.samples,
+            blank=self.processing_class.eos_token_id,
+        )
+        output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
+        output["advantages"] = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
+        self.keep(Rolled(step, batch, self.rows, seconds, cpu_seconds, self._sampler_gap(output)))
+        torch.manual_seed(draw_seed(self.seed, "shuffle", step))
+        return output
+
+    def _gather(self, step: int, slots: int) -> Batch:
+        rank, world = self.accelerator.process_index, self.accelerator.num_processes
+        self.model.eval()
+        try:
+            return self.engine.run(
+                gather(
+                    lambda turn, position: self.source(step, turn, position * world + rank),
+                    self.engine.rollouts(draw_seed(self.seed, "rollout", step)),
+                    slots=slots,
+                    size=self.config.samples,
+                    by=self.config.filter,
+                    refills=self.config.refills,
+                    redraws=self.config.redraws,
+                )
+            )
+        finally:
+            self.model.train()
+
+    def _sampler_gap(self, output: dict[str, Any]) -> float:
+        """Over all rows where TRL computed their logprobs anyway, else over the first group alone."""
+        import torch
+
+        count = len(self.rows) if "old_per_token_logps" in output else self.config.samples
+        part = {name: tensor[:count] for name, tensor in output.items() if tensor.dim() > 1}
+        logprobs = part.get("old_per_token_logps")
+        if logprobs is None:
+            ids = torch.cat([part["prompt_ids"], part["completion_ids"]], dim=1)
+            attention = torch.cat([part["prompt_mask"], part["completion_mask"]], dim=1)
+            with torch.no_grad():
+                logprobs, _, _ = self._get_per_token_logps_and_entropies(
+                    self.model, ids, attention, part["completion_ids"].shape[1]
+                )
+        mask = (part["completion_mask"] * part["tool_mask"]).bool()
+        gap = (logprobs - part["sampling_per_token_logps"])[mask].abs()
+        return gap.max().item() if gap.numel() else 0.0
+
+
+def build_trainer(
+    model: Any,
+    tokenizer: Any,
+    config: RlConfig,
+    *,
+    engine: Engine,
+    source: Source,
+    seed: int,
+    output: str,
+    keep: Callable[[Rolled], None] = lambda rolled: None,
+    callbacks: tuple[Any, ...] = (),
+) -> Any:
+    """A GRPOTrainer for a model that is on disk at `model.config._name_or_path` (the KL reference)."""
+    from datasets import Dataset
+    from trl import GRPOConfig, GRPOTrainer
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
+        warnings.filterwarnings("ignore", message="`gradient_checkpointing` is deprecated")
+        return type("JudgeTrainer", (JudgeBatches, GRPOTrainer), {})(
+            engine=engine,
+            source=source,
+            config=config,
+            seed=seed,
+            keep=keep,
+            model=model,
+            processing_class=tokenizer,
+            args=GRPOConfig(output_dir=output, seed=seed, **_arguments(config), **_device()),
+            train_dataset=Dataset.from_dict({"slot": list(range(config.groups))}),
+            rollout_func=lambda prompts, trainer: rollout_output(trainer.rows),
+            reward_funcs=[lambda reward, **row: reward],
+            callbacks=list(callbacks),
+        )
+
+
+def _arguments(config: RlConfig) -> dict[str, Any]:
+    micro_steps = config.groups * config.samples // config.micro_batch
+    return {
+        "max_steps": config.steps * config.optimizer_steps,
+        "per_device_train_batch_size": config.micro_batch,
+        "steps_per_generation": micro_steps,
+        "gradient_accumulation_steps": micro_steps // config.optimizer_steps,
+        "num_generations": config.samples,
+        "max_completion_length": config.max_tokens,
+        "temperature": config.temperature,
+        "loss_type": "dapo",
+        "scale_rewards": "none",
+        "epsilon": config.epsilon,
+        "epsilon_high": config.epsilon_high,
+        "beta": config.beta,
+        "use_bias_correction_kl": False,
+        "entropy_coef": config.entropy_bonus,
+        "learning_rate": config.learning_rate,
+        "lr_scheduler_type": "linear" if config.decay else "constant_with_warmup",
+        "warmup_steps": config.warmup_steps,
+        "max_grad_norm": config.max_grad_norm,
+        "logging_steps": config.optimizer_steps,
+        "save_steps": config.checkpoint_every * config.optimizer_steps,
+        "save_total_limit": 2,
+        "ignore_data_skip": True,
+        "report_to": [],
+        "disable_tqdm": True,
+    }
+
+
+def _device() -> dict[str, Any]:
+    """TRL's defaults are a GPU's; a CPU computes in float32 and keeps its activations."""
+    import torch
+
+    if torch.cuda.is_available():
+        return {}
+    return {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "dataloader_pin_memory": False}
