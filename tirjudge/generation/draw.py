@@ -1,0 +1,58 @@
+"""Drawing one token a row, with a row's own noise and exact logprobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+Noise = np.ndarray[tuple[int], np.dtype[np.float32]]
+
+
+def noise(seed: int, length: int) -> Noise:
+    """The uniform draw of every position of a row, in [0, 1): a function of (seed, position) alone."""
+    return np.random.Generator(np.random.Philox(key=seed % (1 << 64))).random(length, dtype=np.float32)
+
+
+def draw(
+    logits: Tensor, uniforms: list[float], temperatures: list[float], top_ps: list[float]
+) -> tuple[list[int], list[float]]:
+    """One token a row by inverting the cumulative distribution, and its log-probability (natural, float32).
+
+    logits: `[rows, vocabulary]`. The logprob is under the distribution that the token is drawn from, so after
+    temperature and top_p; for a greedy row (temperature 0), whose distribution is a point, it is the model's
+    own at temperature 1. The same row gives the same token whatever the other rows are.
+    """
+    logprobs = logits.float()
+    if any(temperature not in (0.0, 1.0) for temperature in temperatures):
+        logprobs = logprobs / logprobs.new_tensor([t or 1.0 for t in temperatures])[:, None]
+    logprobs = logprobs.log_softmax(-1)
+    cut = [i for i, (t, p) in enumerate(zip(temperatures, top_ps, strict=True)) if t > 0 and p < 1]
+    if cut:
+        logprobs[cut] = _nucleus(logprobs[cut], logprobs.new_tensor([top_ps[i] for i in cut]))
+    chosen = _invert(logprobs, logprobs.new_tensor(uniforms)) if any(temperatures) else logprobs.argmax(-1)
+    if any(temperatures) and not all(temperatures):
+        greedy = chosen.new_tensor([t == 0 for t in temperatures]).bool()
+        chosen = logprobs.argmax(-1).where(greedy, chosen)
+    return chosen.tolist(), logprobs.gather(1, chosen[:, None])[:, 0].tolist()
+
+
+def _invert(logprobs: Tensor, uniforms: Tensor) -> Tensor:
+    """The first token whose cumulative probability exceeds the draw: never one of probability 0."""
+    import torch
+
+    cumulative = logprobs.exp().cumsum(-1)
+    targets = (uniforms * cumulative[:, -1])[:, None]
+    return torch.searchsorted(cumulative, targets, right=True)[:, 0]
+
+
+def _nucleus(logprobs: Tensor, top_p: Tensor) -> Tensor:
+    """Keep the smallest set of likeliest tokens whose probability reaches top_p, renormalised."""
+    ordered, order = logprobs.sort(-1, descending=True)
+    before = ordered.exp().cumsum(-1) - ordered.exp()
+    outside = before >= top_p[:, None]
+    outside = outside.scatter(1, order, outside)
+    return logprobs.masked_fill(outside, float("-inf")).log_softmax(-1)
