@@ -1,0 +1,134 @@
+"""Records: trajectories and episodes as JSON objects, as result rows and run folders hold them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tirjudge_environments import (
+    By,
+    Call,
+    Episode,
+    Message,
+    Refused,
+    Score,
+    Segment,
+    Trajectory,
+    Unscored,
+    Verdict,
+)
+from tirjudge_sandbox import Execution, Status
+
+JsonObject = dict[str, Any]
+
+
+def episode_record(episode: Episode, scores: Sequence[Score] = ()) -> JsonObject:
+    """An episode with its task's id and label; `scores`, if given, hold one per trajectory."""
+    trajectories = [trajectory_record(trajectory) for trajectory in episode.trajectories]
+    for record, score in zip(trajectories, scores, strict=False):
+        record["reward"] = reward_record(score)
+    return {
+        "id": episode.task.id,
+        "domain": episode.task.domain,
+        "label": episode.task.label,
+        "sample": episode.sample,
+        "trajectories": trajectories,
+    }
+
+
+def trajectory_record(trajectory: Trajectory, *, prompt: bool = True, ids: bool = False) -> JsonObject:
+    """A trajectory: what was asked, every turn and program, the verdict and what it cost.
+
+    `prompt` includes the judge's own prompt; `ids` the token ids and logprobs, much the larger part.
+    """
+    record: JsonObject = {
+        "view": trajectory.view.name,
+        "order": list(trajectory.view.order),
+        "sample": trajectory.sample,
+        "stop": trajectory.stop.value,
+        "detail": trajectory.detail,
+        "verdict": verdict_record(trajectory.verdict),
+        "segments": [_segment(segment, ids=ids) for segment in trajectory.segments],
+        "programs": [call_record(call) for call in trajectory.calls],
+        "prompt_tokens": trajectory.usage.prompt_tokens,
+        "completion_tokens": trajectory.usage.completion_tokens,
+        "seconds": round(trajectory.seconds, 3),
+    }
+    if prompt:
+        record["prompt"] = [message_record(message) for message in trajectory.prompt.messages]
+        record["prefill"] = trajectory.prompt.prefill
+    if ids:
+        record["prompt_ids"] = _list(trajectory.prompt_ids)
+    return record
+
+
+def message_record(message: Message) -> JsonObject:
+    return {"role": message.role, "content": message.content}
+
+
+def verdict_record(verdict: Verdict | None) -> JsonObject | None:
+    if verdict is None:
+        return None
+    return {
+        "choice": verdict.choice,
+        "tie": verdict.tie,
+        "scores": {str(candidate): score for candidate, score in verdict.scores.items()},
+    }
+
+
+def reward_record(score: Score) -> JsonObject:
+    if isinstance(score, Unscored):
+        return {"total": None, "unscored": score.reason}
+    return {"total": score.total, "parts": dict(score.parts)}
+
+
+def call_record(call: Call) -> JsonObject:
+    """A program as it was asked for, and its output or the reason why it was not run."""
+    record: JsonObject = {"source": call.request.source}
+    if isinstance(call.outcome, Refused):
+        return record | {"status": "refused", "reason": call.outcome.reason}
+    return record | _execution(call.outcome)
+
+
+def failed(call: Call) -> bool:
+    """A program that ran and ended other than by itself with exit code 0; refusals are not programs run."""
+    return isinstance(call.outcome, Execution) and call.outcome.status not in (
+        Status.OK,
+        Status.SANDBOX_FAILED,
+    )
+
+
+def _execution(execution: Execution) -> JsonObject:
+    return {
+        "status": execution.status.value,
+        "exit_code": execution.exit_code,
+        "signal": execution.signal,
+        "stdout": execution.stdout,
+        "stderr": execution.stderr,
+        "truncated": execution.truncated,
+        "wall_seconds": round(execution.wall_seconds, 4),
+        "cpu_seconds": round(execution.cpu_seconds, 4),
+        "placement": execution.isolation.placement if execution.isolation else None,
+        "isolation_missing": list(execution.isolation.missing) if execution.isolation else [],
+        "detail": execution.detail,
+    }
+
+
+def _segment(segment: Segment, *, ids: bool) -> JsonObject:
+    record: JsonObject = {"by": segment.by.value, "text": segment.text}
+    if segment.reasoning:
+        record["reasoning"] = segment.reasoning
+    if segment.tool_calls:
+        record["tool_calls"] = [
+            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in segment.tool_calls
+        ]
+    if segment.call_id is not None:
+        record["call_id"] = segment.call_id
+    if ids:
+        record["ids"] = _list(segment.ids)
+        record["logprobs"] = _list(segment.logprobs) if segment.by is By.MODEL else None
+    return record
+
+
+def _list(values: Sequence[Any] | None) -> list[Any] | None:
+    return None if values is None else list(values)
