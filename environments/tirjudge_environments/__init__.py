@@ -1,7 +1,16 @@
 """Judges as environments: tasks, views, prompts, readings and rewards, without a model and without torch."""
 
 from tirjudge_environments.base import Environment
+from tirjudge_environments.budget import Budget
+from tirjudge_environments.catalog import environment_names, open_environment
+from tirjudge_environments.chat_encoder import ChatEncoder
 from tirjudge_environments.encoder import Encoder
+from tirjudge_environments.formats.tir_listwise import TirListwise
+from tirjudge_environments.formats.tir_pairwise import TirPairwise
+from tirjudge_environments.formats.tir_pointwise import TirPointwise
+from tirjudge_environments.seeds import derive_seed
+from tirjudge_environments.session import JudgeSession
+from tirjudge_environments.transcript import Transcript
 from tirjudge_environments.types import (
     Ask,
     By,
@@ -33,8 +42,10 @@ from tirjudge_environments.types import (
 
 __all__ = [
     "Ask",
+    "Budget",
     "By",
     "Call",
+    "ChatEncoder",
     "Completion",
     "Context",
     "Continue",
@@ -42,6 +53,7 @@ __all__ = [
     "Environment",
     "Episode",
     "Finish",
+    "JudgeSession",
     "JudgeTask",
     "Malformed",
     "Message",
@@ -53,11 +65,18 @@ __all__ = [
     "Score",
     "Segment",
     "StopReason",
+    "TirListwise",
+    "TirPairwise",
+    "TirPointwise",
     "ToolCall",
     "ToolSpec",
     "Trajectory",
+    "Transcript",
     "Unscored",
     "Usage",
     "Verdict",
     "View",
+    "derive_seed",
+    "environment_names",
+    "open_environment",
 ]

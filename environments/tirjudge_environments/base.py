@@ -17,7 +17,7 @@ from tirjudge_environments.types import (
     Score,
     View,
 )
-from tirjudge_sandbox import Execution, Program
+from tirjudge_sandbox import Execution
 
 
 class Environment(Protocol):

@@ -128,6 +128,8 @@ class RunCode:
     """The model wrote the opening ```` ```output ```` fence itself."""
     call_id: str | None = None
     """The native call that this answers; None under the `fence` protocol."""
+    end: int | None = None
+    """Offset in the turn's text behind the request; what the model wrote after it overhangs."""
 
 
 @dataclass(frozen=True, slots=True)

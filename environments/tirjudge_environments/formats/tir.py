@@ -1,0 +1,194 @@
+"""What TIR-Judge's three formats share: its prompts, its dialogue and the form that its reward asks for."""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge_environments.letters import letter
+from tirjudge_environments.outputs import lengthen_fences, output_text
+from tirjudge_environments.parsing import Turn
+from tirjudge_environments.rewards import NO_TOOL_DOMAINS
+from tirjudge_environments.templates import Template, conversation_text, load_template
+from tirjudge_environments.types import (
+    Ask,
+    By,
+    Completion,
+    Continue,
+    Episode,
+    Finish,
+    JudgeTask,
+    Malformed,
+    Message,
+    Prompt,
+    Reading,
+    Refused,
+    RunCode,
+    StopReason,
+    ToolCall,
+    ToolSpec,
+    Trajectory,
+    Verdict,
+    View,
+)
+from tirjudge_sandbox import Execution
+
+STOP = ("\n```\n", "\n```output")
+"""Where a program may have closed, or the model begins an output that is the sandbox's to write."""
+
+RUN_PYTHON = ToolSpec(
+    name="run_python",
+    description="Run a Python program by itself and return what it prints.",
+    parameters={
+        "type": "object",
+        "properties": {"code": {"type": "string", "description": "The program."}},
+        "required": ["code"],
+        "additionalProperties": False,
+    },
+)
+
+
+class TirFormat(BaseModel, ABC):
+    """A TIR-Judge format (TIR App. A for the prompts, section 4.2 for the dialogue)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: ClassVar[str]
+    """The middle of its prompt files' names."""
+    tag: ClassVar[str]
+    """The element that holds the answer."""
+
+    tools: bool = True
+    """False asks for a text-only judge everywhere."""
+    tools_by_domain: Mapping[str, bool] = Field(default_factory=dict)
+    """Domains that differ from `tools`; ours, since the paper leaves open which rows get which prompts."""
+    prompts: str = "tir"
+    """The family of prompt files."""
+    bindings: bool = True
+    """Whether programs find `prompt` and the responses defined; off under `exact`."""
+    exact: bool = False
+    """Nothing beyond the paper: no bindings, and fences inside outputs stay as they are."""
+    protocol: Literal["fence", "tool"] = "fence"
+    """Programs as fences in the text (the paper's), or as native calls of `run_python(code)`."""
+    output_chars: int = Field(default=2000, ge=100)
+    """The longest output shown; a longer one is cut in the middle."""
+
+    def model_post_init(self, context: Any) -> None:
+        """Look for every prompt that may be asked for now, not in the middle of a run."""
+        for with_tools in {self.tools, *self.tools_by_domain.values()}:
+            self._template(with_tools)
+
+    @abstractmethod
+    def views(self, task: JudgeTask) -> tuple[View, ...]: ...
+
+    @abstractmethod
+    def verdict(self, view: View, answer: str) -> Verdict | None:
+        """What the text inside the answer tag says; None when it is no answer to this view."""
+
+    def prompt(self, task: JudgeTask, view: View) -> Prompt:
+        with_tools = self.uses_tools(task)
+        text = self._template(with_tools).fill(conversation_text(task.prompt), _shown(task, view))
+        native = self.protocol == "tool"
+        return Prompt(
+            messages=(Message("user", text),),
+            stop=STOP if with_tools and not native else (),
+            tools=(RUN_PYTHON,) if with_tools and native else (),
+        )
+
+    def uses_tools(self, task: JudgeTask) -> bool:
+        """Whether this task's judge may run programs."""
+        return self.tools_by_domain.get(task.domain, self.tools)
+
+    def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
+        turn = Turn(completion.text)
+        if self.uses_tools(task):
+            if self.protocol == "tool" and completion.tool_calls:
+                return self._read_call(task, view, completion.tool_calls[0])
+            if self.protocol == "fence" and turn.program is not None:
+                opened = turn.awaited is not None
+                return RunCode(turn.source, self._bindings(task, view), opened, end=turn.request_end)
+        if completion.finish is Finish.STOP:
+            return Continue()
+        reading = self._read_verdict(view, turn)
+        cut = completion.finish is Finish.LENGTH and isinstance(reading, Malformed)
+        return Continue() if cut else reading
+
+    def show(self, request: RunCode, outcome: Execution | Refused) -> str:
+        text = output_text(outcome, self.output_chars)
+        if request.call_id is not None:
+            return text
+        body = text if self.exact else lengthen_fences(text)
+        return f"{body}\n```\n" if request.opened else f"```output\n{body}\n```\n"
+
+    def ask(self, group: Sequence[Episode]) -> tuple[Ask, ...]:
+        return ()
+
+    def replay(self, task: JudgeTask, trajectory: Trajectory) -> Verdict | None:
+        """The verdict, read again from the text of the last turn."""
+        turns = _model_texts(trajectory)
+        if trajectory.stop is not StopReason.VERDICT or not turns:
+            return None
+        reading = self._read_verdict(trajectory.view, Turn(turns[-1]))
+        return reading if isinstance(reading, Verdict) else None
+
+    def well_formed(self, task: JudgeTask, trajectory: Trajectory) -> bool:
+        """Rf: the verdict's tag unique and last, fences closed, no output forged, no tool out of place."""
+        if self.replay(task, trajectory) is None:
+            return False
+        turns = [Turn(text) for text in _model_texts(trajectory)]
+        tags = [tag for turn in turns for tag in turn.tags(self.tag)]
+        if len(tags) != 2 or turns[-1].text[tags[-1].end :].strip():
+            return False
+        if any(turn.unclosed or turn.forged for turn in turns):
+            return False
+        called = bool(trajectory.calls) or any(turn.program for turn in turns)
+        return not (called and task.domain in NO_TOOL_DOMAINS)
+
+    def _template(self, with_tools: bool) -> Template:
+        variant = "-no-tools" if not with_tools else "-calls" if self.protocol == "tool" else ""
+        return load_template(f"{self.prompts}-{self.kind}{variant}")
+
+    def _bindings(self, task: JudgeTask, view: View) -> dict[str, Any]:
+        if self.exact or not self.bindings:
+            return {}
+        responses = _shown(task, view)
+        bound: dict[str, Any] = {"prompt": conversation_text(task.prompt)}
+        if len(responses) == 1:
+            return bound | {"response": responses[0]}
+        named = {f"response_{letter(i).lower()}": response for i, response in enumerate(responses)}
+        return bound | named | {"responses": responses}
+
+    def _read_call(self, task: JudgeTask, view: View, call: ToolCall) -> Reading:
+        if call.name != RUN_PYTHON.name:
+            return Malformed("a call of a tool that does not exist")
+        try:
+            arguments = json.loads(call.arguments)
+        except (ValueError, RecursionError):
+            arguments = None
+        if not isinstance(arguments, dict) or not isinstance(arguments.get("code"), str):
+            return Malformed("a call of run_python without a text `code`")
+        return RunCode(arguments["code"], self._bindings(task, view), call_id=call.id)
+
+    def _read_verdict(self, view: View, turn: Turn) -> Verdict | Malformed:
+        answer = turn.answer(self.tag)
+        if answer is not None:
+            return self.verdict(view, answer) or Malformed(
+                f"the last <{self.tag}> holds no answer to this view"
+            )
+        return Malformed(
+            f"no complete <{self.tag}> at the end"
+            if turn.tags(self.tag)
+            else f"no <{self.tag}> outside fences"
+        )
+
+
+def _shown(task: JudgeTask, view: View) -> list[str]:
+    return [task.candidates[index] for index in view.order]
+
+
+def _model_texts(trajectory: Trajectory) -> list[str]:
+    return [segment.text for segment in trajectory.segments if segment.by is By.MODEL]

@@ -1,0 +1,65 @@
+"""TIR-Judge, pointwise: a score from 1 to 10 for each response alone (TIR Fig. 7 and 10)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from tirjudge_environments.formats.tir import TirFormat
+from tirjudge_environments.rewards import failed, tir_reward, tools_in_order, unlabelled
+from tirjudge_environments.types import Episode, JudgeTask, Score, Unscored, Verdict, View
+
+_NUMBER = re.compile(r"[0-9]{1,2}(\.[0-9]{1,6})?", re.ASCII)
+
+
+class TirPointwise(TirFormat):
+    """One response; answered by `<score>7</score>`, a number from 1 to 10 that need not be whole."""
+
+    kind: ClassVar[str] = "pointwise"
+    tag: ClassVar[str] = "score"
+
+    def views(self, task: JudgeTask) -> tuple[View, ...]:
+        if not task.candidates:
+            raise ValueError(f"task {task.id!r} has no response")
+        return tuple(View(str(index), (index,)) for index in range(len(task.candidates)))
+
+    def verdict(self, view: View, answer: str) -> Verdict | None:
+        if not _NUMBER.fullmatch(answer) or not 1 <= float(answer) <= 10:
+            return None
+        return Verdict(scores={view.order[0]: float(answer)})
+
+    def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
+        return [self._score(episode) for episode in group]
+
+    def _score(self, episode: Episode) -> tuple[Score, ...]:
+        """Rc links the views: the labelled response must score above every other one (TIR Eq. 3)."""
+        unscored = _unscored(episode)
+        if unscored is not None:
+            return tuple(unscored for _ in episode.trajectories)
+        correct = self._best_is_labelled(episode)
+        return tuple(
+            tir_reward(
+                correct=correct,
+                well_formed=self.well_formed(episode.task, trajectory),
+                tools_in_order=tools_in_order(trajectory),
+            )
+            for trajectory in episode.trajectories
+        )
+
+    def _best_is_labelled(self, episode: Episode) -> bool:
+        scores: dict[int, float] = {}
+        for trajectory in episode.trajectories:
+            verdict = self.replay(episode.task, trajectory)
+            scores |= verdict.scores if verdict is not None else {}
+        label = episode.task.label
+        others = [score for index, score in scores.items() if index != label]
+        complete = len(scores) == len(episode.task.candidates)
+        return complete and label is not None and all(scores[label] > score for score in others)
+
+
+def _unscored(episode: Episode) -> Unscored | None:
+    if len(episode.task.candidates) < 2:
+        return Unscored("a single response has nothing to be compared with")
+    down = (failed(trajectory) for trajectory in episode.trajectories)
+    return unlabelled(episode) or next((reason for reason in down if reason is not None), None)

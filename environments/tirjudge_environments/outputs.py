@@ -1,0 +1,60 @@
+"""The text that a model sees of an execution."""
+
+from __future__ import annotations
+
+import re
+from signal import Signals
+
+from tirjudge_environments.types import Refused
+from tirjudge_sandbox import Execution, Status
+
+_STOPPED = {
+    Status.WALL_LIMIT: "TimeoutError: the program was stopped at its wall clock limit",
+    Status.CPU_LIMIT: "TimeoutError: the program was stopped at its CPU time limit",
+    Status.MEMORY_LIMIT: "MemoryError: the program was stopped at its memory limit",
+    Status.OUTPUT_LIMIT: "OSError: the program was stopped at its output limit",
+}
+
+
+def output_text(outcome: Execution | Refused, limit: int) -> str:
+    """What a program printed, or in one line what went wrong (TIR section 4.2, Error Message Processing).
+
+    At most `limit` characters stay, cut in the middle with a count of those left out. Raises ValueError for
+    an execution whose sandbox failed: that is no program's output.
+    """
+    if isinstance(outcome, Refused):
+        return outcome.reason
+    if outcome.status is Status.SANDBOX_FAILED:
+        raise ValueError("a failed sandbox is never shown as a program's output")
+    if outcome.status is Status.OK:
+        return cut_middle(outcome.stdout.rstrip(), limit) or "(no output)"
+    return cut_middle(_error_line(outcome), limit)
+
+
+def _error_line(outcome: Execution) -> str:
+    if outcome.status in _STOPPED:
+        return _STOPPED[outcome.status]
+    if outcome.status is Status.SIGNAL:
+        return f"the program was ended by {_signal_name(outcome.signal)}"
+    lines = outcome.stderr.rstrip().rsplit("\n", 1)
+    return lines[-1].strip() or f"SystemExit: {outcome.exit_code}"
+
+
+def _signal_name(number: int | None) -> str:
+    try:
+        return Signals(number or 0).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def cut_middle(text: str, limit: int) -> str:
+    """The text, or its first and last `limit` / 2 characters around a count of those left out."""
+    if len(text) <= limit:
+        return text
+    head, tail = limit - limit // 2, limit // 2
+    return f"{text[:head]}\n... {len(text) - limit} characters left out ...\n{text[len(text) - tail :]}"
+
+
+def lengthen_fences(text: str) -> str:
+    """The text with one more backtick on every line that could open or close a fence."""
+    return re.sub(r"^([ \t]*+`{3,}+)", r"\1`", text, flags=re.MULTILINE)

@@ -1,0 +1,156 @@
+"""What a model's turn holds, read in linear time: the program asked for, forged outputs, answer tags."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+PROGRAM = "python"
+OUTPUT = "output"
+
+_FENCE_LINE = re.compile(r"^(?P<indent>[ \t]*+)(?P<ticks>`{3,}+)(?P<info>[^`\n]*+)$", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """A fenced block. Offsets are into the turn's text."""
+
+    info: str
+    """What follows the opening backticks, stripped: `python`, `output`, `json`, or nothing."""
+    start: int
+    """Of the opening line."""
+    body_start: int
+    body_end: int
+    end: int
+    """Behind the closing line and its newline; the text's length when the fence never closed."""
+    indent: int
+    """White space before the opening backticks."""
+    closed: bool
+
+
+def find_fences(text: str) -> tuple[Fence, ...]:
+    """The fenced blocks of a text, as CommonMark reads backtick fences, but for two rules of the dialogue.
+
+    Any indentation may stand before a fence, and an open program also closes at a line that opens an output.
+    """
+    fences = []
+    opening: re.Match[str] | None = None
+    for line in _FENCE_LINE.finditer(text):
+        if opening is None:
+            opening = line
+        elif _opens_output(opening, line):
+            fences.append(_fence(text, opening, line.start(), line.start(), closed=True))
+            opening = line
+        elif not line["info"].strip() and len(line["ticks"]) >= len(opening["ticks"]):
+            fences.append(_fence(text, opening, line.start(), line.end() + 1, closed=True))
+            opening = None
+    if opening is not None:
+        fences.append(_fence(text, opening, len(text), len(text), closed=False))
+    return tuple(fences)
+
+
+def _opens_output(opening: re.Match[str], line: re.Match[str]) -> bool:
+    return opening["info"].strip() == PROGRAM and line["info"].strip() == OUTPUT
+
+
+def _fence(text: str, opening: re.Match[str], body_end: int, end: int, *, closed: bool) -> Fence:
+    return Fence(
+        info=opening["info"].strip(),
+        start=opening.start(),
+        body_start=min(opening.end() + 1, len(text)),
+        body_end=body_end,
+        end=min(end, len(text)),
+        indent=len(opening["indent"]),
+        closed=closed,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tag:
+    """`<name>` or `</name>`, outside every fence."""
+
+    opens: bool
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class Turn:
+    """All that the model wrote since the prompt or the last output."""
+
+    text: str
+
+    @cached_property
+    def fences(self) -> tuple[Fence, ...]:
+        return find_fences(self.text)
+
+    @cached_property
+    def program(self) -> Fence | None:
+        """The first closed program; the one that is run."""
+        return next((fence for fence in self.fences if fence.info == PROGRAM and fence.closed), None)
+
+    @property
+    def source(self) -> str:
+        """The program's text, freed of its fence's indentation; empty without a program."""
+        if self.program is None:
+            return ""
+        body = self.text[self.program.body_start : self.program.body_end]
+        return (
+            re.sub(rf"^[ \t]{{1,{self.program.indent}}}", "", body, flags=re.M)
+            if self.program.indent
+            else body
+        )
+
+    @cached_property
+    def awaited(self) -> Fence | None:
+        """The output fence that the model opened behind its program and left empty for the real output."""
+        if self.program is None:
+            return None
+        following = self.fences[-1]
+        between = self.text[self.program.end : following.start]
+        within = self.text[following.body_start :]
+        is_next = following.start >= self.program.end and not between.strip()
+        empty = following.info == OUTPUT and not following.closed and not within.strip()
+        return following if is_next and empty else None
+
+    @property
+    def request_end(self) -> int:
+        """Where the acted-on part of the turn ends: behind the program, or the output fence opened for it."""
+        if self.program is None or self.awaited is not None:
+            return len(self.text)
+        return self.program.end
+
+    @property
+    def forged(self) -> tuple[Fence, ...]:
+        """Outputs that the model wrote itself."""
+        return tuple(fence for fence in self.fences if fence.info == OUTPUT and fence is not self.awaited)
+
+    @property
+    def unclosed(self) -> tuple[Fence, ...]:
+        """Fences without an end, but for an output that waits for the sandbox."""
+        return tuple(fence for fence in self.fences if not fence.closed and fence is not self.awaited)
+
+    def tags(self, name: str) -> tuple[Tag, ...]:
+        """The tags of this name outside fences, in order."""
+        found = []
+        fences = iter((*self.fences, None))
+        fence = next(fences)
+        for match in _tag_pattern(name).finditer(self.text):
+            while fence is not None and fence.end <= match.start():
+                fence = next(fences)
+            if fence is None or match.start() < fence.start:
+                found.append(Tag(opens=not match[1], start=match.start(), end=match.end()))
+        return tuple(found)
+
+    def answer(self, name: str) -> str | None:
+        """What the last `<name>` element holds, stripped; None when there is none, or it is not closed."""
+        tags = self.tags(name)
+        if len(tags) < 2 or tags[-1].opens or not tags[-2].opens:
+            return None
+        return self.text[tags[-2].end : tags[-1].start].strip()
+
+
+@lru_cache(maxsize=16)
+def _tag_pattern(name: str) -> re.Pattern[str]:
+    return re.compile(rf"<(/?){re.escape(name)}>")

@@ -1,0 +1,255 @@
+"""One dialogue between a judge and the sandbox, stepped by whoever owns the model."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from tirjudge_environments.base import Environment
+from tirjudge_environments.budget import Budget
+from tirjudge_environments.encoder import Encoder
+from tirjudge_environments.seeds import derive_seed
+from tirjudge_environments.types import (
+    By,
+    Call,
+    Completion,
+    Context,
+    Continue,
+    Finish,
+    JudgeTask,
+    Malformed,
+    Prompt,
+    Reading,
+    Refused,
+    RunCode,
+    Segment,
+    StopReason,
+    Trajectory,
+    Usage,
+    Verdict,
+    View,
+)
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
+
+_ATTEMPTS = 2
+"""How often a program is given to a sandbox that fails."""
+
+
+class JudgeSession:
+    """Generate from `context`, at most `remaining_tokens`; `step` with what came; at the end, `trajectory`.
+
+    With an encoder, every completion must carry its token ids. They are kept as sampled, an end-of-sequence
+    token in the middle of the dialogue included, and only ever appended to. Without ids, what a text-only
+    endpoint wrote behind a program is dropped before the output follows it.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        task: JudgeTask,
+        view: View,
+        sandbox: Sandbox,
+        *,
+        encoder: Encoder | None = None,
+        budget: Budget = Budget(),
+        limits: Limits = Limits(),
+        sample: int = 0,
+        seed: int = 0,
+    ) -> None:
+        """`limits` bound each program; `seed` and the number of the call seed it.
+
+        Raises ValueError for native tool calls with an encoder: only an endpoint can render those.
+        """
+        self.prompt: Prompt = environment.prompt(task, view)
+        if encoder is not None and self.prompt.tools:
+            raise ValueError(
+                "native tool calls need an endpoint that speaks them; use the `fence` protocol here"
+            )
+        self._environment, self._task, self._view, self._sandbox = environment, task, view, sandbox
+        self._encoder, self._budget, self._limits = encoder, budget, limits
+        self._sample, self._seed = sample, seed
+        self._prompt_ids = tuple(encoder.prompt(self.prompt)) if encoder else None
+        self._segments: list[Segment] = []
+        self._calls: list[Call] = []
+        self._turns = 0
+        self._used_tokens = 0
+        self._usage = Usage()
+        self._started = time.monotonic()
+        self._trajectory: Trajectory | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._trajectory is not None
+
+    @property
+    def trajectory(self) -> Trajectory:
+        """The whole dialogue; raises RuntimeError before it is done."""
+        if self._trajectory is None:
+            raise RuntimeError("the dialogue has not ended yet")
+        return self._trajectory
+
+    @property
+    def context(self) -> Context:
+        """What the next turn continues."""
+        ids = self._prompt_ids
+        for segment in self._segments:
+            ids = ids + segment.ids if ids is not None and segment.ids is not None else None
+        return Context(self.prompt, tuple(self._segments), ids)
+
+    @property
+    def remaining_tokens(self) -> int:
+        """How many more tokens fit the budget; an upper bound for the next turn."""
+        return max(0, self._budget.tokens - self._used_tokens)
+
+    async def step(self, completion: Completion) -> tuple[Segment, ...]:
+        """Take what the model wrote, run what it asks for, and return what was appended.
+
+        Nothing is appended when the turn goes on or the dialogue has ended; `done` tells which. Raises
+        RuntimeError once it is done, and ValueError for a completion without the ids that an encoder needs.
+        """
+        if self.done:
+            raise RuntimeError("the dialogue has ended")
+        if not (completion.text or completion.token_ids or completion.tool_calls):
+            self.fail(StopReason.MALFORMED, "the model wrote nothing")
+            return ()
+        turn = self._take(completion)
+        appended: list[Segment] = []
+        for reading in self._readings(turn):
+            segment = await self._act(reading, turn)
+            if segment is None:
+                break
+            self._segments.append(segment)
+            appended.append(segment)
+        return tuple(appended)
+
+    def fail(self, stop: StopReason, detail: str) -> None:
+        """End the dialogue without a verdict, from inside or outside (a generator that is down)."""
+        self._end(stop, None, detail)
+
+    def _take(self, completion: Completion) -> Completion:
+        """Append what the model wrote to its open turn, and return the whole turn."""
+        if self._encoder is not None and completion.token_ids is None:
+            raise ValueError("a session with an encoder needs the token ids of every completion")
+        if self._segments and self._segments[-1].by is By.MODEL:
+            written = _joined(self._segments.pop(), completion)
+        else:
+            self._turns += 1
+            written = _joined(None, completion)
+        if self._encoder is not None and written.ids is not None:
+            written = replace(written, text=self._encoder.decode(written.ids))
+        self._segments.append(written)
+        self._usage += completion.usage
+        self._used_tokens += (
+            completion.usage.completion_tokens if completion.token_ids is None else len(completion.token_ids)
+        )
+        prefill = self.prompt.prefill if len(self._segments) == 1 else ""
+        return replace(completion, text=prefill + written.text)
+
+    def _readings(self, turn: Completion) -> list[Reading]:
+        """One reading; for several native calls in one turn, one for each, since each wants its answer."""
+        single = [replace(turn, tool_calls=(call,)) for call in turn.tool_calls]
+        return [self._environment.read(self._task, self._view, part) for part in single or [turn]]
+
+    async def _act(self, reading: Reading, turn: Completion) -> Segment | None:
+        if isinstance(reading, RunCode):
+            self._drop_overhang(reading)
+            return await self._answer(reading)
+        if isinstance(reading, Verdict):
+            self._end(StopReason.VERDICT, reading, "")
+        elif isinstance(reading, Malformed):
+            self.fail(StopReason.MALFORMED, reading.reason)
+        elif isinstance(reading, Continue) and (turn.finish is Finish.LENGTH or not self.remaining_tokens):
+            self.fail(StopReason.TOKEN_BUDGET, "the model's turn was cut before a verdict")
+        return None
+
+    def _drop_overhang(self, request: RunCode) -> None:
+        written = self._segments[-1]
+        if written.by is By.MODEL and written.ids is None and request.end is not None:
+            prefill = len(self.prompt.prefill) if len(self._segments) == 1 else 0
+            self._segments[-1] = replace(written, text=written.text[: request.end - prefill])
+
+    async def _answer(self, request: RunCode) -> Segment | None:
+        """Run or refuse a program; None if that ended the dialogue."""
+        spent = self._spent()
+        if spent is not None:
+            self._calls.append(Call(request, Refused(spent[1])))
+            self.fail(*spent)
+            return None
+        outcome = await self._outcome(request)
+        self._calls.append(Call(request, outcome))
+        if isinstance(outcome, Execution) and outcome.status is Status.SANDBOX_FAILED:
+            self.fail(StopReason.SANDBOX_DOWN, outcome.detail or "the sandbox failed")
+            return None
+        segment = self._shown(request, outcome)
+        size = len(segment.ids or ())
+        if size >= self.remaining_tokens:
+            self.fail(StopReason.TOKEN_BUDGET, "a program's output left no token for the model")
+            return None
+        self._used_tokens += size
+        return segment
+
+    def _spent(self) -> tuple[StopReason, str] | None:
+        """The budget, if any, that forbids another turn after this one."""
+        if not self.remaining_tokens:
+            return StopReason.TOKEN_BUDGET, f"the budget of {self._budget.tokens} tokens is spent"
+        if self._turns >= self._budget.turns:
+            return StopReason.TURN_BUDGET, f"the budget of {self._budget.turns} turns is spent"
+        cpu = sum(call.outcome.cpu_seconds for call in self._calls if isinstance(call.outcome, Execution))
+        if cpu >= self._budget.cpu_seconds:
+            return (
+                StopReason.CPU_BUDGET,
+                f"the programs' {self._budget.cpu_seconds:g} s of CPU time are spent",
+            )
+        return None
+
+    async def _outcome(self, request: RunCode) -> Execution | Refused:
+        number = len(self._calls)
+        if number >= self._budget.tool_calls:
+            return Refused(
+                f"The budget of {self._budget.tool_calls} programs is spent: this one was not run."
+            )
+        program = Program(
+            source=request.source, bindings=request.bindings, seed=derive_seed(self._seed, number)
+        )
+        for _ in range(_ATTEMPTS):
+            outcome = await self._sandbox.run(program, self._limits)
+            if outcome.status is not Status.SANDBOX_FAILED:
+                break
+        return outcome
+
+    def _shown(self, request: RunCode, outcome: Execution | Refused) -> Segment:
+        text = self._environment.show(request, outcome)
+        if request.call_id is None and not self._segments[-1].text.endswith("\n"):
+            text = "\n" + text
+        ids = tuple(self._encoder.text(text)) if self._encoder else None
+        return Segment(by=By.SANDBOX, text=text, ids=ids, call_id=request.call_id)
+
+    def _end(self, stop: StopReason, verdict: Verdict | None, detail: str) -> None:
+        self._trajectory = Trajectory(
+            view=self._view,
+            sample=self._sample,
+            prompt=self.prompt,
+            prompt_ids=self._prompt_ids,
+            segments=tuple(self._segments),
+            calls=tuple(self._calls),
+            stop=stop,
+            verdict=verdict,
+            detail=detail,
+            usage=self._usage,
+            seconds=time.monotonic() - self._started,
+        )
+
+
+def _joined(before: Segment | None, completion: Completion) -> Segment:
+    """The model's segment with a completion appended; ids and logprobs only if every part has them."""
+    before = before or Segment(by=By.MODEL, text="", ids=(), logprobs=())
+    has_ids = before.ids is not None and completion.token_ids is not None
+    has_logprobs = before.logprobs is not None and completion.logprobs is not None
+    return Segment(
+        by=By.MODEL,
+        text=before.text + completion.text,
+        ids=(before.ids or ()) + (completion.token_ids or ()) if has_ids else None,
+        logprobs=(before.logprobs or ()) + (completion.logprobs or ()) if has_logprobs else None,
+        reasoning=before.reasoning + completion.reasoning,
+        tool_calls=before.tool_calls + completion.tool_calls,
+    )

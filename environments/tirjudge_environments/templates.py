@@ -1,0 +1,78 @@
+"""Prompt templates: data files with slots, filled in one pass so that a candidate's braces stay text.
+
+The slots, everything else in braces being plain text:
+
+* `{prompt}`: the judged conversation (see `conversation_text`).
+* `{response}`: the only response of a pointwise view.
+* `{response A}`, `{response B}`, ...: the response shown under that letter.
+* `{each}` ... `{/each}`: repeated verbatim for every response of the view, in order; inside, `{letter}` is
+  its letter and `{response}` its text. Lists of any length are written this way.
+
+A file is `prompts/{family}-{kind}.txt`, kind being `pointwise`, `pairwise` or `listwise`, with `-no-tools`
+for the text-only prompt and `-calls` for native tool calls. It holds the prompt and a newline at its end.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib.resources import files
+
+from tirjudge_environments.letters import letters
+from tirjudge_environments.types import Message
+
+_SLOT = re.compile(r"\{(prompt|response|response [A-Z]+|letter)\}")
+_EACH = re.compile(r"\{each\}(.*?)\{/each\}", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """The text of a prompt with its slots."""
+
+    text: str
+
+    def fill(self, prompt: str, responses: Sequence[str]) -> str:
+        """The prompt for these responses in this order; raises ValueError where the slots do not fit them."""
+        values = {"prompt": prompt}
+        if len(responses) == 1:
+            values["response"] = responses[0]
+        named = dict(zip(letters(len(responses)), responses, strict=True))
+        values |= {f"response {name}": response for name, response in named.items()}
+        parts = _EACH.split(self.text)
+        for position, part in enumerate(parts):
+            if position % 2:
+                parts[position] = "".join(
+                    _fill(part, values | {"letter": name, "response": response})
+                    for name, response in named.items()
+                )
+            else:
+                parts[position] = _fill(part, values)
+        return "".join(parts)
+
+
+def _fill(text: str, values: Mapping[str, str]) -> str:
+    def value(slot: re.Match[str]) -> str:
+        if slot[1] not in values:
+            raise ValueError(f"the prompt template has a slot {slot[0]} that this view cannot fill")
+        return values[slot[1]]
+
+    return _SLOT.sub(value, text)
+
+
+@lru_cache(maxsize=64)
+def load_template(name: str) -> Template:
+    """The data file `prompts/{name}.txt`; raises ValueError, naming those there are, if it is missing."""
+    folder = files("tirjudge_environments") / "prompts"
+    known = sorted(entry.name.removesuffix(".txt") for entry in folder.iterdir())
+    if name not in known:
+        raise ValueError(f"no prompt template {name!r}; there are {', '.join(known)}")
+    return Template((folder / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n"))
+
+
+def conversation_text(messages: Sequence[Message]) -> str:
+    """The judged conversation as one text: a single user message as it is, else every turn under its role."""
+    if len(messages) == 1 and messages[0].role == "user":
+        return messages[0].content
+    return "\n\n".join(f"{message.role.capitalize()}: {message.content}" for message in messages)
