@@ -1,5 +1,5 @@
 """Generators: where completions come from."""
 
-from tirjudge.generation.base import Generator, GeneratorFailed, Sampling
+from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling
 
-__all__ = ["Generator", "GeneratorFailed", "Sampling"]
+__all__ = ["ContextTooLong", "Generator", "GeneratorFailed", "Sampling"]

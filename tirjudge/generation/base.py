@@ -25,6 +25,10 @@ class GeneratorFailed(RuntimeError):
     """The model or its endpoint could not answer; the text is one line and holds no key."""
 
 
+class ContextTooLong(GeneratorFailed):
+    """The context leaves the model no room for an answer."""
+
+
 class Generator(Protocol):
     """A model. Stateless as seen from here; inside, a context that extends an earlier one may resume it."""
 
@@ -34,7 +38,7 @@ class Generator(Protocol):
     """Turns text into this model's ids; None when the endpoint takes only text."""
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
-        """One turn. Cancelling frees whatever it holds. Raises GeneratorFailed."""
+        """One turn. Cancelling frees whatever it holds. Raises GeneratorFailed, ContextTooLong among it."""
         ...
 
     async def close(self) -> None: ...

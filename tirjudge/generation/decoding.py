@@ -151,7 +151,7 @@ class Decoder:
         return cancelled
 
     def _join(self, groups: list[list[Row]]) -> None:
-        """Prefill the first row of each group, resuming a parked one where it can, and copy it to the rest."""
+        """Prefill the first row of each group of one context, from a parked row if any, and copy it."""
         parked = {group[0]: self._parked.take(np.array(group[0].ids)) for group in groups}
         for row, found in parked.items():
             row.fed = len(found.ids) if found else 0

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, Self
 
-from tirjudge.generation.base import GeneratorFailed, Sampling
+from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.decoding import Decoder, Row
 from tirjudge.generation.draw import noise
 from tirjudge.generation.stopping import StopStrings
@@ -40,17 +40,17 @@ class TransformersGenerator:
         """A model in memory and its fast tokenizer.
 
         `name` is what result rows carry. At most `max_rows` rows run at once, the others wait in order.
-        `max_context` bounds prompt and answer together, in tokens; None: all that the model's positions allow.
+        `max_context` bounds prompt and answer together, in tokens; None is what the model's positions allow.
         `parked_bytes` bounds the keys and values kept for rows that may come back. `device` None leaves the
         model where it is. Raises ValueError for an architecture that cannot be decoded in a padded batch.
         """
         self.model = name
-        self.encoder = ChatEncoder(tokenizer)
+        self.encoder = ChatEncoder(tokenizer, ends=_end_tokens(model))
         self._network = model if device is None else model.to(device)
         self._max_context = min(max_context or _positions(model), _positions(model))
         self._decoder = Decoder(
             model,
-            ends=_end_tokens(model, tokenizer),
+            ends=self.encoder.end_of_turn,
             max_rows=max_rows,
             max_context=self._max_context,
             parked_bytes=parked_bytes,
@@ -123,7 +123,7 @@ class TransformersGenerator:
             raise GeneratorFailed(f"{self.model} takes token ids: give the session this generator's encoder")
         start = len(context.ids)
         if start >= self._max_context:
-            raise GeneratorFailed(
+            raise ContextTooLong(
                 f"the context has {start} tokens and {self.model} takes {self._max_context} with its answer: "
                 "shorten the row, or raise max_context"
             )
@@ -214,11 +214,10 @@ def _positions(model: Any) -> int:
     return min(positions, config.sliding_window) if "sliding_attention" in kinds else positions
 
 
-def _end_tokens(model: Any, tokenizer: Any) -> set[int]:
-    """What ends a turn, by the generation config and by the tokenizer."""
+def _end_tokens(model: Any) -> list[int]:
     configured = model.generation_config.eos_token_id
     several = configured if isinstance(configured, list) else [configured]
-    return {token for token in (*several, tokenizer.eos_token_id) if token is not None}
+    return [token for token in several if token is not None]
 
 
 def _one_line(error: BaseException) -> str:

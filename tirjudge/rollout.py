@@ -1,0 +1,124 @@
+"""The rollout engine: dialogues between a judge model and the sandbox, all of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Coroutine, Iterable
+from dataclasses import replace
+from itertools import islice
+from typing import Any, TypeVar
+
+from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling
+from tirjudge_environments import Environment, Episode, JudgeTask, StopReason, Trajectory, View
+from tirjudge_environments.budget import Budget
+from tirjudge_environments.seeds import derive_seed
+from tirjudge_environments.session import JudgeSession
+from tirjudge_sandbox import Limits, Sandbox
+
+T = TypeVar("T")
+
+
+class Rollout:
+    """Draws trajectories. Every one goes its own way: while its program runs, the others generate.
+
+    A draw is a function of (seed, task id, view, sample, turn) and of the weights, never of what runs beside
+    it. A generator or a sandbox that fails ends its trajectory with a StopReason that says so; whatever else
+    is raised is a mistake in the set-up, and cancels the rest. Cancelling frees every row and kills every
+    program. A rollout belongs to one event loop.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        generator: Generator,
+        sandbox: Sandbox,
+        *,
+        budget: Budget = Budget(),
+        limits: Limits = Limits(),
+        sampling: Sampling = Sampling(),
+        seed: int = 0,
+        concurrency: int = 512,
+    ) -> None:
+        """`budget` bounds a trajectory, `limits` each of its programs; `sampling` is how every turn is drawn.
+
+        Its seed is not used: each turn gets its own. At most `concurrency` trajectories run at once.
+        """
+        self._environment, self._generator, self._sandbox = environment, generator, sandbox
+        self._budget, self._limits, self._sampling, self._seed = budget, limits, sampling, seed
+        self._concurrency = concurrency
+        self._free = asyncio.Semaphore(concurrency)
+
+    async def trajectory(self, task: JudgeTask, view: View, sample: int = 0) -> Trajectory:
+        """One dialogue, from the prompt to its end."""
+        async with self._free:
+            session = JudgeSession(
+                self._environment,
+                task,
+                view,
+                self._sandbox,
+                encoder=self._generator.encoder,
+                budget=self._budget,
+                limits=self._limits,
+                sample=sample,
+                seed=derive_seed(self._seed, task.id, view.name, sample),
+            )
+            turn = 0
+            while not session.done:
+                await self._turn(session, derive_seed(self._seed, task.id, view.name, sample, turn))
+                turn += 1
+            return session.trajectory
+
+    async def episode(self, task: JudgeTask, sample: int = 0) -> Episode:
+        """All views of one sample of a task."""
+        views = self._environment.views(task)
+        return Episode(task, sample, tuple(await _all(self.trajectory(task, view, sample) for view in views)))
+
+    async def group(self, task: JudgeTask, size: int) -> list[Episode]:
+        """`size` samples of one task."""
+        return await _all(self.episode(task, sample) for sample in range(size))
+
+    async def episodes(self, tasks: Iterable[JudgeTask], size: int = 1) -> AsyncIterator[Episode]:
+        """`size` samples of every task, each episode as it finishes; tasks are drawn as room is made.
+
+        Whoever leaves the loop early closes the iterator (`contextlib.aclosing`), which cancels the rest.
+        """
+        work = ((task, sample) for task in tasks for sample in range(size))
+        running: set[asyncio.Task[Episode]] = set()
+        try:
+            while True:
+                for task, sample in islice(work, self._concurrency - len(running)):
+                    running.add(asyncio.create_task(self.episode(task, sample)))
+                if not running:
+                    return
+                done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for finished in done:
+                    yield finished.result()
+        finally:
+            for unfinished in running:
+                unfinished.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    async def _turn(self, session: JudgeSession, seed: int) -> None:
+        context = session.context
+        most = min(self._sampling.max_tokens, session.remaining_tokens)
+        try:
+            completion = await self._generator.generate(
+                context, replace(self._sampling, seed=seed, max_tokens=most)
+            )
+        except ContextTooLong as error:
+            outgrown = StopReason.TOKEN_BUDGET if context.segments else StopReason.GENERATOR_DOWN
+            session.fail(outgrown, str(error))
+        except GeneratorFailed as error:
+            session.fail(StopReason.GENERATOR_DOWN, str(error))
+        else:
+            await session.step(completion)
+
+
+async def _all(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """The results in order; the first error cancels the rest and is raised as it is."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(work) for work in works]
+    except BaseExceptionGroup as several:
+        raise several.exceptions[0] from None
+    return [task.result() for task in tasks]
