@@ -56,7 +56,11 @@ class Engine:
         return self._runner.run(work)
 
     def rollouts(self, seed: int) -> dict[str, Rollout]:
-        """One rollout engine per format; every draw is a function of (seed, task, view, sample)."""
+        """One rollout engine per format, over the weights as they are now.
+
+        Every draw is a function of (seed, task, view, sample).
+        """
+        self.generator.weights_changed()
         return {
             name: Rollout(
                 environment,

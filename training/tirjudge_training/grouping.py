@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -41,7 +40,6 @@ class Roller(Protocol):
 class Group:
     """The rollouts of one view of one task: what a baseline is taken over."""
 
-    draw: Draw
     view: View
     trajectories: tuple[Trajectory, ...]
     scores: tuple[Score, ...]
@@ -60,25 +58,36 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
-    """What one generation step brought: every group, and of them those that fill the slots."""
+class Roll:
+    """All episodes of one drawn task, scored."""
 
-    groups: tuple[Group, ...]
-    """All that were rolled out, in the order drawn; the later rounds at the end."""
-    kept: tuple[Group, ...]
-    """Of `groups`, those that reach the loss: at most as many as there are slots."""
-    first: int
-    """How many of `groups` the first round brought: the only ones that are no selection."""
-    rounds: int
-    """Rounds of replacement that were needed, 0 or more."""
+    draw: Draw
+    episodes: tuple[Episode, ...]
+    scores: tuple[tuple[Score, ...], ...]
+    """One tuple per episode, one score per view."""
     redrawn: int
-    """Episodes that could not be scored and were drawn again."""
+    """Episodes that could not be scored at first and were drawn again."""
+
+    @property
+    def groups(self) -> list[Group]:
+        return [
+            Group(trajectory.view, tuple(e.trajectories[i] for e in self.episodes), tuple(s[i] for s in self.scores))
+            for i, trajectory in enumerate(self.episodes[0].trajectories)
+        ]
 
 
-def draw_seed(*key: int | str) -> int:
-    """A seed in [0, 2**63) that depends on nothing but `key`, on any machine and after any resume."""
-    digest = hashlib.blake2b("/".join(map(str, key)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "big") >> 1
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What one generation step brought."""
+
+    first: tuple[Roll, ...]
+    """The tasks that were drawn for the batch."""
+    refills: tuple[Roll, ...]
+    """Those drawn to replace groups that teach nothing."""
+    rounds: int
+    """Rounds of replacement, 0 or more."""
+    kept: tuple[Group, ...]
+    """The groups that reach the loss: at most as many as there are slots."""
 
 
 async def gather(
@@ -93,41 +102,38 @@ async def gather(
 ) -> Batch:
     """Fill `slots` groups of `size` rollouts with whole tasks; raises RuntimeError if nothing can be scored.
 
-    DAPO's dynamic sampling with TIR-Judge's filter (Eq. 2): tasks whose groups teach nothing are replaced for
-    at most `refills` rounds. An episode whose sandbox or generator failed is drawn again at most `redraws`
-    times. Views of a task stay together; a slot into which no whole task fits stays empty.
+    DAPO's dynamic sampling with TIR-Judge's filter (Eq. 2): groups that teach nothing are replaced, by task,
+    for at most `refills` rounds. An episode whose sandbox or generator failed is drawn again at most
+    `redraws` times. Views of a task stay together; a slot into which no whole task fits stays empty.
     """
-    groups: list[Group] = []
+    rounds: list[list[Roll]] = []
     kept: list[Group] = []
-    first = redrawn = rounds = 0
-    for turn in range(refills + 1):
-        draws = list(_fitting(deal, turn, rollouts, slots - len(kept)))
-        if not draws:
-            break
-        rolled = await asyncio.gather(*(_roll(draw, rollouts[draw.format], size, redraws) for draw in draws))
-        for found, again in rolled:
-            groups += found
-            redrawn += again
-            kept += [group for group in found if group.teaches(by)]
-        first, rounds = (len(groups), 0) if turn == 0 else (first, turn)
-    _some_scored(groups)
-    return Batch(tuple(groups), tuple(kept), first, rounds, redrawn)
+    while len(kept) < slots and len(rounds) <= refills:
+        draws = _fitting(deal, len(rounds), rollouts, slots - len(kept))
+        rounds.append(
+            await asyncio.gather(*(_roll(draw, rollouts[draw.format], size, redraws) for draw in draws))
+        )
+        kept += [group for roll in rounds[-1] for group in roll.groups if group.teaches(by)]
+    first, later = rounds[0], [roll for turn in rounds[1:] for roll in turn]
+    _some_scored(first)
+    return Batch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept))
 
 
-def _fitting(deal: Deal, turn: int, rollouts: Mapping[str, Roller], room: int) -> Iterator[Draw]:
+def _fitting(deal: Deal, turn: int, rollouts: Mapping[str, Roller], room: int) -> list[Draw]:
     """The next draws whose views all fit into the room that is left; a few that do not are passed over."""
+    draws = []
     for position in range(4 * room):
         draw = deal(turn, position)
         views = len(rollouts[draw.format].environment.views(draw.task))
         if views <= room:
             room -= views
-            yield draw
+            draws.append(draw)
         if room == 0:
-            return
+            break
+    return draws
 
 
-async def _roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> tuple[list[Group], int]:
-    """All groups of one task, and how many of its episodes were drawn again."""
+async def _roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
     episodes = list(await rollout.group(draw.task, size))
     scores = rollout.environment.score(episodes, {})
     redrawn = 0
@@ -140,20 +146,11 @@ async def _roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> tuple[l
             episodes[i] = episode
         redrawn += len(failed)
         scores = rollout.environment.score(episodes, {})
-    views = [trajectory.view for trajectory in episodes[0].trajectories]
-    return [
-        Group(
-            draw,
-            view,
-            tuple(episode.trajectories[i] for episode in episodes),
-            tuple(row[i] for row in scores),
-        )
-        for i, view in enumerate(views)
-    ], redrawn
+    return Roll(draw, tuple(episodes), tuple(scores), redrawn)
 
 
-def _some_scored(groups: Sequence[Group]) -> None:
-    scores = [score for group in groups for score in group.scores]
+def _some_scored(rolls: Sequence[Roll]) -> None:
+    scores = [score for roll in rolls for row in roll.scores for score in row]
     unscored = [score for score in scores if isinstance(score, Unscored)]
     if len(unscored) == len(scores):
         reason = unscored[0].reason if unscored else "no task fits into the batch"

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tirjudge_environments.seeds import derive_seed
 from tirjudge_training.advantages import Filter
-from tirjudge_training.grouping import Batch, Draw, draw_seed, gather
+from tirjudge_training.grouping import Batch, Draw, gather
 from tirjudge_training.trl_rollout import Row, batch_rows, rollout_output
 
 if TYPE_CHECKING:
@@ -58,9 +59,11 @@ class RlConfig(BaseModel):
     max_tokens: int = Field(default=8192, gt=0)
     """New tokens of one trajectory, the sandbox's included."""
     tool_calls: int = Field(default=3, ge=0)
-    turns: int = Field(default=5, gt=0)
-    """Turns of one trajectory (ours): one per program, one for a refused one, one for the verdict."""
-    cpu_seconds: float = Field(default=10.0, gt=0)
+    turns: int = Field(default=8, gt=0)
+    """Turns of one trajectory (ours)."""
+    cpu_seconds: float = Field(default=30.0, gt=0)
+    """CPU time of a trajectory's programs together (ours)."""
+    program_cpu_seconds: float = Field(default=10.0, gt=0)
     """CPU time of one program (ours)."""
     checkpoint_every: int = Field(default=10, gt=0)
     """Generation batches between checkpoints (ours)."""
@@ -77,7 +80,7 @@ class RlConfig(BaseModel):
 
 
 @dataclass(frozen=True, slots=True)
-class Rolled:
+class Generation:
     """One generation batch, as it is handed to whoever keeps the record."""
 
     step: int
@@ -88,7 +91,7 @@ class Rolled:
     cpu_seconds: float
     """CPU time of this process meanwhile: generation, without the programs."""
     sampler_gap: float
-    """Largest |logprob as sampled - logprob of the trainer| over the model's tokens of the rows compared."""
+    """Largest |logprob as sampled - logprob of the trainer| over the model's tokens that were compared."""
 
 
 class JudgeBatches:
@@ -99,7 +102,7 @@ class JudgeBatches:
     """
 
     def __init__(
-        self, *, engine: Engine, source: Source, config: RlConfig, seed: int, keep: Callable[[Rolled], None], **trl: Any
+        self, *, engine: Engine, source: Source, config: RlConfig, seed: int, keep: Callable[[Generation], None], **trl: Any
     ) -> None:
         self.engine, self.source, self.config, self.seed, self.keep = engine, source, config, seed, keep
         self.rows: list[Row] = []
@@ -120,27 +123,23 @@ class JudgeBatches:
         )
         output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
         output["advantages"] = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
-        self.keep(Rolled(step, batch, self.rows, seconds, cpu_seconds, self._sampler_gap(output)))
-        torch.manual_seed(draw_seed(self.seed, "shuffle", step))
+        self.keep(Generation(step, batch, self.rows, seconds, cpu_seconds, self._sampler_gap(output)))
+        torch.manual_seed(derive_seed("shuffle", self.seed, step))
         return output
 
     def _gather(self, step: int, slots: int) -> Batch:
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
-        self.model.eval()
-        try:
-            return self.engine.run(
-                gather(
-                    lambda turn, position: self.source(step, turn, position * world + rank),
-                    self.engine.rollouts(draw_seed(self.seed, "rollout", step)),
-                    slots=slots,
-                    size=self.config.samples,
-                    by=self.config.filter,
-                    refills=self.config.refills,
-                    redraws=self.config.redraws,
-                )
+        return self.engine.run(
+            gather(
+                lambda turn, position: self.source(step, turn, position * world + rank),
+                self.engine.rollouts(derive_seed("rollout", self.seed, step)),
+                slots=slots,
+                size=self.config.samples,
+                by=self.config.filter,
+                refills=self.config.refills,
+                redraws=self.config.redraws,
             )
-        finally:
-            self.model.train()
+        )
 
     def _sampler_gap(self, output: dict[str, Any]) -> float:
         """Over all rows where TRL computed their logprobs anyway, else over the first group alone."""
@@ -170,7 +169,7 @@ def build_trainer(
     source: Source,
     seed: int,
     output: str,
-    keep: Callable[[Rolled], None] = lambda rolled: None,
+    keep: Callable[[Generation], None] = lambda generation: None,
     callbacks: tuple[Any, ...] = (),
 ) -> Any:
     """A GRPOTrainer for a model that is on disk at `model.config._name_or_path` (the KL reference)."""

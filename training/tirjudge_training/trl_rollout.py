@@ -7,7 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tirjudge_environments import By, Episode, JudgeTask, Reward, Score, Trajectory
+from tirjudge_environments import Trajectory
+from tirjudge_environments.transcript import Transcript
 from tirjudge_training.grouping import Batch, Roller
 
 
@@ -26,20 +27,11 @@ class Row:
 
 
 def row(trajectory: Trajectory, reward: float, advantage: float = 0.0) -> Row:
-    """A trajectory with its segments joined; raises ValueError if it was rolled out without token ids."""
-    ids: list[int] = []
-    mask: list[int] = []
-    logprobs: list[float] = []
-    for segment in trajectory.segments:
-        by_model = segment.by is By.MODEL
-        if segment.ids is None or (by_model and segment.logprobs is None):
-            raise ValueError("training needs a generator that returns token ids and logprobs")
-        ids += segment.ids
-        mask += [int(by_model)] * len(segment.ids)
-        logprobs += segment.logprobs if by_model and segment.logprobs else [0.0] * len(segment.ids)
-    if not trajectory.prompt_ids or not ids:
-        raise ValueError("training needs a trajectory with a prompt and at least one token")
-    return Row(trajectory.prompt_ids, tuple(ids), tuple(mask), tuple(logprobs), reward, advantage)
+    """Raises ValueError for a generator that tells no token ids or logprobs, and for an empty completion."""
+    script = Transcript.of(trajectory)
+    if script.logprobs is None or not script.completion_ids:
+        raise ValueError("training needs logprobs and at least one token of every trajectory")
+    return Row(script.prompt_ids, script.completion_ids, script.mask, script.logprobs, reward, advantage)
 
 
 def filler(token: int) -> Row:

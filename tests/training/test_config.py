@@ -1,0 +1,77 @@
+"""Recipes: what is typed reaches the run, and what is mistyped gets one line."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from tirjudge_training.config import BadRecipe, difference, load, to_toml
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    learning_rate: float = 1e-6
+    note: str = 'a "quoted" \\ é line\nbreak'
+    limit: int | None = None
+
+
+class Outer(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    seed: int
+    names: tuple[str, ...] = ("a", "b")
+    rl: Inner = Inner()
+    warmup: Inner | None = None
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> str:
+    path = tmp_path / "mine.toml"
+    path.write_text("seed = 3\n[rl]\nlearning_rate = 2e-4\n")
+    return str(path)
+
+
+def test_assignments_go_over_the_file(recipe: str) -> None:
+    config = load(Outer, recipe, ["rl.learning_rate=5e-5", "rl.note=plain text", "warmup.limit=7", "seed=9"])
+    assert config == Outer(
+        seed=9, rl=Inner(learning_rate=5e-5, note="plain text"), warmup=Inner(limit=7)
+    )
+
+
+def test_the_resolved_recipe_reads_back_as_itself(recipe: str) -> None:
+    config = load(Outer, recipe, ["warmup.limit=1"])
+    assert Outer.model_validate(tomllib.loads(to_toml(config))) == config
+
+
+@pytest.mark.parametrize(
+    ("assignment", "line"),
+    [
+        ("rl.learning_rat=1", "unknown key 'rl.learning_rat'; the nearest known one is 'rl.learning_rate'"),
+        ("warmup.lmit=1", "unknown key 'warmup.lmit'; the nearest known one is 'warmup.limit'"),
+        ("rl.learning_rate=fast", "rl.learning_rate: Input should be a valid number"),
+        ("seed.x=1", "'seed' is a value and no table"),
+        ("seed", "write it as key=value"),
+        ("=1", "write it as key=value"),
+    ],
+)
+def test_a_mistake_gets_one_line_that_names_it(recipe: str, assignment: str, line: str) -> None:
+    with pytest.raises(BadRecipe) as error:
+        load(Outer, recipe, [assignment])
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_recipe_that_is_no_toml_or_not_there(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("seed = = 1")
+    with pytest.raises(BadRecipe, match=r"bad\.toml: "):
+        load(Outer, str(tmp_path / "bad.toml"))
+    with pytest.raises(BadRecipe, match="no recipe 'minni'"):
+        load(Outer, "minni")
+
+
+def test_the_first_difference_is_named() -> None:
+    assert difference({"a": 1, "b": {"c": 1}}, {"a": 1, "b": {"c": 2}}) == "b.c"
+    assert difference({"a": 1, "old": 2}, {"a": 1}) == "old"
+    assert difference({"a": 1}, {"a": 1}) is None

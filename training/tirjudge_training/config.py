@@ -1,0 +1,110 @@
+"""Recipes: typed, frozen, read from TOML, every key overridable, and no unknown key let through."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError
+
+Config = TypeVar("Config", bound=BaseModel)
+
+
+class BadRecipe(ValueError):
+    """A recipe that cannot be used; the text is one line: where, what is wrong, what to do."""
+
+
+def shipped() -> dict[str, Path]:
+    """The recipes that come with the package, by name."""
+    folder = Path(str(resources.files("tirjudge_training") / "recipes"))
+    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+
+
+def load(kind: type[Config], recipe: str, assignments: Sequence[str] = ()) -> Config:
+    """The recipe called, or in the file, `recipe`, with `a.b=c` assignments over it. Raises BadRecipe.
+
+    The right side of an assignment is TOML; what is not (`a.b=adamw`) is taken as text.
+    """
+    path = shipped().get(recipe, Path(recipe))
+    if not path.is_file():
+        raise BadRecipe(f"no recipe {recipe!r}: neither a file nor one of {', '.join(shipped())}")
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadRecipe(f"{path}: {error}") from None
+    for assignment in assignments:
+        _assign(values, assignment)
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise BadRecipe(f"{path}: {_first(error, kind)}") from None
+
+
+def to_toml(config: BaseModel) -> str:
+    """The whole configuration, defaults included; keys whose value is None are left out."""
+    return "\n".join(_tables(config.model_dump(mode="json"), ())).lstrip("\n") + "\n"
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any], path: tuple[str, ...] = ()) -> str | None:
+    """The first key, as `a.b`, whose value is not the same in two configurations; None if there is none."""
+    for key in [*new, *(key for key in old if key not in new)]:
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            if found := difference(before, after, (*path, key)):
+                return found
+        elif before != after:
+            return ".".join((*path, key))
+    return None
+
+
+def _assign(values: dict[str, Any], assignment: str) -> None:
+    name, equals, text = assignment.partition("=")
+    keys = [key.strip() for key in name.split(".")]
+    if not equals or not all(keys):
+        raise BadRecipe(f"--set {assignment!r}: write it as key=value or table.key=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    for key in keys[:-1]:
+        values = values.setdefault(key, {})
+        if not isinstance(values, dict):
+            raise BadRecipe(f"--set {assignment!r}: {key!r} is a value and no table")
+    values[keys[-1]] = value
+
+
+def _first(error: ValidationError, kind: type[BaseModel]) -> str:
+    """The first complaint in one line; of an unknown key also the nearest known one."""
+    complaint = error.errors()[0]
+    where = ".".join(map(str, complaint["loc"]))
+    if complaint["type"] != "extra_forbidden":
+        return f"{where}: {complaint['msg']}" if where else str(complaint["msg"])
+    near = difflib.get_close_matches(where, list(_keys(kind)), n=1, cutoff=0.0)
+    return f"unknown key {where!r}; the nearest known one is {near[0]!r}"
+
+
+def _keys(kind: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[str]:
+    for name, field in kind.model_fields.items():
+        kinds = (field.annotation, *get_args(field.annotation))
+        inner = next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+        if inner is None:
+            yield ".".join((*path, name))
+        else:
+            yield from _keys(inner, (*path, name))
+
+
+def _tables(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
+    """Plain keys first, as TOML wants it, then a table for each mapping."""
+    if path:
+        yield f"\n[{'.'.join(json.dumps(part) if not part.isidentifier() else part for part in path)}]"
+    for key, value in values.items():
+        if value is not None and not isinstance(value, Mapping):
+            yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            yield from _tables(value, (*path, key))

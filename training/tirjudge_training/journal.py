@@ -1,0 +1,166 @@
+"""What an RL stage writes down: a row of metrics per generation batch, every episode, and its progress."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from statistics import fmean
+from typing import Any
+
+from tirjudge.records import episode_record, failed
+from tirjudge.run_folder import RunFolder, encode_line
+from tirjudge_environments import Reward, Trajectory
+from tirjudge_environments.transcript import Transcript
+from tirjudge_sandbox import Execution
+from tirjudge_training.grouping import CORRECT, Roll
+from tirjudge_training.rl import Generation
+
+METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
+
+TRAINER_METRICS = {
+    "loss": "loss",
+    "grad_norm": "grad_norm",
+    "learning_rate": "learning_rate",
+    "entropy": "entropy",
+    "kl": "kl",
+    "clip_ratio/low_mean": "clipped_low",
+    "clip_ratio/high_mean": "clipped_high",
+}
+"""TRL's name to ours; its other metrics describe rows that are fillers too."""
+
+
+class Journal:
+    """Told of every generation batch and of every log of the trainer; writes one row when both are there."""
+
+    def __init__(self, run: RunFolder, steps: int, say: Callable[[str], None]) -> None:
+        self._run, self._steps, self._say = run, steps, say
+        self._row: dict[str, Any] = {}
+        self._started = self._trained = time.perf_counter()
+        self._cpu = 0.0
+        self._first: int | None = None
+
+    def resume(self, step: int) -> None:
+        """Forget what an interrupted run wrote of `step` and later: it is done again."""
+        for name in (METRICS, EPISODES):
+            rows = list(self._run.read(name))
+            kept = [row for row in rows if row["step"] < step]
+            if len(kept) < len(rows):
+                self._run.write(name, b"".join(map(encode_line, kept)).decode())
+
+    def generation(self, generation: Generation) -> None:
+        self._run.append(EPISODES, *episode_rows(generation))
+        self._row = {"step": generation.step, **batch_metrics(generation)}
+        self._first = generation.step if self._first is None else self._first
+        self._trained, self._cpu = time.perf_counter(), time.process_time()
+
+    def log(self, logs: dict[str, Any]) -> None:
+        """A log of TRL's trainer, averaged over the optimizer steps of the batch."""
+        if not self._row or "loss" not in logs:
+            return
+        self._row |= {ours: logs[theirs] for theirs, ours in TRAINER_METRICS.items() if theirs in logs}
+        self._row["seconds/train"] = round(time.perf_counter() - self._trained, 3)
+        self._row["cpu_seconds/train"] = round(time.process_time() - self._cpu, 3)
+        self._run.append(METRICS, self._row)
+        self._say(self._progress(self._row))
+        self._row = {}
+
+    def _progress(self, row: dict[str, Any]) -> str:
+        assert self._first is not None
+        done = row["step"] + 1 - self._first
+        each = (time.perf_counter() - self._started) / done
+        left = each * (self._steps - row["step"] - 1)
+        return (
+            f"rl {row['step'] + 1}/{self._steps}  reward {row['reward']:.3f}  correct {row['reward/correct']:.3f}"
+            f"  entropy {row.get('entropy', float('nan')):.3f}  dropped {row['groups/dropped']:.2f}"
+            f"  tool errors {row['tools/error_rate']:.3f}  {each:.1f} s/step  {left / 60:.1f} min left"
+        )
+
+
+def episode_rows(generation: Generation) -> Iterator[dict[str, Any]]:
+    batch = generation.batch
+    for refill, rolls in ((False, batch.first), (True, batch.refills)):
+        for roll in rolls:
+            for episode, scores in zip(roll.episodes, roll.scores, strict=True):
+                yield {
+                    "step": generation.step,
+                    "format": roll.draw.format,
+                    "refill": refill,
+                    **episode_record(episode, scores),
+                }
+
+
+def batch_metrics(generation: Generation) -> dict[str, Any]:
+    """Rewards, lengths and tool use over the tasks drawn for the batch; replacements would be a selection."""
+    batch = generation.batch
+    trajectories = [t for roll in batch.first for episode in roll.episodes for t in episode.trajectories]
+    every = (*batch.first, *batch.refills)
+    groups = sum(len(roll.groups) for roll in every)
+    return {
+        **_rewards(batch.first),
+        **_tools(trajectories),
+        **_lengths(trajectories),
+        **_stops(trajectories),
+        "groups/dropped": 1 - len(batch.kept) / groups,
+        "groups/in_loss": len(batch.kept),
+        "groups/refill_rounds": batch.rounds,
+        "groups/refill_tasks": len(batch.refills),
+        "episodes/redrawn": sum(roll.redrawn for roll in every),
+        "sampler_gap": generation.sampler_gap,
+        "seconds/rollout": round(generation.seconds, 3),
+        "cpu_seconds/rollout": round(generation.cpu_seconds, 3),
+        **_programs(every),
+    }
+
+
+def _rewards(rolls: Iterable[Roll]) -> dict[str, float]:
+    """Means of the reward and its parts, and of the correctness of each format."""
+    values: dict[str, list[float]] = {}
+    for roll in rolls:
+        for score in (score for row in roll.scores for score in row if isinstance(score, Reward)):
+            values.setdefault("reward", []).append(score.total)
+            values.setdefault(f"correct/{roll.draw.format}", []).append(score.parts[CORRECT])
+            for part, value in score.parts.items():
+                values.setdefault(f"reward/{part}", []).append(value)
+    return {name: fmean(found) for name, found in sorted(values.items())}
+
+
+def _tools(trajectories: list[Trajectory]) -> dict[str, float]:
+    """Requests per trajectory, and the share of the programs run that did not end by themselves with 0."""
+    calls = [call for trajectory in trajectories for call in trajectory.calls]
+    ran = [call for call in calls if isinstance(call.outcome, Execution)]
+    return {
+        "tools/calls": len(calls) / len(trajectories),
+        "tools/error_rate": sum(map(failed, ran)) / len(ran) if ran else 0.0,
+    }
+
+
+def _lengths(trajectories: list[Trajectory]) -> dict[str, float]:
+    """Tokens of a response: the model's, the sandbox's, and the longest of both together."""
+    masks = [Transcript.of(trajectory).mask for trajectory in trajectories]
+    return {
+        "tokens/model": fmean(map(sum, masks)),
+        "tokens/sandbox": fmean(len(mask) - sum(mask) for mask in masks),
+        "tokens/longest": max(map(len, masks)),
+    }
+
+
+def _stops(trajectories: list[Trajectory]) -> dict[str, float]:
+    counts = Counter(trajectory.stop.value for trajectory in trajectories)
+    return {f"stop/{reason}": count / len(trajectories) for reason, count in sorted(counts.items())}
+
+
+def _programs(rolls: Iterable[Roll]) -> dict[str, float]:
+    """Time in the sandbox, summed over programs, which run beside each other and beside generation."""
+    ran = [
+        call.outcome
+        for roll in rolls
+        for episode in roll.episodes
+        for trajectory in episode.trajectories
+        for call in trajectory.calls
+        if isinstance(call.outcome, Execution)
+    ]
+    return {
+        "seconds/programs": round(sum(execution.wall_seconds for execution in ran), 3),
+        "cpu_seconds/programs": round(sum(execution.cpu_seconds for execution in ran), 3),
+    }

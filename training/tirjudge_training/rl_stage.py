@@ -1,0 +1,84 @@
+"""The RL stage of a run: from one model folder to the next, and on from where a kill left it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tirjudge.generation import Sampling
+from tirjudge.run_folder import RunFolder
+from tirjudge_environments import Environment
+from tirjudge_environments.budget import Budget
+from tirjudge_sandbox import Limits
+from tirjudge_training import checkpoints
+from tirjudge_training.engine import Engine
+from tirjudge_training.journal import Journal
+from tirjudge_training.rl import RlConfig, Source, build_trainer
+
+CHECKPOINTS = "checkpoints"
+
+
+def train_rl(
+    start: Path,
+    run: RunFolder,
+    config: RlConfig,
+    *,
+    environments: Mapping[str, Environment],
+    source: Source,
+    seed: int,
+    say: Callable[[str], None],
+) -> Any:
+    """RL from the model folder `start`; returns the trained model. `start` is also the KL reference.
+
+    Checkpoints lie in `run`. A stage that was killed goes on from the last whole one and writes what an
+    uninterrupted one would have written.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(start)
+    model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
+    saved = checkpoints.latest(run.path / CHECKPOINTS)
+    journal = Journal(run, config.steps, say)
+    journal.resume(checkpoints.step_of(saved) // config.optimizer_steps if saved else 0)
+    with Engine(
+        model,
+        tokenizer,
+        environments,
+        budget=Budget(
+            turns=config.turns,
+            tool_calls=config.tool_calls,
+            tokens=config.max_tokens,
+            cpu_seconds=config.cpu_seconds,
+        ),
+        limits=Limits(cpu_seconds=config.program_cpu_seconds),
+        sampling=Sampling(temperature=config.temperature, max_tokens=config.max_tokens),
+    ) as engine:
+        trainer = build_trainer(
+            model,
+            tokenizer,
+            config,
+            engine=engine,
+            source=source,
+            seed=seed,
+            output=str(run.path / CHECKPOINTS),
+            keep=journal.generation,
+            callbacks=(_callback(journal),),
+        )
+        trainer.train(resume_from_checkpoint=str(saved) if saved else None)
+    return model
+
+
+def _callback(journal: Journal) -> Any:
+    from transformers import TrainerCallback
+
+    class Watch(TrainerCallback):
+        """Passes the trainer's logs on, and marks a checkpoint when its last byte is written."""
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+            journal.log(logs or {})
+
+        def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            checkpoints.mark(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+
+    return Watch()
