@@ -43,7 +43,7 @@ class Rollout:
 
         Its seed is not used: each turn gets its own. At most `concurrency` trajectories run at once.
         """
-        self._environment, self._generator, self._sandbox = environment, generator, sandbox
+        self.environment, self._generator, self._sandbox = environment, generator, sandbox
         self._budget, self._limits, self._sampling, self._seed = budget, limits, sampling, seed
         self._concurrency = concurrency
         self._free = asyncio.Semaphore(concurrency)
@@ -52,7 +52,7 @@ class Rollout:
         """One dialogue, from the prompt to its end."""
         async with self._free:
             session = JudgeSession(
-                self._environment,
+                self.environment,
                 task,
                 view,
                 self._sandbox,
@@ -70,7 +70,7 @@ class Rollout:
 
     async def episode(self, task: JudgeTask, sample: int = 0) -> Episode:
         """All views of one sample of a task."""
-        views = self._environment.views(task)
+        views = self.environment.views(task)
         return Episode(task, sample, tuple(await _all(self.trajectory(task, view, sample) for view in views)))
 
     async def group(self, task: JudgeTask, size: int) -> list[Episode]:
