@@ -9,6 +9,7 @@ from tirjudge_sandbox.base import (
     SandboxUnavailable,
     Status,
 )
+from tirjudge_sandbox.registry import open_sandbox
 
 __all__ = [
     "Execution",
@@ -18,4 +19,5 @@ __all__ = [
     "Sandbox",
     "SandboxUnavailable",
     "Status",
+    "open_sandbox",
 ]

@@ -1,0 +1,69 @@
+"""A program's standard output and standard error, read as they come, up to a common cap."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable
+
+_CHUNK = 65536
+
+
+class Capture:
+    """Two pipes and what has come through them. Above the cap the rest is dropped, and `full` is true."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, most_bytes: int):
+        self.full = False
+        self._loop = loop
+        self._left = most_bytes
+        self._on_full: Callable[[], None] | None = None
+        self._chunks: dict[int, list[bytes]] = {}
+        self.write_ends: list[int] = []
+        for _ in ("stdout", "stderr"):
+            read_end, write_end = os.pipe2(os.O_CLOEXEC)
+            os.set_blocking(read_end, False)
+            self._chunks[read_end] = []
+            self.write_ends.append(write_end)
+
+    def start(self, on_full: Callable[[], None]) -> None:
+        """Read from now on; call `on_full` once when the cap is passed."""
+        self._on_full = on_full
+        for read_end in self._chunks:
+            self._loop.add_reader(read_end, self._read, read_end)
+
+    def release(self) -> None:
+        """Close our copies of the writing ends, once the worker has its own."""
+        while self.write_ends:
+            os.close(self.write_ends.pop())
+
+    def finish(self) -> tuple[bytes, bytes]:
+        """Read what is left, after every writer is dead, and give standard output and standard error."""
+        for read_end in self._chunks:
+            while self._read(read_end):
+                pass
+        stdout, stderr = (b"".join(chunks) for chunks in self._chunks.values())
+        return stdout, stderr
+
+    def close(self) -> None:
+        """Stop reading and close every descriptor."""
+        self.release()
+        for read_end in self._chunks:
+            self._loop.remove_reader(read_end)
+            os.close(read_end)
+
+    def _read(self, read_end: int) -> bool:
+        """Take one chunk; False when there is none now or there will be none any more."""
+        try:
+            chunk = os.read(read_end, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not chunk:
+            self._loop.remove_reader(read_end)
+            return False
+        if len(chunk) > self._left and not self.full:
+            self.full = True
+            if self._on_full is not None:
+                self._on_full()
+        self._chunks[read_end].append(chunk[: self._left])
+        self._left -= min(len(chunk), self._left)
+        return True

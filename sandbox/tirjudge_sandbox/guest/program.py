@@ -1,0 +1,169 @@
+"""The forked child: it turns into the program, and never returns to the template."""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import gc
+import io
+import json
+import linecache
+import os
+import random
+import resource
+import signal
+import sys
+import threading
+import traceback
+import types
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from tirjudge_sandbox.guest import scratch
+from tirjudge_sandbox.guest.wire import Job, Payload
+
+# The functions below look names up in this copy: a program that empties the original would otherwise break the
+# handling of its own error, and leave with exit code 0.
+__builtins__ = dict(vars(builtins))
+
+FILE = "<program>"
+_NAME = "__main__"
+
+_exit, _kill, _getpid = os._exit, os.kill, os.getpid
+
+
+def become(job: Job, descriptors: Sequence[int], *, base_bytes: int, base_processes: int) -> NoReturn:
+    """Run the payload as `__main__`, ending this process as CPython would end."""
+    code = 1
+    try:
+        payload = _prepare(job, descriptors, base_bytes, base_processes)
+        code = _execute(payload)
+        code = _finish(code)
+    finally:
+        _exit(code)
+        # Only a program that patched our own copy of _exit gets here.
+        while True:
+            _kill(_getpid(), signal.SIGKILL)
+
+
+def _prepare(job: Job, descriptors: Sequence[int], base_bytes: int, base_processes: int) -> Payload:
+    os.setsid()
+    payload, stdin, stdout, stderr = descriptors[:4]
+    for number, descriptor in enumerate((stdin, stdout, stderr)):
+        os.dup2(descriptor, number)
+    seconds = int(job.cpu_seconds) + 1
+    for kind, soft, hard in (
+        # The template watches the exact CPU clock; these only stand behind it.
+        (resource.RLIMIT_CPU, seconds + 1, seconds + 2),
+        (resource.RLIMIT_AS, base_bytes + job.memory_bytes, base_bytes + job.memory_bytes),
+        (resource.RLIMIT_FSIZE, job.disk_bytes, job.disk_bytes),
+        (resource.RLIMIT_NPROC, base_processes + job.processes, base_processes + job.processes),
+    ):
+        resource.setrlimit(kind, (soft, hard))
+    content = Payload.read(payload)
+    os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    scratch.lay(content.files)
+    _seed(content.seed)
+    return content
+
+
+def _seed(seed: int) -> None:
+    random.seed(seed)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(seed % 2**32)
+
+
+def _execute(payload: Payload) -> int:
+    main = types.ModuleType(_NAME)
+    main.__dict__.update(__builtins__=builtins, __file__=FILE)
+    main.__dict__.update(json.loads(payload.bindings))
+    sys.modules[_NAME] = main
+    sys.argv = [FILE]
+    sys.path.insert(0, os.getcwd())
+    try:
+        _remember_lines(payload.source)
+        exec(_compiled(payload.source), main.__dict__)
+    except SystemExit as error:
+        return _exit_code(error)
+    except BaseException as error:
+        _show(error)
+        return 1
+    return 0
+
+
+def _compiled(source: bytes) -> types.CodeType:
+    try:
+        return compile(source, FILE, "exec", dont_inherit=True)
+    except ValueError as error:
+        # A NUL, to the older of the interpreters.
+        raise SyntaxError(str(error)) from None
+
+
+def _remember_lines(source: bytes) -> None:
+    """Let tracebacks and `inspect` show lines of a file that is nowhere."""
+    lines = source.decode("utf-8-sig", "replace").splitlines(keepends=True)
+    linecache.cache[FILE] = (len(source), None, lines, FILE)
+
+
+def _exit_code(error: SystemExit) -> int:
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return error.code & 0xFF
+    _quietly(lambda: print(error.code, file=sys.stderr))
+    return 1
+
+
+def _show(error: BaseException) -> None:
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_globals is globals():
+        trace = trace.tb_next
+    error.__traceback__ = trace
+    hook = sys.excepthook
+    if hook is sys.__excepthook__:
+        # The built-in hook reads lines from the disk only.
+        hook = _print_traceback
+    try:
+        hook(type(error), error, trace)
+    except BaseException:
+        _quietly(lambda: sys.__excepthook__(type(error), error, trace))
+
+
+def _print_traceback(kind: type[BaseException], error: BaseException, trace: types.TracebackType | None) -> None:
+    sys.stderr.write("".join(traceback.format_exception(kind, error, trace)))
+
+
+def _finish(code: int) -> int:
+    """What `Py_FinalizeEx` does, as far as a program can tell, and without taking the interpreter apart."""
+    _quietly(threading._shutdown)  # type: ignore[attr-defined]
+    _quietly(atexit._run_exitfuncs)
+    flushed = _flush()
+    _quietly(lambda: _clear(sys.modules[_NAME].__dict__))
+    _quietly(gc.collect)
+    _flush()
+    return code if flushed or code else 120
+
+
+def _flush() -> bool:
+    done = [_quietly(stream.flush) for stream in (sys.stdout, sys.stderr) if isinstance(stream, io.IOBase)]
+    for stream in (sys.__stdout__, sys.__stderr__):
+        if stream is not None and not stream.closed:
+            _quietly(stream.flush)
+    return all(done)
+
+
+def _clear(namespace: dict[str, Any]) -> None:
+    """Let go of a module's values in CPython's order, so that open files are written and `__del__` is called."""
+    for hidden in (True, False):
+        for name in list(namespace):
+            if name != "__builtins__" and (name.startswith("_") and not name.startswith("__")) is hidden:
+                namespace[name] = None
+
+
+def _quietly(action: Any) -> bool:
+    try:
+        action()
+    except BaseException:
+        return False
+    return True

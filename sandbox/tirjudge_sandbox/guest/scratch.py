@@ -1,0 +1,80 @@
+"""The one writable folder: what a program is given there, what is read back, and how it is emptied after it."""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+from collections.abc import Mapping
+
+PATH = "/tmp"
+
+_LENGTH = struct.Struct("=q")
+_MISSING = -1
+
+
+def lay(files: Mapping[str, bytes]) -> None:
+    """Write files given by relative path into the current folder. Raises OSError."""
+    for path, content in files.items():
+        if folder := os.path.dirname(path):
+            os.makedirs(folder, exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(content)
+
+
+def fetch(paths: tuple[str, ...], descriptor: int, most_bytes: int) -> None:
+    """Copy regular files of the current folder into `descriptor`, each behind its length, -1 for a missing one.
+
+    A file that would bring the sum above `most_bytes` counts as missing: a sparse one can be of any size.
+    """
+    with open(descriptor, "wb", closefd=False) as out:
+        for path in paths:
+            content = _content(path, most_bytes)
+            if content is None:
+                out.write(_LENGTH.pack(_MISSING))
+            else:
+                most_bytes -= len(content)
+                out.write(_LENGTH.pack(len(content)) + content)
+
+
+def fetched(paths: tuple[str, ...], record: bytes) -> dict[str, bytes]:
+    """The files of a record that `fetch` wrote, without the missing ones."""
+    files, offset = {}, 0
+    for path in paths:
+        (length,) = _LENGTH.unpack_from(record, offset)
+        offset += _LENGTH.size
+        if length != _MISSING:
+            files[path] = record[offset : offset + length]
+            offset += length
+    return files
+
+
+def wipe(path: str) -> None:
+    """Empty a folder, whatever depth and permissions its content has. Raises OSError when something stays."""
+    os.chmod(path, 0o700)
+    moved = 0
+    while names := os.listdir(path):
+        for name in names:
+            entry = os.path.join(path, name)
+            if not stat.S_ISDIR(os.lstat(entry).st_mode):
+                os.unlink(entry)
+                continue
+            # Children move up instead of us going down: no depth outgrows a path, a stack or the descriptors.
+            os.chmod(entry, 0o700)
+            for child in os.listdir(entry):
+                moved += 1
+                os.rename(os.path.join(entry, child), os.path.join(path, f".wipe-{moved}"))
+            os.rmdir(entry)
+
+
+def _content(path: str, most_bytes: int) -> bytes | None:
+    try:
+        # Not blocking: the program may have put a pipe where a file was asked for.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return None
+    with open(descriptor, "rb") as file:
+        state = os.fstat(descriptor)
+        if not stat.S_ISREG(state.st_mode) or state.st_size > most_bytes:
+            return None
+        return file.read()

@@ -1,0 +1,102 @@
+"""What host and worker say to each other: fixed records of numbers, and a sealed memory file per program."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import marshal
+import os
+import struct
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+CANCEL = b"cancel"
+"""From the host, while a program runs: kill it and report."""
+
+RECORD_BYTES = 4096
+"""No record is longer."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """A program's limits, all that the template itself gets to know of it.
+
+    Sent with its descriptors: what to run (a `Payload`), stdin, stdout, stderr; with `fetch`, where fetched files go.
+    """
+
+    wall_seconds: float
+    cpu_seconds: float
+    memory_bytes: int
+    processes: int
+    disk_bytes: int
+    fetch: bool
+
+    _FORMAT = struct.Struct("=ddQQQ?")
+    MOST_DESCRIPTORS = 5
+
+    def pack(self) -> bytes:
+        return self._FORMAT.pack(
+            self.wall_seconds,
+            self.cpu_seconds,
+            self.memory_bytes,
+            self.processes,
+            self.disk_bytes,
+            self.fetch,
+        )
+
+    @classmethod
+    def unpack(cls, record: bytes) -> Job:
+        return cls(*cls._FORMAT.unpack(record))
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How a program ended, as the kernel told the template."""
+
+    WALL, CPU, CANCELLED = "wall", "cpu", "cancelled"
+
+    killed_for: str | None
+    """Which of ours made the template kill it, None if none did."""
+    wait_status: int
+    wall_seconds: float
+    cpu_seconds: float
+    max_rss_bytes: int
+
+    def pack(self) -> bytes:
+        return json.dumps(self.__dict__).encode()
+
+    @classmethod
+    def unpack(cls, record: bytes) -> Ending:
+        return cls(**json.loads(record))
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What only the program's own process reads: the template would keep traces of it in its heap."""
+
+    source: bytes
+    bindings: str
+    """A JSON object."""
+    files: Mapping[str, bytes]
+    fetch: tuple[str, ...]
+    seed: int
+
+    def seal(self) -> int:
+        """A new descriptor of a read-only memory file that holds this payload."""
+        return sealed(marshal.dumps((self.source, self.bindings, dict(self.files), self.fetch, self.seed)))
+
+    @classmethod
+    def read(cls, descriptor: int) -> Payload:
+        size = os.fstat(descriptor).st_size
+        return cls(*marshal.loads(os.pread(descriptor, size, 0)))
+
+
+def sealed(content: bytes) -> int:
+    """A new descriptor of a memory file that nobody can change any more, at its beginning."""
+    descriptor = os.memfd_create("tirjudge", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with open(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    seals = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, seals)
+    return descriptor

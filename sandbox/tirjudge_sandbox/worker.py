@@ -1,0 +1,247 @@
+"""One worker as its host sees it: started, given one program at a time, watched from outside, killed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from typing import IO
+
+from tirjudge_sandbox import interpreter
+from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
+from tirjudge_sandbox.capture import Capture
+from tirjudge_sandbox.guest import scratch, wire
+
+_START_SECONDS = 60.0
+_GRACE_SECONDS = 2.0
+"""How much later than the template the host acts on the same limit; by then the template itself hangs."""
+
+
+class WorkerFailed(RuntimeError):
+    """A worker that did not start, or was lost while a program ran."""
+
+
+class Worker:
+    """Two processes and a control socket. Once `broken`, a worker is of no more use."""
+
+    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, disk_bytes: int):
+        self.disk_bytes = disk_bytes
+        self.broken = False
+        self._process = process
+        self._control = control
+        self._template: int | None = None
+        self._isolation: Isolation | None = None
+
+    @classmethod
+    async def start(cls, placement: str, preload: Sequence[str], disk_bytes: int) -> Worker:
+        """Launch a worker and wait until it is warm. Raises WorkerFailed with the step that failed."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        with tempfile.TemporaryFile() as errors, theirs:
+            process = subprocess.Popen(
+                interpreter.launch_command(placement, theirs.fileno(), preload, disk_bytes),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                pass_fds=[theirs.fileno()],
+                env=interpreter.launch_environment(),
+                cwd="/",
+            )
+            theirs.close()
+            worker = cls(process, ours, disk_bytes)
+            try:
+                async with asyncio.timeout(_START_SECONDS):
+                    await worker._become_ready(placement, errors)
+            except BaseException as error:
+                await worker.kill()
+                if isinstance(error, TimeoutError):
+                    raise WorkerFailed(f"not ready after {_START_SECONDS:.0f} s") from None
+                raise
+        return worker
+
+    @property
+    def isolation(self) -> Isolation:
+        """What holds inside this worker, as found from inside."""
+        assert self._isolation is not None
+        return self._isolation
+
+    @property
+    def alive(self) -> bool:
+        """False once its template is gone."""
+        if self.broken:
+            return False
+        poll = select.poll()
+        # Between programs a living worker says nothing: whatever there is to read is the end.
+        poll.register(self._control, select.POLLIN)
+        return not poll.poll(0)
+
+    async def run(self, program: Program, limits: Limits) -> Execution:
+        """Run one program. Being cancelled, kill it and only then let the cancellation go on."""
+        capture = Capture(asyncio.get_running_loop(), limits.output_bytes)
+        fetched = os.memfd_create("fetched", os.MFD_CLOEXEC) if program.fetch else None
+        try:
+            self._send(program, limits, capture, fetched)
+            capture.start(on_full=self._cancel)
+            ending = await self._ending(limits.wall_seconds + _GRACE_SECONDS)
+            stdout, stderr = capture.finish()
+            files = _fetched(program, fetched)
+        except (OSError, WorkerFailed) as error:
+            await self.kill()
+            return Execution(status=Status.SANDBOX_FAILED, isolation=self.isolation, detail=str(error))
+        finally:
+            capture.close()
+            if fetched is not None:
+                os.close(fetched)
+        status = _status(ending, limits, output_full=capture.full)
+        exit_code = os.waitstatus_to_exitcode(ending.wait_status)
+        return Execution(
+            status=status,
+            exit_code=exit_code if exit_code >= 0 else None,
+            signal=-exit_code if exit_code < 0 else None,
+            stdout=stdout.decode("utf-8", "replace"),
+            stderr=stderr.decode("utf-8", "replace"),
+            truncated=capture.full,
+            wall_seconds=ending.wall_seconds,
+            cpu_seconds=ending.cpu_seconds,
+            max_rss_bytes=ending.max_rss_bytes,
+            files=files,
+            isolation=self.isolation,
+        )
+
+    async def kill(self) -> None:
+        """End every process of this worker, and wait until they are gone."""
+        self.broken = True
+        self._control.close()
+        if self._template is None:
+            self._process.kill()
+        else:
+            signal.pidfd_send_signal(self._template, signal.SIGKILL)
+        await asyncio.shield(asyncio.ensure_future(self._gone()))
+
+    async def _gone(self) -> None:
+        # The launcher ends once the template has ended, which takes along all that runs in its namespace.
+        launcher = os.pidfd_open(self._process.pid)
+        try:
+            await _readable(launcher)
+        finally:
+            os.close(launcher)
+        self._process.wait()
+        if self._template is not None:
+            os.close(self._template)
+            self._template = None
+
+    async def _become_ready(self, placement: str, errors: IO[bytes]) -> None:
+        while self._isolation is None:
+            record = await self._receive()
+            if not record:
+                errors.seek(0)
+                lines = errors.read().decode("utf-8", "replace").strip().splitlines()
+                raise WorkerFailed(lines[-1] if lines else "it ended without a word")
+            answer = json.loads(record)
+            if "failed" in answer:
+                raise WorkerFailed(answer["failed"])
+            if "template" in answer:
+                self._template = os.pidfd_open(answer["template"])
+            else:
+                self._isolation = Isolation(placement=placement, **answer["ready"])
+
+    def _send(self, program: Program, limits: Limits, capture: Capture, fetched: int | None) -> None:
+        job = wire.Job(
+            wall_seconds=limits.wall_seconds,
+            cpu_seconds=limits.cpu_seconds,
+            memory_bytes=limits.memory_bytes,
+            processes=limits.processes,
+            disk_bytes=limits.disk_bytes,
+            fetch=fetched is not None,
+        )
+        payload = wire.Payload(
+            source=program.source.encode("utf-8", "surrogatepass"),
+            bindings=json.dumps(dict(program.bindings)),
+            files=program.files,
+            fetch=program.fetch,
+            seed=program.seed,
+        )
+        given = [payload.seal(), wire.sealed(program.stdin.encode("utf-8", "surrogatepass"))]
+        optional = [] if fetched is None else [fetched]
+        try:
+            socket.send_fds(self._control, [job.pack()], [*given, *capture.write_ends, *optional])
+        finally:
+            for descriptor in given:
+                os.close(descriptor)
+        capture.release()
+
+    async def _ending(self, most_seconds: float) -> wire.Ending:
+        """The template's report. Being cancelled, have the program killed and wait for the report first."""
+        report = asyncio.ensure_future(self._receive())
+        try:
+            done, _ = await asyncio.wait([report], timeout=most_seconds)
+            if not done:
+                raise WorkerFailed("the worker did not answer and was killed")
+            if not (record := report.result()):
+                raise WorkerFailed("the worker was lost while the program ran")
+            return wire.Ending.unpack(record)
+        except asyncio.CancelledError:
+            self._cancel()
+            await self._settle(report)
+            raise
+        finally:
+            report.cancel()
+
+    async def _settle(self, report: asyncio.Future[bytes]) -> None:
+        """After a cancellation: the program's end, or the worker's."""
+        answered = False
+        try:
+            await asyncio.wait([report], timeout=_GRACE_SECONDS)
+            answered = report.done() and not report.exception() and bool(report.result())
+        finally:
+            if not answered:
+                await self.kill()
+
+    def _cancel(self) -> None:
+        # A worker that is gone needs no telling, and whoever waits for its report will learn of it.
+        with contextlib.suppress(OSError):
+            self._control.send(wire.CANCEL)
+
+    async def _receive(self) -> bytes:
+        return await asyncio.get_running_loop().sock_recv(self._control, wire.RECORD_BYTES)
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(descriptor, lambda: ready.done() or ready.set_result(None))
+    try:
+        await ready
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _fetched(program: Program, descriptor: int | None) -> dict[str, bytes]:
+    if descriptor is None:
+        return {}
+    size = os.fstat(descriptor).st_size
+    return scratch.fetched(program.fetch, os.pread(descriptor, size, 0))
+
+
+def _status(ending: wire.Ending, limits: Limits, *, output_full: bool) -> Status:
+    if output_full:
+        return Status.OUTPUT_LIMIT
+    if ending.killed_for == wire.Ending.WALL:
+        return Status.WALL_LIMIT
+    if ending.killed_for == wire.Ending.CPU or (
+        # The kernel's own limit stands behind the template's; a program may also send itself this signal.
+        os.WIFSIGNALED(ending.wait_status)
+        and os.WTERMSIG(ending.wait_status) == signal.SIGXCPU
+        and ending.cpu_seconds >= limits.cpu_seconds
+    ):
+        return Status.CPU_LIMIT
+    if os.WIFSIGNALED(ending.wait_status):
+        return Status.SIGNAL
+    return Status.ERROR if ending.wait_status else Status.OK
