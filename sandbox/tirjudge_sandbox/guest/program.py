@@ -64,11 +64,12 @@ def _prepare(job: Job, descriptors: Sequence[int], base_bytes: int, base_process
     os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
     signal.signal(signal.SIGINT, signal.default_int_handler)
     scratch.lay(content.files)
-    _seed(content.seed)
+    seed_generators(content.seed)
     return content
 
 
-def _seed(seed: int) -> None:
+def seed_generators(seed: int) -> None:
+    """Make `random` and, where it is loaded, numpy start from `seed`."""
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed % 2**32)

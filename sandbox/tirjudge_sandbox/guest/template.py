@@ -59,6 +59,8 @@ def _warm_up(sites: list[str], preload: list[str]) -> None:
     for name in preload:
         if importlib.util.find_spec(name):
             importlib.import_module(name)
+    # numpy loads its generators on first use, which would else be every program's.
+    program.seed_generators(0)
 
 
 def _process_floor() -> int:
