@@ -1,0 +1,117 @@
+"""A real HTTP server on loopback that answers as a test tells it and records what it was asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One request as it arrived."""
+
+    path: str
+    headers: dict[str, str]
+    body: dict[str, Any]
+    at: float
+    """Seconds of the monotonic clock."""
+
+
+Script = Callable[[dict[str, Any]], "Response | dict[str, Any]"]
+
+
+@dataclass
+class EndpointServer:
+    """Answers with `script(body)`: a Response, or a dict that is sent as JSON."""
+
+    url: str = ""
+    script: Script = field(default=lambda body: chat(""))
+    delay: float = 0.0
+    """Seconds that every answer takes."""
+    asked: list[Asked] = field(default_factory=list)
+    arrived: threading.Event = field(default_factory=threading.Event)
+    at_once: int = 0
+    most_at_once: int = 0
+
+    def answers(self, *replies: Response | dict[str, Any]) -> None:
+        """Give these in order; the last one again and again."""
+        rest = list(replies)
+        self.script = lambda body: rest.pop(0) if len(rest) > 1 else rest[0]
+
+    @property
+    def bodies(self) -> list[dict[str, Any]]:
+        return [asked.body for asked in self.asked]
+
+    async def handle(self, request: Request) -> Response:
+        body = json.loads(await request.body())
+        self.asked.append(Asked(request.url.path, dict(request.headers), body, time.monotonic()))
+        self.arrived.set()
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        try:
+            await asyncio.sleep(self.delay)
+            reply = self.script(body)
+        finally:
+            self.at_once -= 1
+        return JSONResponse(reply) if isinstance(reply, dict) else reply
+
+
+@contextmanager
+def serving() -> Iterator[EndpointServer]:
+    """A server on a free port, in a thread of its own."""
+    state = EndpointServer()
+    app = Starlette(routes=[Route("/{path:path}", state.handle, methods=["POST"])])
+    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", lifespan="off", ws="none")
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.005)
+    state.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    try:
+        yield state
+    finally:
+        server.should_exit = server.force_exit = True
+        thread.join()
+
+
+def chat(text: str | None, finish: str = "stop", **more: Any) -> dict[str, Any]:
+    """A chat answer; `more` goes into the choice, or into the message where it belongs there."""
+    message = {"role": "assistant", "content": text}
+    for name in ("tool_calls", "reasoning_content", "reasoning", "refusal"):
+        if name in more:
+            message[name] = more.pop(name)
+    choice = {"index": 0, "message": message, "finish_reason": finish, **more}
+    return {"id": "x", "choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
+
+
+def called(source: str, call_id: str | None = "call_a") -> dict[str, Any]:
+    """A native call of run_python, as it stands in an assistant message."""
+    function = {"name": "run_python", "arguments": json.dumps({"code": source})}
+    return {"id": call_id, "type": "function", "function": function}
+
+
+def failure(status: int, message: str, headers: dict[str, str] | None = None, **more: Any) -> Response:
+    """An error in OpenAI's shape."""
+    return JSONResponse({"error": {"message": message, **more}}, status, headers)
+
+
+def torn() -> Response:
+    """A body that ends, connection and all, before it is whole."""
+
+    async def half() -> AsyncIterator[bytes]:
+        yield b'{"choices": [{"mess'
+
+    return StreamingResponse(half(), headers={"content-length": "500"}, media_type="application/json")

@@ -1,0 +1,104 @@
+"""What OpenAI-compatible endpoints answer: the fields that are read, and the shapes that are put up with."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from tirjudge_environments import Usage
+
+
+def _joined(content: Any) -> Any:
+    """A content of parts as the text of its text parts."""
+    if not isinstance(content, list):
+        return content
+    return "".join(part.get("text") or "" for part in content if isinstance(part, dict))
+
+
+def _as_json(arguments: Any) -> Any:
+    """Arguments are JSON text; some servers send the object itself."""
+    return json.dumps(arguments) if isinstance(arguments, dict) else arguments
+
+
+def _whole(reason: str | None) -> str | None:
+    """An engine that was stopped under the request has answered a part of it, or nothing."""
+    if reason in ("abort", "error"):
+        raise ValueError(f"the endpoint broke off ({reason})")
+    return reason
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Function(_Answer):
+    name: str | None = None
+    arguments: Annotated[str | None, BeforeValidator(_as_json)] = None
+
+
+class Call(_Answer):
+    id: str | None = None
+    function: Function = Function()
+
+
+class ChatMessage(_Answer):
+    content: Annotated[str | None, BeforeValidator(_joined)] = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    """vLLM, OpenRouter and Ollama; the others say `reasoning_content`."""
+    tool_calls: list[Call] | None = None
+
+
+class _Choice(_Answer):
+    finish_reason: Annotated[str | None, AfterValidator(_whole)] = None
+    stop_reason: str | int | None = None
+    """vLLM: the stop string that was met, or the id of a stop token; None at the end of the turn."""
+    matched_stop: str | int | None = None
+    """SGLang's word for the same."""
+
+    @property
+    def stop_string(self) -> str:
+        """The stop string that was met, where the endpoint tells; else empty."""
+        return next((stop for stop in (self.stop_reason, self.matched_stop) if isinstance(stop, str)), "")
+
+
+class ChatChoice(_Choice):
+    message: ChatMessage
+
+
+class TokenLogprobs(_Answer):
+    token_logprobs: list[float]
+
+
+class TokenChoice(_Choice):
+    token_ids: list[int] | None = None
+    logprobs: TokenLogprobs | None = None
+
+
+class Counts(_Answer):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class _Answers(_Answer):
+    counts: Counts | None = Field(default=None, alias="usage")
+
+    @property
+    def usage(self) -> Usage:
+        counts = self.counts or Counts()
+        return Usage(counts.prompt_tokens or 0, counts.completion_tokens or 0)
+
+
+class ChatAnswer(_Answers):
+    """The answer of `/chat/completions`."""
+
+    choices: Annotated[list[ChatChoice], Field(min_length=1)]
+
+
+class TokenAnswer(_Answers):
+    """The answer of `/completions` with vLLM's `return_token_ids`."""
+
+    choices: Annotated[list[TokenChoice], Field(min_length=1)]
