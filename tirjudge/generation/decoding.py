@@ -86,7 +86,6 @@ class Decoder:
         self._rows: list[Row] = []
         """Row i has slot i."""
         self.tokens_fed = 0
-        """Tokens that went through the model since the start, padding not counted."""
 
     @property
     def busy(self) -> int:

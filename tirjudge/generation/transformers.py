@@ -82,6 +82,11 @@ class TransformersGenerator:
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         return cls(model, tokenizer, name=path, device=device, **options)
 
+    @property
+    def tokens_fed(self) -> int:
+        """Tokens that went through the model since the start, padding not counted."""
+        return self._decoder.tokens_fed
+
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         row = self._row(context, sampling)
         future = asyncio.get_running_loop().create_future()
@@ -203,7 +208,8 @@ def _evaluating(model: Any) -> Iterator[None]:
 def _positions(model: Any) -> int:
     """How many tokens a row may have; within it sliding attention sees all that full attention sees."""
     config = model.config.get_text_config()
-    kinds = set(getattr(config, "layer_types", None) or ["full_attention"])
+    window = getattr(config, "sliding_window", None)
+    kinds = set(getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"])
     attention = config._attn_implementation
     if kinds - {"full_attention", "sliding_attention"} or attention not in ("sdpa", "eager"):
         raise ValueError(
@@ -211,7 +217,7 @@ def _positions(model: Any) -> int:
             "in a padded batch: it takes full or sliding attention, as sdpa or eager"
         )
     positions: int = config.max_position_embeddings
-    return min(positions, config.sliding_window) if "sliding_attention" in kinds else positions
+    return min(positions, window) if window and "sliding_attention" in kinds else positions
 
 
 def _end_tokens(model: Any) -> list[int]:
