@@ -103,7 +103,7 @@ def _compiled(source: bytes) -> types.CodeType:
 
 def _remember_lines(source: bytes) -> None:
     """Let tracebacks and `inspect` show lines of a file that is nowhere."""
-    lines = source.decode("utf-8-sig", "replace").splitlines(keepends=True)
+    lines = source.decode("utf-8", "replace").removeprefix("\ufeff").splitlines(keepends=True)
     linecache.cache[FILE] = (len(source), None, lines, FILE)
 
 
