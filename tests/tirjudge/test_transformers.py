@@ -51,10 +51,29 @@ def sampled(*completions: Completion) -> int:
     return sum(len(completion.token_ids or ()) for completion in completions)
 
 
+async def running(generator: TransformersGenerator) -> None:
+    """Wait until the first token has gone through the model."""
+    while not generator.tokens_fed:  # noqa: ASYNC110
+        await asyncio.sleep(0)
+
+
+def follow(generator: TransformersGenerator, cycle: list[int]) -> None:
+    """Untrained weights replaced so that each token of `cycle` is followed by the next one."""
+    model: Any = generator._network
+    with torch.no_grad():
+        for parameter in model.model.layers.parameters():
+            parameter.zero_()
+        model.lm_head.weight.zero_()
+        model.model.embed_tokens.weight.zero_()
+        for i, token in enumerate(cycle):
+            model.model.embed_tokens.weight[token, i] = 1.0
+            model.lm_head.weight[cycle[(i + 1) % len(cycle)], i] = 9.0
+
+
 Make = Callable[..., TransformersGenerator]
 
 
-@pytest.fixture()
+@pytest.fixture
 async def make() -> AsyncIterator[Make]:
     """Generators that are closed in the end."""
     made = []
@@ -81,7 +100,10 @@ async def test_logprobs_in_a_mixed_batch_are_those_of_a_plain_forward_pass(
     )
     for ids, completion in zip(contexts, completions, strict=True):
         assert_exact(model, ids, completion)
-    resumed = [[*ids, *c.token_ids, *prompts(i)[0]] for i, (ids, c) in enumerate(zip(contexts, completions))]
+    resumed = [
+        [*ids, *c.token_ids, *prompts(i)[0]]
+        for i, (ids, c) in enumerate(zip(contexts, completions, strict=True))
+    ]
     again = await asyncio.gather(*(generator.generate(context(ids), sampling(1)) for ids in resumed))
     for ids, completion in zip(resumed, again, strict=True):
         assert_exact(model, ids, completion)
@@ -158,35 +180,36 @@ async def test_without_room_for_parked_rows_a_context_is_read_again(make: Make) 
 
 async def test_a_request_joins_and_leaves_while_another_runs(make: Make) -> None:
     generator = make()
-    long, short = prompts(20, 20)
-    left: list[str] = []
+    follow(generator, [5, 6, 7])
+    left: list[int] = []
 
-    async def run(name: str, ids: list[int], max_tokens: int) -> None:
-        await generator.generate(context(ids), sampling(0, max_tokens))
-        left.append(name)
+    async def run(max_tokens: int) -> None:
+        await generator.generate(context([5]), Sampling(max_tokens=max_tokens))
+        left.append(max_tokens)
 
-    first = asyncio.create_task(run("long", long, 400))
-    while not generator.tokens_fed:
-        await asyncio.sleep(0)
-    await asyncio.gather(first, run("short", short, 2))
-    assert left == ["short", "long"]
+    first = asyncio.create_task(run(1000))
+    await running(generator)
+    await asyncio.gather(first, run(2))
+    assert left == [2, 1000]
 
 
 async def test_cancelling_frees_the_row(make: Make) -> None:
     generator = make(max_rows=1)
-    running, waiting = (
-        asyncio.create_task(generator.generate(context(ids), sampling(0, 1500))) for ids in prompts(20, 20)
+    follow(generator, [5, 6, 7])
+    first, waiting = (
+        asyncio.create_task(generator.generate(context([start]), Sampling(max_tokens=2000)))
+        for start in (5, 6)
     )
-    while not generator.tokens_fed:
-        await asyncio.sleep(0)
+    await running(generator)
     waiting.cancel()
-    running.cancel()
-    assert await asyncio.gather(running, waiting, return_exceptions=True) != []
-    assert running.cancelled()
+    first.cancel()
+    await asyncio.gather(first, waiting, return_exceptions=True)
+    assert first.cancelled()
     assert waiting.cancelled()
+    assert generator.tokens_fed < 2000
     generator.weights_changed()
-    completion = await generator.generate(context(prompts(20)[0]), sampling(0, 3))
-    assert sampled(completion) == 3
+    completion = await generator.generate(context([5]), Sampling(max_tokens=3))
+    assert completion.token_ids == (6, 7, 5)
 
 
 async def test_a_stop_string_ends_the_turn_and_what_overhangs_it_stays(make: Make) -> None:
@@ -207,22 +230,9 @@ async def test_a_stop_string_of_several_bytes_a_character_is_found(make: Make) -
     """A model that goes through the bytes of `¶` one after the other."""
     generator = make()
     cycle = generator.encoder.text("¶")
-    bias_to_follow(generator, cycle)
+    follow(generator, cycle)
     completion = await generator.generate(context(cycle[-1:], "¶¶"), Sampling(max_tokens=30))
     assert (completion.text, completion.finish) == ("¶¶", Finish.STOP)
-
-
-def bias_to_follow(generator: TransformersGenerator, cycle: list[int]) -> None:
-    """Untrained weights replaced so that each token of `cycle` is followed by the next one."""
-    model: Any = generator._network
-    with torch.no_grad():
-        for parameter in model.model.layers.parameters():
-            parameter.zero_()
-        model.lm_head.weight.zero_()
-        model.model.embed_tokens.weight.zero_()
-        for i, token in enumerate(cycle):
-            model.model.embed_tokens.weight[token, i] = 1.0
-            model.lm_head.weight[cycle[(i + 1) % len(cycle)], i] = 9.0
 
 
 @pytest.mark.parametrize("configured", [7, [301, 7]])
@@ -230,7 +240,7 @@ async def test_the_end_token_of_the_generation_config_ends_the_turn(configured: 
     model = tiny_qwen3()
     model.generation_config.eos_token_id = configured
     generator = make(model)
-    bias_to_follow(generator, [5, 6, 7])
+    follow(generator, [5, 6, 7])
     completion = await generator.generate(context([5]), Sampling(max_tokens=30))
     assert (completion.token_ids, completion.finish) == ((6, 7), Finish.END)
     assert completion.text == generator.encoder.decode([6])
@@ -297,13 +307,14 @@ def test_one_generator_serves_one_event_loop_after_another() -> None:
 
 def test_an_event_loop_that_ends_early_takes_its_rows_with_it() -> None:
     generator = TransformersGenerator(tiny_qwen3(), TOKENIZER, name="tiny")
+    follow(generator, [5, 6, 7])
 
-    async def leave() -> None:
-        asyncio.create_task(generator.generate(context(prompts(20)[0]), sampling(0, 2000)))  # noqa: RUF006
-        while not generator.tokens_fed:
-            await asyncio.sleep(0)
+    async def leave() -> asyncio.Task[Completion]:
+        unfinished = asyncio.create_task(generator.generate(context([5]), Sampling(max_tokens=2000)))
+        await running(generator)
+        return unfinished
 
-    asyncio.run(leave())
+    assert asyncio.run(leave()).cancelled()
     generator.weights_changed()
     asyncio.run(generator.close())
 
