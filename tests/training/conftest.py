@@ -1,4 +1,4 @@
-"""A tiny Qwen3 with random weights and a byte-level tokenizer: real parts, small enough for every test."""
+"""A tiny Qwen3 that half knows the dialogue: real parts, small enough for every test."""
 
 from __future__ import annotations
 
@@ -9,17 +9,55 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from tirjudge_environments import JudgeTask, Message, Prompt, View
+from tirjudge_environments.chat_encoder import ChatEncoder
+from tirjudge_environments.formats.tir_pairwise import TirPairwise
+from tirjudge_environments.formats.tir_pointwise import TirPointwise
+from tirjudge_training.grouping import Draw
+
 CHAT = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+PROGRAM = "```python\nprint(len(responses))\n```\n"
+BROKEN = "```python\nprint(1/0)\n```\n"
+OUTPUT = "```output\n2\n```\n"
+VERDICTS = ("<preference>A</preference>", "<preference>B</preference>")
+SCORES = ("<score>3</score>", "<score>7</score>")
+"""Each of these is one token, so that a model of a few thousand weights can write it."""
 
 
-def byte_tokenizer() -> PreTrainedTokenizerFast:
+class ShortPairwise(TirPairwise):
+    """The paper's pairwise judge with a prompt of a few bytes."""
+
+    def prompt(self, task: JudgeTask, view: View) -> Prompt:
+        shown = " ".join(task.candidates[index] for index in view.order)
+        return Prompt(messages=(Message("user", shown),), stop=super().prompt(task, view).stop)
+
+
+class ShortPointwise(TirPointwise):
+    def prompt(self, task: JudgeTask, view: View) -> Prompt:
+        shown = task.candidates[view.order[0]]
+        return Prompt(messages=(Message("user", shown),), stop=super().prompt(task, view).stop)
+
+
+ENVIRONMENTS = {"tir-pairwise": ShortPairwise(order="given"), "tir-pointwise": ShortPointwise()}
+
+
+def source(step: int, turn: int, position: int) -> Draw:
+    """Every third task is a single one; a function of its arguments alone."""
+    name = f"{step}-{turn}-{position}"
+    task = JudgeTask(id=name, prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)
+    return Draw("tir-pointwise" if position % 3 == 2 else "tir-pairwise", task)
+
+
+def tokenizer_of_words() -> PreTrainedTokenizerFast:
+    """Bytes, and one token for each thing that the judge may say; text never encodes to the latter."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    tokenizer = Tokenizer(models.BPE(vocab={char: i for i, char in enumerate(alphabet)}, merges=[]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
+    level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+    words = [level.pre_tokenize_str(word)[0][0] for word in (PROGRAM, BROKEN, *VERDICTS, *SCORES)]
+    tokenizer = Tokenizer(models.BPE(vocab={entry: i for i, entry in enumerate(alphabet + words)}, merges=[]))
+    tokenizer.pre_tokenizer, tokenizer.decoder = level, decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(
         tokenizer_object=tokenizer,
         eos_token="<|im_end|>",
@@ -30,29 +68,58 @@ def byte_tokenizer() -> PreTrainedTokenizerFast:
     return fast
 
 
-def save_tiny_model(folder: Path, seed: int = 0) -> Path:
-    tokenizer = byte_tokenizer()
-    torch.manual_seed(seed)
-    config = Qwen3Config(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=16,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-        initializer_range=0.2,
-        eos_token_id=tokenizer.eos_token_id,
-        pad_token_id=tokenizer.pad_token_id,
+def tiny_qwen(tokenizer: PreTrainedTokenizerFast) -> Qwen3ForCausalLM:
+    torch.manual_seed(0)
+    return Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=len(tokenizer),
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            num_key_value_heads=1,
+            head_dim=16,
+            max_position_embeddings=512,
+            tie_word_embeddings=True,
+            initializer_range=0.2,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
     )
-    Qwen3ForCausalLM(config).save_pretrained(folder)
-    tokenizer.save_pretrained(folder)
-    return folder
 
 
 @pytest.fixture(scope="session")
 def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A model folder: safetensors, config and tokenizer."""
-    return save_tiny_model(tmp_path_factory.mktemp("tiny"))
+    """A model folder (safetensors, config, tokenizer) that runs programs, some broken, and guesses."""
+    folder, tokenizer = tmp_path_factory.mktemp("tiny"), tokenizer_of_words()
+    model, encoder = tiny_qwen(tokenizer), ChatEncoder(tokenizer)
+    word = {text: 256 + i for i, text in enumerate((PROGRAM, BROKEN, *VERDICTS, *SCORES))}
+    assert all(tokenizer.decode([i]) == text for text, i in word.items())
+    dialogues = []
+    for format, answers in (("tir-pairwise", VERDICTS), ("tir-pointwise", SCORES)):
+        draw = source(0, 0, 2 if format == "tir-pointwise" else 0)
+        for view in ENVIRONMENTS[format].views(draw.task):
+            start = encoder.prompt(ENVIRONMENTS[format].prompt(draw.task, view))
+            for said in answers:
+                end = [word[said], tokenizer.eos_token_id]
+                dialogues += [(start, [word[PROGRAM], *encoder.text(OUTPUT), *end]), (start, end)]
+                error = encoder.text("```output\nZeroDivisionError: division by zero\n```\n")
+                dialogues.append((start, [word[BROKEN], *error, *end]))
+    _fit(model, dialogues, tokenizer.pad_token_id)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def _fit(model: Qwen3ForCausalLM, dialogues: list[tuple[list[int], list[int]]], pad: int) -> None:
+    longest = max(len(start) + len(rest) for start, rest in dialogues)
+    ids = torch.full((len(dialogues), longest), pad)
+    labels = torch.full((len(dialogues), longest), -100)
+    for row, (start, rest) in enumerate(dialogues):
+        ids[row, : len(start) + len(rest)] = torch.tensor(start + rest)
+        labels[row, len(start) : len(start) + len(rest)] = torch.tensor(rest)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-2)
+    for _ in range(60):
+        model(input_ids=ids, attention_mask=(ids != pad).long(), labels=labels).loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()

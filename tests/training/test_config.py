@@ -35,9 +35,7 @@ def recipe(tmp_path: Path) -> str:
 
 def test_assignments_go_over_the_file(recipe: str) -> None:
     config = load(Outer, recipe, ["rl.learning_rate=5e-5", "rl.note=plain text", "warmup.limit=7", "seed=9"])
-    assert config == Outer(
-        seed=9, rl=Inner(learning_rate=5e-5, note="plain text"), warmup=Inner(limit=7)
-    )
+    assert config == Outer(seed=9, rl=Inner(learning_rate=5e-5, note="plain text"), warmup=Inner(limit=7))
 
 
 def test_the_resolved_recipe_reads_back_as_itself(recipe: str) -> None:

@@ -110,8 +110,7 @@ def test_our_dapo_loss_is_the_papers(trainer: Any) -> None:
     ours = trainer._compute_loss(trainer.model, inputs)
     assert ours.item() == pytest.approx(expected.item(), abs=1e-6)
     ours, expected = gradient(trainer.model, ours), gradient(trainer.model, expected)
-    assert expected.abs().max() > 1e-2
-    torch.testing.assert_close(ours, expected, atol=1e-6, rtol=0)
+    assert (ours - expected).norm() < 1e-6 * expected.norm()
 
 
 def test_sandbox_tokens_move_no_gradient(trainer: Any) -> None:
@@ -124,7 +123,9 @@ def test_sandbox_tokens_move_no_gradient(trainer: Any) -> None:
         "ref_per_token_logps": torch.where(masked, 50.0, inputs["ref_per_token_logps"]),
         "old_per_token_logps": torch.where(masked, -80.0, inputs["old_per_token_logps"]),
     }
-    before = gradient(trainer.model, trainer._compute_loss(trainer.model, inputs | {"advantages": advantages}))
+    before = gradient(
+        trainer.model, trainer._compute_loss(trainer.model, inputs | {"advantages": advantages})
+    )
     after = gradient(trainer.model, trainer._compute_loss(trainer.model, absurd))
     assert (after - before).abs().max().item() == 0.0
 

@@ -14,7 +14,9 @@ def mark(checkpoint: Path) -> None:
 
 def latest(folder: Path) -> Path | None:
     """The marked `checkpoint-N` with the highest N, or None; one that a kill cut short is passed over."""
-    found = {int(path.parent.name.rpartition("-")[2]): path.parent for path in folder.glob(f"checkpoint-*/{MARK}")}
+    found = {
+        int(path.parent.name.rpartition("-")[2]): path.parent for path in folder.glob(f"checkpoint-*/{MARK}")
+    }
     return found[max(found)] if found else None
 
 

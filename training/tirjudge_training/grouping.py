@@ -71,7 +71,11 @@ class Roll:
     @property
     def groups(self) -> list[Group]:
         return [
-            Group(trajectory.view, tuple(e.trajectories[i] for e in self.episodes), tuple(s[i] for s in self.scores))
+            Group(
+                trajectory.view,
+                tuple(e.trajectories[i] for e in self.episodes),
+                tuple(s[i] for s in self.scores),
+            )
             for i, trajectory in enumerate(self.episodes[0].trajectories)
         ]
 

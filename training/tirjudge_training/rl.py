@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -102,7 +103,14 @@ class JudgeBatches:
     """
 
     def __init__(
-        self, *, engine: Engine, source: Source, config: RlConfig, seed: int, keep: Callable[[Generation], None], **trl: Any
+        self,
+        *,
+        engine: Engine,
+        source: Source,
+        config: RlConfig,
+        seed: int,
+        keep: Callable[[Generation], None],
+        **trl: Any,
     ) -> None:
         self.engine, self.source, self.config, self.seed, self.keep = engine, source, config, seed, keep
         self.rows: list[Row] = []
@@ -121,7 +129,8 @@ class JudgeBatches:
             size=self.config.samples,
             blank=self.processing_class.eos_token_id,
         )
-        output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
+        with _quiet():
+            output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
         output["advantages"] = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
         self.keep(Generation(step, batch, self.rows, seconds, cpu_seconds, self._sampler_gap(output)))
         torch.manual_seed(derive_seed("shuffle", self.seed, step))
@@ -174,12 +183,11 @@ def build_trainer(
 ) -> Any:
     """A GRPOTrainer for a model that is on disk at `model.config._name_or_path` (the KL reference)."""
     from datasets import Dataset
+    from transformers import PrinterCallback
     from trl import GRPOConfig, GRPOTrainer
 
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
-        warnings.filterwarnings("ignore", message="`gradient_checkpointing` is deprecated")
-        return type("JudgeTrainer", (JudgeBatches, GRPOTrainer), {})(
+    with _quiet():
+        trainer: Any = type("JudgeTrainer", (JudgeBatches, GRPOTrainer), {})(
             engine=engine,
             source=source,
             config=config,
@@ -193,6 +201,17 @@ def build_trainer(
             reward_funcs=[lambda reward, **row: reward],
             callbacks=list(callbacks),
         )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without the warnings that TRL's own code draws from transformers, or about the interface used here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
+        warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
+        yield
 
 
 def _arguments(config: RlConfig) -> dict[str, Any]:

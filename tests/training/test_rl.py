@@ -1,0 +1,143 @@
+"""The RL stage end to end: a real sandbox, a real model, TRL's trainer; and killed in the middle of it."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+
+from tirjudge.run_folder import read_lines
+from tirjudge_training import checkpoints
+from tirjudge_training.rl import RlConfig
+
+CONFIG = RlConfig(
+    steps=3,
+    groups=4,
+    samples=4,
+    optimizer_steps=2,
+    micro_batch=4,
+    beta=0.01,
+    learning_rate=1e-3,
+    max_tokens=120,
+    checkpoint_every=2,
+)
+TRAIN = """
+import os, runpy, signal, sys
+from pathlib import Path
+from tirjudge.run_folder import RunFolder
+from tirjudge_training.rl import RlConfig
+from tirjudge_training.rl_stage import train_rl
+
+conftest, config, start, folder, kill_at = sys.argv[1:]
+parts = runpy.run_path(conftest)
+
+def say(line):
+    if kill_at and line.startswith(kill_at):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+with RunFolder(Path(folder)) as run:
+    model = train_rl(
+        Path(start),
+        run,
+        RlConfig.model_validate_json(config),
+        environments=parts["ENVIRONMENTS"],
+        source=parts["source"],
+        seed=1,
+        say=say,
+    )
+    model.save_pretrained(run.path / "model")
+"""
+
+
+def train(start: Path, folder: Path, config: RlConfig = CONFIG, *, kill_at: str = "") -> int:
+    conftest = str(Path(__file__).parent / "conftest.py")
+    command = [
+        sys.executable,
+        "-c",
+        TRAIN,
+        conftest,
+        config.model_dump_json(),
+        str(start),
+        str(folder),
+        kill_at,
+    ]
+    return subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode
+
+
+def rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    """All rows, without what a clock wrote."""
+    return [_timeless(row) for row in read_lines(folder / name)]
+
+
+def _timeless(value: Any) -> Any:
+    """The gap goes too: its last bits depend on which rows happened to be decoded side by side."""
+    if isinstance(value, dict):
+        return {k: _timeless(item) for k, item in value.items() if "seconds" not in k and k != "sampler_gap"}
+    return [_timeless(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    assert train(tiny_model, folder) == 0
+    return folder
+
+
+def test_every_rollout_and_a_row_of_metrics_per_step_are_kept(whole: Path) -> None:
+    metrics, episodes = rows(whole, "metrics.jsonl"), rows(whole, "episodes.jsonl")
+    assert [row["step"] for row in metrics] == [0, 1, 2]
+    for row in metrics:
+        first = [e for e in episodes if e["step"] == row["step"] and not e["refill"]]
+        rewards = [t["reward"]["total"] for e in first for t in e["trajectories"]]
+        assert row["reward"] == pytest.approx(sum(rewards) / len(rewards))
+        assert len(rewards) == CONFIG.groups * CONFIG.samples
+        assert row["loss"] != 0 and row["kl"] >= 0 and row["entropy"] > 0
+    programs = [p for e in episodes for t in e["trajectories"] for p in t["programs"]]
+    assert {"ok", "error"} <= {program["status"] for program in programs}, "the sandbox ran them"
+
+
+def test_the_policy_changes_and_its_samples_are_its_own(whole: Path, tiny_model: Path) -> None:
+    """Sampled logprobs equal the trainer's within 1e-5, also after the weights have moved."""
+    assert all(0 < row["sampler_gap"] < 1e-5 for row in read_lines(whole / "metrics.jsonl"))
+    before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, whole / "model"))
+    assert any(not before[name].equal(after[name]) for name in before)
+
+
+def test_clip_higher_acts_when_a_batch_is_used_for_several_steps(whole: Path) -> None:
+    metrics = rows(whole, "metrics.jsonl")
+    assert max(row["clipped_low"] for row in metrics) > 0
+    assert max(row["clipped_high"] for row in metrics) > 0
+
+
+def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
+    whole: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    """The kill falls after the last checkpoint, so a step is done again: it must leave nothing twice."""
+    assert train(tiny_model, tmp_path, kill_at="rl 3/3") == -signal.SIGKILL
+    assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-4"
+    assert len(rows(tmp_path, "metrics.jsonl")) == 3
+    assert train(tiny_model, tmp_path) == 0
+    for name in ("metrics.jsonl", "episodes.jsonl"):
+        assert rows(tmp_path, name) == rows(whole, name)
+    resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path, whole))
+    assert all(resumed[name].equal(expected[name]) for name in expected)
+
+
+def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
+    for step in (2, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    checkpoints.mark(tmp_path / "checkpoint-2")
+    assert checkpoints.latest(tmp_path) == tmp_path / "checkpoint-2"
+    assert checkpoints.step_of(tmp_path / "checkpoint-2") == 2
+    assert checkpoints.latest(tmp_path / "none") is None
+
+
+def test_a_batch_that_cannot_be_divided_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"groups \* samples = 16 is no multiple"):
+        RlConfig(steps=1, groups=4, samples=4, micro_batch=3)
