@@ -97,6 +97,15 @@ def chat(text: str | None, finish: str = "stop", **more: Any) -> dict[str, Any]:
     return {"id": "x", "choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
 
 
+def tokens(
+    ids: list[int] | None, logprobs: list[float] | None, finish: str = "stop", **more: Any
+) -> dict[str, Any]:
+    """An answer of `/completions` with vLLM's fields."""
+    told = {"token_logprobs": logprobs} if logprobs is not None else None
+    choice = {"index": 0, "text": "", "token_ids": ids, "logprobs": told, "finish_reason": finish, **more}
+    return {"id": "x", "choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
+
+
 def called(source: str, call_id: str | None = "call_a") -> dict[str, Any]:
     """A native call of run_python, as it stands in an assistant message."""
     function = {"name": "run_python", "arguments": json.dumps({"code": source})}

@@ -39,7 +39,8 @@ class OpenAIGenerator:
 
     A parameter that the endpoint refuses (``stop``, ``temperature``, ``seed``, ...) is left out from then on
     and logged once; without ``stop`` a model may write past its program, which the session then drops.
-    Belongs to one event loop. Raises ValueError for arguments that cannot be used.
+    Belongs to one event loop. Raises ValueError for arguments that cannot be used, GeneratorFailed for a
+    tokenizer that cannot be loaded.
     """
 
     def __init__(
@@ -60,7 +61,8 @@ class OpenAIGenerator:
             base_url: with or without the trailing ``/v1``.
             api_key: sent as a bearer token; None for an endpoint without keys.
             tier: see above.
-            tokenizer: the model's own (a fast Hugging Face tokenizer), for ``completions``.
+            tokenizer: the model's own, for ``completions``: a fast Hugging Face tokenizer, or the folder or
+                hub id of one, whose generation config then also says which tokens end a turn.
             concurrency: requests in flight at once, over all trajectories.
             timeout: seconds that one attempt may take.
             max_attempts: of one request, the first included.
@@ -71,7 +73,7 @@ class OpenAIGenerator:
             raise ValueError("tier completions sends token ids: it needs the model's tokenizer")
         with_ids = tokenizer is not None and tier in ("auto", "completions")
         self.model = model
-        self.encoder: Encoder | None = ChatEncoder(tokenizer) if with_ids else None
+        self.encoder: Encoder | None = _encoder(tokenizer) if with_ids else None
         self._tier = tier
         self._endpoint = Endpoint(
             base_url, api_key=api_key, concurrency=concurrency, timeout=timeout, max_attempts=max_attempts
@@ -221,6 +223,25 @@ class OpenAIGenerator:
             tool_calls=calls,
             usage=answer.usage,
         )
+
+
+def _encoder(tokenizer: Any) -> ChatEncoder:
+    if not isinstance(tokenizer, str):
+        return ChatEncoder(tokenizer)
+    try:
+        from transformers import AutoTokenizer, GenerationConfig
+    except ImportError as error:
+        raise GeneratorFailed(f"a tokenizer needs `pip install tirjudge[local]`: {error}") from error
+    try:
+        loaded = AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise GeneratorFailed(f"cannot load the tokenizer {tokenizer!r}: {reason}") from error
+    try:
+        ends = GenerationConfig.from_pretrained(tokenizer).eos_token_id
+    except OSError:  # many models have none
+        ends = None
+    return ChatEncoder(loaded, ends=[ends] if isinstance(ends, int) else ends or ())
 
 
 def _finish(choice: ChatChoice | TokenChoice) -> Finish:
