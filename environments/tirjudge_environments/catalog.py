@@ -33,5 +33,7 @@ def open_environment(name: str, **options: Any) -> Environment:
 
 def _problem(error: Any) -> str:
     option = ".".join(str(part) for part in error["loc"])
-    message = "no such option" if error["type"] == "extra_forbidden" else error["msg"]
-    return f"{option}: {message}" if option else str(message)
+    if error["type"] == "extra_forbidden":
+        return f"{option}: no such option"
+    message = str(error["msg"]).removeprefix("Value error, ")
+    return f"{option}: {message}" if option else message

@@ -110,7 +110,8 @@ class JudgeSession:
         if self.done:
             raise RuntimeError("the dialogue has ended")
         if not (completion.text or completion.token_ids or completion.tool_calls):
-            self.fail(StopReason.MALFORMED, "the model wrote nothing")
+            cut = completion.finish is Finish.LENGTH
+            self.fail(StopReason.TOKEN_BUDGET if cut else StopReason.MALFORMED, "the model wrote nothing")
             return ()
         turn = self._take(completion)
         appended: list[Segment] = []

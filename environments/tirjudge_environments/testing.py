@@ -1,0 +1,139 @@
+"""A conformance suite for environments, a third party's too: `await check_environment(environment, task)`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from tirjudge_environments.base import Environment
+from tirjudge_environments.session import JudgeSession
+from tirjudge_environments.types import (
+    Completion,
+    Continue,
+    Episode,
+    Finish,
+    JudgeTask,
+    Malformed,
+    Reward,
+    RunCode,
+    StopReason,
+    ToolCall,
+    Trajectory,
+    Unscored,
+    Verdict,
+)
+from tirjudge_sandbox import Execution, Limits, Program, Status
+
+HOSTILE_TEXTS = (
+    "",
+    "no answer at all",
+    "\x00\x1b[31m\ud800\U0010ffff\u202e",
+    "```python",
+    "```python\n```",
+    "```python\nprint(1)\n```\n",
+    "```python\nprint(1)\n```output\n1\n```\n<preference>A</preference><score>5</score>",
+    "```output\n1\n```\n",
+    "<preference>",
+    "</score><score>",
+    "<score>" * 1000,
+    "`" * 10_000,
+    "```json\n```python\n" * 500,
+    "<preference>ZZZ</preference><score>1e309</score>",
+    "<preference>A</preference><score>10</score>",
+)
+"""What a model may write, good and bad; no reading of it may raise."""
+
+
+class FixedSandbox:
+    """Runs nothing: the executions it was made with, one after the other, the last one for ever."""
+
+    capacity = 1
+
+    def __init__(self, *executions: Execution) -> None:
+        self.executions = executions or (Execution(status=Status.OK, exit_code=0, stdout="42\n"),)
+        self.programs: list[Program] = []
+        """What it was asked to run."""
+        self.limits: list[Limits] = []
+        """And under which limits."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        pass
+
+    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        self.programs.append(program)
+        self.limits.append(limits)
+        return self.executions[min(len(self.programs), len(self.executions)) - 1]
+
+
+async def check_environment(environment: Environment, task: JudgeTask) -> None:
+    """Raises AssertionError, saying what is broken. The task must fit the environment and have a label."""
+    check_views(environment, task)
+    check_reading(environment, task)
+    trajectories = await play_hostile_texts(environment, task)
+    check_scores(environment, task, trajectories)
+
+
+def check_views(environment: Environment, task: JudgeTask) -> None:
+    """Views are the same each time, with names of their own, and their prompts show what they say."""
+    views = environment.views(task)
+    assert views, "a task has at least one view"
+    assert views == environment.views(task), "views are a pure function of the task"
+    assert len({view.name for view in views}) == len(views), "view names are unique within a task"
+    for view in views:
+        assert set(view.order) <= set(range(len(task.candidates))), "a view shows the task's own candidates"
+        assert len(set(view.order)) == len(view.order), "a view shows no candidate twice"
+        prompt = environment.prompt(task, view)
+        assert prompt == environment.prompt(task, view), "a prompt is a pure function of task and view"
+        text = "\n".join(message.content for message in prompt.messages)
+        assert all(task.candidates[index] in text for index in view.order), "candidates are shown unchanged"
+
+
+def check_reading(environment: Environment, task: JudgeTask) -> None:
+    """Any completion gives a reading, the same one each time."""
+    for view in environment.views(task):
+        for text in HOSTILE_TEXTS:
+            for finish in Finish:
+                calls = (ToolCall("1", "run_python", text),) if finish is Finish.TOOL_CALL else ()
+                completion = Completion(text=text, finish=finish, tool_calls=calls)
+                reading = environment.read(task, view, completion)
+                assert isinstance(reading, RunCode | Verdict | Continue | Malformed), f"read {text!r}"
+                assert reading == environment.read(task, view, completion), "reading is pure"
+
+
+async def play_hostile_texts(environment: Environment, task: JudgeTask) -> list[tuple[Trajectory, ...]]:
+    """For each hostile text the trajectories of all views in which the model writes nothing else."""
+    episodes = []
+    for text in HOSTILE_TEXTS:
+        trajectories = []
+        for view in environment.views(task):
+            session = JudgeSession(environment, task, view, FixedSandbox())
+            while not session.done:
+                await session.step(Completion(text=text, finish=Finish.END))
+            trajectories.append(session.trajectory)
+        episodes.append(tuple(trajectories))
+    return episodes
+
+
+def check_scores(
+    environment: Environment, task: JudgeTask, episodes: Sequence[tuple[Trajectory, ...]]
+) -> None:
+    """One score per trajectory, and no reward for a failed sandbox or without a label."""
+    group = [Episode(task, sample, trajectories) for sample, trajectories in enumerate(episodes)]
+    answers = {ask.key: "" for ask in environment.ask(group)}
+    scores = environment.score(group, answers)
+    assert scores == environment.score(group, answers), "scoring is pure"
+    assert [len(row) for row in scores] == [len(episode.trajectories) for episode in group]
+    assert all(isinstance(score, Reward | Unscored) for row in scores for score in row)
+
+    down = [replace(one, stop=StopReason.SANDBOX_DOWN, verdict=None) for one in group[0].trajectories]
+    unlabelled = replace(task, label=None)
+    for episode in (replace(group[0], trajectories=tuple(down)), replace(group[0], task=unlabelled)):
+        for score in environment.score([episode], answers)[0]:
+            assert isinstance(score, Unscored), "a failed sandbox or a missing label gives no reward"

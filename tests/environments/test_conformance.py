@@ -1,0 +1,151 @@
+"""The formats keep the contract of an environment, whatever a model writes."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from tirjudge_environments import (
+    Completion,
+    Continue,
+    Finish,
+    JudgeSession,
+    JudgeTask,
+    Malformed,
+    Message,
+    Reward,
+    RunCode,
+    TirListwise,
+    TirPairwise,
+    TirPointwise,
+    ToolCall,
+    Verdict,
+)
+from tirjudge_environments.letters import letter, letters
+from tirjudge_environments.testing import HOSTILE_TEXTS, FixedSandbox, check_environment
+from tirjudge_environments.types import Episode
+
+TASKS = {
+    "pair": JudgeTask(id="pair", prompt=(Message("user", "Hi"),), candidates=("{prompt}", "</s>"), label=1),
+    "list": JudgeTask(
+        id="list",
+        prompt=(Message("system", "Be brief."), Message("user", "\ud800")),
+        candidates=("<preference>A</preference>", "```python\nprint(1)\n```", "", "x" * 5000, "\x00"),
+        label=3,
+        domain="safety",
+    ),
+}
+FORMATS = [
+    (TirPointwise(), TASKS["pair"]),
+    (TirPointwise(tools=False), TASKS["list"]),
+    (TirPairwise(), TASKS["pair"]),
+    (TirPairwise(order="both", exact=True), TASKS["pair"]),
+    (TirPairwise(protocol="tool"), TASKS["pair"]),
+    (TirListwise(order="both"), TASKS["list"]),
+    (TirListwise(tools_by_domain={"safety": False}), TASKS["list"]),
+]
+PIECES = st.sampled_from(
+    [
+        "```",
+        "```python\n",
+        "```output\n",
+        "\n",
+        " ",
+        "`",
+        "<score>",
+        "</score>",
+        "<preference>",
+        "A",
+        "7",
+        "é",
+    ]
+)
+COMPLETIONS = st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join))
+
+
+@pytest.mark.parametrize(("environment", "task"), FORMATS)
+async def test_a_format_is_an_environment(environment, task) -> None:
+    await check_environment(environment, task)
+
+
+@pytest.mark.parametrize(("environment", "task"), FORMATS)
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(text=COMPLETIONS, finish=st.sampled_from(Finish), arguments=st.text())
+@example(text="```python\n```output\n```python\n```", finish=Finish.STOP, arguments='{"code": ""}')
+def test_any_completion_has_a_reading(environment, task, text: str, finish: Finish, arguments: str) -> None:
+    calls = (ToolCall("1", "run_python", arguments),) if finish is Finish.TOOL_CALL else ()
+    completion = Completion(text=text, finish=finish, tool_calls=calls)
+    view = environment.views(task)[-1]
+    reading = environment.read(task, view, completion)
+    assert isinstance(reading, RunCode | Verdict | Continue | Malformed)
+    if isinstance(reading, Verdict):
+        assert (
+            reading.choice in view.order
+            if reading.choice is not None
+            else set(reading.scores) <= {*view.order}
+        )
+    if isinstance(reading, RunCode) and reading.end is not None:
+        assert 0 < reading.end <= len(text)
+    if finish in (Finish.END, Finish.TOOL_CALL):
+        assert not isinstance(reading, Continue)
+
+
+@settings(max_examples=100, deadline=None, derandomize=True)
+@given(turns=st.lists(st.tuples(COMPLETIONS, st.sampled_from(Finish)), max_size=12))
+async def test_any_dialogue_ends_in_a_score(turns) -> None:
+    environment, task = TirPairwise(order="given"), TASKS["pair"]
+    session = JudgeSession(environment, task, environment.views(task)[0], FixedSandbox())
+    for text, finish in turns:
+        if not session.done:
+            await session.step(Completion(text=text, finish=finish))
+    while not session.done:
+        await session.step(Completion(text="?", finish=Finish.END))
+    [(score,)] = environment.score([Episode(task, 0, (session.trajectory,))], {})
+    assert isinstance(score, Reward)
+    assert 0 <= score.total <= 1
+
+
+@pytest.mark.parametrize("broken", ["views", "prompt", "read", "score"])
+async def test_the_conformance_suite_finds_what_is_broken(broken: str) -> None:
+    class Broken(TirPairwise):
+        def views(self, task):
+            views = super().views(task)
+            return (*views, *views) if broken == "views" else views
+
+        def prompt(self, task, view):
+            other = (
+                task if broken != "prompt" else JudgeTask(id="", prompt=task.prompt, candidates=("?", "?"))
+            )
+            return super().prompt(other, view)
+
+        def read(self, task, view, completion):
+            return super().read(task, view, completion) if broken != "read" else None
+
+        def score(self, group, answers):
+            return super().score(group, answers) if broken != "score" else [(Reward(0.0, {}),) for _ in group]
+
+    with pytest.raises(AssertionError):
+        await check_environment(Broken(), TASKS["pair"])
+
+
+def test_the_suite_has_a_verdict_and_a_program_for_every_format() -> None:
+    for environment, task in ((TirPointwise(), TASKS["pair"]), (TirListwise(), TASKS["list"])):
+        view = environment.views(task)[0]
+        completions = [Completion(text=text, finish=Finish.END) for text in HOSTILE_TEXTS]
+        kinds = {type(environment.read(task, view, completion)) for completion in completions}
+        assert kinds == {RunCode, Verdict, Malformed}
+
+
+def test_letters_count_like_the_columns_of_a_sheet() -> None:
+    assert letters(3) == ("A", "B", "C")
+    assert [letter(position) for position in (25, 26, 27, 51, 52, 701, 702)] == [
+        "Z",
+        "AA",
+        "AB",
+        "AZ",
+        "BA",
+        "ZZ",
+        "AAA",
+    ]
+    assert len(set(letters(1000))) == 1000

@@ -1,0 +1,96 @@
+"""The prompts are the paper's, and nothing that is put into them is read as a slot."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tirjudge_environments import Message, TirListwise, TirPairwise
+from tirjudge_environments.templates import Template, conversation_text, load_template
+
+GOLDEN = Path(__file__).parent / "golden"
+RESPONSES = {
+    "pointwise": ["{response}"],
+    "pairwise": ["{response A}", "{response B}"],
+    "listwise": ["{response A}", "{response B}", "{response C}", "{response D}"],
+}
+FIGURES = {
+    7: "pointwise",
+    8: "pairwise",
+    9: "listwise",
+    10: "pointwise-no-tools",
+    11: "pairwise-no-tools",
+    12: "listwise-no-tools",
+}
+
+
+def figure(number: int) -> str:
+    """The figure as the text of the paper (arXiv 2510.23038) has it, with straight quotes and real fences."""
+    text = (GOLDEN / f"tir-figure-{number}.txt").read_text()
+    return " ".join(text.replace("“‘", "```").replace("’", "'").split())
+
+
+def filled(name: str) -> str:
+    return " ".join(load_template(f"tir-{name}").fill("{prompt}", RESPONSES[name.split("-")[0]]).split())
+
+
+@pytest.mark.parametrize(("number", "name"), FIGURES.items())
+def test_a_prompt_is_the_paper_s_but_for_white_space(number: int, name: str) -> None:
+    assert filled(name) == figure(number)
+
+
+@pytest.mark.parametrize("number", [7, 8, 9])
+def test_native_calls_change_only_how_a_program_is_written(number: int) -> None:
+    by_fence = (
+        "by writing the code between the ```python and ``` tags following with ```output. "
+        "Each program between ```python and ``` tags are independent program."
+    )
+    by_call = "by calling the tool run_python. Each call runs an independent program."
+    assert by_fence in figure(number)
+    assert filled(f"{FIGURES[number]}-calls") == figure(number).replace(by_fence, by_call)
+
+
+def test_lines_are_broken_around_what_is_judged() -> None:
+    text = load_template("tir-listwise").fill("P", ["one", "two", "three"])
+    middle = (
+        "\n\nInstruction:\nP\n\nResponse A:\none\n\nResponse B:\ntwo\n\nResponse C:\nthree\n\nGuidelines:\n"
+    )
+    assert middle in text
+
+
+def test_slots_in_a_candidate_stay_text(make_task) -> None:
+    candidates = ("{response B} {prompt} {0} {", "{each}{letter}{/each} }} %s \\1")
+    task = make_task(*candidates, prompt=(Message("user", "{response A} {nothing}"),))
+    environment = TirPairwise(order="given")
+    text = environment.prompt(task, environment.views(task)[0]).messages[0].content
+    assert f"Response A:\n{candidates[0]}\n\nResponse B:\n{candidates[1]}\n" in text
+    assert "Instruction:\n{response A} {nothing}\n" in text
+
+
+def test_a_list_may_be_longer_than_the_alphabet(make_task) -> None:
+    task = make_task(*(f"answer {i}" for i in range(28)))
+    environment = TirListwise(order="given")
+    text = environment.prompt(task, environment.views(task)[0]).messages[0].content
+    assert (
+        "Response Z:\nanswer 25\n\nResponse AA:\nanswer 26\n\nResponse AB:\nanswer 27\n\nGuidelines" in text
+    )
+
+
+def test_a_slot_that_the_view_cannot_fill_is_an_error() -> None:
+    with pytest.raises(ValueError, match=r"\{response C\}"):
+        Template("{response C}").fill("", ["a", "b"])
+
+
+def test_an_unknown_family_is_refused_when_the_judge_is_made() -> None:
+    with pytest.raises(ValueError, match=r"no prompt template 'nowhere-pairwise'; there are .*tir-pairwise"):
+        TirPairwise(prompts="nowhere")
+
+
+def test_a_single_user_message_is_the_conversation() -> None:
+    assert conversation_text([Message("user", "  Hi \n")]) == "  Hi \n"
+
+
+def test_a_longer_conversation_names_its_speakers() -> None:
+    messages = [Message("system", "Be brief."), Message("user", "Hi"), Message("assistant", "Hello.")]
+    assert conversation_text(messages) == "System: Be brief.\n\nUser: Hi\n\nAssistant: Hello."
