@@ -31,6 +31,8 @@ class JudgeTask:
     """`safety`, `helpfulness`, `math`, ...: some rewards and prompts depend on it. Empty when unknown."""
     gold: Mapping[str, Any] = field(default_factory=dict)
     """What a reward needs beyond the label: gold scores, a human checklist."""
+    tags: tuple[str, ...] = ()
+    """Free words that result rows repeat; no prompt and no reward depends on them."""
 
 
 @dataclass(frozen=True, slots=True)

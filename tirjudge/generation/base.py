@@ -32,10 +32,15 @@ class ContextTooLong(GeneratorFailed):
 class Generator(Protocol):
     """A model. Stateless as seen from here; inside, a context that extends an earlier one may resume it."""
 
-    model: str
-    """The name that result rows carry."""
-    encoder: Encoder | None
-    """Turns text into this model's ids; None when the endpoint takes only text."""
+    @property
+    def model(self) -> str:
+        """The name that result rows carry."""
+        ...
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """Turns text into this model's ids; None when the endpoint takes only text."""
+        ...
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         """One turn. Cancelling frees whatever it holds. Raises GeneratorFailed, ContextTooLong among it."""

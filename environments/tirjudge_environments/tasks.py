@@ -1,0 +1,264 @@
+"""Rows to tasks: which columns hold what, and what a value may be."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict
+
+from tirjudge_environments.letters import letter, letters
+from tirjudge_environments.types import JudgeTask, Message
+
+_ROLES = ("system", "user", "assistant")
+_TIE = re.compile(r"tie|[A-Z]+(=[A-Z]+)+", re.IGNORECASE)
+_RANKING = re.compile(r"[A-Z]+(>{1,2}[A-Z]+)+|[A-Z]+(<{1,2}[A-Z]+)+", re.IGNORECASE)
+_MISSING = object()
+
+
+class RowError(ValueError):
+    """A row that is no task; the text says in one line which column is wrong and how."""
+
+
+class Columns(BaseModel):
+    """Where a row holds each part of a task.
+
+    A place is a column's name. A column inside another is reached with dots, and with numbers into lists:
+    `messages.0.content`, `messages.-1.content`. `a+b` joins texts with an empty line, leaving out empty ones;
+    `responses` may list places, `a,b,c`. A name that the row itself holds is always taken as it stands.
+
+    The responses are `responses` (a list), or `response_a` and `response_b`, or `chosen` and `rejected`
+    (one or a list; the label is then the chosen one), or `response` alone: the first of these that the row
+    has, or the one that was named.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str = "id"
+    prompt: str = "prompt"
+    responses: str = "responses"
+    response_a: str = "response_a"
+    response_b: str = "response_b"
+    chosen: str = "chosen"
+    rejected: str = "rejected"
+    response: str = "response"
+    label: str = "label"
+    domain: str = "domain"
+    tags: str = "tags"
+
+    @classmethod
+    def parse(cls, assignments: Iterable[str]) -> Self:
+        """From `part=place` texts; raises ValueError for a part that does not exist or an empty place."""
+        places: dict[str, str] = {}
+        for assignment in assignments:
+            part, _, place = assignment.partition("=")
+            if part not in cls.model_fields or not place:
+                raise ValueError(
+                    f"{assignment!r} is no mapping: write PART=COLUMN, PART being one of "
+                    f"{', '.join(cls.model_fields)}"
+                )
+            places[part] = place
+        return cls(**places)
+
+    def find(self, row: Mapping[str, Any], part: str) -> Any:
+        """The value of a part; None where an unnamed one is absent. Raises RowError for a named one."""
+        place = getattr(self, part)
+        value = _lookup(row, place)
+        if value is _MISSING and part in self.model_fields_set:
+            raise RowError(f"no column {place!r} (named as {part})")
+        return None if value is _MISSING else value
+
+
+DEFAULT_COLUMNS = Columns()
+
+
+def read_task(
+    row: Mapping[str, Any],
+    *,
+    default_id: str,
+    columns: Columns = DEFAULT_COLUMNS,
+    labels: Mapping[str, str] | None = None,
+) -> JudgeTask:
+    """The task that a row holds; raises RowError.
+
+    The prompt is a text or a list of chat messages. A response is a text, a number, or a list of chat
+    messages whose last one it is. A label is an index counted from 0, a letter, a ranking (`A>B`), or a tie
+    (`tie`, `A=B`: then the task has no best response). `labels` translates a data set's own values first,
+    such as {"1": "A", "2": "B", "0": "tie"}; a value that it lacks is an error.
+    """
+    candidates, label = _candidates(row, columns)
+    if label is None:
+        label = _label(columns.find(row, "label"), len(candidates), labels)
+    domain = columns.find(row, "domain")
+    return JudgeTask(
+        id=_id(columns.find(row, "id"), default_id),
+        prompt=_prompt(columns.find(row, "prompt")),
+        candidates=candidates,
+        label=label,
+        domain="" if domain is None else _text(domain, "domain"),
+        tags=_tags(columns.find(row, "tags")),
+    )
+
+
+def _lookup(row: Mapping[str, Any], place: str) -> Any:
+    if place in row:
+        return row[place]
+    if "," in place:
+        return _together(row, place.split(","))
+    if "+" in place:
+        values = _together(row, place.split("+"))
+        return values if values is _MISSING else _join(values, place)
+    value: Any = row
+    for step in place.split("."):
+        value = _step(value, step)
+    return value
+
+
+def _together(row: Mapping[str, Any], places: Iterable[str]) -> Any:
+    values = [_lookup(row, place.strip()) for place in places]
+    return _MISSING if any(value is _MISSING for value in values) else values
+
+
+def _join(values: Iterable[Any], place: str) -> str:
+    texts = [_text(value, place) for value in values if value is not None]
+    return "\n\n".join(text for text in texts if text.strip())
+
+
+def _step(value: Any, step: str) -> Any:
+    if isinstance(value, Mapping):
+        return value.get(step, _MISSING)
+    if isinstance(value, list) and re.fullmatch(r"-?[0-9]{1,9}", step):
+        index = int(step)
+        return value[index] if -len(value) <= index < len(value) else _MISSING
+    return _MISSING
+
+
+def _candidates(row: Mapping[str, Any], columns: Columns) -> tuple[tuple[str, ...], int | None]:
+    """The responses, and the label where their columns tell it."""
+    for part in _response_parts(columns):
+        first = columns.find(row, part)
+        if first is None:
+            continue
+        if part == "responses":
+            return tuple(_responses(_listed(first))), None
+        if part == "response":
+            return tuple(_responses([first])), None
+        if part == "response_a":
+            return tuple(_responses([first, columns.find(row, "response_b")])), None
+        rejected = columns.find(row, "rejected")
+        several = isinstance(rejected, list) and not _is_chat(rejected)
+        return tuple(_responses([first, *(rejected if several else [rejected])])), 0
+    raise RowError(
+        "no responses: a row has `responses`, `response`, `response_a` and `response_b`, or `chosen`"
+    )
+
+
+def _response_parts(columns: Columns) -> list[str]:
+    parts = ["responses", "response_a", "chosen", "response"]
+    named = [part for part in parts if part in columns.model_fields_set]
+    return named or parts
+
+
+def _listed(value: Any) -> list[Any]:
+    if isinstance(value, str):  # a table's cell
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = None
+    if not isinstance(value, list) or not value:
+        raise RowError("responses must be a list with at least one response")
+    return value
+
+
+def _responses(values: Iterable[Any]) -> Iterator[str]:
+    for position, value in enumerate(values):
+        name = f"response {letter(position)}"
+        yield _messages(value, name)[-1].content if _is_chat(value) else _text(value, name)
+
+
+def _prompt(value: Any) -> tuple[Message, ...]:
+    if value is None:
+        raise RowError("no prompt")
+    messages = (
+        _messages(value, "prompt") if isinstance(value, list) else (Message("user", _text(value, "prompt")),)
+    )
+    if not any(message.content.strip() for message in messages):
+        raise RowError("the prompt is empty")
+    return messages
+
+
+def _is_chat(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(item, Mapping) for item in value)
+
+
+def _messages(value: list[Any], name: str) -> tuple[Message, ...]:
+    return tuple(_message(item, f"{name}, message {number}") for number, item in enumerate(value, 1))
+
+
+def _message(value: Any, name: str) -> Message:
+    if not isinstance(value, Mapping) or value.get("role") not in _ROLES:
+        raise RowError(f"{name}: not a chat message with a role of {', '.join(_ROLES)} and a content")
+    content = value.get("content")
+    if isinstance(content, list):
+        parts = [part.get("text") if isinstance(part, Mapping) else None for part in content]
+        content = "".join(_text(part, f"{name}, content") for part in parts)
+    return Message(value["role"], _text(content, f"{name}, content"))
+
+
+def _text(value: Any, name: str) -> str:
+    """A text; numbers and truth values as Python prints them, which is how data sets come to hold them."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, bool | int | float):
+        return str(value)
+    raise RowError(f"{name} is {_kind(value)}, not a text")
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "missing"
+    return "an object" if isinstance(value, Mapping) else "a list"
+
+
+def _id(value: Any, default: str) -> str:
+    return default if value is None or value == "" else _text(value, "id")
+
+
+def _tags(value: Any) -> tuple[str, ...]:
+    if isinstance(value, str):
+        value = [tag.strip() for tag in value.split(",")]
+    if value is not None and not isinstance(value, list):
+        raise RowError("tags must be a list of texts")
+    return tuple(_text(tag, "a tag") for tag in value or () if tag != "")
+
+
+def _label(value: Any, count: int, labels: Mapping[str, str] | None) -> int | None:
+    if value is None or value == "":
+        return None
+    text = _text(value, "label").strip()
+    if labels is not None:
+        if text not in labels:
+            raise RowError(f"label {text!r} is none of {', '.join(labels)}")
+        text = labels[text]
+    if _TIE.fullmatch(text):
+        return None
+    best = _best(text, count)
+    if best is None:
+        last = letter(count - 1)
+        raise RowError(
+            f"label {text!r} is no index from 0 to {count - 1}, no letter from A to {last}, no A>B"
+        )
+    return best
+
+
+def _best(text: str, count: int) -> int | None:
+    if re.fullmatch(r"[0-9]{1,9}(\.0)?", text):
+        index = int(text.removesuffix(".0"))
+        return index if index < count else None
+    names = re.split("[<>]+", text.upper()) if _RANKING.fullmatch(text) else [text.upper()]
+    known = letters(count)
+    if any(name not in known for name in names):
+        return None
+    return known.index(names[-1 if "<" in text else 0])

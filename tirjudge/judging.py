@@ -1,0 +1,206 @@
+"""One judge at work: a model, a sandbox and the three formats, opened together."""
+
+from __future__ import annotations
+
+import os
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge.embedded import EMBEDDED_NAME, ModelNote, embedded_model, read_note
+from tirjudge.generation.base import Generator, GeneratorFailed, Sampling
+from tirjudge.generation.openai import OpenAIGenerator, Tier
+from tirjudge.generation.transformers import TransformersGenerator
+from tirjudge.judgment import Judgment, judgment
+from tirjudge.rollout import Rollout
+from tirjudge_environments import JudgeTask
+from tirjudge_environments.budget import Budget
+from tirjudge_environments.catalog import open_environment
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
+
+Kind = Literal["pointwise", "pairwise", "listwise"]
+KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")
+_TURNS_BESIDE_PROGRAMS = 5
+
+
+class JudgeConfig(BaseModel):
+    """Everything that a verdict depends on. Keys are no part of it: they come from the environment."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    model: str = ""
+    """A local folder, a hub id, or the name that an endpoint knows; empty: the embedded model."""
+    base_url: str = ""
+    """Of an OpenAI-compatible endpoint; empty: the model runs in this process."""
+    tier: Tier = "auto"
+    """How the endpoint is spoken to (see `OpenAIGenerator`)."""
+    tokenizer: str = ""
+    """Folder or hub id of the endpoint model's tokenizer, which tier `completions` needs."""
+    prompts: str = ""
+    """The family of prompts; empty: what the model's folder names, else `tir`."""
+    order: Literal["both", "random", "given"] = "random"
+    """Of the responses in pairs and lists: one seeded permutation, as given, or as given and reversed."""
+    tools: bool = True
+    """False: the judge answers from its text alone, with the prompts made for that."""
+    bindings: bool = True
+    """Whether programs find `prompt` and the responses defined."""
+    exact: bool = False
+    """Nothing beyond the TIR-Judge paper: no bindings, outputs as they are."""
+    max_tool_calls: int = Field(default=3, ge=0)
+    """Programs that a view may run."""
+    max_tokens: int = Field(default=8192, ge=1)
+    """What the judge and the sandbox may write in a view, without the prompt."""
+    temperature: float = Field(default=0.0, ge=0.0)
+    """0 is greedy."""
+    seed: int = Field(default=0, ge=0)
+    concurrency: int = Field(default=32, ge=1)
+    """Requests, or rows of a local batch, at once. No verdict depends on it."""
+    allow_weak_isolation: bool = False
+    """Run programs where the machine cannot isolate them fully."""
+
+
+class Judging:
+    """An async context manager around everything that a judge needs; belongs to one event loop.
+
+    Opening raises GeneratorFailed for a model that cannot be had, SandboxUnavailable for a machine that
+    cannot isolate programs, ValueError for options that do not fit together; each in one line.
+    """
+
+    def __init__(
+        self, config: JudgeConfig, *, generator: Generator | None = None, sandbox: Sandbox | None = None
+    ) -> None:
+        """A generator or an open sandbox that is given is used, and left open, in place of the config's."""
+        self.config = config
+        self._given_generator, self._given_sandbox = generator, sandbox
+        self._stack = AsyncExitStack()
+        self._rollouts: dict[Kind, Rollout] = {}
+
+    async def __aenter__(self) -> Self:
+        async with AsyncExitStack() as stack:
+            self._open_generator(stack)
+            await self._open_sandbox(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def judge(self, task: JudgeTask, kind: Kind | None = None) -> Judgment:
+        """Judge a task; without a kind by its number of responses. Raises ValueError if they do not fit."""
+        kind = kind or kind_for(task)
+        return judgment(kind, await self.rollout(kind).episode(task))
+
+    def rollout(self, kind: Kind) -> Rollout:
+        """Raises ValueError where the family of prompts has none for this kind."""
+        if kind not in self._rollouts:
+            config = self.config
+            self._rollouts[kind] = Rollout(
+                open_environment(f"tir-{kind}", **self._options(kind)),
+                self._generator,
+                self._sandbox,
+                budget=Budget(
+                    turns=config.max_tool_calls + _TURNS_BESIDE_PROGRAMS,
+                    tool_calls=config.max_tool_calls,
+                    tokens=config.max_tokens,
+                ),
+                sampling=Sampling(temperature=config.temperature, max_tokens=config.max_tokens),
+                seed=config.seed,
+            )
+        return self._rollouts[kind]
+
+    def _options(self, kind: Kind) -> dict[str, Any]:
+        config = self.config
+        options = {
+            "tools": config.tools,
+            "prompts": config.prompts or self.note.prompts,
+            "bindings": config.bindings,
+            "exact": config.exact,
+            "protocol": "tool" if config.tier == "tools" else "fence",
+        }
+        return options if kind == "pointwise" else {**options, "order": config.order, "seed": config.seed}
+
+    def _open_generator(self, stack: AsyncExitStack) -> None:
+        if self._given_generator is not None:
+            self._generator, self.note = self._given_generator, ModelNote()
+            self.model = self._generator.model
+            return
+        self._generator, self.note, self.model = _generator(self.config)
+        stack.push_async_callback(self._generator.close)
+
+    async def _open_sandbox(self, stack: AsyncExitStack) -> None:
+        if self._given_sandbox is not None:
+            self._sandbox = self._given_sandbox
+        elif not self.config.tools:
+            self._sandbox = NoSandbox()
+        else:
+            sandbox = open_sandbox("local", allow_weak_isolation=self.config.allow_weak_isolation)
+            self._sandbox = await stack.enter_async_context(sandbox)
+
+
+class NoSandbox:
+    """The sandbox of a judge that runs no programs: a machine that cannot isolate any can still judge."""
+
+    capacity = 1
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Nothing is held."""
+
+    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        return Execution(status=Status.SANDBOX_FAILED, detail="this judge was opened without a sandbox")
+
+
+def kind_for(task: JudgeTask) -> Kind:
+    """One response is scored, two are a pair, more are a list."""
+    match len(task.candidates):
+        case 1:
+            return "pointwise"
+        case 2:
+            return "pairwise"
+        case _:
+            return "listwise"
+
+
+def _generator(config: JudgeConfig) -> tuple[Generator, ModelNote, str]:
+    """The generator, what is known of its model, and the name for result rows."""
+    if config.base_url:
+        return _endpoint(config), ModelNote(), config.model
+    if config.tier not in ("auto", "completions") or config.tokenizer:
+        raise ValueError("a tier and a tokenizer are an endpoint's: give --base-url")
+    folder = config.model or embedded_model()
+    note = read_note(folder)
+    generator = TransformersGenerator.load(folder, max_rows=config.concurrency)
+    return generator, note, config.model or EMBEDDED_NAME
+
+
+def _endpoint(config: JudgeConfig) -> OpenAIGenerator:
+    if not config.model:
+        raise ValueError("an endpoint needs the model's name: give --model")
+    key = next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
+    return OpenAIGenerator(
+        config.model,
+        config.base_url,
+        api_key=key,
+        tier=config.tier,
+        tokenizer=_tokenizer(config.tokenizer) if config.tokenizer else None,
+        concurrency=config.concurrency,
+    )
+
+
+def _tokenizer(path: str) -> Any:
+    try:
+        from transformers import AutoTokenizer
+    except ImportError as error:
+        raise GeneratorFailed(f"a tokenizer needs `pip install 'tirjudge[local]'`: {error}") from error
+    try:
+        return AutoTokenizer.from_pretrained(path, trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise GeneratorFailed(f"cannot load the tokenizer {path!r}: {str(error).splitlines()[0]}") from error

@@ -1,0 +1,151 @@
+"""Judgments: what the views of one task came to, together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tirjudge.passages import passages
+from tirjudge.records import failed, verdict_record
+from tirjudge_environments import Episode, Refused, StopReason, Trajectory, Usage
+from tirjudge_environments.letters import letter
+
+_DOWN = (StopReason.SANDBOX_DOWN, StopReason.GENERATOR_DOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgment:
+    """A verdict, or the reason why there is none."""
+
+    kind: str
+    """`pointwise`, `pairwise` or `listwise`."""
+    best: tuple[int, ...]
+    """Candidates that share the first place: one is a choice, several are a tie. Empty without a verdict,
+    and for a single response, which has nothing to be better than."""
+    scores: Mapping[int, float]
+    """Candidate index to score; empty when the judge names the best without scoring."""
+    stop: StopReason
+    """VERDICT, or how the first view without one ended; a part that was down comes before all others."""
+    detail: str
+    """For a stop other than VERDICT: what was wrong, in one line."""
+    episode: Episode
+
+    @property
+    def choice(self) -> int | None:
+        """Index of the best candidate; None for a tie or without a verdict."""
+        return self.best[0] if len(self.best) == 1 else None
+
+    @property
+    def verdict(self) -> str | None:
+        """The best candidate's letter (the first given is A), `tie`, or None."""
+        if self.choice is not None:
+            return letter(self.choice)
+        return "tie" if self.best else None
+
+    @property
+    def score(self) -> float | None:
+        """The score of a response that was judged alone."""
+        return self.scores.get(0) if len(self.episode.task.candidates) == 1 else None
+
+    @property
+    def ranking(self) -> tuple[int, ...]:
+        """Candidates, best first, as far as the verdict tells: all that have scores, else the chosen one.
+
+        Equal scores keep the order given.
+        """
+        if self.scores:
+            return tuple(sorted(self.scores, key=lambda index: -self.scores[index]))
+        return self.best if len(self.best) == 1 else ()
+
+    @property
+    def trajectories(self) -> tuple[Trajectory, ...]:
+        return self.episode.trajectories
+
+    @property
+    def down(self) -> bool:
+        """The model or the sandbox failed: nothing was judged, and trying again may help."""
+        return self.stop in _DOWN
+
+    @property
+    def usage(self) -> Usage:
+        return sum((trajectory.usage for trajectory in self.trajectories), Usage())
+
+    @property
+    def credit(self) -> float | None:
+        """1 for the labelled candidate, 1 / k for a tie of k with it, else 0; None without a label."""
+        label = self.episode.task.label
+        if label is None or len(self.episode.task.candidates) < 2:
+            return None
+        return 1 / len(self.best) if label in self.best else 0.0
+
+
+def judgment(kind: str, episode: Episode) -> Judgment:
+    """What an episode's views say together.
+
+    Views that name different candidates make a tie, and so do equal highest scores. One view without a
+    verdict leaves the task without one; scores that other views gave are kept.
+    """
+    stop, detail = _stop(episode)
+    verdicts = [trajectory.verdict for trajectory in episode.trajectories if trajectory.verdict is not None]
+    scores = {index: score for verdict in verdicts for index, score in verdict.scores.items()}
+    best: tuple[int, ...] = ()
+    if stop is StopReason.VERDICT:
+        chosen = {verdict.choice for verdict in verdicts if verdict.choice is not None}
+        best = tuple(sorted(chosen)) if chosen else _highest(scores)
+    return Judgment(kind, best, scores, stop, detail, episode)
+
+
+def result_row(result: Judgment) -> dict[str, Any]:
+    """A judgment as its line in a result file: what `docs/judge.md` lists, without what the run knows."""
+    task = result.episode.task
+    calls = [call for trajectory in result.trajectories for call in trajectory.calls]
+    refused = sum(isinstance(call.outcome, Refused) for call in calls)
+    return {
+        "id": task.id,
+        "format": result.kind,
+        "verdict": result.verdict,
+        "choice": result.choice,
+        "scores": [result.scores.get(index) for index in range(len(task.candidates))]
+        if result.scores
+        else None,
+        "label": task.label,
+        "correct": result.credit,
+        "stop": result.stop.value,
+        "detail": result.detail,
+        "domain": task.domain,
+        "tags": list(task.tags),
+        "views": [_view(trajectory) for trajectory in result.trajectories],
+        "programs": len(calls) - refused,
+        "programs_failed": sum(map(failed, calls)),
+        "programs_refused": refused,
+        "prompt_tokens": result.usage.prompt_tokens,
+        "completion_tokens": result.usage.completion_tokens,
+    }
+
+
+def _view(trajectory: Trajectory) -> dict[str, Any]:
+    return {
+        "view": trajectory.view.name,
+        "order": list(trajectory.view.order),
+        "verdict": verdict_record(trajectory.verdict),
+        "stop": trajectory.stop.value,
+        "detail": trajectory.detail,
+        "segments": passages(trajectory),
+        "prompt_tokens": trajectory.usage.prompt_tokens,
+        "completion_tokens": trajectory.usage.completion_tokens,
+        "seconds": round(trajectory.seconds, 3),
+    }
+
+
+def _stop(episode: Episode) -> tuple[StopReason, str]:
+    ended = [(one.stop, one.detail) for one in episode.trajectories if one.stop is not StopReason.VERDICT]
+    ended.sort(key=lambda pair: pair[0] not in _DOWN)
+    return ended[0] if ended else (StopReason.VERDICT, "")
+
+
+def _highest(scores: Mapping[int, float]) -> tuple[int, ...]:
+    if len(scores) < 2:
+        return ()
+    top = max(scores.values())
+    return tuple(sorted(index for index, score in scores.items() if score == top))

@@ -1,0 +1,173 @@
+"""Rows from files: JSON lines, a JSON array or CSV, one at a time, bad ones reported and not raised."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, get_args
+
+RowFormat = Literal["jsonl", "json", "csv", "tsv"]
+STANDARD_INPUT = "-"
+
+_LONGEST_CELL = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row as it was read."""
+
+    where: str
+    """File and line (for a JSON array, file and item), as messages name it."""
+    default_id: str
+    """What it is called if it has no id of its own: `line-7`, `item-7`."""
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that could not be read."""
+
+    where: str
+    reason: str
+
+
+class RowFile:
+    """A file of rows, or standard input (`-`). JSON lines and CSV are read as they are iterated.
+
+    Without a format it is told by the suffix (.csv, .tsv), else by the first character: `[` opens an array.
+    Raises ValueError, in one line, for what is no file of rows; OSError for what cannot be opened.
+    """
+
+    def __init__(self, path: str, format: RowFormat | None = None) -> None:
+        if format is not None and format not in get_args(RowFormat):
+            raise ValueError(f"no input format {format!r}; there are {', '.join(get_args(RowFormat))}")
+        self.name = "standard input" if path == STANDARD_INPUT else path
+        self._path = path
+        self._stream = _opened(path)
+        self._format = format or self._told_format()
+        self._items = self._array() if self._format == "json" else None
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        """The rows, once."""
+        with self._stream:
+            if self._items is not None:
+                yield from self._from_array(self._items)
+            elif self._format == "jsonl":
+                yield from self._from_lines()
+            else:
+                yield from self._from_table()
+
+    def count(self) -> int | None:
+        """How many rows there are, by a pass over the file; None for standard input."""
+        if self._items is not None:
+            return len(self._items)
+        if not Path(self._path).is_file():
+            return None
+        with Path(self._path).open("rb") as stream:
+            if self._format == "jsonl":
+                return sum(1 for line in stream if line.strip())
+            return max(0, sum(1 for _ in csv.reader(_decoded(stream), self._dialect())) - 1)
+
+    def close(self) -> None:
+        self._stream.close()
+
+    def _told_format(self) -> RowFormat:
+        suffix = Path(self._path).suffix.lower()
+        if suffix in (".csv", ".tsv"):
+            return "csv" if suffix == ".csv" else "tsv"
+        start = self._stream.peek(1 << 16).lstrip(b"\xef\xbb\xbf \t\r\n")  # type: ignore[attr-defined]
+        return "json" if start.startswith(b"[") else "jsonl"
+
+    def _array(self) -> list[Any]:
+        try:
+            items = json.loads(self._stream.read())
+        except (ValueError, RecursionError) as error:
+            raise ValueError(f"{self.name}: not JSON: {error}") from None
+        if not isinstance(items, list):
+            raise ValueError(f"{self.name}: not a JSON array of rows")
+        return items
+
+    def _from_array(self, items: list[Any]) -> Iterator[Row | BadRow]:
+        for number, item in enumerate(items, 1):
+            yield _row(item, f"{self.name}, item {number}", f"item-{number}")
+
+    def _from_lines(self) -> Iterator[Row | BadRow]:
+        for number, line in enumerate(self._stream, 1):
+            if not line.strip():
+                continue
+            where = f"{self.name}:{number}"
+            try:
+                item = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            except UnicodeDecodeError as error:
+                yield BadRow(where, f"not UTF-8 at byte {error.start + 1}")
+            except json.JSONDecodeError as error:
+                yield BadRow(where, f"not JSON: {error.msg} at column {error.colno}")
+            except (ValueError, RecursionError) as error:
+                yield BadRow(where, f"not JSON: {error}")
+            else:
+                yield _row(item, where, f"line-{number}")
+
+    def _from_table(self) -> Iterator[Row | BadRow]:
+        reader = csv.reader(_decoded(self._stream), self._dialect())
+        header: list[str] | None = None
+        while True:
+            line = reader.line_num + 1
+            where = f"{self.name}:{line}"
+            try:
+                cells = next(reader, None)
+            except csv.Error as error:
+                yield BadRow(where, f"not CSV, and nothing after it can be read: {error}")
+                return
+            if cells is None:
+                return
+            if header is None:
+                header = _header(cells, where)
+            elif cells:
+                yield _table_row(header, cells, where, f"line-{line}")
+
+    def _dialect(self) -> type[csv.Dialect]:
+        csv.field_size_limit(_LONGEST_CELL)
+        return _Tabs if self._format == "tsv" else _Commas
+
+
+class _Commas(csv.excel):
+    strict = True
+
+
+class _Tabs(csv.excel_tab):
+    strict = True
+
+
+def _opened(path: str) -> BinaryIO:
+    return sys.stdin.buffer if path == STANDARD_INPUT else Path(path).open("rb")
+
+
+def _decoded(stream: BinaryIO) -> io.TextIOWrapper:
+    """Text in which a byte that is no UTF-8 shows as a lone surrogate, so that only its row is lost."""
+    return io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+
+
+def _header(cells: list[str], where: str) -> list[str]:
+    twice = sorted({cell for cell in cells if cells.count(cell) > 1})
+    if twice:
+        raise ValueError(f"{where}: the header names {twice[0]!r} twice")
+    return cells
+
+
+def _table_row(header: list[str], cells: list[str], where: str, default_id: str) -> Row | BadRow:
+    if len(cells) != len(header):
+        return BadRow(where, f"{len(cells)} cells under {len(header)} columns")
+    if any("\udc80" <= mark <= "\udcff" for cell in cells for mark in cell):
+        return BadRow(where, "not UTF-8")
+    return Row(where, default_id, dict(zip(header, cells, strict=True)))
+
+
+def _row(item: Any, where: str, default_id: str) -> Row | BadRow:
+    if not isinstance(item, dict):
+        return BadRow(where, "not a JSON object")
+    return Row(where, default_id, item)
