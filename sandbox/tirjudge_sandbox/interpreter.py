@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import sysconfig
@@ -10,19 +9,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tirjudge_sandbox import guest
+from tirjudge_sandbox.guest.settings import Inside, Outside
 
 _INSIDE = "/python"
 _INSIDE_EXECUTABLE = f"{_INSIDE}/bin/python3"
 _INSIDE_PACKAGE = f"{_INSIDE}/sandbox"
+_INSIDE_SCRATCH = "/tmp"
 
-# Not -I, which would ignore the fixed hash seed: the environment is clean instead, and it is ours from end to end.
+# Not -I, which would ignore the fixed hash seed: the environment is clean instead, and ours from end to end.
 _FLAGS = ("-P", "-s", "-S", "-B")
 
 _ENVIRONMENT = {
-    "HOME": "/tmp",
     "LANG": "C.UTF-8",
-    "LD_LIBRARY_PATH": f"{_INSIDE}/lib:{_INSIDE}/lib64",
-    "PATH": f"{_INSIDE}/bin",
     "PYTHONHASHSEED": "0",
     "PYTHONUTF8": "1",
     # A pool of threads would not survive the fork.
@@ -32,44 +30,61 @@ _ENVIRONMENT = {
 }
 
 
-def launch_command(placement: str, control: int, preload: Sequence[str], disk_bytes: int) -> list[str]:
-    """Command line of a worker's first process, which finds its control socket at descriptor `control`."""
-    sites = _site_folders()
-    targets = [f"{_INSIDE}/site-{index}" for index in range(len(sites))]
-    settings = {
-        "placement": placement,
-        "control": control,
-        "disk_bytes": disk_bytes,
-        "preload": list(preload),
-        "sites": targets,
-        "binds": [*_interpreter_binds(), *zip(sites, targets, strict=True)],
-        "command": [_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "template")],
-        "environment": _ENVIRONMENT,
-    }
+def launch_command(settings: Outside) -> list[str]:
+    """Command line of a worker's first process."""
     code = _boot(str(Path(guest.__path__[0]).parent), "launcher")
-    return [sys.executable, *_FLAGS, "-c", code, json.dumps(settings)]
+    return [sys.executable, *_FLAGS, "-c", code, settings.to_json()]
 
 
 def launch_environment() -> dict[str, str]:
-    """All that a worker's first process sees of this process's environment: how to find its own libraries."""
+    """All that a worker's first process sees of this one's environment: how to find its own libraries."""
     return {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+
+
+def pivoted_settings(placement: str, control: int, preload: Sequence[str], disk_bytes: int) -> Outside:
+    """For a worker with a root folder of its own, where the interpreter lies at the same paths everywhere."""
+    folders = _site_folders()
+    sites = [f"{_INSIDE}/site-{index}" for index in range(len(folders))]
+    return Outside(
+        placement=placement,
+        disk_bytes=disk_bytes,
+        binds=[*_interpreter_binds(), *zip(folders, sites, strict=True)],
+        command=[_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "template")],
+        environment={
+            **_ENVIRONMENT,
+            "HOME": _INSIDE_SCRATCH,
+            "LD_LIBRARY_PATH": f"{_INSIDE}/lib:{_INSIDE}/lib64",
+            "PATH": f"{_INSIDE}/bin",
+        },
+        inside=Inside(control=control, scratch=_INSIDE_SCRATCH, sites=sites, preload=list(preload)),
+    )
+
+
+def plain_settings(control: int, preload: Sequence[str], disk_bytes: int, scratch: str) -> Outside:
+    """For a worker that sees the host's root folder; `scratch` is the one folder it may write to."""
+    sites = _site_folders()
+    binds = [*_interpreter_binds(), *((site, site) for site in sites)]
+    package = str(Path(guest.__path__[0]).parent)
+    return Outside(
+        placement="plain",
+        disk_bytes=disk_bytes,
+        binds=binds,
+        command=[binds[0][0], *_FLAGS, "-c", _boot(package, "template")],
+        environment={**_ENVIRONMENT, **launch_environment(), "HOME": scratch},
+        inside=Inside(control=control, scratch=scratch, sites=sites, preload=list(preload)),
+    )
 
 
 def _interpreter_binds() -> list[tuple[str, str]]:
     executable = getattr(sys, "_base_executable", sys.executable)
-    # The folder around the standard library: shared libraries of the interpreter's own lie there too.
-    libraries = {Path(sysconfig.get_path(name)).parent for name in ("stdlib", "platstdlib")}
-    folders = {os.path.realpath(path): f"{_INSIDE}/{path.name}" for path in _base_libraries(libraries)}
+    # The folder around the standard library: an interpreter's own shared libraries lie there too.
+    base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix, "installed_base": sys.base_prefix}
+    libraries = {Path(sysconfig.get_path(name, vars=base)).parent for name in ("stdlib", "platstdlib")}
     return [
         (os.path.realpath(executable), _INSIDE_EXECUTABLE),
         (os.path.realpath(guest.__path__[0]), f"{_INSIDE_PACKAGE}/guest"),
-        *folders.items(),
+        *((os.path.realpath(path), f"{_INSIDE}/{path.name}") for path in sorted(libraries)),
     ]
-
-
-def _base_libraries(libraries: set[Path]) -> set[Path]:
-    """A virtual environment's `platstdlib` points into itself; its base's is meant."""
-    return {Path(sys.base_prefix) / path.relative_to(sys.prefix) if path.is_relative_to(sys.prefix) else path for path in libraries}
 
 
 def _site_folders() -> list[str]:
@@ -78,7 +93,7 @@ def _site_folders() -> list[str]:
 
 
 def _boot(folder: str, module: str) -> str:
-    """Code that loads one guest module from `folder` without running the host side's `__init__`."""
+    """Code that runs one guest module from `folder`, without the host side's `__init__`."""
     return (
         "import sys, types\n"
         "package = types.ModuleType('tirjudge_sandbox')\n"

@@ -8,7 +8,7 @@ from typing import Any
 from tirjudge_sandbox.base import Sandbox
 
 GROUP = "tirjudge.sandboxes"
-"""Entry-point group; each entry is a callable that takes the options of `open_sandbox` and gives a `Sandbox`."""
+"""Entry-point group; each entry takes the options of `open_sandbox` and gives a `Sandbox`."""
 
 
 def open_sandbox(name: str = "local", **options: Any) -> Sandbox:

@@ -14,10 +14,11 @@ import tempfile
 from collections.abc import Sequence
 from typing import IO
 
-from tirjudge_sandbox import interpreter
+from tirjudge_sandbox import interpreter, placements
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.capture import Capture
 from tirjudge_sandbox.guest import scratch, wire
+from tirjudge_sandbox.guest.settings import Outside
 
 _START_SECONDS = 60.0
 _GRACE_SECONDS = 2.0
@@ -31,31 +32,37 @@ class WorkerFailed(RuntimeError):
 class Worker:
     """Two processes and a control socket. Once `broken`, a worker is of no more use."""
 
-    def __init__(self, process: subprocess.Popen[bytes], control: socket.socket, disk_bytes: int):
+    def __init__(
+        self,
+        process: subprocess.Popen[bytes],
+        control: socket.socket,
+        disk_bytes: int,
+        scratch_folder: tempfile.TemporaryDirectory[str] | None,
+    ):
         self.disk_bytes = disk_bytes
         self.broken = False
+        self._scratch_folder = scratch_folder
         self._process = process
         self._control = control
         self._template: int | None = None
         self._isolation: Isolation | None = None
+        self._end: asyncio.Future[None] | None = None
 
     @classmethod
     async def start(cls, placement: str, preload: Sequence[str], disk_bytes: int) -> Worker:
         """Launch a worker and wait until it is warm. Raises WorkerFailed with the step that failed."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
+        scratch_folder = None
+        if placement == "plain":
+            scratch_folder = tempfile.TemporaryDirectory(prefix="tirjudge-")
+            settings = interpreter.plain_settings(theirs.fileno(), preload, disk_bytes, scratch_folder.name)
+        else:
+            settings = interpreter.pivoted_settings(placement, theirs.fileno(), preload, disk_bytes)
         with tempfile.TemporaryFile() as errors, theirs:
-            process = subprocess.Popen(
-                interpreter.launch_command(placement, theirs.fileno(), preload, disk_bytes),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=errors,
-                pass_fds=[theirs.fileno()],
-                env=interpreter.launch_environment(),
-                cwd="/",
-            )
+            process = _launch(settings, errors)
             theirs.close()
-            worker = cls(process, ours, disk_bytes)
+            worker = cls(process, ours, disk_bytes, scratch_folder)
             try:
                 async with asyncio.timeout(_START_SECONDS):
                     await worker._become_ready(placement, errors)
@@ -118,12 +125,16 @@ class Worker:
     async def kill(self) -> None:
         """End every process of this worker, and wait until they are gone."""
         self.broken = True
-        self._control.close()
-        if self._template is None:
-            self._process.kill()
-        else:
-            signal.pidfd_send_signal(self._template, signal.SIGKILL)
-        await asyncio.shield(asyncio.ensure_future(self._gone()))
+        if self._end is None:
+            # Whoever waits for a report reads its end now. Closed it is only when nobody waits any more.
+            self._control.shutdown(socket.SHUT_RDWR)
+            if self._template is None:
+                self._process.kill()
+            else:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._template, signal.SIGKILL)
+            self._end = asyncio.ensure_future(self._gone())
+        await asyncio.shield(self._end)
 
     async def _gone(self) -> None:
         # The launcher ends once the template has ended, which takes along all that runs in its namespace.
@@ -133,9 +144,11 @@ class Worker:
         finally:
             os.close(launcher)
         self._process.wait()
+        self._control.close()
         if self._template is not None:
             os.close(self._template)
-            self._template = None
+        if self._scratch_folder is not None:
+            self._scratch_folder.cleanup()
 
     async def _become_ready(self, placement: str, errors: IO[bytes]) -> None:
         while self._isolation is None:
@@ -150,7 +163,7 @@ class Worker:
             if "template" in answer:
                 self._template = os.pidfd_open(answer["template"])
             else:
-                self._isolation = Isolation(placement=placement, **answer["ready"])
+                self._isolation = placements.isolation(placement, answer["ready"])
 
     def _send(self, program: Program, limits: Limits, capture: Capture, fetched: int | None) -> None:
         job = wire.Job(
@@ -213,12 +226,24 @@ class Worker:
         return await asyncio.get_running_loop().sock_recv(self._control, wire.RECORD_BYTES)
 
 
+def _launch(settings: Outside, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        interpreter.launch_command(settings),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=errors,
+        pass_fds=[settings.inside.control],
+        env=interpreter.launch_environment(),
+        cwd="/",
+    )
+
+
 async def _readable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-    loop.add_reader(descriptor, lambda: ready.done() or ready.set_result(None))
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
     try:
-        await ready
+        await ready.wait()
     finally:
         loop.remove_reader(descriptor)
 

@@ -1,1 +1,1 @@
-"""What runs inside a worker: standard library only, loaded from these files alone by an interpreter of its own."""
+"""What runs inside a worker: standard library only, loaded by an interpreter of its own."""

@@ -10,7 +10,7 @@ from tirjudge_sandbox.guest import libc, syscalls
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 _RIGHTS_BY_ABI = ((1, 13), (2, 14), (3, 15), (5, 16))
-"""From which ABI on how many file system rights exist: REFER came with 2, TRUNCATE with 3, IOCTL_DEV with 5."""
+"""From which ABI on there are how many rights: REFER came with 2, TRUNCATE with 3, IOCTL_DEV with 5."""
 _IOCTL_DEV = 1 << 15
 _FILE_RIGHTS = _EXECUTE | _WRITE_FILE | _READ_FILE | 1 << 14 | _IOCTL_DEV
 _NET_ALL = 0b11
@@ -28,7 +28,7 @@ def abi() -> int:
 
 
 def restrict(*, read: list[str], write: list[str]) -> None:
-    """Leave this process and its children only these paths, and no TCP. Needs no_new_privs and ABI 1 or later.
+    """Leave this process and its children only these paths, and no TCP. Needs no_new_privs, and ABI 1.
 
     `write` folders may be read, written and rearranged; `write` files read and written. Raises OSError.
     """

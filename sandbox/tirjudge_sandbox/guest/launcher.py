@@ -1,4 +1,4 @@
-"""The first process of a worker: it builds the place, forks PID 1 into it, and waits."""
+"""The first process of a worker: it builds the place, forks the template into it, and waits."""
 
 from __future__ import annotations
 
@@ -8,58 +8,58 @@ import socket
 import sys
 from typing import NoReturn
 
-from tirjudge_sandbox.guest import landlock, namespaces, privileges, scratch
-from tirjudge_sandbox.guest.namespaces import Bind
+from tirjudge_sandbox.guest import landlock, namespaces, privileges
+from tirjudge_sandbox.guest.settings import Outside
 
 _NOBODY = 65534
 _FIRST_OWN_UID = 1_900_000_000
 """Root's workers each get a uid of their own from here on, so that none counts against another's limits."""
 
-PYTHON = "/python"
-CODE = "/python-guest"
+_WRITABLE_DEVICES = ["/dev/null", "/dev/zero", "/dev/full"]
 
 
 def main() -> None:
-    """Read the settings from the command line, prepare, and end when the template ends."""
-    settings = json.loads(sys.argv[1])
-    control = socket.socket(fileno=settings["control"])
-    as_root = settings["placement"] == "root"
-    uid = _FIRST_OWN_UID + os.getpid() if as_root else _NOBODY
+    """Prepare as the command line says, and end when the template ends."""
+    settings = Outside.from_json(sys.argv[1])
+    control = socket.socket(fileno=settings.inside.control)
+    uid = _program_uid(settings.placement)
     try:
-        namespaces.enter(own_user=not as_root, inner_uid=uid)
-        child = os.fork()
-        if not child:
-            _become_template(settings, control, uid)
+        if settings.placement != "plain":
+            namespaces.enter(own_user=settings.placement == "userns", inner_uid=uid)
+        template = os.fork()
+        if not template:
+            _become_template(settings, uid)
     except OSError as error:
-        _give_up(control, error)
-    control.send(json.dumps({"template": child}).encode())
-    os.closerange(0, 256)
-    _, status = os.waitpid(child, 0)
-    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+        control.send(json.dumps({"failed": error.strerror or str(error)}).encode())
+        os._exit(1)
+    control.send(json.dumps({"template": template}).encode())
+    os.closerange(0, control.fileno() + 1)
+    os.waitpid(template, 0)
+    os._exit(0)
 
 
-def _become_template(settings: dict[str, object], control: socket.socket, uid: int) -> NoReturn:
-    try:
-        # Read by the template, after its preparation; inside there is no /proc.
-        statm = os.open("/proc/self/statm", os.O_RDONLY)
-        binds = [Bind(*pair) for pair in settings["binds"]]  # type: ignore[attr-defined]
-        namespaces.pivot(
-            binds, scratch=scratch.PATH, scratch_bytes=int(str(settings["disk_bytes"])), owner=uid
-        )
-        os.chdir(scratch.PATH)
-        privileges.limit()
-        privileges.drop(uid)
-        if landlock.abi():
-            landlock.restrict(read=["/"], write=[scratch.PATH, "/dev/null", "/dev/zero", "/dev/full"])
-        for descriptor in (control.fileno(), statm):
-            os.set_inheritable(descriptor, True)
-        inside = {**settings, "statm": statm, "landlock": landlock.abi()}
-        arguments = [*settings["command"], json.dumps(inside)]  # type: ignore[misc]
-        os.execve(arguments[0], arguments, settings["environment"])  # type: ignore[arg-type]
-    except OSError as error:
-        _give_up(control, error)
+def _program_uid(placement: str) -> int:
+    if placement == "userns":
+        return _NOBODY
+    return _FIRST_OWN_UID + os.getpid() if os.geteuid() == 0 else os.geteuid()
 
 
-def _give_up(control: socket.socket, error: OSError) -> NoReturn:
-    control.send(json.dumps({"failed": error.strerror or str(error)}).encode())
-    os._exit(1)
+def _become_template(settings: Outside, uid: int) -> NoReturn:
+    inside = settings.inside
+    # For the template, once it is warm: it will have no /proc.
+    statm = os.open("/proc/self/statm", os.O_RDONLY)
+    if settings.placement == "plain":
+        readable = [*namespaces.SYSTEM_LIBRARIES, "/dev", *(source for source, _ in settings.binds)]
+        os.chown(inside.scratch, uid, uid)
+    else:
+        readable = ["/"]
+        namespaces.pivot(settings.binds, inside.scratch, scratch_bytes=settings.disk_bytes, owner=uid)
+    os.chdir(inside.scratch)
+    privileges.limit()
+    privileges.drop(uid)
+    if landlock.abi():
+        landlock.restrict(read=readable, write=[inside.scratch, *_WRITABLE_DEVICES])
+    for descriptor in (inside.control, statm):
+        os.set_inheritable(descriptor, True)
+    arguments = [*settings.command, inside.to_json(), str(statm)]
+    os.execve(arguments[0], arguments, settings.environment)

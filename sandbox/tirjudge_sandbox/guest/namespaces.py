@@ -1,10 +1,10 @@
-"""A place of its own for a worker: namespaces, and a root folder with nothing of the host but the interpreter."""
+"""A place of its own for a worker: namespaces, and a root folder that shows of the host only Python."""
 
 from __future__ import annotations
 
 import os
 import struct
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from tirjudge_sandbox.guest import libc, syscalls
 
@@ -19,19 +19,10 @@ _AT_RECURSIVE, _AT_FDCWD = 0x8000, -100
 _READ_ONLY_NOSUID_NODEV = 0b111
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
-_SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64")
+SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64")
 _SYSTEM_DATA = ("/etc/ld.so.cache", "/usr/share/zoneinfo")
 INODES = 4096
 """How many files and folders a program may keep at once."""
-
-
-@dataclass(frozen=True)
-class Bind:
-    """A file or folder of the host, seen read-only at another path inside."""
-
-    source: str
-    """Absolute, without symbolic links."""
-    target: str
 
 
 def enter(*, own_user: bool, inner_uid: int) -> None:
@@ -47,19 +38,20 @@ def enter(*, own_user: bool, inner_uid: int) -> None:
         _write("/proc/self/gid_map", f"{inner_uid} {gid} 1")
 
 
-def pivot(binds: list[Bind], *, scratch: str, scratch_bytes: int, owner: int) -> None:
-    """Make a small read-only tree the root folder, with one writable folder of a fixed size. Raises OSError."""
+def pivot(binds: Sequence[tuple[str, str]], scratch: str, *, scratch_bytes: int, owner: int) -> None:
+    """Make a small read-only tree the root folder, with one writable folder of a fixed size.
+
+    `binds` are pairs of a path of the host, without symbolic links, and the path it gets. Raises OSError.
+    """
     libc.call("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)
     base = next(path for path in ("/tmp", "/dev", "/usr") if os.path.isdir(path))
     _mount_tmpfs(base, "size=1m,mode=0755")
     os.mkdir(base + "/host")
-    libc.syscall(
-        "pivot_root", syscalls.setup("pivot_root"), os.fsencode(base), os.fsencode(base + "/host")
-    )
+    libc.syscall("pivot_root", syscalls.setup("pivot_root"), os.fsencode(base), os.fsencode(base + "/host"))
     os.chdir("/")
-    # Only now: a source beneath the folder that the new root covered can be reached again through the old root.
-    for bind in [*binds, *_system_binds()]:
-        _bind(bind)
+    # Only now: the new root covered a folder of the host, and through the old root that can be reached again.
+    for source, target in [*binds, *_system_binds()]:
+        _bind("/host" + source, target)
     _make_devices()
     os.mkdir(scratch)
     _mount_tmpfs(
@@ -71,32 +63,29 @@ def pivot(binds: list[Bind], *, scratch: str, scratch_bytes: int, owner: int) ->
     libc.call("mount", None, b"/", None, _MS_REMOUNT | _MS_BIND | _MS_RDONLY | _MS_NOSUID | _MS_NODEV, None)
 
 
-def _system_binds() -> list[Bind]:
+def _system_binds() -> list[tuple[str, str]]:
     binds = []
-    for path in (*_SYSTEM_LIBRARIES, *_SYSTEM_DATA):
+    for path in (*SYSTEM_LIBRARIES, *_SYSTEM_DATA):
         host = "/host" + path
         if os.path.islink(host) and not path.startswith("/etc"):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             os.symlink(os.readlink(host), path)
         elif os.path.exists(host):
-            binds.append(Bind(path, path))
+            binds.append((path, path))
     return binds
 
 
-def _bind(bind: Bind) -> None:
-    source = "/host" + bind.source
-    os.makedirs(os.path.dirname(bind.target), exist_ok=True)
+def _bind(source: str, target: str) -> None:
+    os.makedirs(os.path.dirname(target), exist_ok=True)
     if os.path.isdir(source):
-        os.makedirs(bind.target, exist_ok=True)
+        os.makedirs(target, exist_ok=True)
     else:
-        _write(bind.target, "")
-    target = os.fsencode(bind.target)
-    libc.call("mount", os.fsencode(source), target, None, _MS_BIND | _MS_REC, None)
+        _write(target, "")
+    libc.call("mount", os.fsencode(source), os.fsencode(target), None, _MS_BIND | _MS_REC, None)
     # A plain remount would leave the mounts beneath this one writable.
     attributes = struct.pack("4Q", _READ_ONLY_NOSUID_NODEV, 0, 0, 0)
-    libc.syscall(
-        "mount_setattr", syscalls.setup("mount_setattr"), _AT_FDCWD, target, _AT_RECURSIVE, attributes, 32
-    )
+    number = syscalls.setup("mount_setattr")
+    libc.syscall("mount_setattr", number, _AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, attributes, 32)
 
 
 def _make_devices() -> None:

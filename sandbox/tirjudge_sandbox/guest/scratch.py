@@ -1,4 +1,4 @@
-"""The one writable folder: what a program is given there, what is read back, and how it is emptied after it."""
+"""The one writable folder: what a program finds there, what is read back, how it is emptied."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import os
 import stat
 import struct
 from collections.abc import Mapping
-
-PATH = "/tmp"
 
 _LENGTH = struct.Struct("=q")
 _MISSING = -1
@@ -23,7 +21,7 @@ def lay(files: Mapping[str, bytes]) -> None:
 
 
 def fetch(paths: tuple[str, ...], descriptor: int, most_bytes: int) -> None:
-    """Copy regular files of the current folder into `descriptor`, each behind its length, -1 for a missing one.
+    """Copy files of the current folder into `descriptor`, each behind its length, -1 for a missing one.
 
     A file that would bring the sum above `most_bytes` counts as missing: a sparse one can be of any size.
     """
@@ -52,7 +50,8 @@ def fetched(paths: tuple[str, ...], record: bytes) -> dict[str, bytes]:
 def wipe(path: str) -> None:
     """Empty a folder, whatever depth and permissions its content has. Raises OSError when something stays."""
     os.chmod(path, 0o700)
-    moved = 0
+    # A name that no program could guess and put something in the way of.
+    prefix, moved = os.urandom(8).hex(), 0
     while names := os.listdir(path):
         for name in names:
             entry = os.path.join(path, name)
@@ -63,7 +62,7 @@ def wipe(path: str) -> None:
             os.chmod(entry, 0o700)
             for child in os.listdir(entry):
                 moved += 1
-                os.rename(os.path.join(entry, child), os.path.join(path, f".wipe-{moved}"))
+                os.rename(os.path.join(entry, child), os.path.join(path, f"{prefix}-{moved}"))
             os.rmdir(entry)
 
 

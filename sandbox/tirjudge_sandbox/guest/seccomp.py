@@ -1,7 +1,7 @@
 """The filter that every program's system calls pass: an allow list, a few calls only with certain arguments.
 
-Covered: calls of other ABIs (a 32-bit call kills, an x32 number is refused), calls that reach another process or the
-network, calls that allocate memory which no limit counts. Not covered: bugs in the calls that remain.
+Covered: calls of other ABIs (a 32-bit call kills, an x32 number is refused), calls that reach another process
+or the network, calls that allocate memory which no limit counts. Not covered: bugs in the calls that remain.
 """
 
 from __future__ import annotations
@@ -40,16 +40,24 @@ class _Filter(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-def install() -> None:
-    """Filter this process and all it will ever fork. Needs no_new_privs. Raises OSError."""
-    program = b"".join(struct.pack("HBBI", *instruction) for instruction in _program())
+_SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
+
+
+def install(*, signals: bool) -> None:
+    """Filter this process and all it will ever fork. Needs no_new_privs. Raises OSError.
+
+    Without `signals` none can be sent: for a place where other processes could be met.
+    """
+    program = b"".join(struct.pack("HBBI", *instruction) for instruction in _program(signals=signals))
     wanted = _Filter(len(program) // 8, program)
     set_mode_filter = 1
     libc.syscall("seccomp", syscalls.setup("seccomp"), set_mode_filter, 0, ctypes.addressof(wanted))
 
 
-def _program() -> list[tuple[int, int, int, int]]:
+def _program(*, signals: bool) -> list[tuple[int, int, int, int]]:
     numbers = syscalls.allowed()
+    if not signals:
+        numbers = {name: number for name, number in numbers.items() if name not in _SIGNALS}
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_JUMP_EQUAL, 1, 0, syscalls.AUDIT_ARCH[syscalls.machine()]),
@@ -87,5 +95,5 @@ def _one_of(position: int, values: tuple[int, ...]) -> list[tuple[int, int, int,
 
 
 def _low_word(position: int) -> int:
-    """Offset of the low half of an argument in `struct seccomp_data`; both architectures are little-endian."""
+    """Offset of an argument's low half in `struct seccomp_data`; both architectures are little-endian."""
     return 16 + 8 * position

@@ -1,8 +1,8 @@
 """Which system calls a program may make, and their numbers on each architecture.
 
-Everything not listed here is refused. Left out on purpose: sockets other than a socketpair, namespaces and mounts,
-`execve`, ptrace and its kin, memory files (`memfd_create` escapes RLIMIT_AS), System V and POSIX message IPC, keys,
-io_uring, bpf, perf, other processes' priority and affinity (a program shares its uid with the template).
+Everything not listed here is refused. Left out on purpose: sockets other than a socketpair, namespaces and
+mounts, `execve`, ptrace and its kin, memory files (`memfd_create` escapes RLIMIT_AS), System V IPC and message
+queues, keys, io_uring, bpf, perf, priority and affinity (a program shares its uid with the template).
 Numbers: Linux `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h`.
 """
 
@@ -71,11 +71,10 @@ faccessat2=439 epoll_pwait2=441 futex_waitv=449 fchmodat2=452
 """,
 }
 
+_NEWER = "mount_setattr=442 landlock_create_ruleset=444 landlock_add_rule=445 landlock_restrict_self=446"
 _SETUP = {
-    "x86_64": "pivot_root=155 seccomp=317 mount_setattr=442 landlock_create_ruleset=444 landlock_add_rule=445 "
-    "landlock_restrict_self=446 capset=126",
-    "aarch64": "pivot_root=41 seccomp=277 mount_setattr=442 landlock_create_ruleset=444 landlock_add_rule=445 "
-    "landlock_restrict_self=446 capset=91",
+    "x86_64": f"capset=126 pivot_root=155 seccomp=317 {_NEWER}",
+    "aarch64": f"capset=91 pivot_root=41 seccomp=277 {_NEWER}",
 }
 
 

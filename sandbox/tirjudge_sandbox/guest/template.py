@@ -1,12 +1,13 @@
 """The template: a warm interpreter, PID 1 of its namespaces, that forks once for every program.
 
-It reads no source, no bindings, no stdin and no output: whatever it decoded and freed, a later program would find in
-the heap that it inherits.
+It reads no source, no bindings, no stdin and no output: whatever it decoded and freed, a later program would
+find in the heap that it inherits.
 """
 
 from __future__ import annotations
 
 import array
+import contextlib
 import gc
 import importlib.util
 import json
@@ -19,38 +20,151 @@ import site
 import socket
 import sys
 import time
+from collections.abc import Callable, Sequence
 
 from tirjudge_sandbox.guest import libc, namespaces, privileges, program, scratch, seccomp
+from tirjudge_sandbox.guest.settings import Inside
 from tirjudge_sandbox.guest.wire import CANCEL, RECORD_BYTES, Ending, Job, Payload
 
-_PAGE = resource.getpagesize()
-_MOST_BASE_PROCESSES = 64
+_MOST_BASE_PROCESSES = 512
 
 
 def main() -> None:
     """Prepare, say how it went, and serve until the host closes the control socket."""
-    settings = json.loads(sys.argv[1])
-    control = socket.socket(fileno=settings["control"])
+    settings = Inside.from_json(sys.argv[1])
+    control = socket.socket(fileno=settings.control)
     try:
-        base_processes = _process_floor()
-        _warm_up(settings["sites"], settings["preload"])
-        base_bytes = _address_space(settings["statm"])
-        privileges.hide()
-        seccomp.install()
+        template = Template(control, settings, statm=int(sys.argv[2]))
     except OSError as error:
-        control.send(json.dumps({"failed": str(error)}).encode())
+        control.send(json.dumps({"failed": error.strerror or str(error)}).encode())
         return
-    control.send(json.dumps({"ready": _properties(base_processes)}).encode())
-    with open(os.devnull, "r+b") as null:
-        for standard in (0, 1, 2):
-            os.dup2(null.fileno(), standard)
-    _forget_ourselves()
-    while (job := _receive(control)) is not None:
-        _serve(control, *job, base_bytes, base_processes)
+    control.send(json.dumps({"ready": template.properties()}).encode())
+    template.forget_preparation()
+    while (received := _receive(control)) is not None:
+        template.serve(*received)
+
+
+class Template:
+    """This process: what it found out about itself, and one program after another."""
+
+    def __init__(self, control: socket.socket, settings: Inside, statm: int):
+        self._control = control
+        self._scratch = settings.scratch
+        self._contains = os.getpid() == 1
+        self._base_processes = _process_floor()
+        _warm_up(settings.sites, settings.preload)
+        self._base_bytes = _address_space(statm)
+        privileges.hide()
+        if self._contains:
+            seccomp.install(signals=True)
+
+    def properties(self) -> dict[str, bool]:
+        """The properties of `Isolation`, tried from where a program will stand."""
+        reader, writer = os.pipe()
+        if not self._fork():
+            found = {
+                "host_files_hidden": not os.path.exists("/proc") and not os.path.exists("/root"),
+                "network_cut": _refused(lambda: socket.socket().close()),
+                "processes_contained": self._contains and self._base_processes > 0,
+                "calls_filtered": _refused(lambda: libc.call("unshare", namespaces.NEW_USER)),
+            }
+            os.write(writer, json.dumps(found).encode())
+            os._exit(0)
+        os.close(writer)
+        with open(reader, "rb") as answer:
+            properties: dict[str, bool] = json.load(answer)
+        os.wait()
+        return properties
+
+    def forget_preparation(self) -> None:
+        """Let programs find neither our modules nor our descriptors."""
+        with open(os.devnull, "r+b") as null:
+            for standard in (0, 1, 2):
+                os.dup2(null.fileno(), standard)
+        for name in [name for name in sys.modules if name.split(".")[0] == "tirjudge_sandbox"]:
+            del sys.modules[name]
+        gc.collect()
+        gc.freeze()
+
+    def serve(self, job: Job, descriptors: Sequence[int]) -> None:
+        """Run one program to its end, leave nothing of it, and report."""
+        started = time.monotonic()
+        child = self._fork()
+        if not child:
+            program.become(job, descriptors, self._base_bytes, self._most_processes(job))
+        payload, stdin, stdout, stderr, *fetched = descriptors
+        for stream in (stdin, stdout, stderr):
+            os.close(stream)
+        killed_for = self._watch(child, job, started)
+        ending = self._reap(child, killed_for, started)
+        if job.fetch:
+            _fetch(payload, fetched[0], job)
+        for descriptor in (payload, *fetched):
+            os.close(descriptor)
+        scratch.wipe(self._scratch)
+        self._control.send(ending.pack())
+
+    def _fork(self) -> int:
+        child = os.fork()
+        if not child and not self._contains:
+            # Programs could meet other processes here, so they may send no signals; we must, to end them.
+            seccomp.install(signals=False)
+        return child
+
+    def _most_processes(self, job: Job) -> int:
+        # Without a user of its own, processes elsewhere come and go under this uid: 0 alone is a sure limit.
+        return self._base_processes + job.processes if self._contains or job.processes else 0
+
+    def _watch(self, child: int, job: Job, started: float) -> str | None:
+        """Wait for the program's end, a limit, or the host's word; say which of ours it was."""
+        descriptor = os.pidfd_open(child)
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        poll.register(self._control, select.POLLIN)
+        try:
+            while True:
+                wall_left = started + job.wall_seconds - time.monotonic()
+                cpu_left = (job.cpu_seconds - _cpu_seconds(child)) / (1 + job.processes)
+                left = min(wall_left, cpu_left)
+                ready = dict(poll.poll(max(0, math.ceil(left * 1000))))
+                if descriptor in ready:
+                    return None
+                if ready:
+                    return self._host_word(child)
+                if left <= 0:
+                    return Ending.WALL if wall_left <= cpu_left else Ending.CPU
+        finally:
+            os.close(descriptor)
+
+    def _host_word(self, child: int) -> str:
+        if not self._control.recv(RECORD_BYTES):
+            # The host is gone. As PID 1, we take everything in this namespace along.
+            self._kill(child)
+            os._exit(0)
+        return Ending.CANCELLED
+
+    def _kill(self, child: int) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(-1 if self._contains else child, signal.SIGKILL)
+
+    def _reap(self, child: int, killed_for: str | None, started: float) -> Ending:
+        """Kill whatever the program left running, and collect it all."""
+        self._kill(child)
+        wait_status, cpu, rss = 0, 0.0, 0
+        while True:
+            try:
+                pid, status, usage = os.wait4(-1, 0)
+            except ChildProcessError:
+                break
+            cpu += usage.ru_utime + usage.ru_stime
+            rss = max(rss, usage.ru_maxrss)
+            if pid == child:
+                wait_status = status
+        return Ending(killed_for, wait_status, time.monotonic() - started, cpu, rss * 1024)
 
 
 def _warm_up(sites: list[str], preload: list[str]) -> None:
-    # A program's own signal to PID 1 is dropped by the kernel only while there is no handler.
+    # The kernel drops a program's signals to PID 1 only as long as there is no handler.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     sys.path += sites
     site.setquit()
@@ -64,7 +178,7 @@ def _warm_up(sites: list[str], preload: list[str]) -> None:
 
 
 def _process_floor() -> int:
-    """The RLIMIT_NPROC under which a child of ours can just not fork; 0 where the kernel never refuses."""
+    """The highest RLIMIT_NPROC under which a child of ours cannot fork; 0 where the kernel never refuses."""
     for limit in range(1, _MOST_BASE_PROCESSES):
         child = os.fork()
         if not child:
@@ -82,32 +196,23 @@ def _process_floor() -> int:
 
 
 def _address_space(statm: int) -> int:
-    """Bytes of address space that this process maps."""
+    """Bytes of address space that this process maps, by a descriptor of its own `/proc/self/statm`."""
     pages = int(os.pread(statm, 64, 0).split()[0])
     os.close(statm)
-    return pages * _PAGE
+    return pages * resource.getpagesize()
 
 
-def _properties(base_processes: int) -> dict[str, bool]:
-    """What holds here, tried from where a program will stand."""
-    return {
-        "host_files_hidden": not os.path.exists("/proc") and not os.path.exists("/root"),
-        "network_cut": _refused(lambda: socket.socket().close()),
-        "processes_contained": os.getpid() == 1 and base_processes > 0,
-        "calls_filtered": _refused(lambda: libc.call("unshare", namespaces.NEW_USER)),
-    }
-
-
-def _forget_ourselves() -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "tirjudge_sandbox"]:
-        del sys.modules[name]
-    gc.collect()
-    gc.freeze()
-
-
-def _refused(action: object) -> bool:
+def _cpu_seconds(pid: int) -> float:
     try:
-        action()  # type: ignore[operator]
+        return time.clock_gettime((~pid << 3) | 2)
+    except OSError:
+        # It ended a moment ago, and poll is about to say so.
+        return 0.0
+
+
+def _refused(action: Callable[[], object]) -> bool:
+    try:
+        action()
     except OSError:
         return True
     return False
@@ -115,91 +220,17 @@ def _refused(action: object) -> bool:
 
 def _receive(control: socket.socket) -> tuple[Job, list[int]] | None:
     while True:
-        record, ancillary, _, _ = control.recvmsg(RECORD_BYTES, socket.CMSG_SPACE(4 * Job.MOST_DESCRIPTORS))
+        space = socket.CMSG_SPACE(4 * Job.MOST_DESCRIPTORS)
+        record, ancillary, _, _ = control.recvmsg(RECORD_BYTES, space)
         if not record:
             return None
-        # A cancellation that crossed with the report of the program it meant.
+        # A cancellation may have crossed with the report of the program that it meant.
         if record != CANCEL:
             break
     descriptors = array.array("i")
     for _, _, data in ancillary:
         descriptors.frombytes(data)
     return Job.unpack(record), list(descriptors)
-
-
-def _serve(control: socket.socket, job: Job, descriptors: list[int], base_bytes: int, base_processes: int) -> None:
-    started = time.monotonic()
-    child = os.fork()
-    if not child:
-        program.become(job, descriptors, base_bytes=base_bytes, base_processes=base_processes)
-    payload, stdin, stdout, stderr, *fetched = descriptors
-    for stream in (stdin, stdout, stderr):
-        os.close(stream)
-    killed_for = _watch(control, child, job, started)
-    ending = _reap(child, killed_for, started)
-    if job.fetch:
-        _fetch(payload, fetched[0], job)
-    for descriptor in (payload, *fetched):
-        os.close(descriptor)
-    scratch.wipe(scratch.PATH)
-    control.send(ending.pack())
-
-
-def _watch(control: socket.socket, child: int, job: Job, started: float) -> str | None:
-    """Wait for the program's end, a limit, or the host's word; say which of ours it was."""
-    descriptor = os.pidfd_open(child)
-    poll = select.poll()
-    poll.register(descriptor, select.POLLIN)
-    poll.register(control, select.POLLIN)
-    cpu_clock = (~child << 3) | 2
-    try:
-        while True:
-            wall_left = started + job.wall_seconds - time.monotonic()
-            cpu_left = (job.cpu_seconds - _clock(cpu_clock)) / (1 + job.processes)
-            left = min(wall_left, cpu_left)
-            ready = dict(poll.poll(max(0, math.ceil(left * 1000))))
-            if descriptor in ready:
-                return None
-            if ready:
-                return _host_word(control)
-            if left <= 0:
-                return Ending.WALL if wall_left <= cpu_left else Ending.CPU
-    finally:
-        os.close(descriptor)
-
-
-def _clock(clock: int) -> float:
-    try:
-        return time.clock_gettime(clock)
-    except OSError:
-        # It ended a moment ago, and poll is about to say so.
-        return 0.0
-
-
-def _host_word(control: socket.socket) -> str:
-    if not control.recv(RECORD_BYTES):
-        # The host is gone. As PID 1, we take everything in this namespace along.
-        os._exit(0)
-    return Ending.CANCELLED
-
-
-def _reap(child: int, killed_for: str | None, started: float) -> Ending:
-    """Kill whatever the program left running, and collect it all."""
-    try:
-        os.kill(-1, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
-    wait_status, cpu, rss = 0, 0.0, 0
-    while True:
-        try:
-            pid, status, usage = os.wait4(-1, 0)
-        except ChildProcessError:
-            break
-        cpu += usage.ru_utime + usage.ru_stime
-        rss = max(rss, usage.ru_maxrss)
-        if pid == child:
-            wait_status = status
-    return Ending(killed_for, wait_status, time.monotonic() - started, cpu, rss * 1024)
 
 
 def _fetch(payload: int, out: int, job: Job) -> None:

@@ -21,7 +21,8 @@ RECORD_BYTES = 4096
 class Job:
     """A program's limits, all that the template itself gets to know of it.
 
-    Sent with its descriptors: what to run (a `Payload`), stdin, stdout, stderr; with `fetch`, where fetched files go.
+    Sent with its descriptors: what to run (a `Payload`), stdin, stdout, stderr; with `fetch`, a fifth for the
+    files that are read back.
     """
 
     wall_seconds: float

@@ -1,0 +1,50 @@
+"""What a worker is told when it starts, as JSON on its command line."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Self
+
+
+@dataclass(frozen=True)
+class Inside:
+    """For the template: all of it can be seen by programs, so no path of the host is in it."""
+
+    control: int
+    """Descriptor of the control socket."""
+    scratch: str
+    """The writable folder."""
+    sites: list[str]
+    """Folders of installed packages."""
+    preload: list[str]
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
+class Outside:
+    """For the launcher, which no program ever sees."""
+
+    placement: str
+    """`root`, `userns`, or `plain` without namespaces."""
+    disk_bytes: int
+    binds: list[tuple[str, str]]
+    """Files and folders of the host, without symbolic links, and where each appears inside, read-only."""
+    command: list[str]
+    """How the template is started; its settings follow."""
+    environment: dict[str, str]
+    inside: Inside
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        fields = json.loads(text)
+        return cls(**{**fields, "inside": Inside(**fields["inside"])})
