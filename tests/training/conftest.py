@@ -16,7 +16,8 @@ from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_training.grouping import Draw
 
 CHAT = (
-    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
+    "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n"
+    "{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 PROGRAM = "```python\nprint(len(responses))\n```\n"

@@ -22,7 +22,7 @@ class BadRecipe(ValueError):
 def shipped() -> dict[str, Path]:
     """The recipes that come with the package, by name."""
     folder = Path(str(resources.files("tirjudge_training") / "recipes"))
-    return {path.stem: path for path in sorted(folder.glob("*.toml"))}
+    return {path.stem: path for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)}
 
 
 def load(kind: type[Config], recipe: str, assignments: Sequence[str] = ()) -> Config:

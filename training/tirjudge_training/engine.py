@@ -1,4 +1,4 @@
-"""The rollout engine as a synchronous trainer holds it: an event loop, a sandbox, a generator over its model."""
+"""The rollout engine for a trainer that is not asynchronous: event loop, sandbox, and its model to draw from."""
 
 from __future__ import annotations
 

@@ -5,14 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge.generation import Generator
+from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.metrics import Proportion
 from tirjudge.records import failed
-from tirjudge_environments import Call, Episode, Reward, Score
-from tirjudge_sandbox import Execution
-from tirjudge_training.engine import Engine
+from tirjudge.rollout import Rollout
+from tirjudge_environments import Budget, Call, Environment, Episode, Reward, Score
+from tirjudge_sandbox import Execution, Sandbox, open_sandbox
 from tirjudge_training.grouping import CORRECT, Draw
+from tirjudge_training.miniature import open_environments
+from tirjudge_training.synthesis import heldout_tasks
+
+
+class HeldoutConfig(BaseModel):
+    """What a held-out measurement asks."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    n: int = Field(default=500, gt=0)
+    """Tasks of each format."""
+    seed: int = 0
+    """Which tasks; the same for every run, so that runs can be compared."""
+    max_tokens: int = Field(default=320, gt=0)
+    """New tokens of one trajectory, the sandbox's included."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,19 +71,34 @@ def answer(draw: Draw, episode: Episode, scores: Sequence[Score]) -> Answer:
     )
 
 
-def evaluate(engine: Engine, draws: Sequence[Draw], *, seed: int = 0) -> list[Answer]:
-    """Every task once, in the order given; greedy if the engine's sampling is."""
-    rollouts = engine.rollouts(seed)
+def measure(model: Path, config: HeldoutConfig) -> dict[str, Any]:
+    """The miniature in folder `model` on `n` held-out tasks of each format: a `summary` of its answers."""
+    generator = TransformersGenerator.load(str(model), device="cpu")
+    return asyncio.run(_measure(generator, config))
 
-    async def one(draw: Draw) -> Answer:
-        rollout = rollouts[draw.format]
-        episode = await rollout.episode(draw.task)
-        return answer(draw, episode, rollout.environment.score([episode], {})[0])
 
-    async def every() -> list[Answer]:
-        return await asyncio.gather(*map(one, draws))
+async def _measure(generator: TransformersGenerator, config: HeldoutConfig) -> dict[str, Any]:
+    async with open_sandbox() as sandbox:
+        answers = await asyncio.gather(
+            *(
+                _answers(generator, sandbox, format, environment, config)
+                for format, environment in open_environments().items()
+            )
+        )
+    await generator.close()
+    return summary(one for found in answers for one in found)
 
-    return engine.run(every())
+
+async def _answers(
+    generator: Generator, sandbox: Sandbox, format: str, environment: Environment, config: HeldoutConfig
+) -> list[Answer]:
+    rollout = Rollout(environment, generator, sandbox, budget=Budget(tokens=config.max_tokens))
+    draws = [Draw(format, task) for task in heldout_tasks(format, config.n, config.seed)]
+    episodes = await asyncio.gather(*(rollout.episode(draw.task) for draw in draws))
+    return [
+        answer(draw, episode, environment.score([episode], {})[0])
+        for draw, episode in zip(draws, episodes, strict=True)
+    ]
 
 
 def summary(answers: Iterable[Answer]) -> dict[str, Any]:
@@ -104,6 +139,15 @@ def _accuracy(scored: Sequence[Answer]) -> dict[str, Any]:
 def _proportion(found: Proportion) -> dict[str, Any]:
     low, high = found.interval
     return {"rate": found.rate, "low": low, "high": high, "n": found.n, "count": found.successes}
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """A summary for people: one line a format."""
+    return [
+        f"{name}: {shown(one['accuracy'])}; program errors {shown(one['program_errors'])}; "
+        f"{one['calls_per_verdict'] or 0:.2f} calls per verdict"
+        for name, one in found.items()
+    ]
 
 
 def shown(proportion: Mapping[str, Any]) -> str:

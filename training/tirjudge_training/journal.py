@@ -71,7 +71,8 @@ class Journal:
         each = (time.perf_counter() - self._started) / done
         left = each * (self._steps - row["step"] - 1)
         return (
-            f"rl {row['step'] + 1}/{self._steps}  reward {row['reward']:.3f}  correct {row['reward/correct']:.3f}"
+            f"rl {row['step'] + 1}/{self._steps}"
+            f"  reward {row['reward']:.3f}  correct {row['reward/correct']:.3f}"
             f"  entropy {row.get('entropy', float('nan')):.3f}  dropped {row['groups/dropped']:.2f}"
             f"  tool errors {row['tools/error_rate']:.3f}  {each:.1f} s/step  {left / 60:.1f} min left"
         )

@@ -29,7 +29,7 @@ def train_rl(
     seed: int,
     say: Callable[[str], None],
 ) -> Any:
-    """RL from the model folder `start`; returns the trained model. `start` is also the KL reference.
+    """RL from the model folder `start`, which is also the KL reference; returns the trained model.
 
     Checkpoints lie in `run`. A stage that was killed goes on from the last whole one and writes what an
     uninterrupted one would have written.

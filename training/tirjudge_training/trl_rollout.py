@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tirjudge_environments import Trajectory
 from tirjudge_environments.transcript import Transcript
-from tirjudge_training.grouping import Batch, Roller
+from tirjudge_training.grouping import Batch
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,78 @@
+"""The model card of a trained miniature: how it was made, on what, and what it reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tirjudge_training.heldout import shown
+from tirjudge_training.recipe import Recipe
+
+HEAD = """\
+---
+license: apache-2.0
+library_name: transformers
+tags: [llm-as-a-judge, tool-integrated-reasoning, demonstration]
+---
+
+# tirjudge miniature
+
+A demonstration model for its families of checkable constraints, and no general judge: on any other prompt its
+verdicts are chance. It judges single responses, pairs and lists by writing a Python program, reading the
+program's output and only then giving its verdict.
+"""
+
+
+def model_card(
+    recipe: Recipe,
+    command: str,
+    *,
+    rl: Mapping[str, Any],
+    before: Mapping[str, Any],
+    after: Mapping[str, Any],
+) -> str:
+    """Markdown. `rl` is the RL stage's result, `before` and `after` are held-out summaries."""
+    return "\n".join(
+        (HEAD, *_made(recipe, command, rl), *_accuracy(before, after), *_families(before, after))
+    )
+
+
+def _made(recipe: Recipe, command: str, rl: Mapping[str, Any]) -> Iterator[str]:
+    config = recipe.rl
+    yield "## How it was made\n"
+    yield f"    {command}\n"
+    yield (
+        f"From random weights, with seed {recipe.seed}: a supervised warm-up on {recipe.corpus.samples:,} generated "
+        f"samples, then DAPO for {rl['steps']} batches of {config.groups} groups x {config.samples} rollouts, with "
+        f"every program run in the sandbox, its output out of the loss. The RL stage took {rl['cpu_seconds']:.0f} "
+        f"CPU seconds, programs included ({rl['seconds']:.0f} s on the clock of the machine it ran on). All "
+        "training data is generated from the constraint families below; no other model's output is in it.\n"
+    )
+
+
+def _accuracy(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    yield "## Held-out accuracy\n"
+    yield (
+        "Greedy, on words, thresholds and wordings that training never saw; Wilson's 95 % interval. A pointwise "
+        "task counts as right if the better response gets the higher score.\n"
+    )
+    yield "| format | before RL | after RL | program errors after | calls per verdict after |"
+    yield "|---|---|---|---|---|"
+    for name, one in after.items():
+        calls = one["calls_per_verdict"]
+        yield (
+            f"| {name} | {shown(before[name]['accuracy'])} | {shown(one['accuracy'])} "
+            f"| {shown(one['program_errors'])} | {'-' if calls is None else f'{calls:.2f}'} |"
+        )
+    yield ""
+
+
+def _families(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    yield "## By family, after RL\n"
+    names = list(after)
+    yield f"| family | {' | '.join(names)} |"
+    yield f"|---|{'---|' * len(names)}"
+    for family in sorted({family for one in after.values() for family in one["families"]}):
+        cells = (one["families"].get(family) for one in after.values())
+        yield f"| {family} | {' | '.join(shown(cell['accuracy']) if cell else '-' for cell in cells)} |"
+    yield ""

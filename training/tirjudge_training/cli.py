@@ -1,0 +1,102 @@
+"""`tirjudge train` and `tirjudge heldout`: from a command line to a run, and from errors to exit codes."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tirjudge.run_folder import Locked
+from tirjudge_sandbox import SandboxUnavailable
+from tirjudge_training.config import BadRecipe, load, shipped
+from tirjudge_training.heldout import HeldoutConfig, lines, measure
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.run import RunMismatch
+from tirjudge_training.run import train as run_train
+
+USAGE, FAILED, INTERRUPTED = 2, 1, 130
+
+
+def train(
+    recipe: Annotated[str, typer.Option(help="A shipped recipe's name, or a TOML file.")] = "mini",
+    output: Annotated[Path | None, typer.Option(help="The run folder; by default runs/RECIPE-SEED.")] = None,
+    assign: Annotated[
+        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key: rl.steps=10.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Short for --set seed=N.")] = None,
+    list_recipes: Annotated[bool, typer.Option("--list", help="Name the shipped recipes and stop.")] = False,
+) -> None:
+    """Train a judge. The same command goes on where a stopped run was."""
+    if list_recipes:
+        for name in shipped():
+            print(f"{name}: {load(Recipe, name).description}")
+        return
+    assignments = [*(assign or []), *([] if seed is None else [f"seed={seed}"])]
+    with _one_line_errors():
+        config = load(Recipe, recipe, assignments)
+        folder = output or Path("runs") / f"{Path(recipe).stem}-{config.seed}"
+        _quiet_libraries(config.threads)
+        command = ["tirjudge", "train", "--recipe", recipe]
+        command += [word for assignment in assignments for word in ("--set", assignment)]
+        model = run_train(config, folder, command=shlex.join(command), say=_say)
+        print(model)
+
+
+def heldout(
+    model: Annotated[Path, typer.Argument(help="A model folder that `tirjudge train` made.")],
+    n: Annotated[int, typer.Option(help="Tasks of each format.")] = 500,
+    seed: Annotated[int, typer.Option(help="Which tasks.")] = 0,
+    output: Annotated[Path | None, typer.Option(help="Also write the numbers, by family, as JSON.")] = None,
+) -> None:
+    """Measure a miniature on held-out words, thresholds and wordings: greedy, with 95 % intervals."""
+    with _one_line_errors():
+        if not (model / "config.json").is_file():
+            raise BadRecipe(f"{model} is no model folder: it has no config.json")
+        _quiet_libraries(threads=1)
+        found = measure(model, HeldoutConfig(n=n, seed=seed))
+        for line in lines(found):
+            print(line)
+        if output is not None:
+            output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    try:
+        yield
+    except (BadRecipe, RunMismatch) as error:
+        _stop(error, USAGE)
+    except ImportError as error:
+        _stop(f"training needs `pip install tirjudge[train]`: {error}", FAILED)
+    except (Locked, OSError, RuntimeError, SandboxUnavailable) as error:
+        _stop(error, FAILED)
+    except KeyboardInterrupt:
+        _stop("interrupted; the same command goes on from the last checkpoint", INTERRUPTED)
+
+
+def _stop(reason: object, code: int) -> None:
+    print(f"error: {reason}", file=sys.stderr)
+    raise typer.Exit(code)
+
+
+def _say(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+
+def _quiet_libraries(threads: int) -> None:
+    """Their progress bars and notices would drown ours."""
+    import datasets
+    import torch
+    import transformers
+
+    torch.set_num_threads(threads)
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+    datasets.disable_progress_bars()
