@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from tirjudge_environments.plain_tokenizer import within_text, without_added_tokens
 from tirjudge_environments.types import Prompt
 
 _SLOT = "tirjudge-content-{}-slot"
@@ -32,7 +32,8 @@ class ChatEncoder:
             raise ValueError("the tokenizer has no chat template")
         self._tokenizer = tokenizer
         self._added = {token.content: token_id for token_id, token in tokenizer.added_tokens_decoder.items()}
-        self._plain = _without_added_tokens(tokenizer.backend_tokenizer, set(self._added))
+        self._plain = without_added_tokens(tokenizer.backend_tokenizer, set(self._added))
+        self._framing = within_text(tokenizer.backend_tokenizer)
         self._pieces: dict[tuple[str, ...], list[list[int]]] = {}
         self._check_plain()
         self.end_of_turn = self._find_end_of_turn() | frozenset(ends)
@@ -62,8 +63,10 @@ class ChatEncoder:
     def _template_pieces(self, roles: tuple[str, ...]) -> list[list[int]]:
         """Ids of what the template puts before, between and after the contents of messages of these roles."""
         if roles not in self._pieces:
+            first, *others = self._render(roles)
             self._pieces[roles] = [
-                self._tokenizer.encode(piece, add_special_tokens=False) for piece in self._render(roles)
+                self._tokenizer.encode(first, add_special_tokens=False),
+                *(self._framing.encode(piece, add_special_tokens=False).ids for piece in others),
             ]
         return self._pieces[roles]
 
@@ -87,49 +90,17 @@ class ChatEncoder:
     def _find_end_of_turn(self) -> frozenset[int]:
         ends = {self._tokenizer.eos_token_id} - {None}
         after_answer = self._render(("user", "assistant"), generate=False)[-1]
-        ids = self._tokenizer.encode(after_answer, add_special_tokens=False)
+        ids = self._framing.encode(after_answer, add_special_tokens=False).ids
         return frozenset(ends | (set(ids[:1]) & set(self._added.values())))
 
     def _check_plain(self) -> None:
         """Trust no surgery: every added token must come back as ordinary ids, and ordinary text as itself."""
         control = set(self._added.values())
-        for content in self._added:
-            if control.intersection(self.text(f"a {content}b")) or control.intersection(self.text(content)):
-                raise ValueError(f"this tokenizer cannot keep {content!r} as plain text")
+        probes = [*self._added, *(f"a {content}b" for content in self._added)]
+        for probe, encoded in zip(
+            probes, self._plain.encode_batch(probes, add_special_tokens=False), strict=True
+        ):
+            if control.intersection(encoded.ids):
+                raise ValueError(f"this tokenizer cannot keep {probe!r} as plain text")
         if self._tokenizer.backend_tokenizer.decode(self.text(_PROBE), skip_special_tokens=False) != _PROBE:
             raise ValueError("this tokenizer does not give a text back as it was")
-
-
-def _without_added_tokens(backend: Any, added: set[str]) -> Any:
-    """A copy of a `tokenizers.Tokenizer` that knows none of its added tokens, nor a way to merge into one."""
-    from tokenizers import Tokenizer
-
-    state = json.loads(backend.to_str())
-    state |= {"added_tokens": [], "post_processor": None, "truncation": None, "padding": None}
-    model = state["model"]
-    if "merges" in model:
-        pairs = [merge.split(" ", 1) if isinstance(merge, str) else merge for merge in model["merges"]]
-        model["merges"] = [pair for pair in pairs if added.isdisjoint((*pair, "".join(pair)))]
-        unknown = model.get("unk_token")
-        model["vocab"] = {
-            text: token for text, token in model["vocab"].items() if text not in added or text == unknown
-        }
-    _without_prefix_space(state)
-    return Tokenizer.from_str(json.dumps(state))
-
-
-def _without_prefix_space(part: Any) -> None:
-    """Contents stand in the middle of a sequence: no space may be put before them."""
-    if isinstance(part, list):
-        for item in part:
-            _without_prefix_space(item)
-    elif isinstance(part, dict):
-        if "add_prefix_space" in part:
-            part["add_prefix_space"] = False
-        if part.get("type") == "Metaspace":
-            part["prepend_scheme"] = "never"
-        if part.get("type") == "Prepend":
-            part["prepend"] = ""
-        for name, item in part.items():
-            if name not in ("vocab", "merges"):
-                _without_prefix_space(item)

@@ -199,9 +199,11 @@ def test_a_sentencepiece_like_tokenizer_puts_no_space_before_a_content() -> None
     backend.decoder = decoders.Replace("▁", " ")
     backend.add_special_tokens(["<s>", "</s>"])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="</s>", unk_token="<unk>")
-    tokenizer.chat_template = "{% for m in messages %}<s>{{ m.content }}</s>{% endfor %}"
+    tokenizer.chat_template = "{% for m in messages %}<s>{{ m.content }}</s>be{% endfor %}"
     encoder = ChatEncoder(tokenizer)
     assert encoder.decode(encoder.text("a b")) == "a b"
+    ids = encoder.prompt(user("a b"))
+    assert tokenizer.convert_ids_to_tokens(ids) == ["<s>", "a", "▁", "b", "</s>", "b", "e"]
 
 
 def test_a_tokenizer_that_loses_text_is_refused() -> None:
