@@ -40,8 +40,8 @@ class LocalSandbox:
         self._preload = tuple(preload)
         self._allow_weak = allow_weak_isolation
         self._placement: str | None = None
-        self._idle: list[Worker] = []
-        self._taken: set[Worker] = set()
+        self._seats = [_Seat() for _ in range(self.capacity)]
+        self._free = list(self._seats)
         self._turns = asyncio.Semaphore(self.capacity)
 
     async def __aenter__(self) -> Self:
@@ -55,7 +55,7 @@ class LocalSandbox:
                 continue
             if not worker.isolation.missing or self._allow_weak:
                 self._placement = placement
-                self._idle.append(worker)
+                self._seats[0].worker = worker
                 return self
             failures.append(f"{placement}: no {', '.join(worker.isolation.missing)}")
             await worker.kill()
@@ -68,9 +68,7 @@ class LocalSandbox:
     ) -> None:
         """End every worker and what runs in it."""
         self._placement = None
-        workers = [*self._idle, *self._taken]
-        self._idle.clear()
-        await asyncio.gather(*(worker.kill() for worker in workers))
+        await asyncio.gather(*(seat.clear() for seat in self._seats))
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:  # noqa: B008 - frozen
         """Run one program; see `Sandbox.run`.
@@ -81,38 +79,47 @@ class LocalSandbox:
         loop = asyncio.get_running_loop()
         called = loop.time()
         async with self._turns:
+            seat = max(reversed(self._free), key=lambda seat: seat.fitness(limits.disk_bytes))
+            self._free.remove(seat)
             try:
-                worker = await self._take(limits.disk_bytes)
+                worker = await self._occupied(seat, limits.disk_bytes)
+                queued = loop.time() - called
+                return replace(await worker.run(program, limits), queued_seconds=queued)
             except WorkerFailed as error:
                 return Execution(status=Status.SANDBOX_FAILED, detail=f"no worker could be started: {error}")
-            queued = loop.time() - called
-            try:
-                return replace(await worker.run(program, limits), queued_seconds=queued)
             finally:
-                self._taken.discard(worker)
-                self._idle.append(worker)
+                self._free.append(seat)
 
-    async def _take(self, disk_bytes: int) -> Worker:
-        """A living worker whose scratch folder has the wanted size, started where there is none."""
-        for worker in [worker for worker in self._idle if not worker.alive]:
-            self._idle.remove(worker)
-            await worker.kill()
-        worker = next((idle for idle in reversed(self._idle) if idle.disk_bytes == disk_bytes), None)
-        if worker is not None:
-            self._idle.remove(worker)
-        else:
-            while self._idle:
-                # Folders of another size: they make room, so that no more than `capacity` ever stand.
-                await self._idle.pop(0).kill()
-            worker = await self._start(disk_bytes)
-        self._taken.add(worker)
-        return worker
-
-    async def _start(self, disk_bytes: int) -> Worker:
+    async def _occupied(self, seat: _Seat, disk_bytes: int) -> Worker:
+        """The seat's worker; a new one where it has none, a lost one, or one with another size of folder."""
         if self._placement is None:
             raise RuntimeError(_CLOSED)
+        if seat.worker is not None and seat.fitness(disk_bytes) == _FITS:
+            return seat.worker
+        await seat.clear()
         worker = await Worker.start(self._placement, self._preload, disk_bytes)
         if self._placement is None:
             await worker.kill()
             raise RuntimeError(_CLOSED)
+        seat.worker = worker
         return worker
+
+
+_FITS, _EMPTY, _OTHER_SIZE = 2, 1, 0
+
+
+class _Seat:
+    """A place for one worker."""
+
+    def __init__(self) -> None:
+        self.worker: Worker | None = None
+
+    def fitness(self, disk_bytes: int) -> int:
+        if self.worker is None or not self.worker.alive:
+            return _EMPTY
+        return _FITS if self.worker.disk_bytes == disk_bytes else _OTHER_SIZE
+
+    async def clear(self) -> None:
+        if self.worker is not None:
+            await self.worker.kill()
+            self.worker = None

@@ -19,8 +19,8 @@ _WHY = {
 
 MEND = (
     "Run as root with CAP_SYS_ADMIN; or let users make namespaces (sysctl user.max_user_namespaces, "
-    "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns; in a container: its seccomp "
-    "profile); or accept less: allow_weak_isolation=True, --allow-weak-isolation."
+    "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns; in a container: its "
+    "seccomp profile); or accept less: allow_weak_isolation=True, --allow-weak-isolation."
 )
 
 

@@ -1,7 +1,7 @@
 """Which system calls a program may make, and their numbers on each architecture.
 
 Everything not listed here is refused. Left out on purpose: sockets other than a socketpair, namespaces and
-mounts, `execve`, ptrace and its kin, memory files (`memfd_create` escapes RLIMIT_AS), System V IPC and message
+mounts, `execve`, ptrace and its kin, memory files (`memfd_create` escapes RLIMIT_AS), System V IPC, message
 queues, keys, io_uring, bpf, perf, priority and affinity (a program shares its uid with the template).
 Numbers: Linux `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h`.
 """
