@@ -1,0 +1,73 @@
+"""The words that requests and responses are made of, cut into a training and a held-out half."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from random import Random
+
+FUNCTION_WORDS = ("the", "a", "and", "in", "on", "of", "with", "is", "my", "to", "for", "by")
+"""Shared by both splits: they carry no meaning that a verdict could depend on."""
+
+_TRAIN = """
+    river stone lamp cloud horse garden window table music sugar summer winter market doctor
+    bottle button candle castle circle coffee copper cotton dinner dragon engine farmer finger flower forest
+    guitar hammer honey island jacket kettle ladder lemon marble mirror monkey morning mountain needle orange
+    pencil pepper planet pocket potato rabbit ribbon rocket salmon school shadow silver spider spring station
+    temple thunder ticket tiger tomato tunnel turtle valley velvet village violin wagon walnut yellow bright
+    quiet gentle golden heavy hollow little lovely narrow purple simple slow soft strong sudden sweet tiny
+    warm wild carries follows finds gives holds keeps loves makes needs opens paints sees sends shows sings
+    takes turns walks wants washes writes
+"""
+_HELD_OUT = """
+    anchor basket bridge camera canyon cheese cookie desert eagle feather fiddle glacier harbor
+    helmet insect jungle kitten lantern meadow museum ocean parrot piano pillow prairie pumpkin saddle sailor
+    sister statue sunset throne trumpet tulip umbrella wallet whisper wizard zebra ancient clever dusty famous
+    fresh grand humble jolly lively modest rapid sturdy brings builds climbs draws guards hears hides lifts
+    moves pulls rides saves
+"""
+TRAIN_WORDS = tuple(_TRAIN.split())
+HELD_OUT_WORDS = tuple(_HELD_OUT.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Half of everything that can be drawn: words, letters, thresholds and, by `Family`, paraphrases."""
+
+    name: str
+    """`train` or `heldout`."""
+    words: tuple[str, ...]
+    letters: str
+
+    def number(self, rng: Random, low: int, high: int) -> int:
+        """A threshold in [low, high]; those that are 1 modulo 3 are held out."""
+        heldout = self.name == "heldout"
+        return rng.choice([n for n in range(low, high + 1) if (n % 3 == 1) is heldout])
+
+    def word(self, rng: Random) -> str:
+        return rng.choice(self.words)
+
+
+TRAIN = Split("train", TRAIN_WORDS, "aeors")
+HELD_OUT = Split("heldout", HELD_OUT_WORDS, "itn")
+SPLITS = {split.name: split for split in (TRAIN, HELD_OUT)}
+
+
+def loose_words(rng: Random, split: Split, count: int) -> list[str]:
+    """`count` words without case or punctuation, about one in three of them a function word."""
+    return [
+        rng.choice(FUNCTION_WORDS) if position and rng.random() < 0.3 else split.word(rng)
+        for position in range(count)
+    ]
+
+
+def sentence(words: list[str], end: str = ".") -> str:
+    """The words as one sentence."""
+    return " ".join(words).capitalize() + end
+
+
+def salad(rng: Random, split: Split, count: int | None = None) -> str:
+    """One sentence of `count` words (5 to 9 when None) that means nothing; now and then with a comma."""
+    words = loose_words(rng, split, count or rng.randint(5, 9))
+    if len(words) > 3 and rng.random() < 0.2:
+        words[rng.randrange(1, len(words) - 1)] += ","
+    return sentence(words)

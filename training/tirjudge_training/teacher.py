@@ -1,0 +1,121 @@
+"""The warm-up's teacher: it checks with programs, often wrongly, so that RL finds something to improve."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge_environments import JudgeTask, View
+from tirjudge_environments.constraints import CHECKABLE, Family, Shown
+from tirjudge_environments.letters import letter
+
+SLIPS = (
+    (".split()", ""),
+    (".splitlines()", ".split()"),
+    (".startswith", ".endswith"),
+    (".endswith", ".startswith"),
+    (".isdigit", ".isalpha"),
+    (".isupper", ".islower"),
+    (".islower", ".isupper"),
+    ('"."', '","'),
+    ("* ", "- "),
+    (" in r", " in prompt"),
+    ("r[0]", "r[1]"),
+    ("r.lower()", "prompt.lower()"),
+    ("len(r)", "len(prompt)"),
+)
+"""Misconceptions. The first that applies to a family's check is its own; it runs and decides nothing."""
+
+CRASHES = (("n = ", "k = "), ("w = ", "v = "), ("import re\n", ""), ("[0]", "[1]"), ("print", "show"))
+"""Mistakes that end in an error, where they apply."""
+
+GOOD_SCORE, BAD_SCORE = 9, 2
+
+
+class Habits(BaseModel):
+    """How often the teacher does what; shares from 0 to 1."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    careful: float = Field(default=0.9, ge=0, le=1)
+    """Right ones among the programs that run, in the families that it understands."""
+    careless: float = Field(default=0.35, ge=0, le=1)
+    """The same in those it has a misconception about: every second family."""
+    crash: float = Field(default=0.08, ge=0, le=1)
+    """Programs that end in an error."""
+    misread: float = Field(default=0.03, ge=0, le=1)
+    """Verdicts given at random in spite of a program's output."""
+    needless: float = Field(default=0.5, ge=0, le=1)
+    """Dialogues with a program where reading decides."""
+
+
+def is_careless(family: Family) -> bool:
+    """Whether the teacher has a misconception about this family."""
+    return family.checkable and CHECKABLE.index(family) % 2 == 1
+
+
+def misconception(family: Family) -> str:
+    """The family's check as the teacher misunderstands it."""
+    slip = next(slip for slip in SLIPS if slip[0] in family.check)
+    return family.check.replace(*slip, 1)
+
+
+class Teacher:
+    """Writes the turns of one dialogue."""
+
+    def __init__(self, rng: Random, habits: Habits, family: Family, task: JudgeTask, view: View) -> None:
+        self._rng, self._habits, self._family, self._task, self._view = rng, habits, family, task, view
+
+    def program(self, shown: Shown) -> str | None:
+        """The program of the first turn; None where the teacher reads instead."""
+        if not self._family.checkable:
+            if self._rng.random() >= self._habits.needless:
+                return None
+            return self._rng.choice(CHECKABLE).program(shown)
+        return program(self._rng, self._habits, self._family, shown)
+
+    def verdict(self, shown: Shown, output: str | None) -> str:
+        """The last turn, from what a program printed or, without one, from the label."""
+        position = self._labelled() if output is None or not self._family.checkable else self._read(output)
+        guessed = position is None or self._rng.random() < self._habits.misread
+        if guessed:
+            position = self._rng.randrange(max(2, len(self._view.order)))
+        if shown == "pointwise":
+            score = GOOD_SCORE if position == 0 else BAD_SCORE
+            return f"{_point(score, guessed)}\n<score>{score}</score>"
+        name = letter(position)
+        return f"{f'Maybe {name}.' if guessed else f'{name} keeps it.'}\n<preference>{name}</preference>"
+
+    def _labelled(self) -> int:
+        """The shown position of the good response; 1, behind the last one, when a lone response is bad."""
+        order = self._view.order
+        return order.index(self._task.label) if self._task.label in order else 1
+
+    def _read(self, output: str) -> int | None:
+        """The only position marked True; for a lone response 0 or 1; None when that decides nothing."""
+        marks = re.findall(r"\b(?:True|False)\b", output)
+        if len(marks) != len(self._view.order):
+            return None
+        if len(marks) == 1:
+            return marks.index("True") if "True" in marks else 1
+        return marks.index("True") if marks.count("True") == 1 else None
+
+
+def program(rng: Random, habits: Habits, family: Family, shown: Shown) -> str:
+    """A program for a checkable family: right, misconceived, for another family, or broken."""
+    right = family.program(shown)
+    if rng.random() < habits.crash:
+        return right.replace(*rng.choice([crash for crash in CRASHES if crash[0] in right]), 1)
+    if rng.random() < (habits.careless if is_careless(family) else habits.careful):
+        return right
+    if is_careless(family) or rng.random() < 0.5:
+        return right.replace(family.check, misconception(family))
+    return rng.choice([other for other in CHECKABLE if other is not family]).program(shown)
+
+
+def _point(score: int, guessed: bool) -> str:
+    if guessed:
+        return "Maybe."
+    return "It keeps it." if score == GOOD_SCORE else "It breaks it."

@@ -1,0 +1,116 @@
+"""The warm-up corpus: short instruction-to-program examples, and whole dialogues of an unreliable teacher.
+
+Dialogues are made by the same session and sandbox that judge later, so their form, and every output in
+them, is the real one. Only training words, thresholds and wordings are used.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from random import Random
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge_environments import (
+    ChatEncoder,
+    Completion,
+    Environment,
+    Finish,
+    JudgeSession,
+    Trajectory,
+    derive_seed,
+    open_environment,
+)
+from tirjudge_environments.constraints import CHECKABLE, FAMILIES, TRAIN, Shown
+from tirjudge_sandbox import Sandbox
+from tirjudge_training.grouping import Draw
+from tirjudge_training.miniature import ENVIRONMENT
+from tirjudge_training.samples import Sample
+from tirjudge_training.synthesis import CANDIDATES, train_draw
+from tirjudge_training.teacher import Habits, Teacher, program
+
+SHOWN: dict[str, Shown] = {
+    "tir-pairwise": "pairwise",
+    "tir-pointwise": "pointwise",
+    "tir-listwise": "listwise",
+}
+
+
+class WarmupConfig(BaseModel):
+    """What the corpus holds."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    samples: int = Field(default=24_000, gt=0)
+    short: float = Field(default=0.5, ge=0, le=1)
+    """Share of short examples: an instruction and a program for it."""
+    text_only: float = Field(default=0.2, ge=0, le=1)
+    """Share of the dialogues that have the prompts without tools; they end in the label's verdict."""
+    habits: Habits = Habits()
+
+
+async def corpus(tokenizer: Any, sandbox: Sandbox, config: WarmupConfig, seed: int) -> list[Sample]:
+    """The samples in their order; a function of tokenizer, configuration and seed."""
+    encoder = ChatEncoder(tokenizer)
+    short = round(config.samples * config.short)
+    examples = [short_example(encoder, tokenizer.eos_token_id, config.habits, i, seed) for i in range(short)]
+    dialogues = await teach(tokenizer, sandbox, config, seed, range(config.samples - short))
+    return examples + [Sample.of(trajectory) for trajectory in dialogues]
+
+
+def short_example(encoder: ChatEncoder, end: int, habits: Habits, index: int, seed: int) -> Sample:
+    """An instruction, how many responses there are, and the teacher's program."""
+    rng = Random(derive_seed("warm-up example", seed, index))
+    family = rng.choice(CHECKABLE)
+    shown = rng.choice(list(SHOWN.values()))
+    question = f"{family.draw(rng, TRAIN).text}\n\nWrite a {shown} check."
+    return Sample.answer(encoder, question, _fenced(program(rng, habits, family, shown)), end)
+
+
+async def teach(
+    tokenizer: Any, sandbox: Sandbox, config: WarmupConfig, seed: int, indices: Sequence[int]
+) -> list[Trajectory]:
+    """The teacher's dialogues on one view each of the training stream's tasks."""
+    encoder = ChatEncoder(tokenizer)
+    tools = {format: open_environment(format, **ENVIRONMENT) for format in CANDIDATES}
+    text = {format: open_environment(format, **ENVIRONMENT, tools=False) for format in CANDIDATES}
+
+    async def one(index: int) -> Trajectory:
+        rng = Random(derive_seed("warm-up dialogue", seed, index))
+        environments = text if rng.random() < config.text_only else tools
+        draw = train_draw(index, derive_seed("warm-up", seed))
+        return await _dialogue(
+            rng, draw, environments, sandbox, encoder, tokenizer.eos_token_id, config.habits
+        )
+
+    return await asyncio.gather(*(one(index) for index in indices))
+
+
+async def _dialogue(
+    rng: Random,
+    draw: Draw,
+    environments: Mapping[str, Environment],
+    sandbox: Sandbox,
+    encoder: ChatEncoder,
+    end: int,
+    habits: Habits,
+) -> Trajectory:
+    environment, shown = environments[draw.format], SHOWN[draw.format]
+    view = rng.choice(environment.views(draw.task))
+    teacher = Teacher(rng, habits, FAMILIES[draw.task.gold["family"]], draw.task, view)
+    session = JudgeSession(environment, draw.task, view, sandbox, encoder=encoder)
+    source = teacher.program(shown) if session.prompt.stop else None
+    output = None
+    if source is not None:
+        text = _fenced(source)
+        await session.step(Completion(text=text, finish=Finish.STOP, token_ids=tuple(encoder.text(text))))
+        output = session.context.segments[-1].text
+    text = teacher.verdict(shown, output)
+    await session.step(Completion(text=text, finish=Finish.END, token_ids=(*encoder.text(text), end)))
+    return session.trajectory
+
+
+def _fenced(source: str) -> str:
+    return f"```python\n{source}\n```\n"
