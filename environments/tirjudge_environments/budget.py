@@ -14,7 +14,10 @@ class Budget:
     tool_calls: int = 3
     """Programs that are run; a further one is refused, and the reply says so (TIR section 4.2)."""
     tokens: int = 8192
-    """The whole response: what the model and the sandbox wrote, without the prompt (TIR section 5.1)."""
+    """The whole response: what the model and the sandbox wrote, without the prompt (TIR section 5.1).
+
+    Exact with token ids; without, it is what the endpoint reports, and the sandbox's part is not counted.
+    """
     cpu_seconds: float = 30.0
     """Of all programs together; once it is spent, asking for another one ends the dialogue."""
 

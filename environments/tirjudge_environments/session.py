@@ -140,9 +140,7 @@ class JudgeSession:
             written = replace(written, text=self._encoder.decode(written.ids))
         self._segments.append(written)
         self._usage += completion.usage
-        self._used_tokens += (
-            completion.usage.completion_tokens if completion.token_ids is None else len(completion.token_ids)
-        )
+        self._used_tokens += _size(completion)
         prefill = self.prompt.prefill if len(self._segments) == 1 else ""
         return replace(completion, text=prefill + written.text)
 
@@ -239,6 +237,13 @@ class JudgeSession:
             usage=self._usage,
             seconds=time.monotonic() - self._started,
         )
+
+
+def _size(completion: Completion) -> int:
+    """Tokens: as told by ids or, failing that, by the usage; else a guess at four characters each."""
+    if completion.token_ids is not None:
+        return len(completion.token_ids)
+    return completion.usage.completion_tokens or len(completion.text) // 4 + 1
 
 
 def _joined(before: Segment | None, completion: Completion) -> Segment:

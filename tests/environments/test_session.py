@@ -189,6 +189,15 @@ async def test_reported_usage_counts_where_no_ids_are_told(start) -> None:
     assert session.remaining_tokens == 70
 
 
+async def test_an_endpoint_that_reports_nothing_cannot_go_on_for_ever(start) -> None:
+    session, _ = start(budget=Budget(tokens=100))
+    for _ in range(25):
+        await session.step(stopped("```json\n{}\n```\n"))
+        if session.done:
+            break
+    assert session.trajectory.stop is StopReason.TOKEN_BUDGET
+
+
 async def test_ids_are_appended_and_never_encoded_again(start, encoder) -> None:
     """Here the model wrote with ids that its text would not be encoded to: a tag in one token, say."""
     session, _ = start(OK, encoder=encoder)
