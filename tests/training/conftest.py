@@ -9,7 +9,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
-from tirjudge_environments import JudgeTask, Message, Prompt, View
+from tirjudge_environments import Environment, JudgeTask, Message, Prompt, View
 from tirjudge_environments.chat_encoder import ChatEncoder
 from tirjudge_environments.formats.tir_pairwise import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
@@ -124,3 +124,8 @@ def _fit(model: Qwen3ForCausalLM, dialogues: list[tuple[list[int], list[int]]], 
         model(input_ids=ids, attention_mask=(ids != pad).long(), labels=labels).loss.backward()
         optimizer.step()
         optimizer.zero_grad()
+
+
+@pytest.fixture(scope="session")
+def environments() -> dict[str, Environment]:
+    return dict(ENVIRONMENTS)

@@ -42,10 +42,10 @@ def _made(recipe: Recipe, command: str, rl: Mapping[str, Any]) -> Iterator[str]:
     yield "## How it was made\n"
     yield f"    {command}\n"
     yield (
-        f"From random weights, with seed {recipe.seed}: a supervised warm-up on {recipe.corpus.samples:,} generated "
-        f"samples, then DAPO for {rl['steps']} batches of {config.groups} groups x {config.samples} rollouts, with "
-        f"every program run in the sandbox, its output out of the loss. The RL stage took {rl['cpu_seconds']:.0f} "
-        f"CPU seconds, programs included ({rl['seconds']:.0f} s on the clock of the machine it ran on). All "
+        f"From random weights, with seed {recipe.seed}: a supervised warm-up on {recipe.corpus.samples:,} "
+        f"generated samples, then DAPO for {rl['steps']} batches of {config.groups} x {config.samples} "
+        "rollouts, with every program run in the sandbox and its output out of the loss. The RL stage took "
+        f"{rl['cpu_seconds']:.0f} CPU seconds, programs included ({rl['seconds']:.0f} s on the clock). All "
         "training data is generated from the constraint families below; no other model's output is in it.\n"
     )
 
@@ -53,8 +53,8 @@ def _made(recipe: Recipe, command: str, rl: Mapping[str, Any]) -> Iterator[str]:
 def _accuracy(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
     yield "## Held-out accuracy\n"
     yield (
-        "Greedy, on words, thresholds and wordings that training never saw; Wilson's 95 % interval. A pointwise "
-        "task counts as right if the better response gets the higher score.\n"
+        "Greedy, on words, thresholds and wordings that training never saw; Wilson's 95 % interval. A "
+        "pointwise task counts as right if the better response gets the higher score.\n"
     )
     yield "| format | before RL | after RL | program errors after | calls per verdict after |"
     yield "|---|---|---|---|---|"

@@ -1,9 +1,10 @@
-"""The rollout engine for a trainer that is not asynchronous: event loop, sandbox, and its model to draw from."""
+"""The rollout engine for a synchronous trainer: an event loop, a sandbox, and the trainer's own model."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -35,22 +36,23 @@ class Engine:
         name: str = "policy",
     ) -> None:
         self.generator = TransformersGenerator(model, tokenizer, name=name)
-        self._environments = environments
+        self.environments = environments
         self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
 
     def __enter__(self) -> Self:
-        self._runner = asyncio.Runner().__enter__()
-        self._sandbox = self.run(open_sandbox().__aenter__())
+        with ExitStack() as stack:
+            self._runner = stack.enter_context(asyncio.Runner())
+            sandbox = open_sandbox()
+            self._sandbox = self.run(sandbox.__aenter__())
+            stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))
+            stack.callback(lambda: self.run(self.generator.close()))
+            self._open = stack.pop_all()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        try:
-            self.run(self.generator.close())
-            self.run(self._sandbox.__aexit__(kind, error, trace))
-        finally:
-            self._runner.close()
+        self._open.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
@@ -71,5 +73,5 @@ class Engine:
                 sampling=self._sampling,
                 seed=seed,
             )
-            for name, environment in self._environments.items()
+            for name, environment in self.environments.items()
         }

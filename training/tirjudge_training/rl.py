@@ -17,7 +17,11 @@ from tirjudge_training.grouping import Batch, Draw, gather
 from tirjudge_training.trl_rollout import Row, batch_rows, rollout_output
 
 if TYPE_CHECKING:
+    from trl import GRPOTrainer
+
     from tirjudge_training.engine import Engine
+else:
+    GRPOTrainer = object
 
 Source = Callable[[int, int, int], Draw]
 """(step, round, position) to a task: pure, so that a resumed run draws what an uninterrupted one does."""
@@ -95,8 +99,8 @@ class Generation:
     """Largest |logprob as sampled - logprob of the trainer| over the model's tokens that were compared."""
 
 
-class JudgeBatches:
-    """Mixed into TRL's GRPOTrainer: the batches are ours, the forward passes and the loss are TRL's.
+class JudgeBatches(GRPOTrainer):
+    """Goes in front of TRL's GRPOTrainer: the batches are ours, the forward passes and the loss are TRL's.
 
     TRL's dataset is only a clock. A batch is gathered from whole tasks, every draw a function of (seed, step,
     task, view, sample), and advantages are those of each (task, view) group.

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tirjudge_environments import Trajectory
-from tirjudge_environments.transcript import Transcript
+from tirjudge_environments import Episode, JudgeTask, Reward, Score, Trajectory, Transcript, derive_seed
 from tirjudge_training.grouping import Batch
+
+if TYPE_CHECKING:
+    from tirjudge_training.engine import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,3 +67,77 @@ def rollout_output(rows: Sequence[Row]) -> dict[str, list[Any]]:
         "env_mask": [list(row.mask) for row in rows],
         "reward": [row.reward for row in rows],
     }
+
+
+class JudgeRolloutFunc:
+    """A `rollout_func` for a GRPOTrainer of one's own, with the judge's sandbox, budget and reward.
+
+        with Engine(model, tokenizer, {"pairs": environment}, budget=..., sampling=...) as engine:
+            judge = JudgeRolloutFunc(engine, "pairs", tasks)
+            GRPOTrainer(
+                model,
+                reward_funcs=judge.reward,
+                rollout_func=judge,
+                train_dataset=Dataset.from_list(judge.dataset()),
+                processing_class=tokenizer,
+                ...
+            ).train()
+
+    A prompt of the dataset names one view of one task. A reward that links the views of a task is right
+    wherever TRL's sampler puts them, since all views are rolled out for each: a format with several views
+    costs that much more here than in our own trainer.
+    """
+
+    def __init__(self, engine: Engine, format: str, tasks: Sequence[JudgeTask], *, seed: int = 0) -> None:
+        """`format` is the environment's name in `engine`; raises ValueError for two tasks of one id."""
+        self._engine, self._format, self._seed = engine, format, seed
+        self._views: dict[str, tuple[JudgeTask, int]] = {}
+        environment = engine.environments[format]
+        for task in tasks:
+            for number, view in enumerate(environment.views(task)):
+                prompt = f"{task.id} {view.name}"
+                if prompt in self._views:
+                    raise ValueError(f"two tasks with the id {task.id!r}")
+                self._views[prompt] = (task, number)
+
+    def dataset(self) -> list[dict[str, str]]:
+        """The rows to train on."""
+        return [{"prompt": prompt} for prompt in self._views]
+
+    def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
+        """TRL's local prompts, each repeated for its samples, to one row each.
+
+        Raises RuntimeError for a rollout that cannot be scored: TRL has no place for one.
+        """
+        accelerator = trainer.accelerator
+        seed = derive_seed(self._seed, trainer.state.global_step, accelerator.process_index)
+        rollout = self._engine.rollouts(seed)[self._format]
+
+        async def every() -> list[Episode]:
+            return await asyncio.gather(
+                *(rollout.episode(self._views[prompt][0], sample) for sample, prompt in enumerate(prompts))
+            )
+
+        groups: dict[str, list[Episode]] = {}
+        for prompt, episode in zip(prompts, self._engine.run(every()), strict=True):
+            groups.setdefault(prompt, []).append(episode)
+        rows = {
+            prompt: [
+                self._row(prompt, episode, scores)
+                for episode, scores in zip(group, rollout.environment.score(group, {}), strict=True)
+            ]
+            for prompt, group in groups.items()
+        }
+        return rollout_output([rows[prompt].pop(0) for prompt in prompts])
+
+    @staticmethod
+    def reward(reward: list[float], **columns: Any) -> list[float]:
+        """The `reward_funcs` that belongs to it."""
+        return reward
+
+    def _row(self, prompt: str, episode: Episode, scores: Sequence[Score]) -> Row:
+        _, view = self._views[prompt]
+        score = scores[view]
+        if not isinstance(score, Reward):
+            raise RuntimeError(f"{prompt!r} cannot be scored: {score.reason}")
+        return row(episode.trajectories[view], score.total)
