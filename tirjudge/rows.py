@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -73,8 +72,9 @@ class RowFile:
                 return sum(1 for line in stream if line.strip())
             return max(0, sum(1 for _ in csv.reader(_decoded(stream), self._dialect())) - 1)
 
-    def close(self) -> None:
-        self._stream.close()
+    def is_at(self, path: Path) -> bool:
+        """Whether this is the file at `path`, under whatever name."""
+        return self._path != STANDARD_INPUT and Path(self._path).samefile(path)
 
     def _told_format(self) -> RowFormat:
         suffix = Path(self._path).suffix.lower()
@@ -144,7 +144,8 @@ class _Tabs(csv.excel_tab):
 
 
 def _opened(path: str) -> BinaryIO:
-    return sys.stdin.buffer if path == STANDARD_INPUT else Path(path).open("rb")
+    # Not sys.stdin: at exit the interpreter would wait for a thread that still reads from it.
+    return open(0, "rb", closefd=False) if path == STANDARD_INPUT else Path(path).open("rb")
 
 
 def _decoded(stream: BinaryIO) -> io.TextIOWrapper:

@@ -1,0 +1,234 @@
+"""A file of rows judged: many at once, each recorded as it finishes, none twice."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing, suppress
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Protocol, TypeVar
+
+from tirjudge.judging import Judging, Kind, kind_for
+from tirjudge.judgment import result_row
+from tirjudge.result_file import ResultFile, digest
+from tirjudge.rows import BadRow, Row
+from tirjudge_environments import JudgeTask
+from tirjudge_environments.outputs import cut_middle
+from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
+
+T = TypeVar("T")
+
+_READ_AHEAD = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A row that left no result, and why; the same run started again tries it anew."""
+
+    where: str
+    id: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """How rows become tasks, and how many are judged at a time."""
+
+    kind: Kind | None = None
+    """None: by each row's number of responses."""
+    columns: Columns = DEFAULT_COLUMNS
+    labels: Mapping[str, str] | None = None
+    truncate: int | None = None
+    """Characters of a response, beyond which its middle is cut out under a visible mark."""
+    limit: int | None = None
+    """Only the first so many rows."""
+    concurrency: int = 32
+    give_up_after: int = 50
+    """Stop once so many rows in a row failed because the model or the sandbox was down; 0 never does."""
+
+
+class Watcher(Protocol):
+    """Whoever shows how a run is going."""
+
+    def judged(self, row: Mapping[str, Any]) -> None: ...
+
+    def failed(self, failure: Failure) -> None: ...
+
+    def skipped(self) -> None:
+        """A row that an earlier run judged."""
+        ...
+
+
+class GivenUp(RuntimeError):
+    """The model or the sandbox was down for too many rows in a row."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    where: str
+    task: JudgeTask
+    kind: Kind
+    cut: bool
+    """Whether a response was shortened."""
+    digest: str
+
+
+@dataclass(slots=True)
+class Batch:
+    """One run over rows. Raises GivenUp; what is recorded stays recorded, whatever ends it."""
+
+    judging: Judging
+    results: ResultFile
+    watcher: Watcher
+    plan: Plan = Plan()
+    _seen: dict[str, str] = field(default_factory=dict)
+    """Id to the place of the row that holds it, in this run."""
+    _down: int = 0
+    """Rows in a row that failed because a part was down."""
+
+    async def run(self, rows: Iterable[Row | BadRow]) -> None:
+        """Judge what is not judged yet; rows are read as room is made."""
+        running: set[asyncio.Task[None]] = set()
+        read = 0
+        try:
+            async with aclosing(_arriving(rows)) as arriving:
+                async for row in arriving:
+                    work = self._prepare(row)
+                    if isinstance(work, _Work):
+                        running.add(asyncio.create_task(self._judge(work)))
+                    elif isinstance(work, Failure):
+                        self._fail(work)
+                    else:
+                        self.watcher.skipped()
+                    if len(running) >= self.plan.concurrency:
+                        running = await _some(running)
+                    read += 1
+                    if read == self.plan.limit:
+                        break
+            while running:
+                running = await _some(running)
+        finally:
+            for unfinished in running:
+                unfinished.cancel()
+            await asyncio.gather(*running, return_exceptions=True)
+
+    def _prepare(self, row: Row | BadRow) -> _Work | Failure | None:
+        """What there is to judge, or why it cannot be; None for a row that an earlier run judged."""
+        if isinstance(row, BadRow):
+            return Failure(row.where, None, row.reason)
+        plan = self.plan
+        try:
+            task = read_task(row.fields, default_id=row.default_id, columns=plan.columns, labels=plan.labels)
+            kind = _kind(task, plan.kind)
+        except RowError as error:
+            return Failure(row.where, None, str(error))
+        if task.id in self._seen:
+            return Failure(row.where, task.id, f"its id {task.id!r} is that of {self._seen[task.id]} too")
+        self._seen[task.id] = row.where
+        asked, done = digest(task), self.results.digests.get(task.id)
+        if done is None:
+            shown = _cut(task, plan.truncate)
+            return _Work(row.where, shown, kind, cut=shown is not task, digest=asked)
+        if done != asked:
+            reason = "it was judged with another prompt, responses or label: --overwrite to judge all anew"
+            return Failure(row.where, task.id, reason)
+        return None
+
+    async def _judge(self, work: _Work) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            result = await self.judging.judge(work.task, work.kind)
+        except ValueError as error:
+            self._fail(Failure(work.where, work.task.id, str(error)))
+            return
+        if result.down:
+            self._fail(Failure(work.where, work.task.id, f"{result.stop}: {result.detail}"))
+            self._count_down(result.detail)
+            return
+        self._down = 0
+        row = result_row(result) | {
+            "seconds": round(loop.time() - started, 3),
+            "model": self.judging.model,
+            "note": self.judging.note.note,
+            "where": work.where,
+            "cut": work.cut,
+            "digest": work.digest,
+        }
+        self.results.append(row)
+        self.watcher.judged(row)
+
+    def _count_down(self, detail: str) -> None:
+        self._down += 1
+        if self._down == self.plan.give_up_after:
+            raise GivenUp(f"given up after {self._down} failed rows in a row, the last one because: {detail}")
+
+    def _fail(self, failure: Failure) -> None:
+        self.results.append_failure(asdict(failure))
+        self.watcher.failed(failure)
+
+
+def _kind(task: JudgeTask, kind: Kind | None) -> Kind:
+    """The kind that was asked for, if the row has the responses for it."""
+    count = len(task.candidates)
+    if kind == "pairwise" and count != 2:
+        raise RowError(f"a pair has 2 responses, this row has {count}")
+    if kind == "listwise" and count < 3:
+        raise RowError(f"a list has 3 responses or more, this row has {count}")
+    return kind or kind_for(task)
+
+
+def _cut(task: JudgeTask, limit: int | None) -> JudgeTask:
+    """The task itself if nothing is too long."""
+    if limit is None or all(len(text) <= limit for text in task.candidates):
+        return task
+    return replace(task, candidates=tuple(cut_middle(text, limit) for text in task.candidates))
+
+
+async def _some(running: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
+    """Those still running after at least one has ended; raises what one of them raised."""
+    done, rest = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+    for finished in done:
+        finished.result()
+    return rest
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    error: Exception | None
+
+
+async def _arriving(rows: Iterable[T]) -> AsyncGenerator[T]:
+    """The rows, read in a thread of their own: waiting for a slow pipe must not hold up what is running."""
+    loop = asyncio.get_running_loop()
+    arrived: asyncio.Queue[T | _End] = asyncio.Queue()
+    room = threading.Semaphore(_READ_AHEAD)
+    stopped = threading.Event()
+
+    def put(item: T | _End) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody waits for rows any more
+            loop.call_soon_threadsafe(arrived.put_nowait, item)
+
+    def read() -> None:
+        try:
+            for row in rows:
+                room.acquire()
+                if stopped.is_set():
+                    return
+                put(row)
+        except Exception as error:
+            put(_End(error))
+        else:
+            put(_End(None))
+
+    threading.Thread(target=read, name="tirjudge-rows", daemon=True).start()
+    try:
+        while not isinstance(item := await arrived.get(), _End):
+            room.release()
+            yield item
+        if item.error is not None:
+            raise item.error
+    finally:
+        stopped.set()
+        room.release()

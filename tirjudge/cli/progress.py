@@ -1,0 +1,138 @@
+"""How a run is going: a live line on a terminal, plain lines elsewhere, and a table at the end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from tirjudge.batch import Failure
+from tirjudge.printable import printable
+from tirjudge.tally import Tally
+
+PLAIN_INTERVAL = 10.0
+"""Seconds between two lines where there is no terminal."""
+SHOWN_FAILURES = 20
+
+
+class Display:
+    """Watches a run and shows it on standard error; a context manager around it.
+
+    `total` is how many rows are left, None when nobody knows; `failures_file` is where all failures are.
+    """
+
+    def __init__(self, tally: Tally, *, total: int | None, failures_file: str) -> None:
+        self._tally, self._total, self._failures_file = tally, total, failures_file
+        self._done = 0
+        self._started = self._said = time.monotonic()
+        self._console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+        self._progress = Progress(
+            TextColumn("{task.completed:.0f} of {task.fields[rows]} rows", markup=False),
+            BarColumn(),
+            TextColumn("{task.fields[rate]}", markup=False),
+            TimeElapsedColumn(),
+            TextColumn("left", markup=False),
+            TimeRemainingColumn(),
+            console=self._console,
+            disable=not self._console.is_terminal,
+            transient=True,
+        )
+        rows = "?" if total is None else str(total)
+        self._bar = self._progress.add_task("", total=total, rows=rows, rate="")
+
+    def judged(self, row: Mapping[str, Any]) -> None:
+        self._tally.add(row)
+        self._advance()
+
+    def failed(self, failure: Failure) -> None:
+        self._tally.failed += 1
+        if self._tally.failed <= SHOWN_FAILURES:
+            self.say(f"{failure.where}: {failure.reason}")
+        if self._tally.failed == SHOWN_FAILURES + 1:
+            self.say(f"further failures are in {self._failures_file}")
+        self._advance()
+
+    def skipped(self) -> None:
+        """An earlier run's row is no progress of this one."""
+
+    def say(self, text: str) -> None:
+        """A line of foreign text."""
+        self._console.print(Text(printable(text)))
+
+    @property
+    def seconds(self) -> float:
+        return time.monotonic() - self._started
+
+    def __enter__(self) -> Self:
+        self._progress.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._progress.stop()
+
+    def _advance(self) -> None:
+        self._done += 1
+        rate = f"{self._done / max(self.seconds, 1e-9):.2f} rows/s"
+        self._progress.update(self._bar, completed=self._done, rate=rate)
+        now = time.monotonic()
+        if not self._console.is_terminal and now - self._said >= PLAIN_INTERVAL:
+            self._said = now
+            self._console.print(self._plain_line(rate))
+
+    def _plain_line(self, rate: str) -> str:
+        if self._total is None:
+            return f"{self._done} rows, {rate}"
+        left = (self._total - self._done) * self.seconds / self._done
+        return f"{self._done} of {self._total} rows, {rate}, {_duration(left)} left"
+
+
+def print_summary(tally: Tally, *, seconds: float, model: str, note: str, path: str) -> None:
+    """The table at the end, on standard output."""
+    table = Table(show_header=False, box=None, pad_edge=False)
+    for name, value in _lines(tally, seconds, model, note, path):
+        table.add_row(Text(name), Text(printable(value)))
+    Console(markup=False, highlight=False, soft_wrap=True).print(table)
+
+
+def _lines(tally: Tally, seconds: float, model: str, note: str, path: str) -> list[tuple[str, str]]:
+    lines = [("judged", f"{tally.judged} rows, {tally.verdicts} with a verdict{_without(tally)}")]
+    lines.append(("failed", f"{tally.failed} rows"))
+    if tally.labelled:
+        lines.append(("accuracy", f"{tally.accuracy} (a tie is shared, no verdict is wrong)"))
+    lines.append(("ties", str(tally.ties)))
+    lines.append(("programs", _programs(tally)))
+    lines.append(("tokens", f"{tally.prompt_tokens} read, {tally.completion_tokens} written"))
+    lines.append(("this run", _duration(seconds)))
+    lines.append(("model", f"{model} ({note})" if note else model))
+    lines.append(("results", path))
+    return lines
+
+
+def _without(tally: Tally) -> str:
+    others = [f"{count} {stop}" for stop, count in tally.stops.most_common() if stop != "verdict"]
+    return f" ({', '.join(others)})" if others else ""
+
+
+def _programs(tally: Tally) -> str:
+    each = f"{tally.programs / tally.judged:.2f} a row" if tally.judged else "none"
+    return f"{tally.programs} run ({each}), {tally.programs_failed} failed, {tally.programs_refused} refused"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(seconds, 60)
+    hours, minutes = divmod(int(minutes), 60)
+    return (
+        f"{hours} h {minutes:02} min"
+        if hours
+        else f"{minutes} min {rest:02.0f} s"
+        if minutes
+        else f"{rest:.1f} s"
+    )

@@ -1,0 +1,52 @@
+"""The running count of a result file: what the table at the end says."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tirjudge.metrics import Proportion
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts over result rows, and over failures that left none."""
+
+    judged: int = 0
+    """Rows with a line in the result file, whether or not they hold a verdict."""
+    failed: int = 0
+    """Rows without one: unreadable, or the model or the sandbox was down."""
+    verdicts: int = 0
+    """Rows with a choice, a tie or a score."""
+    ties: int = 0
+    labelled: int = 0
+    credit: float = 0.0
+    """Over labelled rows: 1 for a right choice, a share for a tie, 0 for a wrong one and for no verdict."""
+    programs: int = 0
+    """That ran."""
+    programs_failed: int = 0
+    programs_refused: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    stops: Counter[str] = field(default_factory=Counter)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Count a row of a result file."""
+        self.judged += 1
+        self.stops[row["stop"]] += 1
+        self.verdicts += row["stop"] == "verdict"
+        self.ties += row["verdict"] == "tie"
+        if row["correct"] is not None:
+            self.labelled += 1
+            self.credit += row["correct"]
+        self.programs += row["programs"]
+        self.programs_failed += row["programs_failed"]
+        self.programs_refused += row["programs_refused"]
+        self.prompt_tokens += row["prompt_tokens"]
+        self.completion_tokens += row["completion_tokens"]
+
+    @property
+    def accuracy(self) -> Proportion:
+        return Proportion(min(self.credit, float(self.labelled)), self.labelled)
