@@ -1,0 +1,103 @@
+"""`tirjudge train` and `tirjudge heldout` as they are typed."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from tirjudge.run_folder import RunFolder
+from tirjudge_training.cli import heldout, train
+from tirjudge_training.config import shipped
+
+SMALL = {
+    "corpus.samples": 32,
+    "sft.batch": 16,
+    "sft.micro_batch": 16,
+    "rl.steps": 1,
+    "rl.groups": 2,
+    "rl.samples": 2,
+    "rl.micro_batch": 4,
+    "rl.max_tokens": 40,
+    "heldout.n": 2,
+    "heldout.max_tokens": 40,
+}
+
+
+def run(*words: str) -> Result:
+    app = typer.Typer()
+    app.command("train")(train)
+    app.command("heldout")(heldout)
+    return CliRunner().invoke(app, words)
+
+
+def small(folder: Path, **more: object) -> Result:
+    settings = [word for key, value in {**SMALL, **more}.items() for word in ("--set", f"{key}={value}")]
+    return run("train", "--recipe", "mini", "--output", str(folder), *settings)
+
+
+@pytest.mark.slow
+def test_a_run_from_random_weights_to_a_judge_with_a_card(tmp_path: Path) -> None:
+    """Its stages are marked done, are not repeated, and belong to one recipe; the judge can be measured."""
+    done = small(tmp_path)
+    model = tmp_path / "rl" / "model"
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.strip() == str(model)
+    assert {"model.safetensors", "config.json", "tokenizer.json", "tirjudge.json", "README.md"} <= {
+        path.name for path in model.iterdir()
+    }
+    assert tomllib.loads((tmp_path / "config.toml").read_text())["rl"]["epsilon_high"] == 0.3
+    assert "tirjudge train --recipe mini --set corpus.samples=32" in (model / "README.md").read_text()
+
+    written = (model / "model.safetensors").stat().st_mtime_ns
+    again = small(tmp_path)
+    assert again.exit_code == 0
+    assert [line.split(" ", 1)[1] for line in again.stderr.splitlines()] == [
+        f"{stage}: done" for stage in ("warmup", "heldout-before", "rl", "heldout-after")
+    ]
+    assert (model / "model.safetensors").stat().st_mtime_ns == written
+
+    other = small(tmp_path, **{"rl.beta": 0.5})
+    assert other.exit_code == 2
+    assert "has another rl.beta" in other.stderr
+
+    numbers = tmp_path / "numbers.json"
+    measured = run("heldout", str(model), "--n", "2", "--output", str(numbers))
+    assert measured.exit_code == 0, measured.stderr
+    assert measured.stdout.startswith("tir-pairwise: 0.0% [0.0%, 65.8%], n = 2")
+    assert json.loads(numbers.read_text())["tir-listwise"]["accuracy"]["n"] == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("train", "--set", "rl.step=1"), "unknown key 'rl.step'; the nearest known one is 'rl.steps'"),
+        (("train", "--set", "rl.steps=0"), "rl.steps: Input should be greater than 0"),
+        (("train", "--set", "rl.micro_batch=7"), "is no multiple of micro_batch"),
+        (("train", "--recipe", "nothing.toml"), "no recipe 'nothing.toml': neither a file nor one of mini,"),
+        (("heldout", "nowhere"), "nowhere is no model folder"),
+    ],
+)
+def test_bad_input_gets_one_line_and_exit_code_2(words: tuple[str, ...], line: str) -> None:
+    result = run(*words)
+    assert result.exit_code == 2
+    assert line in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_two_runs_never_write_to_one_folder(tmp_path: Path) -> None:
+    with RunFolder(tmp_path):
+        result = small(tmp_path)
+    assert result.exit_code == 1
+    assert "is being written by another process" in result.stderr
+
+
+def test_the_shipped_recipes_are_valid_and_listed() -> None:
+    result = run("train", "--list")
+    assert result.exit_code == 0
+    assert [line.split(":")[0] for line in result.stdout.splitlines()] == list(shipped())
+    assert {"mini", "mini-paper"} <= set(shipped())
