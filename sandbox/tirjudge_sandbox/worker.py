@@ -12,7 +12,6 @@ import socket
 import subprocess
 import tempfile
 from collections.abc import Sequence
-from typing import IO
 
 from tirjudge_sandbox import interpreter, placements
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
@@ -59,18 +58,17 @@ class Worker:
             settings = interpreter.plain_settings(theirs.fileno(), preload, disk_bytes, scratch_folder.name)
         else:
             settings = interpreter.pivoted_settings(placement, theirs.fileno(), preload, disk_bytes)
-        with tempfile.TemporaryFile() as errors, theirs:
-            process = _launch(settings, errors)
-            theirs.close()
-            worker = cls(process, ours, disk_bytes, scratch_folder)
-            try:
-                async with asyncio.timeout(_START_SECONDS):
-                    await worker._become_ready(placement, errors)
-            except BaseException as error:
-                await worker.kill()
-                if isinstance(error, TimeoutError):
-                    raise WorkerFailed(f"not ready after {_START_SECONDS:.0f} s") from None
-                raise
+        with theirs:
+            process = _launch(settings)
+        worker = cls(process, ours, disk_bytes, scratch_folder)
+        try:
+            async with asyncio.timeout(_START_SECONDS):
+                await worker._become_ready(placement)
+        except BaseException as error:
+            await worker.kill()
+            if isinstance(error, TimeoutError):
+                raise WorkerFailed(f"not ready after {_START_SECONDS:.0f} s") from None
+            raise
         return worker
 
     @property
@@ -143,20 +141,18 @@ class Worker:
             await _readable(launcher)
         finally:
             os.close(launcher)
-        self._process.wait()
-        self._control.close()
+        with self._process:
+            self._control.close()
         if self._template is not None:
             os.close(self._template)
         if self._scratch_folder is not None:
             self._scratch_folder.cleanup()
 
-    async def _become_ready(self, placement: str, errors: IO[bytes]) -> None:
+    async def _become_ready(self, placement: str) -> None:
         while self._isolation is None:
             record = await self._receive()
             if not record:
-                errors.seek(0)
-                lines = errors.read().decode("utf-8", "replace").strip().splitlines()
-                raise WorkerFailed(lines[-1] if lines else "it ended without a word")
+                raise WorkerFailed(_last_line(self._process) or "it ended without a word")
             answer = json.loads(record)
             if "failed" in answer:
                 raise WorkerFailed(answer["failed"])
@@ -226,16 +222,24 @@ class Worker:
         return await asyncio.get_running_loop().sock_recv(self._control, wire.RECORD_BYTES)
 
 
-def _launch(settings: Outside, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+def _launch(settings: Outside) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         interpreter.launch_command(settings),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=errors,
+        # Pipes, as programs get them: the interpreter makes its stream objects now, for what it finds now.
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
         pass_fds=[settings.inside.control],
         env=interpreter.launch_environment(),
         cwd="/",
     )
+
+
+def _last_line(process: subprocess.Popen[bytes]) -> str:
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    lines = (process.stdout.read() or b"").decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else ""
 
 
 async def _readable(descriptor: int) -> None:

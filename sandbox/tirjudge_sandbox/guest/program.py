@@ -6,7 +6,6 @@ import _signal  # type: ignore[import-not-found]
 import atexit
 import builtins
 import gc
-import io
 import json
 import linecache
 import os
@@ -17,7 +16,7 @@ import sys
 import threading
 import traceback
 import types
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from tirjudge_sandbox.guest import scratch
@@ -154,10 +153,7 @@ def _finish(code: int) -> int:
 
 
 def _flush() -> bool:
-    done = [_quietly(stream.flush) for stream in (sys.stdout, sys.stderr) if isinstance(stream, io.IOBase)]
-    for stream in (sys.__stdout__, sys.__stderr__):
-        if stream is not None and not stream.closed:
-            _quietly(stream.flush)
+    done = [_quietly(_flush_open, stream) for stream in (sys.stdout, sys.stderr, sys.__stdout__)]
     return all(done)
 
 
@@ -169,9 +165,14 @@ def _clear(namespace: dict[str, Any]) -> None:
                 namespace[name] = None
 
 
-def _quietly(action: Any) -> bool:
+def _flush_open(stream: Any) -> None:
+    if stream is not None and not getattr(stream, "closed", False):
+        stream.flush()
+
+
+def _quietly(action: Callable[..., object], *arguments: object) -> bool:
     try:
-        action()
+        action(*arguments)
     except BaseException:
         return False
     return True

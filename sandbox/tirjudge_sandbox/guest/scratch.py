@@ -55,15 +55,23 @@ def wipe(path: str) -> None:
     while names := os.listdir(path):
         for name in names:
             entry = os.path.join(path, name)
-            if not stat.S_ISDIR(os.lstat(entry).st_mode):
+            if not _open_up(entry):
                 os.unlink(entry)
                 continue
             # Children move up instead of us going down: no depth outgrows a path, a stack or the descriptors.
-            os.chmod(entry, 0o700)
             for child in os.listdir(entry):
                 moved += 1
+                _open_up(os.path.join(entry, child))
                 os.rename(os.path.join(entry, child), os.path.join(path, f"{prefix}-{moved}"))
             os.rmdir(entry)
+
+
+def _open_up(entry: str) -> bool:
+    """Take away a folder's protection against being read, emptied and moved; False for anything else."""
+    if not stat.S_ISDIR(os.lstat(entry).st_mode):
+        return False
+    os.chmod(entry, 0o700)
+    return True
 
 
 def _content(path: str, most_bytes: int) -> bytes | None:
@@ -72,8 +80,11 @@ def _content(path: str, most_bytes: int) -> bytes | None:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
-    with open(descriptor, "rb") as file:
+    try:
         state = os.fstat(descriptor)
         if not stat.S_ISREG(state.st_mode) or state.st_size > most_bytes:
             return None
-        return file.read()
+        with open(descriptor, "rb", closefd=False) as file:
+            return file.read()
+    finally:
+        os.close(descriptor)

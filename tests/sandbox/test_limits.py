@@ -1,0 +1,145 @@
+"""CPU, wall time, memory, processes, disk and output end where they were told to."""
+
+from __future__ import annotations
+
+import signal
+
+import pytest
+
+from tirjudge_sandbox import Status
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MIB = 1 << 20
+
+
+async def test_wall_time(run):
+    execution = await run("print('before', flush=True)\nimport time; time.sleep(60)", wall_seconds=0.3)
+    assert execution.status is Status.WALL_LIMIT
+    assert execution.stdout == "before\n"
+    assert 0.3 <= execution.wall_seconds < 5
+
+
+async def test_cpu_time(run):
+    execution = await run("while True: pass", cpu_seconds=0.3)
+    assert execution.status is Status.CPU_LIMIT
+    assert 0.3 <= execution.cpu_seconds < 1
+
+
+async def test_cpu_time_with_the_signal_ignored(run):
+    source = "import signal; signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nwhile True: pass"
+    assert (await run(source, cpu_seconds=0.3)).status is Status.CPU_LIMIT
+
+
+async def test_sleeping_costs_no_cpu_time(run):
+    execution = await run("import time; time.sleep(0.6)", cpu_seconds=0.5)
+    assert execution.status is Status.OK
+
+
+async def test_memory(run):
+    execution = await run("x = bytearray(256 << 20)", memory_bytes=128 * MIB)
+    assert (execution.status, execution.exit_code) == (Status.ERROR, 1)
+    assert execution.stderr.splitlines()[-1] == "MemoryError"
+
+
+async def test_memory_below_the_limit(run):
+    assert (await run("x = bytearray(100 << 20)", memory_bytes=128 * MIB)).status is Status.OK
+
+
+async def test_shared_memory_is_counted_too(run):
+    source = "import mmap\nkept = [mmap.mmap(-1, 16 << 20) for _ in range(100)]"
+    assert "memory" in (await run(source, memory_bytes=128 * MIB)).stderr.lower()
+
+
+async def test_no_process_and_no_thread_by_default(run):
+    assert "BlockingIOError" in (await run("import os; os.fork()")).stderr
+    assert (
+        "can't start new thread"
+        in (await run("import threading; threading.Thread(target=print).start()")).stderr
+    )
+
+
+async def test_as_many_processes_as_allowed(run):
+    source = """
+import os, time
+started = 0
+try:
+    while True:
+        if os.fork() == 0:
+            time.sleep(60)
+        started += 1
+except BlockingIOError:
+    print(started)
+"""
+    assert (await run(source, processes=3)).stdout == "3\n"
+
+
+async def test_output_is_cut_at_the_cap(run):
+    execution = await run("while True: print('x' * 999)", output_bytes=50_000)
+    assert execution.status is Status.OUTPUT_LIMIT
+    assert execution.truncated
+    assert len(execution.stdout) == 50_000
+    assert execution.cpu_seconds < 5
+
+
+async def test_output_of_both_streams_counts_together(run):
+    source = "import sys\nfor _ in range(10): print('x' * 99); print('y' * 99, file=sys.stderr)"
+    execution = await run(source, output_bytes=1500)
+    assert execution.status is Status.OUTPUT_LIMIT
+    assert len(execution.stdout) + len(execution.stderr) == 1500
+
+
+async def test_output_at_the_cap_is_whole(run):
+    execution = await run("print('x' * 999)", output_bytes=1000)
+    assert (execution.status, execution.truncated, len(execution.stdout)) == (Status.OK, False, 1000)
+
+
+async def test_much_output_below_the_cap_is_whole(run):
+    execution = await run("print('x' * 3_000_000)", output_bytes=4_000_000)
+    assert (execution.status, len(execution.stdout)) == (Status.OK, 3_000_001)
+
+
+async def test_disk_in_one_file(run):
+    execution = await run("open('x', 'wb').write(bytes(2 << 20))", disk_bytes=MIB)
+    assert execution.stderr.splitlines()[-1].startswith("OSError: [Errno 27]")
+
+
+async def test_disk_in_many_files(run):
+    source = "for n in range(100): open(str(n), 'wb').write(bytes(100_000))"
+    execution = await run(source, disk_bytes=MIB)
+    assert execution.stderr.splitlines()[-1].startswith("OSError: [Errno 28]")
+
+
+async def test_number_of_files(run):
+    execution = await run("for n in range(100_000): open(str(n), 'wb').close()")
+    assert execution.stderr.splitlines()[-1].startswith("OSError: [Errno 28]")
+
+
+async def test_sparse_files_cannot_flood_what_is_fetched(run):
+    source = "for n in 'abc': open(n, 'wb').truncate(1 << 20)"
+    execution = await run(source, disk_bytes=2 * MIB, fetch=("a", "b", "c"))
+    assert sorted(execution.files) == ["a", "b"]
+
+
+async def test_a_pipe_where_a_file_was_asked_for(run):
+    execution = await run("import os; os.mkfifo('x'); os.mkdir('y')", fetch=("x", "y"))
+    assert (execution.status, execution.files) == (Status.OK, {})
+
+
+@pytest.mark.parametrize(
+    "number", [signal.SIGKILL, signal.SIGTERM, signal.SIGABRT, signal.SIGXCPU, signal.SIGSEGV]
+)
+async def test_a_signal_that_is_no_limit_of_ours(run, number):
+    execution = await run(f"import os; os.kill(os.getpid(), {int(number)})")
+    assert (execution.status, execution.signal, execution.exit_code) == (Status.SIGNAL, number, None)
+
+
+async def test_a_program_that_stops_itself(run):
+    execution = await run("import os, signal; os.kill(os.getpid(), signal.SIGSTOP)", wall_seconds=0.3)
+    assert execution.status is Status.WALL_LIMIT
+
+
+async def test_measures(run):
+    execution = await run("x = bytearray(50 << 20)\nfor n in range(2_000_000): pass")
+    assert execution.max_rss_bytes > 50 * MIB
+    assert 0 < execution.cpu_seconds <= execution.wall_seconds + 0.05

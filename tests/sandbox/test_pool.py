@@ -1,0 +1,184 @@
+"""Workers are shared fairly, replaced when lost, and gone when they should be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tirjudge_sandbox import Limits, Program, Status, open_sandbox, worker
+from tirjudge_sandbox.local import LocalSandbox
+
+
+def descendants(pid: int) -> set[int]:
+    """Ids of all living processes below `pid`; of a worker: its launcher, its template, and a program."""
+    children = set()
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            after_name = stat.read_text().rpartition(")")[2].split()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(after_name[1]) == pid and after_name[0] != "Z":
+            children.add(int(stat.parent.name))
+    return children | {below for child in children for below in descendants(child)}
+
+
+async def started(*, more_than: int) -> set[int]:
+    """Wait until this process has more living descendants than that."""
+    while len(found := descendants(os.getpid())) <= more_than:
+        await asyncio.sleep(0.02)
+    return found
+
+
+def template_of(processes: set[int]) -> int:
+    """A program is the template's child: of the three processes of a busy worker, the template is the middle one."""
+    return next(pid for pid in processes if len(descendants(pid)) == 1)
+
+
+async def test_open_sandbox_finds_the_local_one():
+    async with open_sandbox("local", capacity=1, preload=()) as box:
+        assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+
+
+def test_open_sandbox_names_what_there_is():
+    with pytest.raises(ValueError, match="local"):
+        open_sandbox("nowhere")
+
+
+async def test_closed_it_refuses():
+    with pytest.raises(RuntimeError, match="async with"):
+        await LocalSandbox(preload=()).run(Program(source=""))
+
+
+async def test_capacity_and_order():
+    ended: list[int] = []
+
+    async def run(box: LocalSandbox, number: int, seconds: float) -> float:
+        execution = await box.run(Program(source=f"import time; time.sleep({seconds})"))
+        ended.append(number)
+        return execution.queued_seconds
+
+    async with LocalSandbox(capacity=2, preload=()) as box:
+        await asyncio.gather(*(box.run(Program(source="")) for _ in range(2)))
+        queued = await asyncio.gather(*(run(box, number, 0.2 + 0.03 * number) for number in range(6)))
+    assert ended == sorted(ended)
+    assert max(queued[:2]) < 0.2 <= min(queued[2:])
+
+
+async def test_queueing_does_not_count_against_the_wall_limit():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        slow = Program(source="import time; time.sleep(0.3)")
+        ran = await asyncio.gather(*(box.run(slow, Limits(wall_seconds=0.6)) for _ in range(4)))
+    assert [execution.status for execution in ran] == [Status.OK] * 4
+
+
+async def test_cancelling_kills_the_program_and_keeps_the_worker():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        workers = descendants(os.getpid())
+        task = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)")))
+        await started(more_than=len(workers))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert descendants(os.getpid()) == workers
+        assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+        assert descendants(os.getpid()) == workers
+
+
+async def test_cancelling_one_that_waits():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        first = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(0.5)")))
+        second = asyncio.ensure_future(box.run(Program(source="")))
+        await asyncio.sleep(0.1)
+        second.cancel()
+        third = await box.run(Program(source="print(3)"))
+        assert ((await first).status, second.cancelled(), third.stdout) == (Status.OK, True, "3\n")
+
+
+async def test_a_worker_killed_mid_run_costs_one_program():
+    async with LocalSandbox(capacity=2, preload=()) as box:
+        slow = Program(source="import time; time.sleep(1); print('done')")
+        lost = asyncio.ensure_future(box.run(slow))
+        first = await started(more_than=2)
+        kept = asyncio.ensure_future(box.run(slow))
+        os.kill(template_of(first), signal.SIGKILL)
+        assert (await lost).status is Status.SANDBOX_FAILED
+        assert "lost" in (await lost).detail
+        assert (await kept).stdout == "done\n"
+        assert (await box.run(slow)).stdout == "done\n"
+
+
+async def test_a_worker_killed_while_idle_costs_nothing():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        for pid in descendants(os.getpid()):
+            os.kill(pid, signal.SIGKILL)
+        while descendants(os.getpid()):
+            await asyncio.sleep(0.02)
+        assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+
+
+async def test_a_wedged_worker_is_killed_and_replaced(monkeypatch):
+    monkeypatch.setattr(worker, "_GRACE_SECONDS", 0.3)
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        stuck = asyncio.ensure_future(
+            box.run(Program(source="import time; time.sleep(60)"), Limits(wall_seconds=0.5))
+        )
+        os.kill(template_of(await started(more_than=2)), signal.SIGSTOP)
+        execution = await stuck
+        assert (execution.status, "did not answer" in execution.detail) == (Status.SANDBOX_FAILED, True)
+        assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+
+
+async def test_leaving_ends_what_still_runs():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        running = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)")))
+        await started(more_than=2)
+    assert descendants(os.getpid()) == set()
+    assert (await running).status is Status.SANDBOX_FAILED
+
+
+async def test_no_descriptor_is_kept():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        before = os.listdir("/proc/self/fd")
+        for source in ("print(1)", "1/0", "while True: print(1)", "import time; time.sleep(9)"):
+            await box.run(Program(source=source, fetch=("x",)), Limits(wall_seconds=0.3, output_bytes=1000))
+        assert os.listdir("/proc/self/fd") == before
+
+
+async def test_sizes_of_the_working_folder_do_not_multiply_workers():
+    async with LocalSandbox(capacity=2, preload=()) as box:
+        for size in (1 << 20, 1 << 21, 1 << 22):
+            await asyncio.gather(*(box.run(Program(source=""), Limits(disk_bytes=size)) for _ in range(3)))
+        assert len(descendants(os.getpid())) == 2 * 2
+
+
+HOST = """
+import asyncio
+from tirjudge_sandbox import Program
+from tirjudge_sandbox.local import LocalSandbox
+
+async def main():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        await box.run(Program(source="import time; time.sleep(60)"))
+
+asyncio.run(main())
+"""
+
+
+def test_nothing_outlives_a_killed_host():
+    host = subprocess.Popen([sys.executable, "-c", HOST])
+    deadline = time.monotonic() + 60
+    while len(below := descendants(host.pid)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    host.kill()
+    host.wait()
+    while (left := {pid for pid in below if Path(f"/proc/{pid}").exists()}) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(below) == 3
+    assert left == set()

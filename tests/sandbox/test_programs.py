@@ -1,0 +1,174 @@
+"""A program behaves as CPython would let it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tirjudge_sandbox import Limits, Program, Status
+from tirjudge_sandbox.local import LocalSandbox
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def test_output_and_exit_code(run):
+    execution = await run("import sys; print('out'); print('err', file=sys.stderr)")
+    assert (execution.status, execution.exit_code) == (Status.OK, 0)
+    assert (execution.stdout, execution.stderr) == ("out\n", "err\n")
+
+
+ENDINGS = {
+    "sys.exit": "import sys; sys.exit(3)",
+    "os._exit": "import os; print('lost'); os._exit(3)",
+    "exit": "exit(4)",
+    "message": "raise SystemExit('no good')",
+    "none": "raise SystemExit",
+    "negative": "import sys; sys.exit(-1)",
+    "large": "import sys; sys.exit(256 + 7)",
+    "uncaught": "1/0",
+    "chained": "try:\n  {}['a']\nexcept KeyError as e:\n  raise ValueError('second') from e",
+    "group": "raise ExceptionGroup('many', [ValueError(1), TypeError(2)])",
+    "deep": "def f(n): return f(n + 1)\nf(0)",
+    "syntax": "x = 1\nif x\n  print(x)",
+    "indentation": "if 1:\nprint()",
+    "atexit": "import atexit; atexit.register(print, 'last'); print('first')",
+    "atexit after error": "import atexit; atexit.register(print, 'last'); 1/0",
+    "hook": "import sys; sys.excepthook = lambda *a: print('mine', a[0]); 1/0",
+    "unclosed file": "f = open(1, 'w', closefd=False); f.write('kept')",
+    "del": "class A:\n  def __del__(self): print('gone')\na = A()",
+    "input": "print(input() + input())",
+    "end of input": "input(); input(); input()",
+    "stdin lines": "import sys; print([line for line in sys.stdin])",
+    "stdin bytes": "import sys; print(sys.stdin.buffer.read())",
+    "unicode": "print('\u00e9\u4e16\U0001f600')",
+    "dataclass": "import dataclasses\n@dataclasses.dataclass\nclass A:\n  x: int\nprint(A(1), __name__)",
+    "pickle": "import pickle\nclass A: pass\nprint(type(pickle.loads(pickle.dumps(A()))))",
+    "asyncio": "import asyncio\nasync def f(): await asyncio.sleep(0); return 5\nprint(asyncio.run(f()))",
+    "wrapped stdout": "import io, sys\nsys.stdout = io.TextIOWrapper(sys.stdout.buffer)\nprint('wrapped')",
+    "closed stdout": "import sys; print('before'); sys.stdout.close()",
+    "bytes literal": "print(b'\\xff')",
+    "warning": "import warnings; warnings.warn('careful', stacklevel=1)",
+}
+
+
+@pytest.mark.parametrize("name", ENDINGS)
+async def test_same_as_a_fresh_interpreter(run, tmp_path, name):
+    source, stdin = ENDINGS[name], "one\ntwo\n"
+    file = tmp_path / "program.py"
+    file.write_text(source, encoding="utf-8")
+    beside = await asyncio.to_thread(_plainly, file, stdin)
+    execution = await run(source, stdin=stdin)
+    assert execution.exit_code == beside.returncode
+    assert execution.stdout == beside.stdout
+    if name == "deep":
+        return
+    assert _without_carets(execution.stderr) == _without_carets(beside.stderr.replace(str(file), "<program>"))
+
+
+def _plainly(file: Path, stdin: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-I", "-X", "utf8", str(file)]
+    return subprocess.run(command, input=stdin, capture_output=True, encoding="utf-8", check=False)
+
+
+def _without_carets(text: str) -> list[str]:
+    """CPython 3.11's two printers of tracebacks place these differently."""
+    return [line for line in text.splitlines() if line.strip(" ^~")]
+
+
+async def test_threads_behave_where_they_are_allowed(run):
+    source = """
+import threading, time
+threading.Thread(target=lambda: (time.sleep(0.1), print('thread'))).start()
+print('main')
+"""
+    execution = await run(source, processes=1)
+    assert (execution.stdout, execution.exit_code) == ("main\nthread\n", 0)
+
+
+async def test_traceback_shows_only_the_program(run):
+    execution = await run("def f():\n    raise KeyError('here')\n\nf()")
+    assert execution.stderr == (
+        "Traceback (most recent call last):\n"
+        '  File "<program>", line 4, in <module>\n    f()\n'
+        "  File \"<program>\", line 2, in f\n    raise KeyError('here')\n"
+        "KeyError: 'here'\n"
+    )
+
+
+SOURCES = {
+    "byte order mark": ("\ufeffprint('fine')", "fine\n", 0),
+    "lone surrogate": ("print('\ud800')", "SyntaxError", 1),
+    "nul": ("print(1)\0", "SyntaxError", 1),
+    "carriage returns": ("print(1)\r\nprint(2)\r\n", "1\n2\n", 0),
+    "coding line": ("# coding: latin-1\nprint('a')", "a\n", 0),
+    "unknown coding": ("# coding: nonsense\nprint('a')", "SyntaxError", 1),
+    "empty": ("", "", 0),
+    "ten megabytes": ("x = '" + "a" * 10_000_000 + "'\nprint(len(x))", "10000000\n", 0),
+}
+
+
+@pytest.mark.parametrize("name", SOURCES)
+async def test_any_source_runs_or_is_a_syntax_error(run, name):
+    source, expected, exit_code = SOURCES[name]
+    execution = await run(source)
+    assert execution.exit_code == exit_code
+    if exit_code:
+        assert execution.stderr.splitlines()[-1].startswith(expected)
+    else:
+        assert execution.stdout == expected
+
+
+async def test_bindings_are_defined_before_the_first_line(run):
+    bindings = {"text": "\ud800 \u00e9", "number": 1.5, "nested": {"list": [1, None, True]}}
+    execution = await run("print(ascii(text), number, nested)", bindings=bindings)
+    assert execution.stdout == "'\\ud800 \\xe9' 1.5 {'list': [1, None, True]}\n"
+
+
+async def test_bindings_that_are_no_json_are_refused(run):
+    with pytest.raises(TypeError):
+        await run("pass", bindings={"f": object()})
+
+
+async def test_files_go_in_and_come_back(run):
+    source = "import helper, os\nos.makedirs('out/deep')\nopen('out/deep/x', 'wb').write(helper.data)"
+    execution = await run(
+        source,
+        files={"helper.py": b"data = open('in/put', 'rb').read() * 2", "in/put": b"\x00\xff"},
+        fetch=("out/deep/x", "missing", "in/put"),
+    )
+    assert execution.files == {"out/deep/x": b"\x00\xff\x00\xff", "in/put": b"\x00\xff"}
+
+
+@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "", ".", "a\0b"])
+@pytest.mark.parametrize("field", ["files", "fetch"])
+async def test_paths_that_leave_the_working_folder_are_refused(run, path, field):
+    with pytest.raises(ValueError, match="working folder"):
+        await run("pass", **{field: {path: b""} if field == "files" else (path,)})
+
+
+@pytest.mark.parametrize(
+    "name", ["wall_seconds", "cpu_seconds", "memory_bytes", "output_bytes", "disk_bytes"]
+)
+async def test_limits_must_be_positive(run, name):
+    with pytest.raises(ValueError, match=name):
+        await run("pass", **{name: 0})
+
+
+async def test_every_run_of_a_program_gives_the_same_output():
+    source = "import random, numpy\nprint(random.random(), numpy.random.rand(), list({'a', 'b'}), hash('x'))"
+    async with LocalSandbox(capacity=2) as box:
+        first, second, other = [
+            (await box.run(Program(source=source, seed=seed), Limits(disk_bytes=disk))).stdout
+            for seed, disk in ((7, 1 << 20), (7, 1 << 21), (8, 1 << 21))
+        ]
+    assert first == second != other
+
+
+async def test_numpy_and_sympy_work():
+    source = "import numpy, sympy\nx = sympy.Symbol('x')\nprint(sympy.integrate(2 * x, x), numpy.eye(1)[0])"
+    async with LocalSandbox(capacity=1) as box:
+        assert (await box.run(Program(source=source))).stdout == "x**2 [1.]\n"
