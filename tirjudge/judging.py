@@ -10,7 +10,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.embedded import EMBEDDED_NAME, ModelNote, embedded_model, read_note
-from tirjudge.generation.base import Generator, GeneratorFailed, Sampling
+from tirjudge.generation.base import Generator, Sampling
 from tirjudge.generation.openai import OpenAIGenerator, Tier
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.judgment import Judgment, judgment
@@ -190,17 +190,6 @@ def _endpoint(config: JudgeConfig) -> OpenAIGenerator:
         config.base_url,
         api_key=key,
         tier=config.tier,
-        tokenizer=_tokenizer(config.tokenizer) if config.tokenizer else None,
+        tokenizer=config.tokenizer or None,
         concurrency=config.concurrency,
     )
-
-
-def _tokenizer(path: str) -> Any:
-    try:
-        from transformers import AutoTokenizer
-    except ImportError as error:
-        raise GeneratorFailed(f"a tokenizer needs `pip install 'tirjudge[local]'`: {error}") from error
-    try:
-        return AutoTokenizer.from_pretrained(path, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        raise GeneratorFailed(f"cannot load the tokenizer {path!r}: {str(error).splitlines()[0]}") from error
