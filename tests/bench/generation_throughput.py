@@ -1,9 +1,9 @@
 """Tokens a second of the continuous batch, and of transformers' own `generate`, on the same model in one run.
 
-    OMP_NUM_THREADS=1 python tests/bench/generation_throughput.py
+    OMP_NUM_THREADS=1 python -m tests.bench.generation_throughput
 
-The model has the miniature's shape (0.92 M parameters) and random weights. `generate` gets what suits it best:
-one left-padded batch whose rows all end together, no stop strings, no logprobs.
+The model has the miniature's shape (0.92 M parameters) and random weights. `generate` gets what suits it
+best: one left-padded batch whose rows all end together, no stop strings, no logprobs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tirjudge_environments import Context, Prompt
 STOP = ("\n```\n", "\n```output")
 
 
-def miniature() -> Any:
+def miniature(**changes: Any) -> Any:
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=1024,
@@ -41,6 +41,7 @@ def miniature() -> Any:
         bos_token_id=None,
         eos_token_id=None,
         pad_token_id=0,
+        **changes,
     )
     return Qwen3ForCausalLM(config).eval()
 
@@ -103,7 +104,8 @@ def main() -> None:
     here, there = (statistics.median(column) for column in zip(*pairs, strict=True))
     print(
         f"median of {len(pairs)}: {here:.0f} tok/s here, {there:.0f} tok/s generate, ratio {ratio:.2f} "
-        f"({len(rows)} rows, groups of {options.group}, prompts up to {options.prompt}, {options.new} new tokens)"
+        f"({len(rows)} rows in groups of {options.group}, prompts up to {options.prompt} tokens, "
+        f"{options.new} new ones each)"
     )
 
 

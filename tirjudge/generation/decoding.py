@@ -82,7 +82,9 @@ class Decoder:
         self._max_context = max_context
         self._cache = PaddedCache(model.config.get_text_config().num_hidden_layers, max_rows)
         self._parked = ParkedRows(parked_bytes)
-        self._waiting: deque[Row] = deque()
+        self._submitted: deque[Row] = deque()
+        """The one thing that two threads touch, by its atomic ends."""
+        self._waiting: list[Row] = []
         self._rows: list[Row] = []
         """Row i has slot i."""
         self.tokens_fed = 0
@@ -90,13 +92,14 @@ class Decoder:
     @property
     def busy(self) -> int:
         """Rows that wait or run."""
-        return len(self._waiting) + len(self._rows)
+        return len(self._submitted) + len(self._waiting) + len(self._rows)
 
     def submit(self, row: Row) -> None:
-        self._waiting.append(row)
+        self._submitted.append(row)
 
     def forget(self) -> None:
         """Drop every row, parked ones too, and give the memory back."""
+        self._submitted.clear()
         self._waiting.clear()
         self._rows.clear()
         self._parked.clear()
@@ -138,12 +141,14 @@ class Decoder:
 
     def _admit(self) -> list[Row]:
         """Give free slots to waiting rows, in order; return those that were cancelled while they waited."""
+        while self._submitted:
+            self._waiting.append(self._submitted.popleft())
         cancelled = [row for row in self._waiting if row.cancelled]
-        for row in cancelled:
-            self._waiting.remove(row)
+        ready = [row for row in self._waiting if row not in cancelled]
+        free = self._max_rows - len(self._rows)
+        self._waiting = ready[free:]
         same: dict[tuple[int, ...], list[Row]] = {}
-        for _ in range(min(len(self._waiting), self._max_rows - len(self._rows))):
-            row = self._waiting.popleft()
+        for row in ready[:free]:
             same.setdefault(tuple(row.ids), []).append(row)
         if same:
             self._join(list(same.values()))
