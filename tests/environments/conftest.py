@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tirjudge_environments import (
+    Budget,
     Completion,
     Environment,
     Finish,
@@ -50,8 +51,10 @@ def play() -> Callable[..., Any]:
         view: int = 0,
         executions: Sequence[Execution] = (ok(),),
         last: Finish = Finish.END,
+        budget: Budget = Budget(),
     ) -> Trajectory:
-        session = JudgeSession(environment, task, environment.views(task)[view], FixedSandbox(*executions))
+        box = FixedSandbox(*executions)
+        session = JudgeSession(environment, task, environment.views(task)[view], box, budget=budget)
         for number, text in enumerate(turns, start=1):
             assert not session.done, f"the dialogue ended before turn {number}"
             await session.step(Completion(text=text, finish=last if number == len(turns) else Finish.STOP))

@@ -25,9 +25,9 @@ SPECIAL = ["<|im_start|>", "<|im_end|>", "<|endoftext|>"]
 PLAIN_ADDED = ["<think>", "</think>", "```python\n", "hello", " world", "\n\n", "é"]
 
 
-def train(model: Any = None, **changes: Any) -> PreTrainedTokenizerFast:
+def train(**changes: Any) -> PreTrainedTokenizerFast:
     """A small byte-level BPE with special and ordinary added tokens, some of which are in its vocabulary."""
-    tokenizer = Tokenizer(model or models.BPE())
+    tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -166,28 +166,23 @@ def test_a_model_may_name_more_ends(tokenizer) -> None:
     assert 5 in ChatEncoder(tokenizer, ends=[5]).end_of_turn
 
 
-def test_a_tokenizer_that_merges_into_an_added_token_is_kept_from_it() -> None:
-    """Here `hello` is both an ordinary piece of the vocabulary, reached by merges, and an added token."""
+@pytest.mark.parametrize("ignore_merges", [False, True])
+def test_a_vocabulary_that_holds_an_added_token_does_not_give_it_away(ignore_merges: bool) -> None:
+    """Here `hello` is an ordinary piece as well, reached by merges or, as in Llama 3, looked up whole."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     pieces = [*alphabet, "he", "ll", "hell", "hello", "ohello"]
     merges = [("h", "e"), ("l", "l"), ("he", "ll"), ("hell", "o"), ("o", "hello")]
-    backend = Tokenizer(models.BPE(vocab={piece: i for i, piece in enumerate(pieces)}, merges=merges))
+    vocabulary = {piece: number for number, piece in enumerate(pieces)}
+    backend = Tokenizer(models.BPE(vocab=vocabulary, merges=merges, ignore_merges=ignore_merges))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
     backend.add_special_tokens(["hello"])
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|end|>")
     tokenizer.chat_template = "{% for m in messages %}{{ m.content }}<|end|>{% endfor %}"
     encoder = ChatEncoder(tokenizer)
-    assert encoder.decode(encoder.text("ohello")) == "ohello"
-    assert tokenizer.convert_tokens_to_ids("hello") not in encoder.text("ohello hello")
-
-
-def test_a_vocabulary_looked_up_whole_does_not_give_it_away() -> None:
-    """Llama 3's `ignore_merges` takes a piece that is in the vocabulary without any merge."""
-    tokenizer = train(models.BPE(ignore_merges=True))
-    added = set(tokenizer.added_tokens_decoder)
-    encoder = ChatEncoder(tokenizer)
-    assert all(not added & set(encoder.text(token)) for token in [*SPECIAL, *PLAIN_ADDED])
+    for text in ("hello", "ohello", "hello hello"):
+        assert encoder.decode(encoder.text(text)) == text
+        assert vocabulary["hello"] not in encoder.text(text)
 
 
 def test_a_sentencepiece_like_tokenizer_puts_no_space_before_a_content() -> None:

@@ -77,6 +77,11 @@ def test_a_list_may_be_longer_than_the_alphabet(make_task) -> None:
     )
 
 
+def test_a_template_may_go_through_the_responses_more_than_once() -> None:
+    template = Template("{each}{letter}, {/each}{prompt}: {each}{letter}={response};{/each}")
+    assert template.fill("P", ["x", "{letter}"]) == "A, B, P: A=x;B={letter};"
+
+
 def test_a_slot_that_the_view_cannot_fill_is_an_error() -> None:
     with pytest.raises(ValueError, match=r"\{response C\}"):
         Template("{response C}").fill("", ["a", "b"])

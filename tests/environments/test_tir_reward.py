@@ -7,16 +7,21 @@ from dataclasses import replace
 import pytest
 
 from tirjudge_environments import (
+    Budget,
+    Completion,
     Episode,
     Finish,
+    JudgeSession,
     Reward,
     StopReason,
     TirListwise,
     TirPairwise,
     TirPointwise,
+    ToolCall,
     Unscored,
 )
 from tirjudge_environments.rewards import tir_reward
+from tirjudge_environments.testing import FixedSandbox
 from tirjudge_sandbox import Execution, Status
 
 OK = Execution(status=Status.OK, exit_code=0, stdout="42\n")
@@ -106,6 +111,40 @@ async def test_a_judge_without_tools_that_writes_a_program_where_none_belongs(ma
         trajectory = await play(environment, task, [CALL + RIGHT])
         [(reward,)] = environment.score([Episode(task, 0, (trajectory,))], {})
         assert reward.parts == {"correct": 1, "format": well_formed, "tool": 1}
+
+
+async def test_three_calls_are_the_paper_s_whatever_the_budget_allows(make_task, play) -> None:
+    task, environment = make_task(), TirPairwise(order="given")
+    trajectory = await play(environment, task, [CALL] * 4 + [RIGHT], budget=Budget(tool_calls=9))
+    [(reward,)] = environment.score([Episode(task, 0, (trajectory,))], {})
+    assert reward == Reward(0.1, {"correct": 1, "format": 1, "tool": 0})
+
+
+@pytest.mark.parametrize(("domain", "total"), [("math", 1.0), ("safety", 0.1)])
+async def test_a_native_call_is_a_tool_call(make_task, domain: str, total: float) -> None:
+    task, environment = make_task(domain=domain), TirPairwise(order="given", protocol="tool")
+    session = JudgeSession(environment, task, environment.views(task)[0], FixedSandbox(OK))
+    call = ToolCall("1", "run_python", '{"code": "print(42)"}')
+    await session.step(Completion(text="", finish=Finish.TOOL_CALL, tool_calls=(call,)))
+    await session.step(Completion(text=RIGHT, finish=Finish.END))
+    [(reward,)] = environment.score([Episode(task, 0, (session.trajectory,))], {})
+    assert reward.total == total
+
+
+@pytest.mark.parametrize(
+    ("overhang", "total"),
+    [("\n", 1.0), ("So:\n", 1.0), ("```json\n{", 0.1), ("```output\n4", 0.1), (WRONG, 0.1)],
+)
+async def test_what_overhangs_a_program_is_part_of_the_form(
+    make_task, play, overhang: str, total: float
+) -> None:
+    """Only where there are token ids does it stay in the dialogue."""
+    task, environment = make_task(), TirPairwise(order="given")
+    trajectory = await play(environment, task, [CALL, RIGHT])
+    first, *others = trajectory.segments
+    kept = replace(trajectory, segments=(replace(first, text=first.text + overhang), *others))
+    [(reward,)] = environment.score([Episode(task, 0, (kept,))], {})
+    assert reward.total == total
 
 
 async def test_a_dialogue_cut_by_its_budget_earns_nothing(make_task, play) -> None:
