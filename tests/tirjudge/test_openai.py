@@ -344,7 +344,7 @@ async def test_other_refusals_are_the_users_to_mend(
 async def test_a_dialogue_that_fills_the_context_gets_what_is_left(
     server: EndpointServer, generators: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    full = "This model's maximum context length is 100 tokens. However, you requested 164 tokens."
+    full = "This model's maximum context length is 100 tokens. Use a smaller prompt or max_completion_tokens."
 
     def room_for_less(body: dict[str, Any]) -> Any:
         return failure(400, full) if "max_tokens" in body else chat("A", "length")
@@ -357,6 +357,15 @@ async def test_a_dialogue_that_fills_the_context_gets_what_is_left(
     with pytest.raises(ContextTooLong, match="maximum context length is 100 tokens"):
         await generators().generate(Context(PROMPT), SAMPLING)
     assert not caplog.records
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"completion_tokens": None}])
+async def test_tokens_that_are_not_counted_are_guessed(
+    server: EndpointServer, generators: Any, usage: dict[str, Any] | None
+) -> None:
+    server.answers(chat("twelve bytes", reasoning="four") | {"usage": usage})
+    completion = await generators().generate(Context(PROMPT), SAMPLING)
+    assert completion.usage == Usage(prompt_tokens=0, completion_tokens=4)
 
 
 async def test_a_filtered_answer_is_no_answer(server: EndpointServer, generators: Any) -> None:

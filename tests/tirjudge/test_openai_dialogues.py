@@ -15,7 +15,17 @@ from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
 from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.openai import OpenAIGenerator
 from tirjudge.rollout import Rollout
-from tirjudge_environments import By, Context, Finish, JudgeTask, Message, Prompt, StopReason, Trajectory
+from tirjudge_environments import (
+    By,
+    Context,
+    Finish,
+    JudgeTask,
+    Message,
+    Prompt,
+    StopReason,
+    Trajectory,
+    Usage,
+)
 from tirjudge_environments.chat_encoder import ChatEncoder
 from tirjudge_environments.formats.tir_pairwise import TirPairwise
 from tirjudge_environments.transcript import Transcript
@@ -223,6 +233,7 @@ async def test_a_real_model_gives_what_it_gives_locally(server: EndpointServer, 
     context = Context(prompt, (), tuple(ids[0].tolist()))
     completion = await generator.generate(context, Sampling(max_tokens=24))
     assert completion.token_ids == tuple(expected.tolist())
+    assert completion.usage == Usage(prompt_tokens=ids.shape[1], completion_tokens=24)
     assert completion.logprobs == pytest.approx(logprobs.tolist(), abs=1e-5)
     assert completion.text == ENCODER.decode(expected.tolist())
     assert completion.finish is Finish.LENGTH

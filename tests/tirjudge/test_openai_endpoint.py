@@ -97,6 +97,13 @@ async def test_what_will_not_pass_is_not(server: EndpointServer, pauses: list[fl
     assert pauses == []
 
 
+async def test_a_failure_inside_a_200_is_one(server: EndpointServer, pauses: list[float]) -> None:
+    server.answers(JSONResponse({"error": {"message": "No credit left", "code": 402}}))
+    with pytest.raises(GeneratorFailed, match="402 Payment Required: No credit left"):
+        await ask(server.url)
+    assert pauses == []
+
+
 async def test_retry_after_in_seconds(server: EndpointServer, pauses: list[float]) -> None:
     server.answers(
         failure(429, "busy", {"retry-after": "7"}), failure(503, "busy", {"retry-after": "0.5"}), chat("A")

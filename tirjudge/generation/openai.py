@@ -14,7 +14,7 @@ from tirjudge.generation.chat_turns import alternating, continued, tools, unfini
 from tirjudge.generation.dialect import Dialect
 from tirjudge.generation.endpoint import Endpoint, Refused
 from tirjudge.generation.turn_end import restored
-from tirjudge_environments import Completion, Context, Encoder, Finish, Prompt, ToolCall
+from tirjudge_environments import Completion, Context, Encoder, Finish, Prompt, ToolCall, Usage
 from tirjudge_environments.chat_encoder import ChatEncoder
 
 Tier = Literal["auto", "completions", "continue", "turns", "tools"]
@@ -140,7 +140,7 @@ class OpenAIGenerator:
             finish=Finish.STOP if stopped else _finish(choice),
             token_ids=ids,
             logprobs=logprobs,
-            usage=answer.usage,
+            usage=Usage(len(context.ids), len(ids)),
         )
 
     async def _ask_within_context(self, body: dict[str, Any], prompt_length: int) -> TokenAnswer:
