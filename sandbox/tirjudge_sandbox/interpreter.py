@@ -63,8 +63,8 @@ def pivoted_settings(placement: str, control: int, preload: Sequence[str], disk_
 def plain_settings(control: int, preload: Sequence[str], disk_bytes: int, scratch: str) -> Outside:
     """For a worker that sees the host's root folder; `scratch` is the one folder it may write to."""
     sites = _site_folders()
-    binds = [*_interpreter_binds(), *((site, site) for site in sites)]
     package = str(Path(guest.__path__[0]).parent)
+    binds = [*_interpreter_binds(), *((folder, folder) for folder in (*sites, package))]
     return Outside(
         placement="plain",
         disk_bytes=disk_bytes,

@@ -42,6 +42,7 @@ class Worker:
         self.broken = False
         self._scratch_folder = scratch_folder
         self._process = process
+        self._launcher = os.pidfd_open(process.pid)
         self._control = control
         self._template: int | None = None
         self._isolation: Isolation | None = None
@@ -126,25 +127,19 @@ class Worker:
         if self._end is None:
             # Whoever waits for a report reads its end now. Closed it is only when nobody waits any more.
             self._control.shutdown(socket.SHUT_RDWR)
-            if self._template is None:
-                self._process.kill()
-            else:
-                with contextlib.suppress(ProcessLookupError):
-                    signal.pidfd_send_signal(self._template, signal.SIGKILL)
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._template or self._launcher, signal.SIGKILL)
             self._end = asyncio.ensure_future(self._gone())
         await asyncio.shield(self._end)
 
     async def _gone(self) -> None:
         # The launcher ends once the template has ended, which takes along all that runs in its namespace.
-        launcher = os.pidfd_open(self._process.pid)
-        try:
-            await _readable(launcher)
-        finally:
-            os.close(launcher)
+        await _readable(self._launcher)
         with self._process:
             self._control.close()
-        if self._template is not None:
-            os.close(self._template)
+        for descriptor in (self._launcher, self._template):
+            if descriptor is not None:
+                os.close(descriptor)
         if self._scratch_folder is not None:
             self._scratch_folder.cleanup()
 

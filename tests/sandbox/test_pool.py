@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,15 +30,17 @@ def descendants(pid: int) -> set[int]:
     return children | {below for child in children for below in descendants(child)}
 
 
-async def started(*, more_than: int) -> set[int]:
-    """Wait until this process has more living descendants than that."""
-    while len(found := descendants(os.getpid())) <= more_than:
+async def until(wanted: Callable[[int], bool]) -> set[int]:
+    """Wait until the number of this process's living descendants is as wanted; give them."""
+    while True:
+        found = descendants(os.getpid())
+        if wanted(len(found)):
+            return found
         await asyncio.sleep(0.02)
-    return found
 
 
 def template_of(processes: set[int]) -> int:
-    """A program is the template's child: of the three processes of a busy worker, the template is the middle one."""
+    """The middle one of a busy worker's three processes: launcher, template, program."""
     return next(pid for pid in processes if len(descendants(pid)) == 1)
 
 
@@ -82,7 +85,7 @@ async def test_cancelling_kills_the_program_and_keeps_the_worker():
     async with LocalSandbox(capacity=1, preload=()) as box:
         workers = descendants(os.getpid())
         task = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)")))
-        await started(more_than=len(workers))
+        await until(lambda count: count > len(workers))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
@@ -105,7 +108,7 @@ async def test_a_worker_killed_mid_run_costs_one_program():
     async with LocalSandbox(capacity=2, preload=()) as box:
         slow = Program(source="import time; time.sleep(1); print('done')")
         lost = asyncio.ensure_future(box.run(slow))
-        first = await started(more_than=2)
+        first = await until(lambda count: count > 2)
         kept = asyncio.ensure_future(box.run(slow))
         os.kill(template_of(first), signal.SIGKILL)
         assert (await lost).status is Status.SANDBOX_FAILED
@@ -116,10 +119,9 @@ async def test_a_worker_killed_mid_run_costs_one_program():
 
 async def test_a_worker_killed_while_idle_costs_nothing():
     async with LocalSandbox(capacity=1, preload=()) as box:
-        for pid in descendants(os.getpid()):
-            os.kill(pid, signal.SIGKILL)
-        while descendants(os.getpid()):
-            await asyncio.sleep(0.02)
+        template = next(pid for pid in descendants(os.getpid()) if not descendants(pid))
+        os.kill(template, signal.SIGKILL)
+        await until(lambda count: count == 0)
         assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
 
 
@@ -129,7 +131,7 @@ async def test_a_wedged_worker_is_killed_and_replaced(monkeypatch):
         stuck = asyncio.ensure_future(
             box.run(Program(source="import time; time.sleep(60)"), Limits(wall_seconds=0.5))
         )
-        os.kill(template_of(await started(more_than=2)), signal.SIGSTOP)
+        os.kill(template_of(await until(lambda count: count > 2)), signal.SIGSTOP)
         execution = await stuck
         assert (execution.status, "did not answer" in execution.detail) == (Status.SANDBOX_FAILED, True)
         assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
@@ -138,7 +140,7 @@ async def test_a_wedged_worker_is_killed_and_replaced(monkeypatch):
 async def test_leaving_ends_what_still_runs():
     async with LocalSandbox(capacity=1, preload=()) as box:
         running = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)")))
-        await started(more_than=2)
+        await until(lambda count: count > 2)
     assert descendants(os.getpid()) == set()
     assert (await running).status is Status.SANDBOX_FAILED
 

@@ -1,0 +1,48 @@
+"""Run a command as nobody: `python unprivileged.py COMMAND...`, as root, where nobody may read our Python.
+
+Folders like /root are closed to others. In a mount namespace of our own they are covered by an open one, into
+which only what is needed is bound.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from tirjudge_sandbox.guest import libc
+
+NOBODY = 65534
+_NEW_MOUNTS, _BIND_ALL, _PRIVATE_ALL = 0x20000, 0x5000, 0x44000
+
+
+def main() -> None:
+    libc.call("unshare", _NEW_MOUNTS)
+    libc.call("mount", None, b"/", None, _PRIVATE_ALL, None)
+    repository = Path(__file__).parents[2]
+    _open_up({Path(os.path.realpath(path)) for path in (sys.prefix, sys.base_prefix, repository)})
+    os.chdir(repository)
+    os.setgroups([])
+    os.setresgid(NOBODY, NOBODY, NOBODY)
+    os.setresuid(NOBODY, NOBODY, NOBODY)
+    os.environ.update(HOME="/tmp", PYTHONDONTWRITEBYTECODE="1")
+    os.execv(sys.argv[1], sys.argv[1:])
+
+
+def _open_up(needed: set[Path]) -> None:
+    closed = {path: _closed_ancestor(path) for path in needed}
+    held = {path: os.open(path, os.O_PATH) for path, ancestor in closed.items() if ancestor}
+    for ancestor in {ancestor for ancestor in closed.values() if ancestor}:
+        libc.call("mount", b"tmpfs", os.fsencode(ancestor), b"tmpfs", 0, b"mode=0755")
+    for path, descriptor in held.items():
+        path.mkdir(parents=True, exist_ok=True)
+        libc.call("mount", f"/proc/self/fd/{descriptor}".encode(), os.fsencode(path), None, _BIND_ALL, None)
+
+
+def _closed_ancestor(path: Path) -> Path | None:
+    """The topmost folder on the way to `path` that others may not pass."""
+    return next((folder for folder in (*reversed(path.parents), path) if not folder.stat().st_mode & 1), None)
+
+
+if __name__ == "__main__":
+    main()
