@@ -48,6 +48,7 @@ def test_no_other_letter_is_a_verdict(make_task, answer: str) -> None:
 
 def test_letters_go_on_after_z(make_task) -> None:
     task, environment = make_task(*map(str, range(30))), TirListwise(order="given")
+    assert environment.views(task)[0].name.endswith("-Y-Z-AA-AB-AC-AD")
     assert read(environment, task, preference("AD")) == Verdict(choice=29)
     assert isinstance(read(environment, task, preference("AE")), Malformed)
 

@@ -63,7 +63,7 @@ class TirFormat(BaseModel, ABC):
     """The element that holds the answer."""
 
     tools: bool = True
-    """False asks for a text-only judge everywhere."""
+    """False asks for a text-only judge, but in the domains that `tools_by_domain` names."""
     tools_by_domain: Mapping[str, bool] = Field(default_factory=dict)
     """Domains that differ from `tools`; ours, since the paper leaves open which rows get which prompts."""
     prompts: str = "tir"
@@ -71,7 +71,7 @@ class TirFormat(BaseModel, ABC):
     bindings: bool = True
     """Whether programs find `prompt` and the responses defined; off under `exact`."""
     exact: bool = False
-    """Nothing beyond the paper: no bindings, and fences inside outputs stay as they are."""
+    """As the paper tells it: no bindings, and fences inside outputs stay as they are."""
     protocol: Literal["fence", "tool"] = "fence"
     """Programs as fences in the text (the paper's), or as native calls of `run_python(code)`."""
     output_chars: int = Field(default=2000, ge=100)
@@ -127,7 +127,7 @@ class TirFormat(BaseModel, ABC):
     def ask(self, group: Sequence[Episode]) -> tuple[Ask, ...]:
         return ()
 
-    def replay(self, task: JudgeTask, trajectory: Trajectory) -> Verdict | None:
+    def replay(self, trajectory: Trajectory) -> Verdict | None:
         """The verdict, read again from the text of the last turn."""
         turns = _model_texts(trajectory)
         if trajectory.stop is not StopReason.VERDICT or not turns:
@@ -137,7 +137,7 @@ class TirFormat(BaseModel, ABC):
 
     def well_formed(self, task: JudgeTask, trajectory: Trajectory) -> bool:
         """Rf: the verdict's tag unique and last, fences closed, no output forged, no tool out of place."""
-        if self.replay(task, trajectory) is None:
+        if self.replay(trajectory) is None:
             return False
         turns = [Turn(text) for text in _model_texts(trajectory)]
         tags = [tag for turn in turns for tag in turn.tags(self.tag)]

@@ -32,7 +32,7 @@ class TirChoice(TirFormat):
         unscored = unlabelled(episode) or failed(trajectory)
         if unscored is not None:
             return unscored
-        verdict = self.replay(episode.task, trajectory)
+        verdict = self.replay(trajectory)
         return tir_reward(
             correct=verdict is not None and verdict.choice == episode.task.label,
             well_formed=self.well_formed(episode.task, trajectory),

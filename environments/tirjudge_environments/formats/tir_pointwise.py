@@ -50,7 +50,7 @@ class TirPointwise(TirFormat):
     def _best_is_labelled(self, episode: Episode) -> bool:
         scores: dict[int, float] = {}
         for trajectory in episode.trajectories:
-            verdict = self.replay(episode.task, trajectory)
+            verdict = self.replay(trajectory)
             scores |= verdict.scores if verdict is not None else {}
         label = episode.task.label
         others = [score for index, score in scores.items() if index != label]
