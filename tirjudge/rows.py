@@ -14,6 +14,7 @@ RowFormat = Literal["jsonl", "json", "csv", "tsv"]
 STANDARD_INPUT = "-"
 
 _LONGEST_CELL = 2**31 - 1
+_PEEKED = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,47 +48,54 @@ class RowFile:
             raise ValueError(f"no input format {format!r}; there are {', '.join(get_args(RowFormat))}")
         self.name = "standard input" if path == STANDARD_INPUT else path
         self._path = path
-        self._stream = _opened(path)
+        self._pipe = _opened_pipe(path)
         self._format = format or self._told_format()
         self._items = self._array() if self._format == "json" else None
 
     def __iter__(self) -> Iterator[Row | BadRow]:
         """The rows, once."""
-        with self._stream:
-            if self._items is not None:
-                yield from self._from_array(self._items)
-            elif self._format == "jsonl":
-                yield from self._from_lines()
-            else:
-                yield from self._from_table()
+        if self._items is not None:
+            yield from self._from_array(self._items)
+            return
+        with self._open() as stream:
+            yield from self._from_lines(stream) if self._format == "jsonl" else self._from_table(stream)
 
     def count(self) -> int | None:
-        """How many rows there are, by a pass over the file; None for standard input."""
+        """How many rows there are, by a pass over the file; None for a pipe, which passes once."""
         if self._items is not None:
             return len(self._items)
-        if not Path(self._path).is_file():
+        if self._pipe is not None:
             return None
-        with Path(self._path).open("rb") as stream:
+        with self._open() as stream:
             if self._format == "jsonl":
                 return sum(1 for line in stream if line.strip())
-            return max(0, sum(1 for _ in csv.reader(_decoded(stream), self._dialect())) - 1)
+            return sum(1 for _ in self._from_table(stream))
 
     def is_at(self, path: Path) -> bool:
         """Whether this is the file at `path`, under whatever name."""
         return self._path != STANDARD_INPUT and Path(self._path).samefile(path)
 
+    def _open(self) -> BinaryIO:
+        return self._pipe if self._pipe is not None else Path(self._path).open("rb")
+
     def _told_format(self) -> RowFormat:
         suffix = Path(self._path).suffix.lower()
         if suffix in (".csv", ".tsv"):
             return "csv" if suffix == ".csv" else "tsv"
-        start = self._stream.peek(1 << 16).lstrip(b"\xef\xbb\xbf \t\r\n")  # type: ignore[attr-defined]
+        if self._pipe is not None:
+            start = self._pipe.peek(_PEEKED)
+        else:
+            with self._open() as stream:
+                start = stream.read(_PEEKED)
+        start = start.lstrip(b"\xef\xbb\xbf \t\r\n")
         return "json" if start.startswith(b"[") else "jsonl"
 
     def _array(self) -> list[Any]:
-        try:
-            items = json.loads(self._stream.read())
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{self.name}: not JSON: {error}") from None
+        with self._open() as stream:
+            try:
+                items = json.loads(stream.read())
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{self.name}: not JSON: {error}") from None
         if not isinstance(items, list):
             raise ValueError(f"{self.name}: not a JSON array of rows")
         return items
@@ -96,13 +104,13 @@ class RowFile:
         for number, item in enumerate(items, 1):
             yield _row(item, f"{self.name}, item {number}", f"item-{number}")
 
-    def _from_lines(self) -> Iterator[Row | BadRow]:
-        for number, line in enumerate(self._stream, 1):
+    def _from_lines(self, stream: BinaryIO) -> Iterator[Row | BadRow]:
+        for number, line in enumerate(stream, 1):
             if not line.strip():
                 continue
             where = f"{self.name}:{number}"
             try:
-                item = json.loads(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+                item = json.loads(line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8"))
             except UnicodeDecodeError as error:
                 yield BadRow(where, f"not UTF-8 at byte {error.start + 1}")
             except json.JSONDecodeError as error:
@@ -112,23 +120,20 @@ class RowFile:
             else:
                 yield _row(item, where, f"line-{number}")
 
-    def _from_table(self) -> Iterator[Row | BadRow]:
-        reader = csv.reader(_decoded(self._stream), self._dialect())
-        header: list[str] | None = None
-        while True:
-            line = reader.line_num + 1
-            where = f"{self.name}:{line}"
+    def _from_table(self, stream: BinaryIO) -> Iterator[Row | BadRow]:
+        with _decoded(stream) as text:
+            reader = csv.reader(text, self._dialect())
+            header: list[str] | None = None
+            line = 1
             try:
-                cells = next(reader, None)
+                for cells in reader:
+                    if header is None:
+                        header = _header(cells, f"{self.name}:{line}")
+                    elif cells:
+                        yield _table_row(header, cells, f"{self.name}:{line}", f"line-{line}")
+                    line = reader.line_num + 1
             except csv.Error as error:
-                yield BadRow(where, f"not CSV, and nothing after it can be read: {error}")
-                return
-            if cells is None:
-                return
-            if header is None:
-                header = _header(cells, where)
-            elif cells:
-                yield _table_row(header, cells, where, f"line-{line}")
+                yield BadRow(f"{self.name}:{line}", f"not CSV, and nothing after it can be read: {error}")
 
     def _dialect(self) -> type[csv.Dialect]:
         csv.field_size_limit(_LONGEST_CELL)
@@ -143,9 +148,12 @@ class _Tabs(csv.excel_tab):
     strict = True
 
 
-def _opened(path: str) -> BinaryIO:
-    # Not sys.stdin: at exit the interpreter would wait for a thread that still reads from it.
-    return open(0, "rb", closefd=False) if path == STANDARD_INPUT else Path(path).open("rb")
+def _opened_pipe(path: str) -> io.BufferedReader | None:
+    """Standard input, or what else cannot be read twice; None for an ordinary file."""
+    if path == STANDARD_INPUT:
+        # Not sys.stdin: at exit the interpreter would wait for a thread that still reads from it.
+        return open(0, "rb", closefd=False)
+    return Path(path).open("rb") if Path(path).is_fifo() else None
 
 
 def _decoded(stream: BinaryIO) -> io.TextIOWrapper:

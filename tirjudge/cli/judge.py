@@ -141,6 +141,8 @@ async def _judge(
 ) -> tuple[str, str]:
     """Returns the model's name and note."""
     async with Judging(config) as judging:
+        if plan.kind is not None:
+            judging.rollout(plan.kind)
         note = judging.note.note
         display.say(f"judging with {judging.model}" + (f", {note}" if note else ""))
         with display:

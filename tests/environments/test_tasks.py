@@ -1,0 +1,200 @@
+"""What a row may look like, and what is said of one that is no task."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tirjudge_environments import JudgeTask, Message
+from tirjudge_environments.tasks import Columns, RowError, read_task
+
+DATA = Path(
+    os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[2] / ".." / "shared" / "benchmarks")
+)
+
+
+def task(row: dict[str, Any], *columns: str, labels: dict[str, str] | None = None) -> JudgeTask:
+    return read_task(row, default_id="line-1", columns=Columns.parse(columns), labels=labels)
+
+
+def test_a_full_row() -> None:
+    row = {
+        "id": 7,
+        "prompt": "Say hi.",
+        "responses": ["hi", "ho", "ha"],
+        "label": "C",
+        "domain": "chat",
+        "tags": ["short", "easy"],
+    }
+    assert task(row) == JudgeTask(
+        id="7",
+        prompt=(Message("user", "Say hi."),),
+        candidates=("hi", "ho", "ha"),
+        label=2,
+        domain="chat",
+        tags=("short", "easy"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "candidates", "label"),
+    [
+        ({"response": "a"}, ("a",), None),
+        ({"responses": ["a"]}, ("a",), None),
+        ({"responses": '["a", "b"]'}, ("a", "b"), None),
+        ({"response_a": "a", "response_b": ""}, ("a", ""), None),
+        ({"chosen": "a", "rejected": "b"}, ("a", "b"), 0),
+        ({"chosen": "a", "rejected": ["b", "c"]}, ("a", "b", "c"), 0),
+        ({"responses": [1, 2.5, True]}, ("1", "2.5", "True"), None),
+        (
+            {
+                "chosen": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "a"}],
+                "rejected": [{"role": "user", "content": "p"}, {"role": "assistant", "content": "b"}],
+            },
+            ("a", "b"),
+            0,
+        ),
+    ],
+)
+def test_every_shape_of_responses(
+    row: dict[str, Any], candidates: tuple[str, ...], label: int | None
+) -> None:
+    read = task({"prompt": "p", **row})
+    assert (read.candidates, read.label) == (candidates, label)
+
+
+@pytest.mark.parametrize(
+    ("label", "index"),
+    [
+        (0, 0), (1, 1), ("1", 1), (1.0, 1), ("1.0", 1), ("A", 0), ("b", 1), ("A>B", 0), ("B>A", 1),
+        ("B>>A", 1), ("A<B", 1), ("tie", None), ("A=B", None), (None, None), ("", None),
+    ],
+)  # fmt: skip
+def test_every_spelling_of_a_label(label: Any, index: int | None) -> None:
+    assert task({"prompt": "p", "responses": ["x", "y"], "label": label}).label == index
+
+
+def test_a_data_sets_own_labels_are_translated() -> None:
+    row = {"prompt": "p", "responses": ["x", "y"], "label": 2}
+    labels = {"0": "tie", "1": "A", "2": "B"}
+    assert task(row, labels=labels).label == 1
+    assert task({**row, "label": 0}, labels=labels).label is None
+    with pytest.raises(RowError, match="label '3' is none of 0, 1, 2"):
+        task({**row, "label": 3}, labels=labels)
+
+
+def test_a_conversation_keeps_its_turns_and_the_text_of_its_parts() -> None:
+    turns = [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}]},
+    ]
+    assert task({"prompt": turns, "response": "x"}).prompt == (
+        Message("system", "Be brief."),
+        Message("user", "Hello"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ({}, "no responses"),
+        ({"response": "a"}, "no prompt"),
+        ({"prompt": " \n", "response": "a"}, "the prompt is empty"),
+        ({"prompt": {"a": 1}, "response": "a"}, "prompt is an object, not a text"),
+        (
+            {"prompt": [{"role": "tool", "content": "x"}], "response": "a"},
+            "prompt, message 1: not a chat message",
+        ),
+        ({"prompt": [{"role": "user"}], "response": "a"}, "prompt, message 1, content is missing"),
+        (
+            {"prompt": [{"role": "user", "content": [{"type": "image_url"}]}], "response": "a"},
+            "prompt, message 1, content is missing",
+        ),
+        ({"prompt": "p", "responses": []}, "responses must be a list with at least one"),
+        ({"prompt": "p", "responses": "a"}, "responses must be a list"),
+        ({"prompt": "p", "responses": ["a", None]}, "response B is missing, not a text"),
+        ({"prompt": "p", "responses": ["a", {"text": "b"}]}, "response B is an object, not a text"),
+        ({"prompt": "p", "response_a": "a"}, "response B is missing"),
+        ({"prompt": "p", "chosen": "a"}, "response B is missing"),
+        ({"prompt": "p", "response": "a", "id": ["x"]}, "id is a list, not a text"),
+        ({"prompt": "p", "response": "a", "tags": {"x": 1}}, "tags must be a list of texts"),
+        (
+            {"prompt": "p", "responses": ["a", "b"], "label": 2},
+            "label '2' is no index from 0 to 1, no letter",
+        ),
+        ({"prompt": "p", "responses": ["a", "b"], "label": -1}, "label '-1' is no index"),
+        ({"prompt": "p", "responses": ["a", "b"], "label": "C"}, "label 'C' is no index"),
+        ({"prompt": "p", "responses": ["a", "b"], "label": "A>C"}, "label 'A>C' is no index"),
+        ({"prompt": "p", "responses": ["a", "b"], "label": True}, "label 'True' is no index"),
+        ({"prompt": "p", "responses": ["a", "b"], "label": [0]}, "label is a list, not a text"),
+    ],
+)
+def test_a_bad_row_is_told_in_one_line(row: dict[str, Any], reason: str) -> None:
+    with pytest.raises(RowError) as raised:
+        task(row)
+    assert str(raised.value).startswith(reason)
+    assert "\n" not in str(raised.value)
+
+
+def test_columns_are_named_reached_into_and_joined() -> None:
+    row = {
+        "instruction": "Rewrite.",
+        "input": "Some text.",
+        "empty": "",
+        "meta": {"uid": "x1", "a.b": "dots"},
+        "answers": [{"text": "one"}, {"text": "two"}],
+        "odd,name+here": "three",
+    }
+    read = task(
+        row,
+        "id=meta.uid",
+        "prompt=instruction+empty+input",
+        "responses=answers.0.text,answers.-1.text",
+        "domain=meta.uid",
+    )
+    assert read.id == "x1"
+    assert read.prompt == (Message("user", "Rewrite.\n\nSome text."),)
+    assert read.candidates == ("one", "two")
+    assert task(row, "prompt=instruction", "response=odd,name+here").candidates == ("three",)
+
+
+@pytest.mark.parametrize("column", ["label=lable", "domain=meta.topic", "response=answers.1", "id=answers.x"])
+def test_a_named_column_must_be_there(column: str) -> None:
+    row = {"prompt": "p", "response": "a", "meta": {}, "answers": ["a"]}
+    with pytest.raises(RowError, match=f"no column '{column.split('=')[1]}'"):
+        task(row, column)
+
+
+@pytest.mark.parametrize("assignment", ["prompt", "prompt=", "promt=x", "=x"])
+def test_a_mapping_that_is_none_is_refused(assignment: str) -> None:
+    with pytest.raises(ValueError, match="write PART=COLUMN"):
+        Columns.parse([assignment])
+
+
+def rows_of(name: str) -> list[dict[str, Any]]:
+    path = DATA / name
+    if not path.exists():
+        pytest.skip(f"no benchmark data at {path}; set TIRJUDGE_BENCHMARK_DATA")
+    text = path.read_text(encoding="utf-8")
+    rows: list[dict[str, Any]] = (
+        json.loads(text) if text.startswith("[") else [json.loads(line) for line in text.splitlines()]
+    )
+    return rows
+
+
+def test_published_files_are_read_as_they_are() -> None:
+    """Counts from the files' own fields: PandaLM's annotator 1, JudgeBench's labels."""
+    ifbench = [
+        task(row, "prompt=text_chosen.0.content", "chosen=text_chosen", "rejected=text_rejected")
+        for row in rows_of("ifbench/agentrm-ifbench-444.json")
+    ]
+    assert len({one.id for one in ifbench}) == 444
+    columns = ("id=idx", "prompt=instruction+input", "responses=response1,response2", "label=annotator1")
+    labels = {"0": "tie", "1": "A", "2": "B"}
+    pandalm = [task(row, *columns, labels=labels).label for row in rows_of("pandalm/testset-v1.json")]
+    assert [pandalm.count(label) for label in (0, 1, None)] == [427, 475, 97]
+    columns = ("id=pair_id", "prompt=question", "responses=response_A,response_B")
+    judgebench = [task(row, *columns).label for row in rows_of("judgebench/pairs-gpt-4o.jsonl")]
+    assert [judgebench.count(label) for label in (0, 1)] == [193, 157]

@@ -1,0 +1,418 @@
+"""`tirjudge judge` as a user runs it: a real process, a real endpoint, a real sandbox."""
+
+import csv
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
+from tirjudge.cli import app
+
+COMMAND = str(Path(sys.executable).with_name("tirjudge"))
+
+
+@pytest.fixture
+def endpoint() -> Iterator[EndpointServer]:
+    """Prefers the response shown first, without looking."""
+    with serving() as server:
+        server.script = lambda body: chat("Both are fine. <preference>A</preference>")
+        yield server
+
+
+def judge(
+    folder: Path, *arguments: str, stdin: str | None = None, key: str = ""
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "TIRJUDGE_API_KEY": key, "NO_COLOR": "1"}
+    command = [COMMAND, "judge", *arguments]
+    return subprocess.run(
+        command, cwd=folder, input=stdin, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def through(endpoint: EndpointServer) -> tuple[str, ...]:
+    return ("--base-url", endpoint.url, "--model", "m")
+
+
+def pairs(count: int) -> list[dict[str, Any]]:
+    return [
+        {"id": f"p{n}", "prompt": f"Question {n}", "responses": ["x", "y"], "label": 0} for n in range(count)
+    ]
+
+
+def write_rows(path: Path, rows: list[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def results(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def counting(body: dict[str, Any]) -> dict[str, Any]:
+    """A judge that has a program compare the lengths and believes what it printed."""
+    output = body["messages"][-1]["content"] if len(body["messages"]) > 1 else ""
+    if not output:
+        program = "print('longer:', 'A' if len(response_a) > len(response_b) else 'B')"
+        return chat(f"I will measure.\n```python\n{program}\n```\n")
+    return chat(f"So <preference>{re.findall('longer: (.)', output)[0]}</preference>")
+
+
+def test_a_pair_is_judged_with_the_program_that_proves_it(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = counting
+    rows = [
+        {"id": "one", "prompt": "Which is longer?", "responses": ["aa", "b"], "label": "A", "tags": ["t"]},
+        {"id": "two", "prompt": "Which is longer?", "responses": ["a", "bb"], "label": "A", "domain": "d"},
+    ]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    run = judge(tmp_path, "--pairwise", "rows.jsonl", "--output", "out.jsonl", *through(endpoint))
+    assert run.returncode == 0, run.stderr
+    one, two = sorted(results(tmp_path / "out.jsonl"), key=lambda row: row["id"])
+    assert (one["verdict"], one["choice"], one["correct"], one["tags"]) == ("A", 0, 1.0, ["t"])
+    assert (two["verdict"], two["choice"], two["correct"], two["domain"]) == ("B", 1, 0.0, "d")
+    assert (one["format"], one["model"], one["stop"], one["programs"]) == ("pairwise", "m", "verdict", 1)
+    (view,) = one["views"]
+    kinds = [segment["kind"] for segment in view["segments"]]
+    assert kinds == ["reasoning", "program", "output", "reasoning"]
+    program = view["segments"][1]
+    shown = "AB"[view["order"].index(0)]
+    assert (program["status"], program["stdout"]) == ("ok", f"longer: {shown}\n")
+    assert "accuracy  50.0% [9.5%, 90.5%], n = 2" in run.stdout
+    assert "programs  2 run (1.00 a row), 0 failed, 0 refused" in run.stdout
+
+
+def test_both_orders_agree_or_tie(tmp_path: Path, endpoint: EndpointServer) -> None:
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    arguments = ("rows.jsonl", "--order", "both", "--no-tools", *through(endpoint))
+    assert judge(tmp_path, *arguments).returncode == 0
+    (row,) = results(tmp_path / "rows.verdicts.jsonl")
+    assert (row["verdict"], row["choice"], row["correct"]) == ("tie", None, 0.5)
+    assert [view["order"] for view in row["views"]] == [[0, 1], [1, 0]]
+    shown_first = "Response A:\nx"
+    endpoint.script = lambda body: chat(
+        f"<preference>{'A' if shown_first in body['messages'][0]['content'] else 'B'}</preference>"
+    )
+    assert judge(tmp_path, *arguments, "--overwrite").returncode == 0
+    (row,) = results(tmp_path / "rows.verdicts.jsonl")
+    assert (row["verdict"], row["choice"], row["correct"]) == ("A", 0, 1.0)
+
+
+def test_the_format_follows_the_number_of_responses(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = lambda body: chat("<score>7</score> <preference>B</preference>")
+    rows = [{"id": str(n), "prompt": "p", "responses": ["x", "y", "z"][:n]} for n in (1, 2, 3)]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    run = judge(tmp_path, "rows.jsonl", "--order", "given", "--no-tools", *through(endpoint))
+    assert run.returncode == 0, run.stderr
+    judged = {row["id"]: row for row in results(tmp_path / "rows.verdicts.jsonl")}
+    assert [judged[n]["format"] for n in "123"] == ["pointwise", "pairwise", "listwise"]
+    assert (judged["1"]["scores"], judged["1"]["verdict"]) == ([7.0], None)
+    assert [judged[n]["verdict"] for n in "23"] == ["B", "B"]
+
+
+def test_pointwise_scores_every_response_alone_and_ranks_them(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    endpoint.script = lambda body: chat(
+        f"<score>{9 if 'good' in body['messages'][0]['content'] else 3}</score>"
+    )
+    rows = [
+        {"id": "a", "prompt": "p", "responses": ["bad", "good", "bad"], "label": 1},
+        {"id": "b", "prompt": "p", "responses": ["good", "good", "bad"], "label": 1},
+    ]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    run = judge(tmp_path, "rows.jsonl", "--pointwise", "--no-tools", *through(endpoint))
+    assert run.returncode == 0, run.stderr
+    judged = {row["id"]: row for row in results(tmp_path / "rows.verdicts.jsonl")}
+    assert (judged["a"]["verdict"], judged["a"]["scores"]) == ("B", [3.0, 9.0, 3.0])
+    assert (judged["b"]["verdict"], judged["b"]["correct"]) == ("tie", 0.5)
+
+
+def test_a_judge_that_gives_no_verdict_is_recorded_and_counts_as_wrong(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    endpoint.script = lambda body: chat("I cannot decide.")
+    write_rows(tmp_path / "rows.jsonl", pairs(2))
+    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
+    assert run.returncode == 0
+    row = results(tmp_path / "rows.verdicts.jsonl")[0]
+    assert (row["verdict"], row["stop"], row["correct"]) == (None, "malformed", 0.0)
+    assert row["detail"]
+    assert "2 rows, 0 with a verdict (2 malformed)" in run.stdout
+
+
+def test_bad_rows_are_named_and_the_others_judged(tmp_path: Path, endpoint: EndpointServer) -> None:
+    lines = [json.dumps(row) for row in pairs(2)]
+    lines[1:1] = ["{broken", '{"prompt": "p"}', '{"prompt": "p", "responses": ["a"], "label": 4}', lines[0]]
+    (tmp_path / "rows.jsonl").write_text("\n".join(lines))
+    run = judge(tmp_path, "--pairwise", "rows.jsonl", "--no-tools", *through(endpoint))
+    assert run.returncode == 1
+    assert sorted(row["id"] for row in results(tmp_path / "rows.verdicts.jsonl")) == ["p0", "p1"]
+    reported = [line for line in run.stderr.splitlines() if line.startswith("rows.jsonl:")]
+    assert reported == [
+        "rows.jsonl:2: not JSON: Expecting property name enclosed in double quotes at column 2",
+        "rows.jsonl:3: no responses: a row has `responses`, `response`, `response_a` and `response_b`, or "
+        "`chosen`",
+        "rows.jsonl:4: label '4' is no index from 0 to 0, no letter from A to A, no A>B",
+        "rows.jsonl:5: its id 'p0' is that of rows.jsonl:1 too",
+    ]
+    failures = results(tmp_path / "rows.verdicts.jsonl.failed.jsonl")
+    assert [failure["where"] for failure in failures] == [f"rows.jsonl:{n}" for n in (2, 3, 4, 5)]
+
+
+def test_csv_json_and_standard_input_hold_the_same_rows(tmp_path: Path, endpoint: EndpointServer) -> None:
+    rows = [
+        {"id": f"r{n}", "prompt": f'Line 1\nQ{n}, "said"', "response_a": "x", "response_b": "y", "label": "B"}
+        for n in range(3)
+    ]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    with (tmp_path / "rows.csv").open("w", newline="") as file:
+        table = csv.DictWriter(file, rows[0])
+        table.writeheader()
+        table.writerows(rows)
+    arguments = ("--no-tools", "--order", "given", *through(endpoint))
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    assert judge(tmp_path, "rows.json", "--output", "json.out", *arguments).returncode == 0
+    assert judge(tmp_path, "rows.csv", "--output", "csv.out", *arguments).returncode == 0
+    assert judge(tmp_path, "-", "--output", "stdin.out", *arguments, stdin=lines).returncode == 0
+    digests = [
+        sorted((row["id"], row["digest"], row["label"]) for row in results(tmp_path / name))
+        for name in ("json.out", "csv.out", "stdin.out")
+    ]
+    assert digests[0] == digests[1] == digests[2]
+    assert len(digests[0]) == 3
+
+
+def test_a_benchmarks_own_columns_and_labels(tmp_path: Path, endpoint: EndpointServer) -> None:
+    row = {"idx": 5, "instruction": "Add.", "input": "1 2", "response1": "3", "response2": "4", "who": 1}
+    write_rows(tmp_path / "rows.jsonl", [row, {**row, "idx": 6, "who": 0}])
+    columns = ("id=idx", "prompt=instruction+input", "responses=response1,response2", "label=who")
+    options = [word for column in columns for word in ("--column", column)]
+    arguments = ("--labels", "0=tie,1=A,2=B", "--order", "given", "--no-tools", *through(endpoint))
+    run = judge(tmp_path, "rows.jsonl", *options, *arguments)
+    assert run.returncode == 0, run.stderr
+    assert "Add.\n\n1 2" in endpoint.bodies[0]["messages"][0]["content"]
+    assert "n = 1 (a tie" in run.stdout
+
+
+def test_killed_at_any_moment_nothing_is_lost_or_judged_twice(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    endpoint.delay = 0.02
+    rows = write_rows(tmp_path / "rows.jsonl", pairs(60))
+    out = tmp_path / "rows.verdicts.jsonl"
+    command = [COMMAND, "judge", str(rows), "--no-tools", "--concurrency", "3", *through(endpoint)]
+    draw = random.Random(7)
+    kept: set[str] = set()
+    for _ in range(4):
+        goal = len(kept) + draw.randrange(1, 14)
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        deadline = time.monotonic() + 60
+        while not out.exists() or out.read_bytes().count(b"\n") < goal:
+            assert process.poll() is None, process.stderr and process.stderr.read()
+            assert time.monotonic() < deadline
+            time.sleep(draw.uniform(0, 0.01))
+        os.kill(process.pid, signal.SIGKILL)
+        process.communicate()
+        whole = out.read_bytes()
+        before, kept = kept, {json.loads(line)["id"] for line in whole.splitlines()}
+        assert before < kept
+        with out.open("ab") as file:  # what a kill inside a write leaves
+            file.write(whole.splitlines()[0][: draw.randrange(1, 200)])
+    finished = judge(tmp_path, *command[2:])
+    assert finished.returncode == 0, finished.stderr
+    assert sorted(row["id"] for row in results(out)) == sorted(row["id"] for row in pairs(60))
+    assert len(endpoint.asked) <= 60 + 4 * 3
+    assert "judged    60 rows" in finished.stdout
+    asked = len(endpoint.asked)
+    again = judge(tmp_path, *command[2:])
+    assert (again.returncode, len(endpoint.asked)) == (0, asked)
+    assert again.stdout.splitlines()[:3] == finished.stdout.splitlines()[:3]
+
+
+def test_an_interrupt_says_how_to_go_on(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.delay = 0.02
+    write_rows(tmp_path / "rows.jsonl", pairs(500))
+    command = [COMMAND, "judge", "rows.jsonl", "--no-tools", "--concurrency", "2", *through(endpoint)]
+    process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    out = tmp_path / "rows.verdicts.jsonl"
+    while not out.exists() or not out.read_bytes():
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    _, error = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert "tirjudge judge: interrupted; the same command goes on" in error
+    assert "Traceback" not in error
+
+
+def test_other_settings_are_refused_and_named(tmp_path: Path, endpoint: EndpointServer) -> None:
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    assert judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint)).returncode == 0
+    before = (tmp_path / "rows.verdicts.jsonl").read_bytes()
+    run = judge(tmp_path, "rows.jsonl", "--no-tools", "--temperature", "0.5", *through(endpoint))
+    assert run.returncode == 2
+    assert "other settings (temperature was 0.0 and is now 0.5)" in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+    assert (tmp_path / "rows.verdicts.jsonl").read_bytes() == before
+    options = ("--no-tools", "--temperature", "0.5", "--overwrite", *through(endpoint))
+    assert judge(tmp_path, "rows.jsonl", *options).returncode == 0
+    assert len(results(tmp_path / "rows.verdicts.jsonl")) == 1
+
+
+def test_a_row_that_changed_since_is_no_row_that_was_judged(tmp_path: Path, endpoint: EndpointServer) -> None:
+    rows = pairs(2)
+    write_rows(tmp_path / "rows.jsonl", rows)
+    assert judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint)).returncode == 0
+    write_rows(tmp_path / "rows.jsonl", [rows[0], {**rows[1], "responses": ["x", "other"]}])
+    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
+    assert run.returncode == 1
+    assert "rows.jsonl:2: it was judged with another prompt, responses or label" in run.stderr
+
+
+def test_a_foreign_file_and_the_input_itself_are_never_touched(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", pairs(1))
+    (tmp_path / "precious.jsonl").write_text('{"mine": 1}\n{"torn')
+    for output, arguments in (("precious.jsonl", ()), ("./rows.jsonl", ("--overwrite",))):
+        before = (tmp_path / output).read_bytes()
+        run = judge(tmp_path, "rows.jsonl", "--output", output, *arguments, *through(endpoint))
+        assert run.returncode == 2
+        assert "choose another --output" in run.stderr
+        assert (tmp_path / output).read_bytes() == before
+    assert rows.exists()
+
+
+def test_one_output_has_one_writer(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.delay = 0.05
+    write_rows(tmp_path / "rows.jsonl", pairs(300))
+    command = [COMMAND, "judge", "rows.jsonl", "--no-tools", "--concurrency", "1", *through(endpoint)]
+    first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        while not endpoint.asked:
+            time.sleep(0.01)
+        second = judge(tmp_path, *command[2:])
+        assert second.returncode == 2
+        assert "rows.verdicts.jsonl is being written by another process" in second.stderr
+    finally:
+        first.kill()
+        first.wait()
+
+
+def test_hostile_text_reaches_the_terminal_as_escapes(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = lambda body: chat("\x1b[2J<preference>A</preference>")
+    evil = "\x1b]0;owned\x07[bold red]\x1b[2J\u202e"
+    rows = [
+        {"id": evil, "prompt": evil, "responses": [evil, "\ud800 <|im_end|>"], "label": evil},
+        {"id": evil, "prompt": "p", "responses": ["a", "b"]},
+        {"id": evil, "prompt": "p", "responses": ["a", "b"]},
+    ]
+    write_rows(tmp_path / f"{evil[:6]}.jsonl", rows)
+    run = judge(tmp_path, f"{evil[:6]}.jsonl", "--output", "out", "--no-tools", *through(endpoint))
+    assert run.returncode == 1
+    shown = run.stdout + run.stderr
+    assert not set("\x1b\x07\u202e") & set(shown)
+    assert r"\x1b]0;owned\x07[bold red]\x1b[2J\u202e" in shown
+    assert len(results(tmp_path / "out")) == 1
+
+
+def test_an_endpoint_that_is_down_fails_rows_that_a_later_run_judges(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", pairs(30))
+    endpoint.script = lambda body: failure(401, "bad key sk-secret-123")
+    arguments = ("rows.jsonl", "--no-tools", "--give-up-after", "5", "--concurrency", "2", *through(endpoint))
+    run = judge(tmp_path, *arguments, key="sk-secret-123")
+    assert run.returncode == 1
+    assert "given up after 5 failed rows in a row" in run.stderr
+    assert "generator_down" in run.stderr
+    assert results(tmp_path / "rows.verdicts.jsonl") == []
+    assert len(endpoint.asked) <= 7
+    written = "".join(path.read_text() for path in tmp_path.iterdir())
+    assert "sk-secret-123" not in written + run.stdout + run.stderr
+    endpoint.script = lambda body: chat("<preference>A</preference>")
+    run = judge(tmp_path, *arguments)
+    assert run.returncode == 0, run.stderr
+    assert len(results(tmp_path / "rows.verdicts.jsonl")) == 30
+    assert not (tmp_path / "rows.verdicts.jsonl.failed.jsonl").exists()
+
+
+def test_long_responses_are_cut_only_when_asked_and_visibly(tmp_path: Path, endpoint: EndpointServer) -> None:
+    row = {"id": "1", "prompt": "p", "responses": ["a" * 500, "b"]}
+    write_rows(tmp_path / "rows.jsonl", [row])
+    run = judge(tmp_path, "rows.jsonl", "--no-tools", "--truncate", "100", *through(endpoint))
+    assert run.returncode == 0, run.stderr
+    assert results(tmp_path / "rows.verdicts.jsonl")[0]["cut"] is True
+    asked = endpoint.bodies[0]["messages"][0]["content"]
+    assert "a" * 50 + "\n... 400 characters left out ...\n" + "a" * 50 in asked
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("none.jsonl",), "none.jsonl"),
+        (("-",), "give --output"),
+        (("rows.jsonl", "--pairwise", "--listwise"), "--pairwise and --listwise exclude each other"),
+        (("rows.jsonl", "--column", "promt=x"), "'promt=x' is no mapping: write PART=COLUMN"),
+        (("rows.jsonl", "--labels", "1"), "write VALUE=LETTER"),
+        (("rows.jsonl", "--temperature", "-1"), "temperature: "),
+        (("rows.jsonl", "--base-url", "http://127.0.0.1:1"), "give --model"),
+        (("rows.jsonl", "--base-url", "ftp://x?key=sk-secret", "--model", "m"), "the base URL must be"),
+        (("rows.jsonl", "--model", "no/such/folder", "--no-tools"), "no/such/folder"),
+        (("rows.jsonl", "--pairwise", "--prompts", "x", "--model", "m", "--base-url", "http://h"),
+         "'x-pairwise'"),
+        (("rows.jsonl", "--output", "no/such/folder/out"), "no/such/folder"),
+        (("rows.jsonl", "--tier", "turns"), "give --base-url"),
+        (("broken.json",), "broken.json: not JSON"),
+    ],
+)  # fmt: skip
+def test_usage_errors_are_one_line_and_leave_no_secret(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], reason: str
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    (tmp_path / "broken.json").write_text("[1")
+    monkeypatch.chdir(tmp_path)
+    run = CliRunner().invoke(app, ["judge", *arguments])
+    assert run.exit_code == 2
+    assert reason in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+    assert run.stderr.startswith("tirjudge judge: ")
+    assert not any("sk-secret" in path.read_text() for path in tmp_path.iterdir())
+
+
+def test_an_endpoint_judges_without_torch(tmp_path: Path, endpoint: EndpointServer) -> None:
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    endpoint.script = counting
+    script = """
+import sys
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"torch", "transformers", "tokenizers", "safetensors", "trl", "datasets"}:
+            raise ModuleNotFoundError(f"blocked: {name}", name=name)
+sys.meta_path.insert(0, Blocked())
+sys.argv[0] = "tirjudge"
+from tirjudge.cli import main
+main()
+"""
+    command = [sys.executable, "-c", script, "judge", "rows.jsonl"]
+    run = subprocess.run(
+        [*command, *through(endpoint)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert run.returncode == 0, run.stderr
+    assert results(tmp_path / "rows.verdicts.jsonl")[0]["programs"] == 1
+    local = subprocess.run(
+        [*command, "--model", ".", "--output", "local.out", "--no-tools"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert local.returncode == 2
+    assert len(local.stderr.splitlines()) == 1
+    assert "tirjudge[local]" in local.stderr
