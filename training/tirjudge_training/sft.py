@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -51,20 +52,23 @@ def train_sft(
     Checkpoints and metrics lie in `run`. A stage that was killed goes on from the last whole checkpoint and
     ends with the same weights. Raises ValueError for a sample that is too long or teaches nothing.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
     from trl import SFTTrainer
 
     _check(samples, config)
     saved = checkpoints.latest(run.path / CHECKPOINTS)
     _forget(run, checkpoints.step_of(saved) if saved else 0)
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
-    trainer = SFTTrainer(
-        model=model,
-        args=_arguments(config, run.path / CHECKPOINTS, seed),
-        train_dataset=_dataset(samples),
-        processing_class=AutoTokenizer.from_pretrained(start),
-        callbacks=[_watch(run, say)],
-    )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
+        trainer = SFTTrainer(
+            model=model,
+            args=_arguments(config, run.path / CHECKPOINTS, seed),
+            train_dataset=_dataset(samples),
+            processing_class=AutoTokenizer.from_pretrained(start),
+            callbacks=[_watch(run, say)],
+        )
+    trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(saved) if saved else None)
     return model
 
@@ -103,6 +107,7 @@ def _arguments(config: SftConfig, output: Path, seed: int) -> Any:
         lr_scheduler_type=config.schedule,
         warmup_steps=config.warmup_steps,
         max_length=config.max_tokens,
+        dataset_kwargs={"skip_prepare_dataset": True},
         train_sampling_strategy="group_by_length",
         seed=seed,
         save_steps=config.checkpoint_every,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
 
 from tirjudge_environments import JudgeTask, Message, derive_seed
@@ -43,9 +44,9 @@ def tasks(split: str, format: str, n: int, seed: int) -> list[JudgeTask]:
     return [task(split, format, index, seed) for index in range(n)]
 
 
-def train_draw(index: int, seed: int) -> Draw:
+def train_draw(index: int, seed: int, mixture: Sequence[str] = MIXTURE) -> Draw:
     """Element `index` of the endless training stream: pairs 4 : single 1 : lists of four 1."""
-    format = Random(derive_seed("mixture", seed, index)).choice(MIXTURE)
+    format = Random(derive_seed("mixture", seed, index)).choice(mixture)
     family = Random(derive_seed("family", seed, index)).randrange(len(FAMILIES))
     return Draw(format, task("train", format, index * len(FAMILIES) + family, seed))
 

@@ -8,7 +8,7 @@ from random import Random
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge_environments import JudgeTask, View
-from tirjudge_environments.constraints import CHECKABLE, Family, Shown
+from tirjudge_environments.constraints import CHECKABLE, LOOPS, Family, Shown
 from tirjudge_environments.letters import letter
 
 SLIPS = (
@@ -73,7 +73,7 @@ class Teacher:
         if not self._family.checkable:
             if self._rng.random() >= self._habits.needless:
                 return None
-            return self._rng.choice(CHECKABLE).program(shown)
+            return LOOPS[shown].format(check="len(r)")
         return program(self._rng, self._habits, self._family, shown)
 
     def verdict(self, shown: Shown, output: str | None) -> str:

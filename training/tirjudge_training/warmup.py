@@ -36,6 +36,8 @@ SHOWN: dict[str, Shown] = {
     "tir-pointwise": "pointwise",
     "tir-listwise": "listwise",
 }
+FORMATS = ("tir-pairwise", "tir-pairwise", "tir-pointwise", "tir-listwise")
+"""Of the dialogues: single responses and lists more often than in RL, so that they are learned at all."""
 
 
 class WarmupConfig(BaseModel):
@@ -46,7 +48,7 @@ class WarmupConfig(BaseModel):
     samples: int = Field(default=24_000, gt=0)
     short: float = Field(default=0.5, ge=0, le=1)
     """Share of short examples: an instruction and a program for it."""
-    text_only: float = Field(default=0.2, ge=0, le=1)
+    text_only: float = Field(default=0.1, ge=0, le=1)
     """Share of the dialogues that have the prompts without tools; they end in the label's verdict."""
     habits: Habits = Habits()
 
@@ -65,7 +67,7 @@ def short_example(encoder: ChatEncoder, end: int, habits: Habits, index: int, se
     rng = Random(derive_seed("warm-up example", seed, index))
     family = rng.choice(CHECKABLE)
     shown = rng.choice(list(SHOWN.values()))
-    question = f"{family.draw(rng, TRAIN).text}\n\nWrite a {shown} check."
+    question = f"Instruction: {family.draw(rng, TRAIN).text}\n\nWrite a {shown} check."
     return Sample.answer(encoder, question, _fenced(program(rng, habits, family, shown)), end)
 
 
@@ -80,7 +82,7 @@ async def teach(
     async def one(index: int) -> Trajectory:
         rng = Random(derive_seed("warm-up dialogue", seed, index))
         environments = text if rng.random() < config.text_only else tools
-        draw = train_draw(index, derive_seed("warm-up", seed))
+        draw = train_draw(index, derive_seed("warm-up", seed), FORMATS)
         return await _dialogue(
             rng, draw, environments, sandbox, encoder, tokenizer.eos_token_id, config.habits
         )

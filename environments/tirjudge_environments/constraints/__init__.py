@@ -4,7 +4,7 @@ One family of data for the demonstration model, for data synthesis and for evalu
 thresholds are cut into a training and a held-out half at once.
 """
 
-from tirjudge_environments.constraints.base import Constraint, Family, Shown, Slots
+from tirjudge_environments.constraints.base import LOOPS, Constraint, Family, Shown, Slots
 from tirjudge_environments.constraints.counts import COUNTS
 from tirjudge_environments.constraints.keywords import KEYWORDS
 from tirjudge_environments.constraints.manners import MANNERS
@@ -18,6 +18,7 @@ __all__ = [
     "CHECKABLE",
     "FAMILIES",
     "HELD_OUT",
+    "LOOPS",
     "MANNERS",
     "SPLITS",
     "TRAIN",

@@ -16,11 +16,12 @@ WORD_SETUP = "w = prompt.split('\"')[1]\n"
 NUMBER_SETUP = 'import re\nn = int(re.findall(r"\\d+", prompt)[0])\n'
 ATTEMPTS = 1000
 
-_LOOPS: dict[Shown, str] = {
+LOOPS: dict[Shown, str] = {
     "pointwise": "r = response\nprint({check})",
     "pairwise": "for r in [response_a, response_b]: print({check})",
     "listwise": 'for a, r in zip("ABCD", responses): print(a, {check})',
 }
+"""The last lines of a judge's program: they print what `check` says of every response."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ class Family:
         """
         if not self.checkable:
             raise ValueError(f"the family {self.name!r} is decided by reading: it has no program")
-        return self.setup + _LOOPS[shown].format(check=self.check)
+        return self.setup + LOOPS[shown].format(check=self.check)
 
     def draw(self, rng: Random, split: Split) -> Constraint:
         """A constraint with the split's wordings, words and thresholds."""

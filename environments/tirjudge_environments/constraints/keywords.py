@@ -80,8 +80,8 @@ KEYWORDS = (
             (
                 '{} the word "{word}".',
                 'please {} the word "{word}" somewhere.',
-                'your answer must {} the word "{word}".',
-                'be sure to {} the word "{word}".',
+                'your answer must {} the given word "{word}".',
+                'be sure to {} "{word}" as a word.',
             ),
             ("use", "include", "mention", "contain"),
         ),
@@ -97,7 +97,7 @@ KEYWORDS = (
             (
                 '{} the word "{word}".',
                 'please {} the word "{word}" anywhere.',
-                'take care: {} the word "{word}".',
+                'take care: {} the word "{word}" at all.',
                 '{} the word "{word}" in your answer.',
             ),
             ("do not use", "never use", "avoid", "leave out"),
@@ -114,7 +114,7 @@ KEYWORDS = (
             (
                 '{} with the word "{word}".',
                 'please {} your answer with "{word}".',
-                'your answer must {} with the word "{word}".',
+                'your answer must {} with the given word "{word}".',
                 'the first word: {} with "{word}".',
             ),
             ("start", "begin", "open", "lead"),
@@ -131,7 +131,7 @@ KEYWORDS = (
             (
                 '{} with the word "{word}".',
                 'please {} your answer with "{word}".',
-                'your answer must {} with the word "{word}".',
+                'your answer must {} with the given word "{word}".',
                 'the last word: {} with "{word}".',
             ),
             ("end", "finish", "close", "stop"),

@@ -97,7 +97,12 @@ SHAPE = (
     Family(
         name="no-commas",
         wordings=Wordings(
-            ("{} commas.", "please {} any commas.", "take care: {} commas.", "{} commas in your answer."),
+            (
+                "{} commas.",
+                "please {} any commas.",
+                "take care: {} commas at all.",
+                "{} commas in your answer.",
+            ),
             ("do not use", "never use", "avoid", "leave out"),
         ),
         slots=no_slots,
@@ -143,8 +148,8 @@ SHAPE = (
             (
                 "{} with a question mark.",
                 "please {} your answer with a question.",
-                "your answer must {} with a question mark.",
-                "the last mark: {} with a question mark.",
+                "your answer must {} with one question mark.",
+                "as the last sign, {} with some question mark.",
             ),
             ("end", "finish", "close", "stop"),
         ),

@@ -9,14 +9,38 @@ FUNCTION_WORDS = ("the", "a", "and", "in", "on", "of", "with", "is", "my", "to",
 """Shared by both splits: they carry no meaning that a verdict could depend on."""
 
 _TRAIN = """
-    river stone lamp cloud horse garden window table music sugar summer winter market doctor
-    bottle button candle castle circle coffee copper cotton dinner dragon engine farmer finger flower forest
-    guitar hammer honey island jacket kettle ladder lemon marble mirror monkey morning mountain needle orange
-    pencil pepper planet pocket potato rabbit ribbon rocket salmon school shadow silver spider spring station
-    temple thunder ticket tiger tomato tunnel turtle valley velvet village violin wagon walnut yellow bright
-    quiet gentle golden heavy hollow little lovely narrow purple simple slow soft strong sudden sweet tiny
-    warm wild carries follows finds gives holds keeps loves makes needs opens paints sees sends shows sings
-    takes turns walks wants washes writes
+    river stone lamp cloud horse garden window table music sugar summer winter market doctor bottle
+    button candle castle circle coffee copper cotton dinner dragon engine farmer finger flower forest
+    guitar hammer honey island jacket kettle ladder lemon marble mirror monkey morning mountain needle
+    orange pencil pepper planet pocket potato rabbit ribbon rocket salmon school shadow silver spider
+    spring station temple thunder ticket tiger tomato tunnel turtle valley velvet village violin wagon
+    walnut yellow bright quiet gentle golden heavy hollow little lovely narrow purple simple slow soft
+    strong sudden sweet tiny warm wild carries follows finds gives holds keeps loves makes needs opens
+    paints sees sends shows sings takes turns walks wants washes writes apple autumn badger balcony
+    bamboo banana barley beaver blanket blossom bracket branch breeze bucket buffalo cabbage cabin
+    cactus camel carpet cedar cellar cherry chimney cinema citrus clover coconut comet compass coral
+    corner cottage cousin crayon cricket crown crystal curtain dolphin domino donkey drawer drummer
+    dolls eleven emerald evening falcon fabric famine fashion ferry festival fossil fountain gallery
+    garlic geese ginger goblet gravel grocery hamster harvest hazel hedgehog hockey hunter iceberg igloo
+    ivory jaguar jasmine jewel journal juniper kayak kidney kingdom koala lagoon laundry lizard lobster
+    locker magnet mango maple mattress melon mineral mitten mosaic mushroom mustard napkin nectar nephew
+    nickel nutmeg oatmeal octopus olive orchard orchid otter oyster paddle pancake panther papaya
+    parsley pebble pelican penguin petal pigeon plaster plumber poem polar polish popcorn porcelain
+    porridge prince puddle puppet puzzle quarry quartz quilt raccoon radish raisin raven reindeer
+    rhubarb robin rooster rosemary sandal saffron sapphire saucer scarf scissors seagull shelter
+    shepherd shovel skeleton sketch sparrow spinach squirrel steeple swallow syrup tailor teacher
+    telescope tennis thimble tractor treasure trolley truffle tundra turnip twilight unicorn vanilla
+    vineyard vinegar volcano voyage waffle walrus weasel willow windmill woodland yogurt absurd bitter
+    blunt brisk calm cheerful chilly classic clumsy cosy curious damp dizzy double eager early elegant
+    empty exotic faint fancy fierce fluffy fragile frosty fuzzy generous glossy gloomy grumpy handy
+    hasty hidden hungry icy itchy jagged jumpy keen large lazy lucky mellow messy mighty misty muddy
+    mystic nervous noisy odd pale patient plain polite proud quick ragged rare royal rusty salty scary
+    shiny shy silent silky slender smooth solid sour sticky tender thirsty tidy tough urban vast vivid
+    weary wooden young borrows chases dances digs drinks drops enters fights flies forgets greets grows
+    hunts invites joins jumps knits laughs leans learns lends listens locks marches melts mends notes
+    obeys orders packs plays pours pushes questions races reaches rests roams rolls runs scores selects
+    shakes shines skips sleeps smiles solves spins stacks stirs stops swims teaches thinks throws
+    tickles touches trades travels trusts visits waits wakes waters whistles wins wonders works
 """
 _HELD_OUT = """
     anchor basket bridge camera canyon cheese cookie desert eagle feather fiddle glacier harbor

@@ -1,0 +1,117 @@
+"""Supervised fine-tuning: it learns, it leaves masked tokens alone, and a kill changes nothing."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tirjudge.run_folder import RunFolder, read_lines
+from tirjudge_environments import ChatEncoder
+from tirjudge_training import checkpoints, miniature
+from tirjudge_training.samples import IGNORED, Sample
+from tirjudge_training.sft import SftConfig, train_sft
+from tirjudge_training.teacher import Habits
+from tirjudge_training.warmup import short_example
+
+CONFIG = SftConfig(batch=8, micro_batch=4, learning_rate=3e-3, checkpoint_every=8)
+TRAIN = """
+import os, runpy, signal, sys
+from pathlib import Path
+
+test, start, folder, kill_at = sys.argv[1:]
+runpy.run_path(test)["train"](Path(start), Path(folder), kill_at)
+"""
+
+
+def samples(start: Path, count: int = 160) -> list[Sample]:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(start)
+    encoder = ChatEncoder(tokenizer)
+    return [short_example(encoder, tokenizer.eos_token_id, Habits(), i, 0) for i in range(count)]
+
+
+def train(start: Path, folder: Path, kill_at: str = "", config: SftConfig = CONFIG) -> None:
+    import os
+
+    def say(line: str) -> None:
+        if kill_at and line.startswith(kill_at):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    with RunFolder(folder) as run:
+        model = train_sft(start, run, config, samples(start), seed=1, say=say)
+        model.save_pretrained(folder / "model")
+
+
+@pytest.fixture(scope="module")
+def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("start")
+    miniature.save(folder, *miniature.build_model(0))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def whole(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that nobody interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    train(start, folder)
+    return folder
+
+
+def test_the_loss_falls_and_is_written_down(whole: Path) -> None:
+    rows = list(read_lines(whole / "metrics.jsonl"))
+    assert [row["step"] for row in rows] == [1, 10, 20]
+    assert rows[0]["loss"] == pytest.approx(6.93, abs=0.2), "ln 1024 before anything is learned"
+    assert rows[-1]["loss"] < 5
+
+
+def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
+    start: Path, whole: Path, tmp_path: Path
+) -> None:
+    """Killed between two checkpoints, so steps and a row of metrics are done again."""
+    command = [sys.executable, "-c", TRAIN, __file__, str(start), str(tmp_path), "sft 10/"]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-8"
+    train(start, tmp_path)
+    resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path, whole))
+    assert all(resumed[name].equal(expected[name]) for name in expected)
+    steps = [[row["step"] for row in read_lines(folder / "metrics.jsonl")] for folder in (tmp_path, whole)]
+    assert steps[0] == steps[1]
+
+
+def test_what_the_labels_leave_out_is_not_learned(start: Path, tmp_path: Path) -> None:
+    """The loss is the mean over labelled tokens alone, however many there are beside them."""
+    from transformers import AutoModelForCausalLM
+
+    few = samples(start, 4)
+    with RunFolder(tmp_path) as run:
+        train_sft(start, run, CONFIG, few, seed=1, say=lambda line: None)
+    reported = next(iter(read_lines(tmp_path / "metrics.jsonl")))["loss"]
+    model = AutoModelForCausalLM.from_pretrained(start)
+    losses = torch.cat([_losses(model, sample) for sample in few])
+    assert reported == pytest.approx(float(losses.mean()), abs=1e-3)
+
+
+def _losses(model: torch.nn.Module, sample: Sample) -> torch.Tensor:
+    with torch.no_grad():
+        logits = model(torch.tensor([sample.ids])).logits[0, :-1]
+    labels = torch.tensor(sample.labels[1:])
+    return torch.nn.functional.cross_entropy(logits, labels, reduction="none")[labels != IGNORED]
+
+
+def test_unfit_samples_are_refused(start: Path, tmp_path: Path) -> None:
+    good = samples(start, 2)
+    empty = replace(good[1], labels=(IGNORED,) * len(good[1].ids))
+    with RunFolder(tmp_path) as run:
+        with pytest.raises(ValueError, match="sample 1 has no token"):
+            train_sft(start, run, CONFIG, [good[0], empty], seed=1, say=print)
+        short = CONFIG.model_copy(update={"max_tokens": 10})
+        with pytest.raises(ValueError, match=r"sample 0 has \d+ tokens, more than max_tokens = 10"):
+            train_sft(start, run, short, good, seed=1, say=print)

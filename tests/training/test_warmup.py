@@ -1,0 +1,103 @@
+"""The warm-up corpus: the judge's own form, real outputs, the teacher's mistakes, and nothing held out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from tirjudge_environments import ChatEncoder, StopReason, Trajectory
+from tirjudge_environments.constraints import CHECKABLE, FAMILIES, HELD_OUT
+from tirjudge_environments.types import By
+from tirjudge_sandbox import Status, open_sandbox
+from tirjudge_training import miniature
+from tirjudge_training.samples import IGNORED, Sample
+from tirjudge_training.teacher import SLIPS, Habits, is_careless, misconception, program
+from tirjudge_training.warmup import WarmupConfig, corpus, short_example, teach
+
+PERFECT = Habits(careful=1, careless=1, crash=0, misread=0, needless=0)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return miniature.build_tokenizer(0)
+
+
+async def dialogues(tokenizer, config: WarmupConfig, count: int) -> list[Trajectory]:
+    async with open_sandbox(preload=()) as sandbox:
+        return await teach(tokenizer, sandbox, config, 0, range(count))
+
+
+async def test_a_perfect_teacher_is_always_right_and_well_formed(tokenizer) -> None:
+    """Every program it writes decides its case, so the reward of every pair and list is 1."""
+    async with open_sandbox(preload=()) as sandbox:
+        config = WarmupConfig(text_only=0, habits=PERFECT)
+        for trajectory in await teach(tokenizer, sandbox, config, 0, range(120)):
+            assert trajectory.stop is StopReason.VERDICT
+            assert all(call.outcome.status is Status.OK for call in trajectory.calls)
+            said = trajectory.segments[-1].text
+            assert ("keeps it" in said) or ("breaks it" in said)
+            if trajectory.calls:
+                assert [s.by for s in trajectory.segments] == [By.MODEL, By.SANDBOX, By.MODEL]
+                output = trajectory.calls[0].outcome.stdout.strip()
+                assert trajectory.segments[1].text == f"```output\n{output}\n```\n"
+
+
+async def test_labels_are_on_the_models_own_tokens_only(tokenizer) -> None:
+    encoder = ChatEncoder(tokenizer)
+    for trajectory in await dialogues(tokenizer, WarmupConfig(text_only=0), 20):
+        sample = Sample.of(trajectory)
+        assert len(sample.ids) == len(sample.labels)
+        written = [label for label in sample.labels if label != IGNORED]
+        own = [i for s in trajectory.segments if s.by is By.MODEL for i in s.ids or ()]
+        assert written == own
+        assert written[-1] == tokenizer.eos_token_id
+        assert "```output" not in encoder.decode(written)
+        assert all(a == b for a, b in zip(sample.ids, sample.labels, strict=True) if b != IGNORED)
+
+
+async def test_the_teacher_goes_wrong_as_often_as_it_is_told(tokenizer) -> None:
+    config = WarmupConfig(text_only=0.25, habits=Habits(crash=0.2))
+    trajectories = await dialogues(tokenizer, config, 400)
+    statuses = Counter(call.outcome.status for t in trajectories for call in t.calls)
+    assert set(statuses) == {Status.OK, Status.ERROR}
+    assert statuses[Status.ERROR] / statuses.total() == pytest.approx(0.2, abs=0.07)
+    assert sum(not t.prompt.stop for t in trajectories) / 400 == pytest.approx(0.25, abs=0.07)
+
+
+def test_every_second_family_is_misunderstood() -> None:
+    assert sum(map(is_careless, CHECKABLE)) == 11
+    for family in CHECKABLE:
+        programs = Counter(program(Random(i), Habits(), family, "pairwise") for i in range(300))
+        right = programs[family.program("pairwise")] / 300
+        assert right == pytest.approx(0.92 * (0.35 if is_careless(family) else 0.9), abs=0.1)
+        assert misconception(family) != family.check
+        assert any(slip in family.check for slip, _ in SLIPS)
+
+
+def test_a_short_example_asks_for_a_program_and_ends(tokenizer) -> None:
+    encoder = ChatEncoder(tokenizer)
+    sample = short_example(encoder, tokenizer.eos_token_id, PERFECT, 5, 0)
+    asked = tokenizer.decode(
+        [i for i, label in zip(sample.ids, sample.labels, strict=True) if label == IGNORED]
+    )
+    answered = encoder.decode([label for label in sample.labels if label != IGNORED])
+    assert asked.startswith("<|im_start|>user\n")
+    assert asked.endswith("check.<|im_end|>\n<|im_start|>assistant\n")
+    shown = asked.split("Write a ")[1].split()[0]
+    assert answered in {f"```python\n{family.program(shown)}\n```\n" for family in CHECKABLE}
+    assert sample.labels[-1] == tokenizer.eos_token_id
+
+
+async def test_the_corpus_is_reproducible_and_sees_nothing_held_out(tokenizer) -> None:
+    config = WarmupConfig(samples=120, short=0.5)
+    async with open_sandbox(preload=()) as sandbox:
+        first, second = [await corpus(tokenizer, sandbox, config, 4) for _ in range(2)]
+    assert first == second
+    assert len(first) == 120
+    text = " ".join(tokenizer.decode(sample.ids) for sample in first).lower()
+    assert not set("".join(c if c.isalpha() else " " for c in text).split()) & set(HELD_OUT.words)
+    wordings = [w for f in FAMILIES.values() for w in f.wordings.of(HELD_OUT) if "{" not in w]
+    assert wordings
+    assert [wording for wording in wordings if wording in text] == []
