@@ -47,18 +47,9 @@ FORMATS = [
 ]
 PIECES = st.sampled_from(
     [
-        "```",
-        "```python\n",
-        "```output\n",
-        "\n",
-        " ",
-        "`",
-        "<score>",
-        "</score>",
-        "<preference>",
-        "A",
-        "7",
-        "é",
+        *("```", "```python\n", "```output\n", "`", "\n", " ", "A", "7", "é"),
+        *("<score>", "</score>", "<preference>", "</preference>"),
+        *("<preference>B</preference>", "```python\nprint(1)\n```\n"),
     ]
 )
 COMPLETIONS = st.one_of(st.text(), st.lists(PIECES, max_size=40).map("".join))
@@ -103,7 +94,7 @@ async def test_any_dialogue_ends_in_a_score(turns) -> None:
         await session.step(Completion(text="?", finish=Finish.END))
     [(score,)] = environment.score([Episode(task, 0, (session.trajectory,))], {})
     assert isinstance(score, Reward)
-    assert 0 <= score.total <= 1
+    assert score.total in (0.0, 0.1, 1.0)
 
 
 @pytest.mark.parametrize("broken", ["views", "prompt", "read", "score"])
