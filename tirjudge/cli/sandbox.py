@@ -1,0 +1,112 @@
+"""`tirjudge sandbox run`: one program, run as a judge's programs are."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn, TextIO
+
+import typer
+
+from tirjudge.printable import printable
+from tirjudge_sandbox import Execution, Limits, Program, SandboxUnavailable, Status, open_sandbox
+
+USAGE, TOO_MUCH, TIME_LIMIT, NO_SANDBOX, SIGNALLED = 2, 123, 124, 125, 128
+
+_ENDINGS = {
+    Status.WALL_LIMIT: (TIME_LIMIT, "stopped at the limit of {wall_seconds:g} s"),
+    Status.CPU_LIMIT: (TIME_LIMIT, "stopped at the limit of {cpu_seconds:g} s of CPU time"),
+    Status.OUTPUT_LIMIT: (TOO_MUCH, "stopped at the limit of {output_bytes} bytes of output"),
+    Status.MEMORY_LIMIT: (TOO_MUCH, "stopped for memory"),
+}
+
+sandbox = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+
+
+@sandbox.callback()
+def root() -> None:
+    """Run programs in the sandbox."""
+
+
+@sandbox.command()
+def run(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE|-", help="Python program; - reads it from standard input.")
+    ],
+    timeout: Annotated[
+        float | None,
+        typer.Option(metavar="SECONDS", help="Wall and CPU time.  [default: 20 of wall, 10 of CPU]"),
+    ] = None,
+    stdin: Annotated[
+        Path | None, typer.Option("--input", metavar="FILE", help="What the program reads as standard input.")
+    ] = None,
+    allow_weak_isolation: Annotated[
+        bool, typer.Option("--allow-weak-isolation", help="Run even where this machine cannot isolate fully.")
+    ] = False,
+) -> None:
+    """Run one program and pass on its output and exit code.
+
+    Exit codes of ours: 123 at the output or memory limit, 124 at a time limit, 125 when there is no sandbox
+    or it failed, 128 + N when signal N ended the program, 2 for wrong usage.
+    """
+    if timeout is not None and not timeout > 0:
+        _fail(USAGE, f"--timeout must be positive, not {timeout:g}")
+    limits = Limits() if timeout is None else Limits(wall_seconds=timeout, cpu_seconds=timeout)
+    program = Program(source=_text(file), stdin=_text(str(stdin)) if stdin else "")
+    try:
+        execution = asyncio.run(_execution(program, limits, allow_weak_isolation))
+    except SandboxUnavailable as error:
+        _fail(NO_SANDBOX, str(error))
+    _show(execution.stdout, sys.stdout)
+    _show(execution.stderr, sys.stderr)
+    raise typer.Exit(_exit_code(execution, limits))
+
+
+async def _execution(program: Program, limits: Limits, allow_weak: bool) -> Execution:
+    async with open_sandbox("local", capacity=1, allow_weak_isolation=allow_weak) as box:
+        return await box.run(program, limits)
+
+
+def _exit_code(execution: Execution, limits: Limits) -> int:
+    isolation = execution.isolation
+    if isolation is not None and isolation.missing:
+        _say(f"weak isolation ({isolation.placement}): {'; '.join(isolation.notes)}")
+    if execution.status is Status.SANDBOX_FAILED:
+        _fail(NO_SANDBOX, f"the sandbox failed: {execution.detail}")
+    if execution.status in _ENDINGS:
+        code, text = _ENDINGS[execution.status]
+        _fail(code, text.format(**{name: getattr(limits, name) for name in limits.__slots__}))
+    if execution.exit_code is not None:
+        return execution.exit_code
+    number = execution.signal or 0
+    _say(f"ended by signal {number}")
+    return SIGNALLED + number
+
+
+def _text(file: str) -> str:
+    try:
+        content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        _fail(USAGE, f"{file}: {error.strerror}")
+    # What is no UTF-8 stays visible to the program's compiler, whose complaint is better than ours.
+    return content.decode("utf-8", "surrogateescape")
+
+
+def _show(text: str, stream: TextIO) -> None:
+    if stream.isatty():
+        text = "".join(
+            mark if mark.isprintable() or mark in "\n\t" else mark.encode("unicode_escape").decode()
+            for mark in text
+        )
+    stream.buffer.write(text.encode("utf-8", "surrogateescape"))
+    stream.flush()
+
+
+def _say(text: str) -> None:
+    print(f"tirjudge sandbox: {printable(text, limit=1000)}", file=sys.stderr)
+
+
+def _fail(code: int, text: str) -> NoReturn:
+    _say(text)
+    raise typer.Exit(code)
