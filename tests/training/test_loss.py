@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tirjudge_training.padding import buckets
 from tirjudge_training.rl import RlConfig, build_trainer
 
 CONFIG = RlConfig(
@@ -140,3 +141,16 @@ def test_fillers_change_neither_loss_nor_denominator(trainer: Any) -> None:
     losses = [trainer._compute_loss(trainer.model, rows).item() for rows in (inputs, garbage, kept)]
     assert losses == pytest.approx([losses[0]] * 3, abs=1e-12)
     assert not math.isclose(losses[0], 0.0, abs_tol=1e-4)
+
+
+def test_less_padding_is_the_same_loss(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs = with_real_logprobs(trainer, batch())
+    whole = trainer._compute_loss(trainer.model, inputs)
+    expected = gradient(trainer.model, whole)
+    monkeypatch.setattr(trainer, "config", CONFIG.model_copy(update={"length_buckets": 3}))
+    shapes = [part["completion_ids"].shape for part in buckets(inputs, 3)]
+    assert [rows for rows, _ in shapes] == [3, 3, 2]
+    assert shapes[0][1] < shapes[2][1]
+    parts = trainer._compute_loss(trainer.model, inputs)
+    assert parts.item() == pytest.approx(whole.item(), abs=1e-6)
+    assert (gradient(trainer.model, parts) - expected).norm() < 1e-6 * expected.norm()

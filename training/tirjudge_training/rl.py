@@ -1,4 +1,4 @@
-"""DAPO on TRL's GRPOTrainer with our rollouts: one method of it is replaced."""
+"""DAPO on TRL's GRPOTrainer with our rollouts: where its batches come from is replaced, the loss is TRL's."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tirjudge_environments.seeds import derive_seed
 from tirjudge_training.advantages import Filter
 from tirjudge_training.grouping import Batch, Draw, gather
+from tirjudge_training.padding import buckets, from_the_left
 from tirjudge_training.trl_rollout import Row, batch_rows, rollout_output
 
 if TYPE_CHECKING:
@@ -42,6 +43,8 @@ class RlConfig(BaseModel):
     """Per generation batch (ours); with 1 the ratio is always 1 and nothing is ever clipped."""
     micro_batch: int = Field(default=4, gt=0)
     """Rows of one forward pass on one device."""
+    length_buckets: int = Field(default=1, gt=0)
+    """Parts of a micro-batch, by length, each padded to its own longest row (ours)."""
     learning_rate: float = Field(default=1e-6, gt=0)
     warmup_steps: int = Field(default=0, ge=0)
     """Optimizer steps over which the learning rate rises to its constant value (ours)."""
@@ -140,6 +143,11 @@ class JudgeBatches(GRPOTrainer):
         torch.manual_seed(derive_seed("shuffle", self.seed, step))
         return output
 
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+        """TRL's, over parts of like length: the DAPO loss is a sum, so it is the same without the padding."""
+        whole = super()._compute_loss
+        return sum(whole(model, part) for part in buckets(inputs, self.config.length_buckets))
+
     def _gather(self, step: int, slots: int) -> Batch:
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
         return self.engine.run(
@@ -201,7 +209,9 @@ def build_trainer(
             processing_class=tokenizer,
             args=GRPOConfig(output_dir=output, seed=seed, **_arguments(config), **_device()),
             train_dataset=Dataset.from_dict({"slot": list(range(config.groups))}),
-            rollout_func=lambda prompts, trainer: rollout_output(trainer.rows),
+            rollout_func=lambda prompts, trainer: rollout_output(
+                [from_the_left(row) for row in trainer.rows]
+            ),
             reward_funcs=[lambda reward, **row: reward],
             callbacks=list(callbacks),
         )
@@ -234,7 +244,8 @@ def _arguments(config: RlConfig) -> dict[str, Any]:
         "epsilon_high": config.epsilon_high,
         "beta": config.beta,
         "use_bias_correction_kl": False,
-        "entropy_coef": config.entropy_bonus,
+        # TRL takes the mean entropy of what it is given, and it is given one bucket at a time.
+        "entropy_coef": config.entropy_bonus / config.length_buckets,
         "learning_rate": config.learning_rate,
         "lr_scheduler_type": "linear" if config.decay else "constant_with_warmup",
         "warmup_steps": config.warmup_steps,
