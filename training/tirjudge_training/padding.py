@@ -1,4 +1,4 @@
-"""Less padding: rows that start where their text starts, and parts of a batch that are as long as they need."""
+"""Less padding: rows begin where their text does, and parts of a batch are as long as they need to be."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def from_the_left(row: Row) -> Row:
 
 
 def buckets(inputs: dict[str, Any], parts: int) -> Iterator[dict[str, Any]]:
-    """The rows of a TRL batch in `parts` parts by length, completions `[rows, tokens]` cut to what is used."""
+    """A TRL batch in `parts` parts by length, what is `[rows, tokens]` of the completion cut to its longest."""
     if parts == 1:
         yield inputs
         return
