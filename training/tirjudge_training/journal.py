@@ -36,9 +36,8 @@ class Journal:
     def __init__(self, run: RunFolder, steps: int, say: Callable[[str], None]) -> None:
         self._run, self._steps, self._say = run, steps, say
         self._row: dict[str, Any] = {}
-        self._started = self._trained = time.perf_counter()
-        self._cpu = 0.0
-        self._first: int | None = None
+        self._began: tuple[int, float] | None = None
+        self._trained = self._cpu = 0.0
 
     def resume(self, step: int) -> None:
         """Forget what an interrupted run wrote of `step` and later: it is done again."""
@@ -51,7 +50,7 @@ class Journal:
     def generation(self, generation: Generation) -> None:
         self._run.append(EPISODES, *episode_rows(generation))
         self._row = {"step": generation.step, **batch_metrics(generation)}
-        self._first = generation.step if self._first is None else self._first
+        self._began = self._began or (generation.step, time.perf_counter() - generation.seconds)
         self._trained, self._cpu = time.perf_counter(), time.process_time()
 
     def log(self, logs: dict[str, Any]) -> None:
@@ -66,9 +65,8 @@ class Journal:
         self._row = {}
 
     def _progress(self, row: dict[str, Any]) -> str:
-        assert self._first is not None
-        done = row["step"] + 1 - self._first
-        each = (time.perf_counter() - self._started) / done
+        first, began = self._began or (0, 0.0)
+        each = (time.perf_counter() - began) / (row["step"] + 1 - first)
         left = each * (self._steps - row["step"] - 1)
         return (
             f"rl {row['step'] + 1}/{self._steps}"

@@ -27,7 +27,7 @@ def from_the_left(row: Row) -> Row:
 
 
 def buckets(inputs: dict[str, Any], parts: int) -> Iterator[dict[str, Any]]:
-    """A TRL batch in `parts` parts by length, what is `[rows, tokens]` of the completion cut to its longest."""
+    """A TRL batch in `parts` parts by length, tensors `[rows, completion tokens]` cut to the longest row."""
     if parts == 1:
         yield inputs
         return
