@@ -122,5 +122,9 @@ def test_others_get_one():
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="the other tests have already run without privileges")
 def test_all_attacks_fail_in_an_unprivileged_user_namespace():
-    tests = [str(HERE / name) for name in ("test_attacks.py", "test_limits.py", "test_pool.py")]
+    of_the_pool = ("cancelling_kills_the_program_and_keeps_the_worker", "nothing_outlives_a_killed_host")
+    tests = [
+        *(str(HERE / name) for name in ("test_attacks.py", "test_limits.py")),
+        *(f"{HERE / 'test_pool.py'}::test_{name}" for name in of_the_pool),
+    ]
     as_nobody("-m", "pytest", "-p", "no:cacheprovider", "-q", *tests)
