@@ -14,7 +14,7 @@ from tirjudge_sandbox import Status, open_sandbox
 from tirjudge_training import miniature
 from tirjudge_training.samples import IGNORED, Sample
 from tirjudge_training.teacher import SLIPS, Habits, is_careless, misconception, program
-from tirjudge_training.warmup import WarmupConfig, corpus, short_example, teach
+from tirjudge_training.warmup import WarmupConfig, corpus, dialogues, short_example
 
 PERFECT = Habits(careful=1, careless=1, crash=0, misread=0, needless=0)
 
@@ -24,29 +24,27 @@ def tokenizer():
     return miniature.build_tokenizer(0)
 
 
-async def dialogues(tokenizer, config: WarmupConfig, count: int) -> list[Trajectory]:
+async def taught(tokenizer, config: WarmupConfig, count: int) -> list[Trajectory]:
     async with open_sandbox(preload=()) as sandbox:
-        return await teach(tokenizer, sandbox, config, 0, range(count))
+        return await dialogues(tokenizer, sandbox, config, 0, count)
 
 
 async def test_a_perfect_teacher_is_always_right_and_well_formed(tokenizer) -> None:
     """Every program it writes decides its case, so the reward of every pair and list is 1."""
-    async with open_sandbox(preload=()) as sandbox:
-        config = WarmupConfig(text_only=0, habits=PERFECT)
-        for trajectory in await teach(tokenizer, sandbox, config, 0, range(120)):
-            assert trajectory.stop is StopReason.VERDICT
-            assert all(call.outcome.status is Status.OK for call in trajectory.calls)
-            said = trajectory.segments[-1].text
-            assert ("keeps it" in said) or ("breaks it" in said)
-            if trajectory.calls:
-                assert [s.by for s in trajectory.segments] == [By.MODEL, By.SANDBOX, By.MODEL]
-                output = trajectory.calls[0].outcome.stdout.strip()
-                assert trajectory.segments[1].text == f"```output\n{output}\n```\n"
+    for trajectory in await taught(tokenizer, WarmupConfig(text_only=0, habits=PERFECT), 120):
+        assert trajectory.stop is StopReason.VERDICT
+        assert all(call.outcome.status is Status.OK for call in trajectory.calls)
+        said = trajectory.segments[-1].text
+        assert ("keeps it" in said) or ("breaks it" in said)
+        if trajectory.calls:
+            assert [s.by for s in trajectory.segments] == [By.MODEL, By.SANDBOX, By.MODEL]
+            output = trajectory.calls[0].outcome.stdout.strip()
+            assert trajectory.segments[1].text == f"```output\n{output}\n```\n"
 
 
 async def test_labels_are_on_the_models_own_tokens_only(tokenizer) -> None:
     encoder = ChatEncoder(tokenizer)
-    for trajectory in await dialogues(tokenizer, WarmupConfig(text_only=0), 20):
+    for trajectory in await taught(tokenizer, WarmupConfig(text_only=0), 20):
         sample = Sample.of(trajectory)
         assert len(sample.ids) == len(sample.labels)
         written = [label for label in sample.labels if label != IGNORED]
@@ -59,7 +57,7 @@ async def test_labels_are_on_the_models_own_tokens_only(tokenizer) -> None:
 
 async def test_the_teacher_goes_wrong_as_often_as_it_is_told(tokenizer) -> None:
     config = WarmupConfig(text_only=0.25, habits=Habits(crash=0.2))
-    trajectories = await dialogues(tokenizer, config, 400)
+    trajectories = await taught(tokenizer, config, 400)
     statuses = Counter(call.outcome.status for t in trajectories for call in t.calls)
     assert set(statuses) == {Status.OK, Status.ERROR}
     assert statuses[Status.ERROR] / statuses.total() == pytest.approx(0.2, abs=0.07)

@@ -78,22 +78,18 @@ class Teacher:
 
     def verdict(self, shown: Shown, output: str | None) -> str:
         """The last turn, from what a program printed or, without one, from the label."""
-        position = self._labelled() if output is None or not self._family.checkable else self._read(output)
-        guessed = position is None or self._rng.random() < self._habits.misread
-        if guessed:
-            position = self._rng.randrange(max(2, len(self._view.order)))
-        if shown == "pointwise":
-            score = GOOD_SCORE if position == 0 else BAD_SCORE
-            return f"{_point(score, guessed)}\n<score>{score}</score>"
-        name = letter(position)
-        return f"{f'Maybe {name}.' if guessed else f'{name} keeps it.'}\n<preference>{name}</preference>"
+        reads = output is None or not self._family.checkable
+        found = self._labelled() if reads else self._marked(output or "")
+        if found is None or self._rng.random() < self._habits.misread:
+            return _answer(shown, self._rng.randrange(max(2, len(self._view.order))), guessed=True)
+        return _answer(shown, found, guessed=False)
 
     def _labelled(self) -> int:
         """The shown position of the good response; 1, behind the last one, when a lone response is bad."""
         order = self._view.order
         return order.index(self._task.label) if self._task.label in order else 1
 
-    def _read(self, output: str) -> int | None:
+    def _marked(self, output: str) -> int | None:
         """The only position marked True; for a lone response 0 or 1; None when that decides nothing."""
         marks = re.findall(r"\b(?:True|False)\b", output)
         if len(marks) != len(self._view.order):
@@ -115,7 +111,10 @@ def program(rng: Random, habits: Habits, family: Family, shown: Shown) -> str:
     return rng.choice([other for other in CHECKABLE if other is not family]).program(shown)
 
 
-def _point(score: int, guessed: bool) -> str:
-    if guessed:
-        return "Maybe."
-    return "It keeps it." if score == GOOD_SCORE else "It breaks it."
+def _answer(shown: Shown, position: int, *, guessed: bool) -> str:
+    """A few words and the tagged answer; a lone response is good in position 0, and bad otherwise."""
+    if shown == "pointwise":
+        words, score = ("It keeps it.", GOOD_SCORE) if position == 0 else ("It breaks it.", BAD_SCORE)
+        return f"{'Maybe.' if guessed else words}\n<score>{score}</score>"
+    name = letter(position)
+    return f"{f'Maybe {name}.' if guessed else f'{name} keeps it.'}\n<preference>{name}</preference>"

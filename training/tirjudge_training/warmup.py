@@ -7,7 +7,6 @@ them, is the real one. Only training words, thresholds and wordings are used.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -16,7 +15,6 @@ from pydantic import BaseModel, ConfigDict, Field
 from tirjudge_environments import (
     ChatEncoder,
     Completion,
-    Environment,
     Finish,
     JudgeSession,
     Trajectory,
@@ -25,10 +23,9 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.constraints import CHECKABLE, FAMILIES, TRAIN, Shown
 from tirjudge_sandbox import Sandbox
-from tirjudge_training.grouping import Draw
 from tirjudge_training.miniature import ENVIRONMENT
 from tirjudge_training.samples import Sample
-from tirjudge_training.synthesis import CANDIDATES, train_draw
+from tirjudge_training.synthesis import train_draw
 from tirjudge_training.teacher import Habits, Teacher, program
 
 SHOWN: dict[str, Shown] = {
@@ -55,11 +52,11 @@ class WarmupConfig(BaseModel):
 
 async def corpus(tokenizer: Any, sandbox: Sandbox, config: WarmupConfig, seed: int) -> list[Sample]:
     """The samples in their order; a function of tokenizer, configuration and seed."""
-    encoder = ChatEncoder(tokenizer)
     short = round(config.samples * config.short)
-    examples = [short_example(encoder, tokenizer.eos_token_id, config.habits, i, seed) for i in range(short)]
-    dialogues = await teach(tokenizer, sandbox, config, seed, range(config.samples - short))
-    return examples + [Sample.of(trajectory) for trajectory in dialogues]
+    encoder, end = ChatEncoder(tokenizer), tokenizer.eos_token_id
+    examples = [short_example(encoder, end, config.habits, index, seed) for index in range(short)]
+    trajectories = await dialogues(tokenizer, sandbox, config, seed, config.samples - short)
+    return examples + [Sample.of(trajectory) for trajectory in trajectories]
 
 
 def short_example(encoder: ChatEncoder, end: int, habits: Habits, index: int, seed: int) -> Sample:
@@ -71,38 +68,32 @@ def short_example(encoder: ChatEncoder, end: int, habits: Habits, index: int, se
     return Sample.answer(encoder, question, _fenced(program(rng, habits, family, shown)), end)
 
 
-async def teach(
-    tokenizer: Any, sandbox: Sandbox, config: WarmupConfig, seed: int, indices: Sequence[int]
+async def dialogues(
+    tokenizer: Any, sandbox: Sandbox, config: WarmupConfig, seed: int, n: int
 ) -> list[Trajectory]:
-    """The teacher's dialogues on one view each of the training stream's tasks."""
+    """The teacher's dialogues, each on one view of a task of its own training stream."""
     encoder = ChatEncoder(tokenizer)
-    tools = {format: open_environment(format, **ENVIRONMENT) for format in CANDIDATES}
-    text = {format: open_environment(format, **ENVIRONMENT, tools=False) for format in CANDIDATES}
+    tools, text = (
+        {format: open_environment(format, **ENVIRONMENT, tools=with_tools) for format in SHOWN}
+        for with_tools in (True, False)
+    )
 
-    async def one(index: int) -> Trajectory:
+    async def dialogue(index: int) -> Trajectory:
         rng = Random(derive_seed("warm-up dialogue", seed, index))
-        environments = text if rng.random() < config.text_only else tools
         draw = train_draw(index, derive_seed("warm-up", seed), FORMATS)
-        return await _dialogue(
-            rng, draw, environments, sandbox, encoder, tokenizer.eos_token_id, config.habits
-        )
+        environment = (text if rng.random() < config.text_only else tools)[draw.format]
+        view = rng.choice(environment.views(draw.task))
+        teacher = Teacher(rng, config.habits, FAMILIES[draw.task.gold["family"]], draw.task, view)
+        session = JudgeSession(environment, draw.task, view, sandbox, encoder=encoder)
+        return await _taught(session, teacher, SHOWN[draw.format], encoder, tokenizer.eos_token_id)
 
-    return await asyncio.gather(*(one(index) for index in indices))
+    return await asyncio.gather(*(dialogue(index) for index in range(n)))
 
 
-async def _dialogue(
-    rng: Random,
-    draw: Draw,
-    environments: Mapping[str, Environment],
-    sandbox: Sandbox,
-    encoder: ChatEncoder,
-    end: int,
-    habits: Habits,
+async def _taught(
+    session: JudgeSession, teacher: Teacher, shown: Shown, encoder: ChatEncoder, end: int
 ) -> Trajectory:
-    environment, shown = environments[draw.format], SHOWN[draw.format]
-    view = rng.choice(environment.views(draw.task))
-    teacher = Teacher(rng, habits, FAMILIES[draw.task.gold["family"]], draw.task, view)
-    session = JudgeSession(environment, draw.task, view, sandbox, encoder=encoder)
+    """The dialogue as the teacher leads it: a program where the prompt allows one, then the verdict."""
     source = teacher.program(shown) if session.prompt.stop else None
     output = None
     if source is not None:
