@@ -435,7 +435,7 @@ async def test_tiers_of_text_refuse_native_tools(generators: Any) -> None:
 async def test_nothing_shows_the_key(server: EndpointServer, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     key = "sk-0123456789abcdef"
-    server.answers(failure(401, f"Incorrect API key provided: {key}. \x1b[31mGet one\r\n at ..."))
+    server.answers(failure(401, f"Incorrect API key provided: {key}. \x1b[31mGet one\r\n at."))
     generator = OpenAIGenerator("judge-8b", server.url, api_key=key)
     with pytest.raises(GeneratorFailed) as caught:
         await generator.generate(Context(PROMPT), SAMPLING)
@@ -443,7 +443,7 @@ async def test_nothing_shows_the_key(server: EndpointServer, caplog: pytest.LogC
     assert server.asked[0].headers["authorization"] == f"Bearer {key}"
     assert str(caught.value) == (
         f"{server.url}/v1/chat/completions: 401 Unauthorized: Incorrect API key provided: [key]. "
-        "[31mGet one at ...; set the key in TIRJUDGE_API_KEY or OPENAI_API_KEY"
+        "[31mGet one at; set the key in TIRJUDGE_API_KEY or OPENAI_API_KEY"
     )
     shown = [
         caplog.text,

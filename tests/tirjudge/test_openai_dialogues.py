@@ -195,7 +195,7 @@ async def test_an_endpoint_that_is_down_ends_the_dialogue_without_a_score(
     server.script = lambda body: failure(404, "The model `judge` does not exist.")
     trajectory = await judged(make(), box)
     assert trajectory.stop is StopReason.GENERATOR_DOWN
-    assert "404 Not Found: The model `judge` does not exist." in trajectory.detail
+    assert "404 Not Found: The model `judge` does not exist; check the base URL" in trajectory.detail
 
 
 def greedy(body: dict[str, Any]) -> dict[str, Any]:

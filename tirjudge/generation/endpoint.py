@@ -34,11 +34,11 @@ FIRST_CONTACT = 3
 
 _CONTEXT_FULL = re.compile(r"context[ _](length|window|size)|prompt is too long", re.IGNORECASE)
 _ADVICE = {
-    301: "; the API has moved: use its new address as the base URL",
-    308: "; the API has moved: use its new address as the base URL",
-    401: "; set the key in TIRJUDGE_API_KEY or OPENAI_API_KEY",
-    403: "; the key may not use this model: check it, and the model's name",
-    404: "; check the base URL (it usually ends in /v1) and the model's name",
+    301: "the API has moved: use its new address as the base URL",
+    308: "the API has moved: use its new address as the base URL",
+    401: "set the key in TIRJUDGE_API_KEY or OPENAI_API_KEY",
+    403: "the key may not use this model: check it, and the model's name",
+    404: "check the base URL (it usually ends in /v1) and the model's name",
 }
 
 
@@ -153,8 +153,9 @@ class Endpoint:
             if pause is None or pause <= LONGEST_RETRY_AFTER:
                 return _Transient(line, pause)
             line += f"; it asks to wait {pause:.0f} seconds"
-        line = f"{response.url}: {line}{_ADVICE.get(status, '')}"
-        return Refused(line, status=status, message=message, param=param)
+        if status in _ADVICE:
+            line = f"{line.rstrip('.')}; {_ADVICE[status]}"
+        return Refused(f"{response.url}: {line}", status=status, message=message, param=param)
 
     def _line(self, text: str, limit: int = 300) -> str:
         """Foreign text as one line without control characters and without the key, cut to `limit`."""
