@@ -1,7 +1,7 @@
 """Whether an endpoint's token ids and logprobs are the model's: tier `completions` against transformers.
 
-    vllm serve FOLDER --dtype float32 --logprobs-mode processed_logprobs
-    python -m tests.bench.endpoint_logprobs FOLDER --base-url http://127.0.0.1:8000/v1
+vllm serve FOLDER --dtype float32 --logprobs-mode processed_logprobs
+python -m tests.bench.endpoint_logprobs FOLDER --base-url http://127.0.0.1:8000/v1
 """
 
 from __future__ import annotations
