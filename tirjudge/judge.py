@@ -47,8 +47,8 @@ class Judge:
     ) -> None:
         """`options` are the fields of JudgeConfig; without a model the embedded one judges.
 
-        `generator` and `sandbox` take the place of what would be opened, and are not closed. Raises
-        ValueError, in one line, for an option that does not exist or cannot be.
+        A `generator` is used in place of a model and left open; a `sandbox` that is not open yet is opened
+        and closed with the judge. Raises ValueError, in one line, for an option that cannot be.
         """
         try:
             config = JudgeConfig(model=model, base_url=base_url, **options)

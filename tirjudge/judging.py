@@ -71,7 +71,7 @@ class Judging:
     def __init__(
         self, config: JudgeConfig, *, generator: Generator | None = None, sandbox: Sandbox | None = None
     ) -> None:
-        """A generator or an open sandbox that is given is used, and left open, in place of the config's."""
+        """Instead of what the config says: a generator, which is left open, or a sandbox, to be opened."""
         self.config = config
         self._given_generator, self._given_sandbox = generator, sandbox
         self._stack = AsyncExitStack()
@@ -132,13 +132,11 @@ class Judging:
         stack.push_async_callback(self._generator.close)
 
     async def _open_sandbox(self, stack: AsyncExitStack) -> None:
-        if self._given_sandbox is not None:
-            self._sandbox = self._given_sandbox
-        elif not self.config.tools:
-            self._sandbox = NoSandbox()
-        else:
+        sandbox = self._given_sandbox
+        if sandbox is None and self.config.tools:
             sandbox = open_sandbox("local", allow_weak_isolation=self.config.allow_weak_isolation)
-            self._sandbox = await stack.enter_async_context(sandbox)
+        self._sandbox = await stack.enter_async_context(sandbox or NoSandbox())
+        self._rollouts.clear()
 
 
 class NoSandbox:

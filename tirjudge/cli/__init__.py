@@ -17,6 +17,7 @@ GROUP = "tirjudge.commands"
 """Entry-point group for further commands: a function for typer, or a Typer app."""
 UNAVAILABLE = 2
 
+_ANY_OPTIONS = {"ignore_unknown_options": True, "allow_extra_args": True}
 _OURS = {"judge": "tirjudge.cli.judge:judge", "sandbox": "tirjudge.cli.sandbox:sandbox"}
 
 
@@ -33,7 +34,7 @@ class Commands(TyperGroup):
         try:
             return _command(cmd_name, home.load())
         except Exception as error:
-            return _command(cmd_name, _broken(cmd_name, error))
+            return _command(cmd_name, _broken(cmd_name, error), **_ANY_OPTIONS)
 
 
 def _homes() -> dict[str, EntryPoint]:
@@ -41,13 +42,13 @@ def _homes() -> dict[str, EntryPoint]:
     return homes | {name: EntryPoint(name, value, GROUP) for name, value in _OURS.items()}
 
 
-def _command(name: str, found: Any) -> Any:
+def _command(name: str, found: Any, **settings: Any) -> Any:
     if isinstance(found, typer.Typer):
         group = get_group(found)
         group.name = name
         return group
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name)(found)
+    app.command(name, context_settings=settings)(found)
     return get_command(app)
 
 

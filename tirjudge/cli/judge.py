@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -140,6 +141,8 @@ async def _judge(
     rows: RowFile, config: JudgeConfig, plan: Plan, results: ResultFile, display: Display
 ) -> tuple[str, str]:
     """Returns the model's name and note."""
+    if not sys.stderr.isatty():
+        os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     async with Judging(config) as judging:
         if plan.kind is not None:
             judging.rollout(plan.kind)

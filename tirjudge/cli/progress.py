@@ -70,6 +70,8 @@ class Display:
         return time.monotonic() - self._started
 
     def __enter__(self) -> Self:
+        """The clock starts here: loading a model is not judging."""
+        self._started = self._said = time.monotonic()
         self._progress.start()
         return self
 
@@ -110,7 +112,7 @@ def _lines(tally: Tally, seconds: float, model: str, note: str, path: str) -> li
     lines.append(("ties", str(tally.ties)))
     lines.append(("programs", _programs(tally)))
     lines.append(("tokens", f"{tally.prompt_tokens} read, {tally.completion_tokens} written"))
-    lines.append(("this run", _duration(seconds)))
+    lines.append(("seconds", f"{seconds:.1f} of judging in this run"))
     lines.append(("model", f"{model} ({note})" if note else model))
     lines.append(("results", path))
     return lines

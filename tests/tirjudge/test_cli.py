@@ -1,0 +1,101 @@
+"""The root command: fast, and indifferent to a plug-in that is broken."""
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tirjudge import __version__, cli
+from tirjudge.cli import app
+from tirjudge.printable import printable
+
+
+def greet(name: str) -> None:
+    """Say hello."""
+    print(f"hello {name}")
+
+
+many = typer.Typer(help="Several commands.")
+
+
+@many.command()
+def one() -> None:
+    print("one")
+
+
+@pytest.fixture
+def plugged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Other packages' commands: a function, an app, one whose extra is missing and one that is broken."""
+    values = {
+        "greet": f"{__name__}:greet",
+        "many": f"{__name__}:many",
+        "absent": "no_such_package_\x1b[31m:command",
+        "broken": f"{__name__}:no_such_name",
+    }
+    sys.modules[__name__] = sys.modules.get(__name__) or sys.modules[greet.__module__]
+    entries = [EntryPoint(name, value, cli.GROUP) for name, value in values.items()]
+    monkeypatch.setattr(cli, "entry_points", lambda group: entries)
+
+
+def test_version() -> None:
+    run = CliRunner().invoke(app, ["--version"])
+    assert (run.exit_code, run.stdout) == (0, f"tirjudge {__version__}\n")
+
+
+@pytest.mark.parametrize("command", ["judge", "sandbox", "train"])
+def test_our_commands_have_help(command: str) -> None:
+    run = CliRunner().invoke(app, [command, "--help"])
+    assert run.exit_code == 0, run.output
+    assert "Cannot be loaded" not in run.output
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = """
+import sys
+from tirjudge.cli import app
+app(["--help"], standalone_mode=False)
+print(sorted({"torch", "transformers", "trl", "datasets"} & set(sys.modules)), file=sys.stderr)
+"""
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stderr.strip() == "[]"
+    assert "judge" in run.stdout
+
+
+@pytest.mark.usefixtures("plugged")
+def test_other_packages_add_commands() -> None:
+    assert CliRunner().invoke(app, ["greet", "you"]).stdout == "hello you\n"
+    assert CliRunner().invoke(app, ["many", "one"]).stdout == "one\n"
+
+
+@pytest.mark.usefixtures("plugged")
+@pytest.mark.parametrize("name", ["absent", "broken"])
+def test_a_command_that_cannot_be_loaded_is_one_line_and_harms_no_other(name: str) -> None:
+    run = CliRunner().invoke(app, [name, "--any", "thing"])
+    assert run.exit_code == 2
+    assert run.stderr.startswith(f"tirjudge {name} cannot be loaded: ")
+    assert len(run.stderr.splitlines()) == 1
+    assert "\x1b" not in run.stderr
+    help_text = CliRunner().invoke(app, ["--help"]).stdout
+    assert "\x1b" not in help_text
+    assert "Judge a file of rows" in help_text
+
+
+def test_an_unknown_command_is_a_usage_error() -> None:
+    assert CliRunner().invoke(app, ["nope"]).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\nb\tc", r"a\nb\tc"),
+        ("\x1b[2J\x9b", r"\x1b[2J\x9b"),
+        ("\u202eé日", r"\u202eé日"),
+        ("\ud800", r"\ud800"),
+    ],
+)
+def test_what_does_not_print_shows_as_an_escape(text: str, shown: str) -> None:
+    assert printable(text) == shown
+    assert len(printable(text * 500)) <= 400

@@ -1,0 +1,169 @@
+"""`Judge`: one call, one judgment, from plain code, from coroutines and from inside a running loop."""
+
+import asyncio
+import subprocess
+import sys
+
+import pytest
+
+from tests.tirjudge.endpoint_server import chat, serving
+from tirjudge import Judge
+from tirjudge.generation.base import GeneratorFailed, Sampling
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.judging import JudgeConfig, Judging
+from tirjudge_environments import Completion, Context, JudgeTask, Message, StopReason
+
+
+def first_shown(context: Context) -> str:
+    return "<preference>A</preference> <score>6</score>"
+
+
+def measuring(context: Context) -> str:
+    """Asks a program which response is longer, and believes it."""
+    if not context.segments:
+        return "```python\nprint('longer', 'A' if len(response_a) > len(response_b) else 'B')\n```\n"
+    letter = context.segments[-1].text.split("longer ")[1][0]
+    return f"<preference>{letter}</preference>"
+
+
+def scoring(context: Context) -> str:
+    text = context.prompt.messages[0].content
+    return f"<score>{2 + 3 * ('good' in text) + 4 * ('best' in text)}</score>"
+
+
+class BrokenGenerator:
+    """A model that is down."""
+
+    model = "broken"
+    encoder = None
+
+    async def generate(self, context: Context, sampling: Sampling) -> Completion:
+        raise GeneratorFailed("nobody is there")
+
+    async def close(self) -> None: ...
+
+
+def test_compare_runs_the_program_and_undoes_the_order() -> None:
+    with Judge(generator=ScriptedGenerator(measuring)) as judge:
+        for a, b, verdict in (("long", "no", "A"), ("no", "long", "B"), ("x", "xyz", "B"), ("abc", "z", "A")):
+            result = judge.compare("Which is longer?", a, b)
+            assert (result.verdict, result.choice) == (verdict, "AB".index(verdict))
+            assert result.stop is StopReason.VERDICT
+            assert len(result.trajectories[0].calls) == 1
+
+
+def test_score_and_rank() -> None:
+    with Judge(generator=ScriptedGenerator(scoring), tools=False) as judge:
+        assert judge.score("p", "good").score == 5.0
+        result = judge.rank("p", ["bad", "best", "good"], pointwise=True)
+        assert result.ranking == (1, 2, 0)
+        assert (result.choice, result.verdict) == (1, "B")
+        assert dict(result.scores) == {0: 2.0, 1: 6.0, 2: 5.0}
+    with Judge(generator=ScriptedGenerator(first_shown), tools=False, order="given") as judge:
+        assert judge.rank("p", ["x", "y", "z"]).ranking == (0,)
+        assert judge.rank([{"role": "user", "content": "p"}], ["x", "y"]).verdict == "A"
+
+
+def test_both_orders_of_a_partial_judge_are_a_tie() -> None:
+    with Judge(generator=ScriptedGenerator(first_shown), tools=False, order="both") as judge:
+        result = judge.compare("p", "x", "y")
+    assert (result.verdict, result.choice, result.best) == ("tie", None, (0, 1))
+    assert [trajectory.view.name for trajectory in result.trajectories] == ["AB", "BA"]
+
+
+def test_the_same_question_gets_the_same_order() -> None:
+    with Judge(generator=ScriptedGenerator(first_shown), tools=False) as judge:
+        verdicts = {judge.compare("p", "x", "y").verdict for _ in range(3)}
+        orders = {judge.compare(f"p{n}", "x", "y").trajectories[0].view.name for n in range(12)}
+    assert len(verdicts) == 1
+    assert orders == {"AB", "BA"}
+
+
+async def test_calls_are_awaited_together_in_another_loop() -> None:
+    async with Judge(generator=ScriptedGenerator(measuring)) as judge:
+        results = await asyncio.gather(
+            judge.acompare("p", "aa", "b"), judge.acompare("p", "a", "bb"), judge.arank("p", ["a", "bbb"])
+        )
+    assert [result.verdict for result in results] == ["A", "B", "B"]
+
+
+async def test_the_waiting_methods_work_inside_a_running_loop() -> None:
+    judge = Judge(generator=ScriptedGenerator(first_shown), tools=False, order="given")
+    assert judge.compare("p", "x", "y").verdict == "A"
+    assert (await judge.ascore("p", "x")).score == 6.0
+    judge.close()
+    assert judge.score("p", "x").score == 6.0
+    judge.close()
+
+
+async def test_cancelling_a_call_leaves_the_judge_usable() -> None:
+    class Slow(ScriptedGenerator):
+        async def generate(self, context: Context, sampling: Sampling) -> Completion:
+            if "slow" in context.prompt.messages[0].content:
+                await asyncio.sleep(600)
+            return await super().generate(context, sampling)
+
+    async with Judge(generator=Slow(first_shown), tools=False, order="given") as judge:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(judge.acompare("slow", "x", "y"), 0.05)
+        assert (await judge.acompare("p", "x", "y")).verdict == "A"
+
+
+def test_a_failure_is_a_judgment_that_says_so() -> None:
+    with Judge(generator=BrokenGenerator()) as judge:
+        result = judge.compare("p", "x", "y")
+    assert (result.verdict, result.choice, result.ranking) == (None, None, ())
+    assert (result.stop, result.detail) == (StopReason.GENERATOR_DOWN, "nobody is there")
+    assert result.down
+    with Judge(generator=ScriptedGenerator(["I do not know."]), tools=False) as judge:
+        result = judge.score("p", "x")
+    assert (result.score, result.stop, result.down) == (None, StopReason.MALFORMED, False)
+
+
+def test_through_an_endpoint() -> None:
+    with serving() as endpoint:
+        endpoint.script = lambda body: chat("<preference>B</preference>")
+        with Judge("m", endpoint.url, tools=False, order="given") as judge:
+            result = judge.compare("p", "x", "y")
+    assert result.verdict == "B"
+    assert (result.usage.prompt_tokens, result.usage.completion_tokens) == (7, 3)
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"temperatur": 1}, "temperatur: "),
+        ({"temperature": -1}, "temperature: "),
+        ({"order": "none"}, "order: "),
+    ],
+)
+def test_an_option_that_cannot_be_is_told_at_once(options: dict[str, object], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason) as raised:
+        Judge(**options)  # type: ignore[arg-type]
+    assert "\n" not in str(raised.value)
+
+
+def test_what_is_no_prompt_or_no_model_is_told_at_the_call() -> None:
+    with Judge(generator=ScriptedGenerator(first_shown), tools=False) as judge:
+        with pytest.raises(ValueError, match="the prompt is empty"):
+            judge.compare("", "x", "y")
+        with pytest.raises(ValueError, match="prompt, message 1"):
+            judge.score([{"role": "robot", "content": "x"}], "x")
+    with pytest.raises(ValueError, match="give --model"):
+        Judge(base_url="http://127.0.0.1:1").open()
+
+
+async def test_a_judge_without_tools_opens_no_sandbox() -> None:
+    """So that a machine that cannot isolate programs can still judge from text."""
+    task = JudgeTask(id="t", prompt=(Message("user", "p"),), candidates=("x", "y"))
+    generator = ScriptedGenerator(["```python\nprint(1)\n```\n<preference>A</preference>"])
+    async with Judging(JudgeConfig(tools=False, order="given"), generator=generator) as judging:
+        result = await judging.judge(task)
+    assert (result.verdict, result.trajectories[0].calls) == ("A", ())
+
+
+def test_importing_the_package_is_light() -> None:
+    heavy = {"torch", "httpx", "pydantic", "numpy", "rich"}
+    code = f"import sys, tirjudge; print(sorted({heavy!r} & set(sys.modules)))"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"
