@@ -148,12 +148,15 @@ async def test_a_turn_cut_by_length_goes_on_as_if_it_had_not_been(make: Make) ->
 
 
 async def test_a_group_prefills_its_prompt_once(make: Make) -> None:
-    generator = make(max_rows=4)
+    model = tiny_qwen3()
+    generator = make(model, max_rows=4)
     (ids,) = prompts(50)
     group = [generator.generate(context(ids), sampling(seed)) for seed in range(10)]
     completions = await asyncio.gather(*group)
     assert len({completion.token_ids for completion in completions}) == 10
     assert generator.tokens_fed == 49 + sampled(*completions)
+    for completion in completions:
+        assert_exact(model, ids, completion)
 
 
 async def test_a_row_that_comes_back_is_fed_what_was_appended_and_nothing_else(make: Make) -> None:
@@ -224,6 +227,14 @@ async def test_a_stop_string_ends_the_turn_and_what_overhangs_it_stays(make: Mak
     assert completion.finish is Finish.STOP
     assert completion.token_ids == whole.token_ids[: at + 1]
     assert completion.text.endswith(stop + texts[at][-1])
+
+
+async def test_a_stop_string_must_lie_in_what_the_model_wrote(make: Make) -> None:
+    generator = make()
+    follow(generator, [75, 76, 77])
+    stop = generator.encoder.decode([77, 75])
+    completion = await generator.generate(context([75, 76, 77], stop), Sampling(max_tokens=30))
+    assert completion.token_ids == (75, 76, 77, 75)
 
 
 async def test_a_stop_string_of_several_bytes_a_character_is_found(make: Make) -> None:
