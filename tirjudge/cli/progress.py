@@ -97,11 +97,17 @@ class Display:
 
 
 def print_summary(tally: Tally, *, seconds: float, model: str, note: str, path: str) -> None:
-    """The table at the end, on standard output."""
-    table = Table(show_header=False, box=None, pad_edge=False)
-    for name, value in _lines(tally, seconds, model, note, path):
-        table.add_row(Text(name), Text(printable(value)))
-    Console(markup=False, highlight=False, soft_wrap=True).print(table)
+    """The table at the end, on standard output; plain lines where that is no terminal."""
+    lines = [(name, printable(value)) for name, value in _lines(tally, seconds, model, note, path)]
+    console = Console(markup=False, highlight=False)
+    if not console.is_terminal:
+        for name, value in lines:
+            print(f"{name:<10}{value}")
+        return
+    table = Table(show_header=False)
+    for name, value in lines:
+        table.add_row(Text(name), Text(value))
+    console.print(table)
 
 
 def _lines(tally: Tally, seconds: float, model: str, note: str, path: str) -> list[tuple[str, str]]:
@@ -129,12 +135,7 @@ def _programs(tally: Tally) -> str:
 
 
 def _duration(seconds: float) -> str:
-    minutes, rest = divmod(seconds, 60)
-    hours, minutes = divmod(int(minutes), 60)
-    return (
-        f"{hours} h {minutes:02} min"
-        if hours
-        else f"{minutes} min {rest:02.0f} s"
-        if minutes
-        else f"{rest:.1f} s"
-    )
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes:02} min" if hours else f"{minutes} min"
