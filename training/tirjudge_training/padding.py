@@ -27,14 +27,18 @@ def from_the_left(row: Row) -> Row:
 
 
 def buckets(inputs: dict[str, Any], parts: int) -> Iterator[dict[str, Any]]:
-    """A TRL batch in `parts` parts by length, tensors `[rows, completion tokens]` cut to the longest row."""
-    if parts == 1:
+    """A TRL batch in `parts` parts by length, tensors `[rows, completion tokens]` cut to the longest row.
+
+    Rows that do not count are left out, unless none does: a loss needs something to be a function of.
+    """
+    counting = (inputs["completion_mask"] * inputs["tool_mask"]).any(1).nonzero()[:, 0]
+    if not len(counting):
         yield inputs
         return
-    lengths = inputs["completion_mask"].sum(1)
-    for rows in lengths.argsort(stable=True).tensor_split(parts):
+    lengths, full = inputs["completion_mask"].sum(1), inputs["completion_mask"].shape[1]
+    for rows in counting[lengths[counting].argsort(stable=True)].tensor_split(parts):
         if len(rows):
-            longest, full = lengths[rows].max(), inputs["completion_mask"].shape[1]
+            longest = lengths[rows].max()
             yield {name: _part(tensor, rows, full, longest) for name, tensor in inputs.items()}
 
 
