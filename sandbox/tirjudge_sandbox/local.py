@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from types import TracebackType
@@ -34,6 +35,10 @@ class LocalSandbox:
         """`capacity`: from 1 up, None means one per usable CPU. `preload`: modules that every program finds
         loaded, where they are installed. `allow_weak_isolation`: run even where a property cannot be had.
         """
+        if sys.platform != "linux":
+            raise SandboxUnavailable(
+                f"the local sandbox needs Linux, this is {sys.platform}: use another backend"
+            )
         if capacity is not None and capacity < 1:
             raise ValueError(f"capacity must be at least 1, not {capacity}")
         self.capacity = capacity or len(os.sched_getaffinity(0))

@@ -151,6 +151,9 @@ async def test_our_own_exit_patched_through_the_frames(run):
 async def test_deleted_builtins(run):
     execution = await run("import builtins; vars(builtins).clear(); nothing")
     assert (execution.status, execution.exit_code) == (Status.ERROR, 1)
+    assert "NameError" in execution.stderr
+    execution = await run("import builtins, sys; vars(builtins).clear(); sys.exit(3)")
+    assert execution.exit_code == 3
 
 
 async def test_capabilities(run):
@@ -181,6 +184,7 @@ async def test_capabilities(run):
         "mq_open(b'/x', 0o102, 0o600, None)",
         "memfd_create(b'x', 0)",
         "inotify_init()",
+        "syncfs(1)",
         "fanotify_init(0, 0)",
         "personality(0xffffffff)",
         "prctl(38, 1, 0, 0, 0)",

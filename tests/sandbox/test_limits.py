@@ -42,6 +42,12 @@ async def test_memory(run):
     assert execution.stderr.splitlines()[-1] == "MemoryError"
 
 
+async def test_hardly_any_memory(run):
+    execution = await run("print(1)", memory_bytes=1, stdin="x" * 1000)
+    assert execution.status in (Status.OK, Status.ERROR)
+    assert execution.stdout == "1\n" or "MemoryError" in execution.stderr
+
+
 async def test_memory_below_the_limit(run):
     assert (await run("x = bytearray(100 << 20)", memory_bytes=128 * MIB)).status is Status.OK
 

@@ -153,9 +153,10 @@ async def test_paths_that_leave_the_working_folder_are_refused(run, path, field)
 @pytest.mark.parametrize(
     "name", ["wall_seconds", "cpu_seconds", "memory_bytes", "output_bytes", "disk_bytes"]
 )
-async def test_limits_must_be_positive(run, name):
-    with pytest.raises(ValueError, match=name):
-        await run("pass", **{name: 0})
+async def test_limits_must_be_positive_and_finite(run, name):
+    for value in (0, -1, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match=name):
+            await run("pass", **{name: value})
 
 
 async def test_every_run_of_a_program_gives_the_same_output():

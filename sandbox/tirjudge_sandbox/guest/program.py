@@ -39,8 +39,7 @@ def become(job: Job, descriptors: Sequence[int], base_bytes: int, most_processes
     """
     code = 1
     try:
-        payload = _prepare(job, descriptors, base_bytes, most_processes)
-        code = _execute(payload)
+        code = _execute(job, descriptors, base_bytes, most_processes)
         code = _finish(code)
     finally:
         _exit(code)
@@ -79,22 +78,28 @@ def seed_generators(seed: int) -> None:
         numpy.random.seed(seed % 2**32)
 
 
-def _execute(payload: Payload) -> int:
-    main = types.ModuleType(_NAME)
-    main.__dict__.update(__builtins__=builtins, __file__=FILE)
-    main.__dict__.update(json.loads(payload.bindings))
-    sys.modules[_NAME] = main
-    sys.argv = [FILE]
-    sys.path.insert(0, os.getcwd())
+def _execute(job: Job, descriptors: Sequence[int], base_bytes: int, most_processes: int) -> int:
     try:
-        _remember_lines(payload.source)
-        exec(_compiled(payload.source), main.__dict__)
+        payload = _prepare(job, descriptors, base_bytes, most_processes)
+        namespace = _main_module(payload)
+        exec(_compiled(payload.source), namespace)
     except SystemExit as error:
         return _exit_code(error)
     except BaseException as error:
         _show(error)
         return 1
     return 0
+
+
+def _main_module(payload: Payload) -> dict[str, Any]:
+    main = types.ModuleType(_NAME)
+    main.__dict__.update(__builtins__=builtins, __file__=FILE)
+    main.__dict__.update(json.loads(payload.bindings))
+    sys.modules[_NAME] = main
+    sys.argv = [FILE]
+    sys.path.insert(0, os.getcwd())
+    _remember_lines(payload.source)
+    return main.__dict__
 
 
 def _compiled(source: bytes) -> types.CodeType:

@@ -30,7 +30,7 @@ getppid=110 getpgrp=111 setsid=112 getgroups=115 getresuid=118 getresgid=120 get
 capget=125 rt_sigpending=127 rt_sigtimedwait=128 rt_sigqueueinfo=129 rt_sigsuspend=130 sigaltstack=131
 utime=132 mknod=133 statfs=137 fstatfs=138 getpriority=140 sched_getparam=143 sched_getscheduler=145
 sched_get_priority_max=146 sched_get_priority_min=147 sched_rr_get_interval=148 mlock=149 munlock=150
-prctl=157 arch_prctl=158 setrlimit=160 sync=162 gettid=186 readahead=187 tkill=200 time=201 futex=202
+prctl=157 arch_prctl=158 setrlimit=160 gettid=186 readahead=187 tkill=200 time=201 futex=202
 sched_getaffinity=204 epoll_create=213 getdents64=217 set_tid_address=218 restart_syscall=219
 fadvise64=221 timer_create=222 timer_settime=223 timer_gettime=224 timer_getoverrun=225 timer_delete=226
 clock_gettime=228 clock_getres=229 clock_nanosleep=230 exit_group=231 epoll_wait=232 epoll_ctl=233
@@ -50,7 +50,7 @@ flock=32 mknodat=33 mkdirat=34 unlinkat=35 symlinkat=36 linkat=37 renameat=38 st
 truncate=45 ftruncate=46 fallocate=47 faccessat=48 chdir=49 fchdir=50 fchmod=52 fchmodat=53 openat=56
 close=57 pipe2=59 getdents64=61 lseek=62 read=63 write=64 readv=65 writev=66 pread64=67 pwrite64=68
 preadv=69 pwritev=70 sendfile=71 pselect6=72 ppoll=73 signalfd4=74 splice=76 tee=77 readlinkat=78
-newfstatat=79 fstat=80 sync=81 fsync=82 fdatasync=83 sync_file_range=84 timerfd_create=85
+newfstatat=79 fstat=80 fsync=82 fdatasync=83 sync_file_range=84 timerfd_create=85
 timerfd_settime=86 timerfd_gettime=87 utimensat=88 capget=90 exit=93 exit_group=94 waitid=95
 set_tid_address=96 futex=98 set_robust_list=99 get_robust_list=100 nanosleep=101 getitimer=102
 setitimer=103 timer_create=107 timer_gettime=108 timer_getoverrun=109 timer_settime=110 timer_delete=111

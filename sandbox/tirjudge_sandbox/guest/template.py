@@ -26,7 +26,9 @@ from tirjudge_sandbox.guest import libc, namespaces, privileges, program, scratc
 from tirjudge_sandbox.guest.settings import Inside
 from tirjudge_sandbox.guest.wire import CANCEL, RECORD_BYTES, Ending, Job, Payload
 
-_MOST_BASE_PROCESSES = 512
+_MOST_BASE_PROCESSES = 64
+_LONGEST_POLL = 3_600_000
+"""Milliseconds: poll knows no more than 24 days."""
 
 
 def main() -> None:
@@ -51,7 +53,7 @@ class Template:
         self._control = control
         self._scratch = settings.scratch
         self._contains = os.getpid() == 1
-        self._base_processes = _process_floor()
+        self._base_processes = _process_floor() if self._contains else 0
         _warm_up(settings.sites, settings.preload)
         self._base_bytes = _address_space(statm)
         privileges.hide()
@@ -112,8 +114,10 @@ class Template:
         return child
 
     def _most_processes(self, job: Job) -> int:
-        # Without a user of its own, processes elsewhere come and go under this uid: 0 alone is a sure limit.
-        return self._base_processes + job.processes if self._contains or job.processes else 0
+        if self._contains or not job.processes:
+            return self._base_processes + job.processes
+        # Processes elsewhere come and go under this uid too: any number but 0 could be too low.
+        return resource.RLIM_INFINITY
 
     def _watch(self, child: int, job: Job, started: float) -> str | None:
         """Wait for the program's end, a limit, or the host's word; say which of ours it was."""
@@ -126,7 +130,7 @@ class Template:
                 wall_left = started + job.wall_seconds - time.monotonic()
                 cpu_left = (job.cpu_seconds - _cpu_seconds(child)) / (1 + job.processes)
                 left = min(wall_left, cpu_left)
-                ready = dict(poll.poll(max(0, math.ceil(left * 1000))))
+                ready = dict(poll.poll(max(0, min(math.ceil(left * 1000), _LONGEST_POLL))))
                 if descriptor in ready:
                     return None
                 if ready:
