@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
-from tirjudge.generation import Generator, GeneratorFailed, Sampling
+from tirjudge.generation import ContextTooLong, Generator, GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.rollout import Rollout
@@ -60,12 +60,12 @@ class HeldSandbox:
     capacity = 8
 
     def __init__(self) -> None:
-        self.started: asyncio.Queue[Program] = asyncio.Queue()
+        self.started: asyncio.Queue[tuple[Program, Limits]] = asyncio.Queue()
         self.open = asyncio.Event()
         self.cancelled = 0
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
-        self.started.put_nowait(program)
+        self.started.put_nowait((program, limits))
         try:
             await self.open.wait()
         except asyncio.CancelledError:
@@ -220,6 +220,39 @@ async def test_a_turn_may_not_be_longer_than_what_is_left() -> None:
     await rollout.episode(task())
     used = len(encoder.text(PROGRAM)) + len(encoder.text(OUTPUT))
     assert [sampling.max_tokens for _, sampling in recorder.asked] == [490, 500 - used]
+
+
+async def test_a_program_has_the_limits_of_the_rollout_and_a_seed_of_its_own() -> None:
+    limits = Limits(memory_bytes=1 << 26)
+    seeds = []
+    for _ in range(2):
+        rollout, sandbox = held(ScriptedGenerator(dialogue), limits=limits)
+        sandbox.open.set()
+        await rollout.group(task(), 3)
+        runs = [sandbox.started.get_nowait() for _ in range(3)]
+        assert [given for _, given in runs] == [limits] * 3
+        seeds.append([program.seed for program, _ in runs])
+    assert len(set(seeds[0])) == 3
+    assert seeds[0] == seeds[1]
+
+
+@pytest.mark.parametrize(
+    ("turns", "stop"), [([PROGRAM], StopReason.TOKEN_BUDGET), ([], StopReason.GENERATOR_DOWN)]
+)
+async def test_a_dialogue_that_outgrows_the_model_has_spent_its_tokens(
+    turns: list[str], stop: StopReason
+) -> None:
+    """A prompt that never fitted is no draw at all."""
+
+    def script(_: Context) -> str:
+        if not turns:
+            raise ContextTooLong("the context has 65 tokens and tiny takes 64")
+        return turns.pop()
+
+    rollout, sandbox = held(ScriptedGenerator(script))
+    sandbox.open.set()
+    (trajectory,) = (await rollout.episode(task())).trajectories
+    assert (trajectory.stop, trajectory.detail) == (stop, "the context has 65 tokens and tiny takes 64")
 
 
 async def test_at_most_so_many_trajectories_at_once() -> None:
