@@ -341,9 +341,10 @@ async def test_a_model_is_loaded_from_a_folder(tmp_path: Path) -> None:
     await generator.close()
 
 
-def test_a_folder_without_a_model_is_one_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize("folder", [".", "missing"])
+def test_a_folder_without_a_model_is_one_line(folder: str, tmp_path: Path) -> None:
     with pytest.raises(GeneratorFailed, match=r"^cannot load the model .*$"):
-        TransformersGenerator.load(str(tmp_path))
+        TransformersGenerator.load(str(tmp_path / folder))
 
 
 def test_attention_that_does_not_fit_a_padded_batch_is_refused() -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Self
 
 from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
@@ -71,6 +72,8 @@ class TransformersGenerator:
             from transformers import AutoModelForCausalLM, AutoTokenizer
         except ImportError as error:
             raise GeneratorFailed(f"a local model needs `pip install tirjudge[local]`: {error}") from error
+        if path.startswith((".", "/", "~")) and not Path(path).expanduser().is_dir():
+            raise GeneratorFailed(f"cannot load the model {path!r}: there is no such folder")
         safe = {"trust_remote_code": False}
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, **safe)
