@@ -15,6 +15,7 @@ from tirjudge_sandbox.base import Execution, Limits, Program, SandboxUnavailable
 from tirjudge_sandbox.validation import check
 from tirjudge_sandbox.worker import Worker, WorkerFailed
 
+_DEFAULT_LIMITS = Limits()
 _CLOSED = "the sandbox is not open: use it inside `async with`"
 
 
@@ -54,7 +55,7 @@ class LocalSandbox:
         failures = []
         for placement in placements.candidates(allow_weak=self._allow_weak):
             try:
-                worker = await Worker.start(placement, self._preload, Limits().disk_bytes)
+                worker = await Worker.start(placement, self._preload, _DEFAULT_LIMITS.disk_bytes)
             except WorkerFailed as error:
                 failures.append(f"{placement}: {error}")
                 continue
@@ -75,7 +76,7 @@ class LocalSandbox:
         self._placement = None
         await asyncio.gather(*(seat.clear() for seat in self._seats))
 
-    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:  # noqa: B008 - frozen
+    async def run(self, program: Program, limits: Limits = _DEFAULT_LIMITS) -> Execution:
         """Run one program; see `Sandbox.run`.
 
         Raises TypeError for bindings that are no JSON, RuntimeError outside of `async with`.
@@ -90,7 +91,7 @@ class LocalSandbox:
                 worker = await self._occupied(seat, limits.disk_bytes)
                 queued = loop.time() - called
                 return replace(await worker.run(program, limits), queued_seconds=queued)
-            except WorkerFailed as error:
+            except (WorkerFailed, OSError) as error:
                 return Execution(status=Status.SANDBOX_FAILED, detail=f"no worker could be started: {error}")
             finally:
                 self._free.append(seat)

@@ -20,7 +20,7 @@ from tirjudge_sandbox.guest import scratch, wire
 from tirjudge_sandbox.guest.settings import Outside
 
 _START_SECONDS = 60.0
-_GRACE_SECONDS = 2.0
+_GRACE_SECONDS = 5.0
 """How much later than the template the host acts on the same limit; by then the template itself hangs."""
 
 
@@ -59,8 +59,12 @@ class Worker:
             settings = interpreter.plain_settings(theirs.fileno(), preload, disk_bytes, scratch_folder.name)
         else:
             settings = interpreter.pivoted_settings(placement, theirs.fileno(), preload, disk_bytes)
-        with theirs:
-            process = _launch(settings)
+        try:
+            with theirs:
+                process = _launch(settings)
+        except OSError as error:
+            ours.close()
+            raise WorkerFailed(f"its interpreter does not start: {error}") from error
         worker = cls(process, ours, disk_bytes, scratch_folder)
         try:
             async with asyncio.timeout(_START_SECONDS):
@@ -105,10 +109,9 @@ class Worker:
             capture.close()
             if fetched is not None:
                 os.close(fetched)
-        status = _status(ending, limits, output_full=capture.full)
         exit_code = os.waitstatus_to_exitcode(ending.wait_status)
         return Execution(
-            status=status,
+            status=_status(ending, limits, output_full=capture.full),
             exit_code=exit_code if exit_code >= 0 else None,
             signal=-exit_code if exit_code < 0 else None,
             stdout=stdout.decode("utf-8", "replace"),

@@ -169,6 +169,12 @@ async def test_every_run_of_a_program_gives_the_same_output():
     assert first == second != other
 
 
+async def test_modules_that_are_not_installed_are_not_missed():
+    async with LocalSandbox(capacity=1, preload=("no_such_module", "no_such.module", "fractions")) as box:
+        ran = await box.run(Program(source="import sys; print('fractions' in sys.modules)"))
+        assert ran.stdout == "True\n"
+
+
 async def test_numpy_and_sympy_work():
     source = "import numpy, sympy\nx = sympy.Symbol('x')\nprint(sympy.integrate(2 * x, x), numpy.eye(1)[0])"
     async with LocalSandbox(capacity=1) as box:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import array
 import contextlib
 import gc
-import importlib.util
+import importlib
 import json
 import math
 import os
@@ -175,7 +175,7 @@ def _warm_up(sites: list[str], preload: list[str]) -> None:
     site.setcopyright()
     site.sethelper()
     for name in preload:
-        if importlib.util.find_spec(name):
+        with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
     # numpy loads its generators on first use, which would else be every program's.
     program.seed_generators(0)
