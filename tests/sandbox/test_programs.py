@@ -75,7 +75,7 @@ def _plainly(file: Path, stdin: str) -> subprocess.CompletedProcess[str]:
 
 
 def _without_carets(text: str) -> list[str]:
-    """CPython 3.11's two printers of tracebacks place these differently."""
+    """Versions of CPython, and 3.11's two printers of tracebacks, place these differently."""
     return [line for line in text.splitlines() if line.strip(" ^~")]
 
 
@@ -91,12 +91,14 @@ print('main')
 
 async def test_traceback_shows_only_the_program(run):
     execution = await run("def f():\n    raise KeyError('here')\n\nf()")
-    assert execution.stderr == (
-        "Traceback (most recent call last):\n"
-        '  File "<program>", line 4, in <module>\n    f()\n'
-        "  File \"<program>\", line 2, in f\n    raise KeyError('here')\n"
-        "KeyError: 'here'\n"
-    )
+    assert _without_carets(execution.stderr) == [
+        "Traceback (most recent call last):",
+        '  File "<program>", line 4, in <module>',
+        "    f()",
+        '  File "<program>", line 2, in f',
+        "    raise KeyError('here')",
+        "KeyError: 'here'",
+    ]
 
 
 SOURCES = {
