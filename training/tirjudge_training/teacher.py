@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from random import Random
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -90,13 +89,13 @@ class Teacher:
         return order.index(self._task.label) if self._task.label in order else 1
 
     def _marked(self, output: str) -> int | None:
-        """The only position marked True; for a lone response 0 or 1; None when that decides nothing."""
-        marks = re.findall(r"\b(?:True|False)\b", output)
-        if len(marks) != len(self._view.order):
-            return None
-        if len(marks) == 1:
-            return marks.index("True") if "True" in marks else 1
-        return marks.index("True") if marks.count("True") == 1 else None
+        """The position that alone passed; 1 for a lone response that failed; None when nothing is decided."""
+        lines = output.splitlines()[1:-1]
+        if len(self._view.order) > 2:
+            return "ABCD".index(lines[0]) if lines in (["A"], ["B"], ["C"], ["D"]) else None
+        if lines in (["True"], ["True", "False"]):
+            return 0
+        return 1 if lines in (["False"], ["False", "True"]) else None
 
 
 def program(rng: Random, habits: Habits, family: Family, shown: Shown) -> str:

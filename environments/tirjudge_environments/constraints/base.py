@@ -19,9 +19,9 @@ ATTEMPTS = 1000
 LOOPS: dict[Shown, str] = {
     "pointwise": "r = response\nprint({check})",
     "pairwise": "for r in [response_a, response_b]: print({check})",
-    "listwise": 'for a, r in zip("ABCD", responses): print(a, {check})',
+    "listwise": 'print(*[a for a, r in zip("ABCD", responses) if {check}])',
 }
-"""The last lines of a judge's program: they print what `check` says of every response."""
+"""The last lines of a judge's program: True or False for each response, or the letters of those of a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class Family:
         return bool(self.check)
 
     def program(self, shown: Shown) -> str:
-        """The reference judge's program: it prints True or False for every response that is shown.
+        """The reference judge's program; see `LOOPS` for what it prints.
 
         Raises ValueError for a family that is decided by reading.
         """
