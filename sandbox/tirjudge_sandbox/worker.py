@@ -9,17 +9,15 @@ import os
 import select
 import signal
 import socket
-import subprocess
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable
+from typing import Any
 
-from tirjudge_sandbox import interpreter, placements
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.capture import Capture
 from tirjudge_sandbox.guest import scratch, wire
-from tirjudge_sandbox.guest.settings import Outside
 
-_START_SECONDS = 60.0
+START_SECONDS = 60.0
+"""How long a worker may take until it is warm."""
 _GRACE_SECONDS = 5.0
 """How much later than the template the host acts on the same limit; by then the template itself hangs."""
 
@@ -28,59 +26,36 @@ class WorkerFailed(RuntimeError):
     """A worker that did not start, or was lost while a program ran."""
 
 
+async def answer(control: socket.socket) -> dict[str, Any] | None:
+    """What a starting worker says next; None when it ended. Raises WorkerFailed with the step that failed."""
+    record = await asyncio.get_running_loop().sock_recv(control, wire.RECORD_BYTES)
+    if not record:
+        return None
+    told: dict[str, Any] = json.loads(record)
+    if "failed" in told:
+        raise WorkerFailed(told["failed"])
+    return told
+
+
 class Worker:
-    """Two processes and a control socket. Once `broken`, a worker is of no more use."""
+    """A warm template behind a control socket, wherever it stands. Once `broken`, it is of no more use."""
 
     def __init__(
         self,
-        process: subprocess.Popen[bytes],
         control: socket.socket,
+        isolation: Isolation,
         disk_bytes: int,
-        scratch_folder: tempfile.TemporaryDirectory[str] | None,
+        end: Callable[[], Awaitable[None]],
     ):
+        """`isolation`: what holds inside, as found from inside. `disk_bytes`: size of the working folder.
+        `end` kills all that the worker consists of, and returns when it is gone.
+        """
+        self.isolation = isolation
         self.disk_bytes = disk_bytes
         self.broken = False
-        self._scratch_folder = scratch_folder
-        self._process = process
-        self._launcher = os.pidfd_open(process.pid)
         self._control = control
-        self._template: int | None = None
-        self._isolation: Isolation | None = None
-        self._end: asyncio.Future[None] | None = None
-
-    @classmethod
-    async def start(cls, placement: str, preload: Sequence[str], disk_bytes: int) -> Worker:
-        """Launch a worker and wait until it is warm. Raises WorkerFailed with the step that failed."""
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setblocking(False)
-        scratch_folder = None
-        if placement == "plain":
-            scratch_folder = tempfile.TemporaryDirectory(prefix="tirjudge-")
-            settings = interpreter.plain_settings(theirs.fileno(), preload, disk_bytes, scratch_folder.name)
-        else:
-            settings = interpreter.pivoted_settings(placement, theirs.fileno(), preload, disk_bytes)
-        try:
-            with theirs:
-                process = _launch(settings)
-        except OSError as error:
-            ours.close()
-            raise WorkerFailed(f"its interpreter does not start: {error}") from error
-        worker = cls(process, ours, disk_bytes, scratch_folder)
-        try:
-            async with asyncio.timeout(_START_SECONDS):
-                await worker._become_ready(placement)
-        except BaseException as error:
-            await worker.kill()
-            if isinstance(error, TimeoutError):
-                raise WorkerFailed(f"not ready after {_START_SECONDS:.0f} s") from None
-            raise
-        return worker
-
-    @property
-    def isolation(self) -> Isolation:
-        """What holds inside this worker, as found from inside."""
-        assert self._isolation is not None
-        return self._isolation
+        self._end = end
+        self._ended: asyncio.Future[None] | None = None
 
     @property
     def alive(self) -> bool:
@@ -127,37 +102,15 @@ class Worker:
     async def kill(self) -> None:
         """End every process of this worker, and wait until they are gone."""
         self.broken = True
-        if self._end is None:
+        if self._ended is None:
             # Whoever waits for a report reads its end now. Closed it is only when nobody waits any more.
             self._control.shutdown(socket.SHUT_RDWR)
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._template or self._launcher, signal.SIGKILL)
-            self._end = asyncio.ensure_future(self._gone())
-        await asyncio.shield(self._end)
+            self._ended = asyncio.ensure_future(self._gone())
+        await asyncio.shield(self._ended)
 
     async def _gone(self) -> None:
-        # The launcher ends once the template has ended, which takes along all that runs in its namespace.
-        await _readable(self._launcher)
-        with self._process:
-            self._control.close()
-        for descriptor in (self._launcher, self._template):
-            if descriptor is not None:
-                os.close(descriptor)
-        if self._scratch_folder is not None:
-            self._scratch_folder.cleanup()
-
-    async def _become_ready(self, placement: str) -> None:
-        while self._isolation is None:
-            record = await self._receive()
-            if not record:
-                raise WorkerFailed(_last_line(self._process) or "it ended without a word")
-            answer = json.loads(record)
-            if "failed" in answer:
-                raise WorkerFailed(answer["failed"])
-            if "template" in answer:
-                self._template = os.pidfd_open(answer["template"])
-            else:
-                self._isolation = placements.isolation(placement, answer["ready"])
+        await self._end()
+        self._control.close()
 
     def _send(self, program: Program, limits: Limits, capture: Capture, fetched: int | None) -> None:
         job = wire.Job(
@@ -218,36 +171,6 @@ class Worker:
 
     async def _receive(self) -> bytes:
         return await asyncio.get_running_loop().sock_recv(self._control, wire.RECORD_BYTES)
-
-
-def _launch(settings: Outside) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        interpreter.launch_command(settings),
-        stdin=subprocess.DEVNULL,
-        # Pipes, as programs get them: the interpreter makes its stream objects now, for what it finds now.
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        pass_fds=[settings.inside.control],
-        env=interpreter.launch_environment(),
-        cwd="/",
-    )
-
-
-def _last_line(process: subprocess.Popen[bytes]) -> str:
-    assert process.stdout is not None
-    os.set_blocking(process.stdout.fileno(), False)
-    lines = (process.stdout.read() or b"").decode("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else ""
-
-
-async def _readable(descriptor: int) -> None:
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_reader(descriptor, ready.set)
-    try:
-        await ready.wait()
-    finally:
-        loop.remove_reader(descriptor)
 
 
 def _fetched(program: Program, descriptor: int | None) -> dict[str, bytes]:

@@ -1,0 +1,111 @@
+"""A worker as processes of this machine: a launcher, and below it the template in namespaces of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+from collections.abc import Sequence
+
+from tirjudge_sandbox import interpreter, placements
+from tirjudge_sandbox.base import Isolation
+from tirjudge_sandbox.guest.settings import Outside
+from tirjudge_sandbox.worker import START_SECONDS, Worker, WorkerFailed, answer
+
+
+async def start(placement: str, preload: Sequence[str], disk_bytes: int) -> Worker:
+    """Launch a worker and wait until it is warm. Raises WorkerFailed with the step that failed."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    scratch_folder = None
+    if placement == "plain":
+        scratch_folder = tempfile.TemporaryDirectory(prefix="tirjudge-")
+        settings = interpreter.plain_settings(theirs.fileno(), preload, disk_bytes, scratch_folder.name)
+    else:
+        settings = interpreter.pivoted_settings(placement, theirs.fileno(), preload, disk_bytes)
+    try:
+        with theirs:
+            launched = _launch(settings)
+    except OSError as error:
+        ours.close()
+        raise WorkerFailed(f"its interpreter does not start: {error}") from error
+    processes = _Processes(launched, scratch_folder)
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            isolation = await processes.ready(ours, placement)
+    except BaseException as error:
+        await processes.end()
+        ours.close()
+        if isinstance(error, TimeoutError):
+            raise WorkerFailed(f"not ready after {START_SECONDS:.0f} s") from None
+        raise
+    return Worker(ours, isolation, disk_bytes, processes.end)
+
+
+class _Processes:
+    """Launcher and template."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], scratch_folder: tempfile.TemporaryDirectory[str] | None
+    ):
+        self._process = process
+        self._scratch_folder = scratch_folder
+        self._launcher = os.pidfd_open(process.pid)
+        self._template: int | None = None
+
+    async def ready(self, control: socket.socket, placement: str) -> Isolation:
+        """Wait for the template's word that it is warm; what it found to hold. Raises WorkerFailed."""
+        while True:
+            told = await answer(control)
+            if told is None:
+                raise WorkerFailed(_last_line(self._process) or "it ended without a word")
+            if "ready" in told:
+                return placements.isolation(placement, told["ready"])
+            self._template = os.pidfd_open(told["template"])
+
+    async def end(self) -> None:
+        """Kill the template, which takes along all that runs in its namespace; the launcher follows."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._template or self._launcher, signal.SIGKILL)
+        await _readable(self._launcher)
+        with self._process:
+            pass
+        for descriptor in (self._launcher, self._template):
+            if descriptor is not None:
+                os.close(descriptor)
+        if self._scratch_folder is not None:
+            self._scratch_folder.cleanup()
+
+
+def _launch(settings: Outside) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        interpreter.launch_command(settings),
+        stdin=subprocess.DEVNULL,
+        # Pipes, as programs get them: the interpreter makes its stream objects now, for what it finds now.
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=[settings.inside.control],
+        env=interpreter.launch_environment(),
+        cwd="/",
+    )
+
+
+def _last_line(process: subprocess.Popen[bytes]) -> str:
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    lines = (process.stdout.read() or b"").decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)
