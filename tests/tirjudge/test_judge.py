@@ -1,17 +1,22 @@
 """`Judge`: one call, one judgment, from plain code, from coroutines and from inside a running loop."""
 
 import asyncio
+import os
+import signal
 import subprocess
 import sys
+import threading
+from typing import Self
 
 import pytest
 
 from tests.tirjudge.endpoint_server import chat, serving
-from tirjudge import Judge
+from tirjudge import Judge, judging
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging import JudgeConfig, Judging
+from tirjudge.judging import JudgeConfig, Judging, NoSandbox
 from tirjudge_environments import Completion, Context, JudgeTask, Message, StopReason
+from tirjudge_sandbox import Sandbox, SandboxUnavailable
 
 
 def first_shown(context: Context) -> str:
@@ -109,6 +114,41 @@ async def test_cancelling_a_call_leaves_the_judge_usable() -> None:
         assert (await judge.acompare("p", "x", "y")).verdict == "A"
 
 
+def test_an_interrupt_while_waiting_frees_the_model() -> None:
+    cancelled = threading.Event()
+
+    class Endless(ScriptedGenerator):
+        async def generate(self, context: Context, sampling: Sampling) -> Completion:
+            os.kill(os.getpid(), signal.SIGINT)
+            try:
+                await asyncio.sleep(600)
+            except asyncio.CancelledError:
+                cancelled.set()
+                raise
+            raise AssertionError
+
+    with Judge(generator=Endless(first_shown), tools=False) as judge:
+        with pytest.raises(KeyboardInterrupt):
+            judge.score("p", "x")
+        assert cancelled.wait(10)
+
+
+async def test_calls_that_come_together_open_one_sandbox() -> None:
+    class Counted(NoSandbox):
+        opened = 0
+
+        async def __aenter__(self) -> Self:
+            self.opened += 1
+            await asyncio.sleep(0.01)
+            return self
+
+    sandbox = Counted()
+    judge = Judge(generator=ScriptedGenerator(first_shown), sandbox=sandbox)
+    await asyncio.gather(*(judge.acompare(f"p{n}", "x", "y") for n in range(5)))
+    judge.close()
+    assert sandbox.opened == 1
+
+
 def test_a_failure_is_a_judgment_that_says_so() -> None:
     with Judge(generator=BrokenGenerator()) as judge:
         result = judge.compare("p", "x", "y")
@@ -153,12 +193,19 @@ def test_what_is_no_prompt_or_no_model_is_told_at_the_call() -> None:
         Judge(base_url="http://127.0.0.1:1").open()
 
 
-async def test_a_judge_without_tools_opens_no_sandbox() -> None:
+async def test_a_judge_without_tools_opens_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
     """So that a machine that cannot isolate programs can still judge from text."""
+
+    def refuse(name: str, **options: object) -> Sandbox:
+        raise SandboxUnavailable("programs cannot be isolated here")
+
+    monkeypatch.setattr(judging, "open_sandbox", refuse)
+    with pytest.raises(SandboxUnavailable):
+        Judge(generator=ScriptedGenerator([])).open()
     task = JudgeTask(id="t", prompt=(Message("user", "p"),), candidates=("x", "y"))
     generator = ScriptedGenerator(["```python\nprint(1)\n```\n<preference>A</preference>"])
-    async with Judging(JudgeConfig(tools=False, order="given"), generator=generator) as judging:
-        result = await judging.judge(task)
+    async with Judging(JudgeConfig(tools=False, order="given"), generator=generator) as opened:
+        result = await opened.judge(task)
     assert (result.verdict, result.trajectories[0].calls) == ("A", ())
 
 

@@ -80,12 +80,13 @@ async def test_a_refused_program_says_why(sandbox: Sandbox) -> None:
 
 async def test_native_calls_are_programs_too(sandbox: Sandbox) -> None:
     call = ToolCall("c1", "run_python", json.dumps({"code": "print(5)"}))
-    asking = Completion(text="I run it.", finish=Finish.TOOL_CALL, tool_calls=(call,), reasoning="Hm.")
+    fence = "Not this:\n```python\nprint(1)\n```\n"
+    asking = Completion(text=fence, finish=Finish.TOOL_CALL, tool_calls=(call,), reasoning="Hm.")
     episode = await played(sandbox, asking, "<preference>A</preference>", protocol="tool")
     told = passages(episode.trajectories[0])
     assert [one["kind"] for one in told] == ["reasoning", "reasoning", "program", "output", "reasoning"]
     assert told[0] == {"kind": "reasoning", "text": "Hm.", "hidden": True}
-    assert told[2]["text"] == "print(5)"
+    assert [one["text"] for one in told[1:3]] == [fence, "print(5)"]
 
 
 def test_without_tools_a_fence_is_no_program() -> None:
