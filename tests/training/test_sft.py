@@ -18,7 +18,7 @@ from tirjudge_training import checkpoints, miniature
 from tirjudge_training.samples import IGNORED, Sample
 from tirjudge_training.sft import SftConfig, train_sft
 from tirjudge_training.teacher import Habits
-from tirjudge_training.warmup import short_example
+from tirjudge_training.warmup import program_example
 
 CONFIG = SftConfig(batch=8, micro_batch=4, learning_rate=3e-3, checkpoint_every=8)
 TRAIN = """
@@ -35,7 +35,9 @@ def samples(start: Path, count: int = 160) -> list[Sample]:
 
     tokenizer = AutoTokenizer.from_pretrained(start)
     encoder = ChatEncoder(tokenizer)
-    return [short_example(encoder, tokenizer.eos_token_id, Habits(), i, 0) for i in range(count)]
+    return [
+        Sample.answer(encoder, *program_example(Habits(), i, 0), tokenizer.eos_token_id) for i in range(count)
+    ]
 
 
 def train(start: Path, folder: Path, kill_at: str = "", config: SftConfig = CONFIG) -> None:

@@ -14,7 +14,7 @@ from tirjudge_sandbox import Status, open_sandbox
 from tirjudge_training import miniature
 from tirjudge_training.samples import IGNORED, Sample
 from tirjudge_training.teacher import SLIPS, Habits, is_careless, misconception, program
-from tirjudge_training.warmup import WarmupConfig, corpus, dialogues, short_example
+from tirjudge_training.warmup import WarmupConfig, corpus, dialogues, program_example, reading_example
 
 PERFECT = Habits(careful=1, careless=1, crash=0, misread=0, needless=0)
 
@@ -26,7 +26,7 @@ def tokenizer():
 
 async def taught(tokenizer, config: WarmupConfig, count: int) -> list[Trajectory]:
     async with open_sandbox(preload=()) as sandbox:
-        return await dialogues(tokenizer, sandbox, config, 0, count)
+        return await dialogues(tokenizer, sandbox, config.model_copy(update={"dialogues": count}), 0)
 
 
 async def test_a_perfect_teacher_is_always_right_and_well_formed(tokenizer) -> None:
@@ -74,22 +74,25 @@ def test_every_second_family_is_misunderstood() -> None:
         assert any(slip in family.check for slip, _ in SLIPS)
 
 
-def test_a_short_example_asks_for_a_program_and_ends(tokenizer) -> None:
-    encoder = ChatEncoder(tokenizer)
-    sample = short_example(encoder, tokenizer.eos_token_id, PERFECT, 5, 0)
-    asked = tokenizer.decode(
-        [i for i, label in zip(sample.ids, sample.labels, strict=True) if label == IGNORED]
+def test_a_program_example_asks_for_a_program() -> None:
+    for index in range(20):
+        question, answer = program_example(PERFECT, index, 0)
+        shown = question.split("Write a ")[1].removesuffix(" check.")
+        assert answer in {f"```python\n{family.program(shown)}\n```\n" for family in CHECKABLE}
+
+
+def test_a_reading_example_gives_the_verdict_of_an_output() -> None:
+    seen = dict(reading_example(index, 0) for index in range(300))
+    assert seen["```output\nFalse\nTrue\n```\nWhich is better?"] == (
+        "B keeps it.\n<preference>B</preference>"
     )
-    answered = encoder.decode([label for label in sample.labels if label != IGNORED])
-    assert asked.startswith("<|im_start|>user\n")
-    assert asked.endswith("check.<|im_end|>\n<|im_start|>assistant\n")
-    shown = asked.split("Write a ")[1].split()[0]
-    assert answered in {f"```python\n{family.program(shown)}\n```\n" for family in CHECKABLE}
-    assert sample.labels[-1] == tokenizer.eos_token_id
+    assert seen["```output\nD\n```\nWhich is best?"] == "D keeps it.\n<preference>D</preference>"
+    assert seen["```output\nFalse\n```\nHow good is it?"] == "It breaks it.\n<score>2</score>"
+    assert seen["```output\nTrue\nTrue\n```\nWhich is better?"].startswith("Maybe ")
 
 
 async def test_the_corpus_is_reproducible_and_sees_nothing_held_out(tokenizer) -> None:
-    config = WarmupConfig(samples=120, short=0.5)
+    config = WarmupConfig(programs=60, readings=20, dialogues=40)
     async with open_sandbox(preload=()) as sandbox:
         first, second = [await corpus(tokenizer, sandbox, config, 4) for _ in range(2)]
     assert first == second

@@ -30,6 +30,20 @@ SLIPS = (
 CRASHES = (("n = ", "k = "), ("w = ", "v = "), ("import re\n", ""), ("[0]", "[1]"), ("print", "show"))
 """Mistakes that end in an error, where they apply."""
 
+DECISIVE: dict[Shown, tuple[tuple[str, ...], ...]] = {
+    "pointwise": (("True",), ("False",)),
+    "pairwise": (("True", "False"), ("False", "True")),
+    "listwise": (("A",), ("B",), ("C",), ("D",)),
+}
+"""The printed lines that decide for each position; a lone response is good in position 0 and bad in 1."""
+
+UNDECIDED: dict[Shown, tuple[str, ...]] = {
+    "pointwise": ("NameError: name 's' is not defined",),
+    "pairwise": ("True\nTrue", "False\nFalse", "NameError: name 's' is not defined"),
+    "listwise": ("A B C D", "B D", "(no output)"),
+}
+"""Outputs after which the teacher guesses."""
+
 GOOD_SCORE, BAD_SCORE = 9, 2
 
 
@@ -78,24 +92,15 @@ class Teacher:
     def verdict(self, shown: Shown, output: str | None) -> str:
         """The last turn, from what a program printed or, without one, from the label."""
         reads = output is None or not self._family.checkable
-        found = self._labelled() if reads else self._marked(output or "")
-        if found is None or self._rng.random() < self._habits.misread:
-            return _answer(shown, self._rng.randrange(max(2, len(self._view.order))), guessed=True)
-        return _answer(shown, found, guessed=False)
+        found = self._labelled() if reads else marked(shown, output or "")
+        if self._rng.random() < self._habits.misread:
+            found = None
+        return answer(self._rng, shown, found)
 
     def _labelled(self) -> int:
         """The shown position of the good response; 1, behind the last one, when a lone response is bad."""
         order = self._view.order
         return order.index(self._task.label) if self._task.label in order else 1
-
-    def _marked(self, output: str) -> int | None:
-        """The position that alone passed; 1 for a lone response that failed; None when nothing is decided."""
-        lines = output.splitlines()[1:-1]
-        if len(self._view.order) > 2:
-            return "ABCD".index(lines[0]) if lines in (["A"], ["B"], ["C"], ["D"]) else None
-        if lines in (["True"], ["True", "False"]):
-            return 0
-        return 1 if lines in (["False"], ["False", "True"]) else None
 
 
 def program(rng: Random, habits: Habits, family: Family, shown: Shown) -> str:
@@ -110,10 +115,20 @@ def program(rng: Random, habits: Habits, family: Family, shown: Shown) -> str:
     return rng.choice([other for other in CHECKABLE if other is not family]).program(shown)
 
 
-def _answer(shown: Shown, position: int, *, guessed: bool) -> str:
-    """A few words and the tagged answer; a lone response is good in position 0, and bad otherwise."""
+def marked(shown: Shown, output: str) -> int | None:
+    """The position that alone passed; 1 for a lone response that failed; None when nothing is decided.
+
+    `output` is as the session shows it, fence included.
+    """
+    printed = output.splitlines()[1:-1]
+    return next((i for i, lines in enumerate(DECISIVE[shown]) if printed == list(lines)), None)
+
+
+def answer(rng: Random, shown: Shown, found: int | None) -> str:
+    """A few words and the tagged answer; a guess where nothing was found."""
+    position = rng.randrange(len(DECISIVE[shown])) if found is None else found
     if shown == "pointwise":
         words, score = ("It keeps it.", GOOD_SCORE) if position == 0 else ("It breaks it.", BAD_SCORE)
-        return f"{'Maybe.' if guessed else words}\n<score>{score}</score>"
+        return f"{'Maybe.' if found is None else words}\n<score>{score}</score>"
     name = letter(position)
-    return f"{f'Maybe {name}.' if guessed else f'{name} keeps it.'}\n<preference>{name}</preference>"
+    return f"{f'Maybe {name}.' if found is None else f'{name} keeps it.'}\n<preference>{name}</preference>"

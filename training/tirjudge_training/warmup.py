@@ -1,4 +1,4 @@
-"""The warm-up corpus: short instruction-to-program examples, and whole dialogues of an unreliable teacher.
+"""The warm-up corpus: short examples of writing and of reading, and an unreliable teacher's dialogues.
 
 Dialogues are made by the same session and sandbox that judge later, so their form, and every output in
 them, is the real one. Only training words, thresholds and wordings are used.
@@ -26,7 +26,7 @@ from tirjudge_sandbox import Sandbox
 from tirjudge_training.miniature import ENVIRONMENT
 from tirjudge_training.samples import Sample
 from tirjudge_training.synthesis import train_draw
-from tirjudge_training.teacher import Habits, Teacher, program
+from tirjudge_training.teacher import DECISIVE, UNDECIDED, Habits, Teacher, answer, marked, program
 
 SHOWN: dict[str, Shown] = {
     "tir-pairwise": "pairwise",
@@ -36,41 +36,62 @@ SHOWN: dict[str, Shown] = {
 FORMATS = ("tir-pairwise", "tir-pairwise", "tir-pointwise", "tir-listwise")
 """Of the dialogues: single responses and lists more often than in RL, so that they are learned at all."""
 
+QUESTIONS: dict[Shown, str] = {
+    "pointwise": "How good is it?",
+    "pairwise": "Which is better?",
+    "listwise": "Which is best?",
+}
+"""The last words of the miniature's prompts."""
+
 
 class WarmupConfig(BaseModel):
     """What the corpus holds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    samples: int = Field(default=24_000, gt=0)
-    short: float = Field(default=0.5, ge=0, le=1)
-    """Share of short examples: an instruction and a program for it."""
+    programs: int = Field(default=14_000, ge=0)
+    """Short examples: an instruction and a program for it."""
+    readings: int = Field(default=10_000, ge=0)
+    """Short examples: an output and the verdict that follows; reading is what a small model learns last."""
+    dialogues: int = Field(default=12_000, ge=0)
     text_only: float = Field(default=0.1, ge=0, le=1)
     """Share of the dialogues that have the prompts without tools; they end in the label's verdict."""
     habits: Habits = Habits()
 
+    @property
+    def samples(self) -> int:
+        return self.programs + self.readings + self.dialogues
+
 
 async def corpus(tokenizer: Any, sandbox: Sandbox, config: WarmupConfig, seed: int) -> list[Sample]:
     """The samples in their order; a function of tokenizer, configuration and seed."""
-    short = round(config.samples * config.short)
     encoder, end = ChatEncoder(tokenizer), tokenizer.eos_token_id
-    examples = [short_example(encoder, end, config.habits, index, seed) for index in range(short)]
-    trajectories = await dialogues(tokenizer, sandbox, config, seed, config.samples - short)
-    return examples + [Sample.of(trajectory) for trajectory in trajectories]
+    short = [
+        Sample.answer(encoder, *program_example(config.habits, index, seed), end)
+        for index in range(config.programs)
+    ] + [Sample.answer(encoder, *reading_example(index, seed), end) for index in range(config.readings)]
+    return short + [Sample.of(one) for one in await dialogues(tokenizer, sandbox, config, seed)]
 
 
-def short_example(encoder: ChatEncoder, end: int, habits: Habits, index: int, seed: int) -> Sample:
-    """An instruction, how many responses there are, and the teacher's program."""
-    rng = Random(derive_seed("warm-up example", seed, index))
-    family = rng.choice(CHECKABLE)
-    shown = rng.choice(list(SHOWN.values()))
+def program_example(habits: Habits, index: int, seed: int) -> tuple[str, str]:
+    """An instruction and how many responses there are; the teacher's program."""
+    rng = Random(derive_seed("program example", seed, index))
+    family, shown = rng.choice(CHECKABLE), rng.choice(list(QUESTIONS))
     question = f"Instruction: {family.draw(rng, TRAIN).text}\n\nWrite a {shown} check."
-    return Sample.answer(encoder, question, _fenced(program(rng, habits, family, shown)), end)
+    return question, _fenced(program(rng, habits, family, shown))
 
 
-async def dialogues(
-    tokenizer: Any, sandbox: Sandbox, config: WarmupConfig, seed: int, n: int
-) -> list[Trajectory]:
+def reading_example(index: int, seed: int) -> tuple[str, str]:
+    """A program's output and what is asked; the verdict. Three in four outputs decide something."""
+    rng = Random(derive_seed("reading example", seed, index))
+    shown = rng.choice(list(QUESTIONS))
+    decided = "\n".join(rng.choice(DECISIVE[shown]))
+    body = decided if rng.random() < 0.75 else rng.choice(UNDECIDED[shown])
+    output = f"```output\n{body}\n```\n"
+    return f"{output}{QUESTIONS[shown]}", answer(rng, shown, marked(shown, output))
+
+
+async def dialogues(tokenizer: Any, sandbox: Sandbox, config: WarmupConfig, seed: int) -> list[Trajectory]:
     """The teacher's dialogues, each on one view of a task of its own training stream."""
     encoder = ChatEncoder(tokenizer)
     tools, text = (
@@ -87,7 +108,7 @@ async def dialogues(
         session = JudgeSession(environment, draw.task, view, sandbox, encoder=encoder)
         return await _taught(session, teacher, SHOWN[draw.format], encoder, tokenizer.eos_token_id)
 
-    return await asyncio.gather(*(dialogue(index) for index in range(n)))
+    return await asyncio.gather(*(dialogue(index) for index in range(config.dialogues)))
 
 
 async def _taught(
