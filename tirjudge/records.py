@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tirjudge.run_folder import JsonObject
 from tirjudge_environments import (
     By,
     Call,
@@ -18,8 +19,6 @@ from tirjudge_environments import (
     Verdict,
 )
 from tirjudge_sandbox import Execution, Status
-
-JsonObject = dict[str, Any]
 
 
 def episode_record(episode: Episode, scores: Sequence[Score] = ()) -> JsonObject:
