@@ -13,7 +13,7 @@ from tirjudge_environments.types import By
 from tirjudge_sandbox import Status, open_sandbox
 from tirjudge_training import miniature
 from tirjudge_training.samples import IGNORED, Sample
-from tirjudge_training.teacher import SLIPS, Habits, is_careless, misconception, program
+from tirjudge_training.teacher import MISCONCEPTIONS, Habits, program
 from tirjudge_training.warmup import WarmupConfig, corpus, dialogues, program_example, reading_example
 
 PERFECT = Habits(careful=1, careless=1, crash=0, misread=0, needless=0)
@@ -64,14 +64,13 @@ async def test_the_teacher_goes_wrong_as_often_as_it_is_told(tokenizer) -> None:
     assert sum(not t.prompt.stop for t in trajectories) / 400 == pytest.approx(0.25, abs=0.07)
 
 
-def test_every_second_family_is_misunderstood() -> None:
-    assert sum(map(is_careless, CHECKABLE)) == 11
-    for family in CHECKABLE:
-        programs = Counter(program(Random(i), Habits(), family, "pairwise") for i in range(300))
-        right = programs[family.program("pairwise")] / 300
-        assert right == pytest.approx(0.92 * (0.35 if is_careless(family) else 0.9), abs=0.1)
-        assert misconception(family) != family.check
-        assert any(slip in family.check for slip, _ in SLIPS)
+@pytest.mark.parametrize("family", CHECKABLE, ids=lambda family: family.name)
+def test_the_teacher_is_right_as_often_as_it_is_told(family) -> None:
+    programs = Counter(program(Random(i), Habits(), family, "pairwise") for i in range(300))
+    share = 0.35 if family.name in MISCONCEPTIONS else 0.9
+    assert programs[family.program("pairwise")] / 300 == pytest.approx(0.92 * share, abs=0.1)
+    if family.name in MISCONCEPTIONS:
+        assert programs.most_common(1)[0][0].count(MISCONCEPTIONS[family.name]) == 1
 
 
 def test_a_program_example_asks_for_a_program() -> None:

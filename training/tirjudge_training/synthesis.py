@@ -44,11 +44,17 @@ def tasks(split: str, format: str, n: int, seed: int) -> list[JudgeTask]:
     return [task(split, format, index, seed) for index in range(n)]
 
 
-def train_draw(index: int, seed: int, mixture: Sequence[str] = MIXTURE) -> Draw:
-    """Element `index` of the endless training stream: pairs 4 : single 1 : lists of four 1."""
-    format = Random(derive_seed("mixture", seed, index)).choice(mixture)
-    family = Random(derive_seed("family", seed, index)).randrange(len(FAMILIES))
-    return Draw(format, task("train", format, index * len(FAMILIES) + family, seed))
+def train_draw(
+    index: int, seed: int, *, formats: Sequence[str] = MIXTURE, families: Sequence[str] = tuple(FAMILIES)
+) -> Draw:
+    """Element `index` of the endless training stream; formats and families are drawn evenly from these.
+
+    By default pairs 4 : single 1 : lists of four 1, and every family alike.
+    """
+    format = Random(derive_seed("mixture", seed, index)).choice(formats)
+    family = Random(derive_seed("family", seed, index)).choice(families)
+    place = list(FAMILIES).index(family)
+    return Draw(format, task("train", format, index * len(FAMILIES) + place, seed))
 
 
 def heldout_tasks(format: str, n: int, seed: int) -> list[JudgeTask]:

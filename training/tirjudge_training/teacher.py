@@ -10,22 +10,21 @@ from tirjudge_environments import JudgeTask, View
 from tirjudge_environments.constraints import CHECKABLE, LOOPS, Family, Shown
 from tirjudge_environments.letters import letter
 
-SLIPS = (
-    (".split()", ""),
-    (".splitlines()", ".split()"),
-    (".startswith", ".endswith"),
-    (".endswith", ".startswith"),
-    (".isdigit", ".isalpha"),
-    (".isupper", ".islower"),
-    (".islower", ".isupper"),
-    ('"."', '","'),
-    ("* ", "- "),
-    (" in r", " in prompt"),
-    ("r[0]", "r[1]"),
-    ("r.lower()", "prompt.lower()"),
-    ("len(r)", "len(prompt)"),
-)
-"""Misconceptions. The first that applies to a family's check is its own; it runs and decides nothing."""
+MISCONCEPTIONS = {
+    "lacks": "w not in prompt.lower()",
+    "starts": "r.startswith(w)",
+    "ends": "r.lower().endswith(w)",
+    "letter-at-least": "len(r) >= n",
+    "words-at-least": "len(r) >= n",
+    "words-exactly": "len(r) == n",
+    "lines": "len(r.split()) == n",
+    "bullets": 'r.count("- ") == n',
+    "characters-at-most": "len(r.split()) <= n",
+    "digits": "sum(c.isalpha() for c in r) >= n",
+    "quoted": 'r[0] == r[-1] == "\'"',
+    "question": '"?" in r',
+}
+"""The check that the teacher mostly writes for these families; it runs, and decides little or nothing."""
 
 CRASHES = (("n = ", "k = "), ("w = ", "v = "), ("import re\n", ""), ("[0]", "[1]"), ("print", "show"))
 """Mistakes that end in an error, where they apply."""
@@ -55,24 +54,13 @@ class Habits(BaseModel):
     careful: float = Field(default=0.9, ge=0, le=1)
     """Right ones among the programs that run, in the families that it understands."""
     careless: float = Field(default=0.35, ge=0, le=1)
-    """The same in those it has a misconception about: every second family."""
+    """The same in those that it has a misconception about."""
     crash: float = Field(default=0.08, ge=0, le=1)
     """Programs that end in an error."""
     misread: float = Field(default=0.03, ge=0, le=1)
     """Verdicts given at random in spite of a program's output."""
     needless: float = Field(default=0.5, ge=0, le=1)
     """Dialogues with a program where reading decides."""
-
-
-def is_careless(family: Family) -> bool:
-    """Whether the teacher has a misconception about this family."""
-    return family.checkable and CHECKABLE.index(family) % 2 == 1
-
-
-def misconception(family: Family) -> str:
-    """The family's check as the teacher misunderstands it."""
-    slip = next(slip for slip in SLIPS if slip[0] in family.check)
-    return family.check.replace(*slip, 1)
 
 
 class Teacher:
@@ -108,10 +96,11 @@ def program(rng: Random, habits: Habits, family: Family, shown: Shown) -> str:
     right = family.program(shown)
     if rng.random() < habits.crash:
         return right.replace(*rng.choice([crash for crash in CRASHES if crash[0] in right]), 1)
-    if rng.random() < (habits.careless if is_careless(family) else habits.careful):
+    misconception = MISCONCEPTIONS.get(family.name)
+    if rng.random() < (habits.careful if misconception is None else habits.careless):
         return right
-    if is_careless(family) or rng.random() < 0.5:
-        return right.replace(family.check, misconception(family))
+    if misconception is not None:
+        return right.replace(family.check, misconception)
     return rng.choice([other for other in CHECKABLE if other is not family]).program(shown)
 
 

@@ -21,7 +21,7 @@ from tirjudge_environments import (
     derive_seed,
     open_environment,
 )
-from tirjudge_environments.constraints import CHECKABLE, FAMILIES, TRAIN, Shown
+from tirjudge_environments.constraints import CHECKABLE, FAMILIES, MANNERS, TRAIN, Shown
 from tirjudge_sandbox import Sandbox
 from tirjudge_training.miniature import ENVIRONMENT
 from tirjudge_training.samples import Sample
@@ -35,6 +35,8 @@ SHOWN: dict[str, Shown] = {
 }
 FORMATS = ("tir-pairwise", "tir-pairwise", "tir-pointwise", "tir-listwise")
 """Of the dialogues: single responses and lists more often than in RL, so that they are learned at all."""
+WEIGHTED = (*FAMILIES, *[family.name for family in MANNERS] * 3)
+"""Families of the dialogues: reading for oneself has no short examples, so it comes more often."""
 
 QUESTIONS: dict[Shown, str] = {
     "pointwise": "How good is it?",
@@ -101,7 +103,7 @@ async def dialogues(tokenizer: Any, sandbox: Sandbox, config: WarmupConfig, seed
 
     async def dialogue(index: int) -> Trajectory:
         rng = Random(derive_seed("warm-up dialogue", seed, index))
-        draw = train_draw(index, derive_seed("warm-up", seed), FORMATS)
+        draw = train_draw(index, derive_seed("warm-up", seed), formats=FORMATS, families=WEIGHTED)
         environment = (text if rng.random() < config.text_only else tools)[draw.format]
         view = rng.choice(environment.views(draw.task))
         teacher = Teacher(rng, config.habits, FAMILIES[draw.task.gold["family"]], draw.task, view)
