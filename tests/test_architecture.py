@@ -18,7 +18,17 @@ FLOORS = {
     "tirjudge": ROOT / "tirjudge",
     "tirjudge_training": ROOT / "training" / "tirjudge_training",
 }
-HEAVY = ("torch", "transformers", "trl", "accelerate", "datasets", "safetensors", "tokenizers", "vllm", "docker")
+HEAVY = (
+    "torch",
+    "transformers",
+    "trl",
+    "accelerate",
+    "datasets",
+    "safetensors",
+    "tokenizers",
+    "vllm",
+    "docker",
+)
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "misc", "manager"}
 
 

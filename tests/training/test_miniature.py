@@ -24,7 +24,7 @@ def test_size(built: tuple[Any, Any]) -> None:
     model, tokenizer = built
     assert sum(weight.numel() for weight in model.parameters()) == 918_912
     assert len(tokenizer) == 1024
-    assert model.config.max_position_embeddings == 8192
+    assert model.config.max_position_embeddings == 32768
     assert model.config.tie_word_embeddings
 
 

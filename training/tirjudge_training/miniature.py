@@ -49,7 +49,7 @@ def build_model(seed: int) -> tuple[Any, Any]:
         num_key_value_heads=2,
         head_dim=32,
         intermediate_size=384,
-        max_position_embeddings=8192,
+        max_position_embeddings=32768,
         rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
         tie_word_embeddings=True,
         bos_token_id=None,
@@ -88,7 +88,7 @@ def build_tokenizer(seed: int) -> Any:
         eos_token=END,
         pad_token=PAD,
         chat_template=_TEMPLATE,
-        model_max_length=8192,
+        model_max_length=32768,
         clean_up_tokenization_spaces=False,
     )
 
