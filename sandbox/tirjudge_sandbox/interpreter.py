@@ -56,8 +56,22 @@ def pivoted_settings(placement: str, control: int, preload: Sequence[str], disk_
             "LD_LIBRARY_PATH": f"{_INSIDE}/lib:{_INSIDE}/lib64",
             "PATH": f"{_INSIDE}/bin",
         },
-        inside=Inside(control=control, scratch=_INSIDE_SCRATCH, sites=sites, preload=list(preload)),
+        inside=_inside(control, _INSIDE_SCRATCH, sites, preload, own_root=True),
     )
+
+
+def contained_command(preload: Sequence[str], disk_bytes: int) -> list[str]:
+    """Command line of a container whose image has the interpreter where `pivoted_settings` binds ours."""
+    settings = Outside(
+        placement="container",
+        disk_bytes=disk_bytes,
+        binds=[],
+        command=[_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "template")],
+        environment={**_ENVIRONMENT, "HOME": _INSIDE_SCRATCH, "PATH": f"{_INSIDE}/bin"},
+        # The container connects its control socket by itself.
+        inside=_inside(-1, _INSIDE_SCRATCH, [f"{_INSIDE}/site-0"], preload, own_root=True),
+    )
+    return [_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "container"), settings.to_json()]
 
 
 def plain_settings(control: int, preload: Sequence[str], disk_bytes: int, scratch: str) -> Outside:
@@ -71,8 +85,14 @@ def plain_settings(control: int, preload: Sequence[str], disk_bytes: int, scratc
         binds=binds,
         command=[binds[0][0], *_FLAGS, "-c", _boot(package, "template")],
         environment={**_ENVIRONMENT, **launch_environment(), "HOME": scratch},
-        inside=Inside(control=control, scratch=scratch, sites=sites, preload=list(preload)),
+        inside=_inside(control, scratch, sites, preload, own_root=False),
     )
+
+
+def _inside(
+    control: int, scratch: str, sites: list[str], preload: Sequence[str], *, own_root: bool
+) -> Inside:
+    return Inside(control=control, scratch=scratch, own_root=own_root, sites=sites, preload=list(preload))
 
 
 def _interpreter_binds() -> list[tuple[str, str]]:

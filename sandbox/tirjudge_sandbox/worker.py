@@ -185,6 +185,8 @@ def _status(ending: wire.Ending, limits: Limits, *, output_full: bool) -> Status
         return Status.OUTPUT_LIMIT
     if ending.killed_for == wire.Ending.WALL:
         return Status.WALL_LIMIT
+    if ending.killed_for == wire.Ending.MEMORY:
+        return Status.MEMORY_LIMIT
     if ending.killed_for == wire.Ending.CPU or (
         # The kernel's own limit stands behind the template's; a program may also send itself this signal.
         os.WIFSIGNALED(ending.wait_status)

@@ -6,6 +6,7 @@ import json
 import os
 import socket
 import sys
+from dataclasses import replace
 from typing import NoReturn
 
 from tirjudge_sandbox.guest import landlock, namespaces, privileges
@@ -20,7 +21,7 @@ _WRITABLE_DEVICES = ["/dev/null", "/dev/zero", "/dev/full"]
 
 def main() -> None:
     """Prepare as the command line says, and end when the template ends."""
-    settings = Outside.from_json(sys.argv[1])
+    settings = _lowered(Outside.from_json(sys.argv[1]))
     control = socket.socket(fileno=settings.inside.control)
     uid = _program_uid(settings.placement)
     try:
@@ -36,6 +37,17 @@ def main() -> None:
     os.closerange(0, control.fileno() + 1)
     os.waitpid(template, 0)
     os._exit(0)
+
+
+def _lowered(settings: Outside) -> Outside:
+    """The control socket at the lowest free number, however many descriptors the host holds.
+
+    Above the limit on descriptors a program would not find its number to close it, and could report for us.
+    """
+    given = settings.inside.control
+    control = os.dup(given)
+    os.close(given)
+    return replace(settings, inside=replace(settings.inside, control=control))
 
 
 def _program_uid(placement: str) -> int:

@@ -20,19 +20,21 @@ _REFUSE = _ERRNO | errno.EPERM
 _NEW_NAMESPACE_OR_PARENT = 0x7E02_8000
 """CLONE_NEW* and CLONE_PARENT, which would make the new process the template's child."""
 _AF_UNIX = 1
+_STREAMS = tuple(1 | flags for flags in (0, 0o4000, 0o2000000, 0o2004000))
+"""SOCK_STREAM, with any of SOCK_NONBLOCK and SOCK_CLOEXEC."""
 
-_ARGUMENT_IS: dict[str, tuple[int, tuple[int, ...]]] = {
+_ARGUMENTS_ARE: dict[str, tuple[tuple[int, tuple[int, ...]], ...]] = {
     # F_DUPFD, GETFD, SETFD, GETFL, SETFL, GETLK, SETLK, SETLKW, OFD_*, DUPFD_CLOEXEC, GETPIPE_SZ, GET_SEALS.
     # Absent: SETOWN and SETSIG (signals by descriptor), leases, notifications, larger pipes.
-    "fcntl": (1, (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032, 1034)),
+    "fcntl": ((1, (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032, 1034)),),
     # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX.
-    "ioctl": (1, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)),
+    "ioctl": ((1, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)),),
     # GET_DUMPABLE, SET_NAME, GET_NAME, CAPBSET_READ, SET_VMA.
-    "prctl": (0, (3, 15, 16, 23, 0x53564D41)),
+    "prctl": ((0, (3, 15, 16, 23, 0x53564D41)),),
     # Another pid's limits, the template's above all, are out of reach.
-    "prlimit64": (0, (0,)),
-    # asyncio's loop wakes itself through a socketpair.
-    "socketpair": (0, (_AF_UNIX,)),
+    "prlimit64": ((0, (0,)),),
+    # asyncio's loop wakes itself through a socketpair. One of datagrams could send to any path.
+    "socketpair": ((0, (_AF_UNIX,)), (1, _STREAMS)),
 }
 
 
@@ -77,8 +79,9 @@ def _program(*, signals: bool) -> list[tuple[int, int, int, int]]:
             (_RETURN, 0, 0, _ALLOW),
         ],
     )
-    for name, (position, values) in _ARGUMENT_IS.items():
-        code += _when(numbers.pop(name), _one_of(position, values))
+    for name, conditions in _ARGUMENTS_ARE.items():
+        body = [step for position, values in conditions for step in _refuse_unless(position, values)]
+        code += _when(numbers.pop(name), [*body, (_RETURN, 0, 0, _ALLOW)])
     for number in sorted(numbers.values()):
         code += _when(number, [(_RETURN, 0, 0, _ALLOW)])
     return [*code, (_RETURN, 0, 0, _REFUSE)]
@@ -88,10 +91,10 @@ def _when(number: int, body: list[tuple[int, int, int, int]]) -> list[tuple[int,
     return [(_JUMP_EQUAL, 0, len(body), number), *body]
 
 
-def _one_of(position: int, values: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
+def _refuse_unless(position: int, values: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
     # The kernel reads these arguments as 32-bit numbers, so the low word decides and the high word is noise.
     tests = [(_JUMP_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
-    return [(_LOAD, 0, 0, _low_word(position)), *tests, (_RETURN, 0, 0, _REFUSE), (_RETURN, 0, 0, _ALLOW)]
+    return [(_LOAD, 0, 0, _low_word(position)), *tests, (_RETURN, 0, 0, _REFUSE)]
 
 
 def _low_word(position: int) -> int:

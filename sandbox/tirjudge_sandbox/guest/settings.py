@@ -15,6 +15,8 @@ class Inside:
     """Descriptor of the control socket."""
     scratch: str
     """The writable folder."""
+    own_root: bool
+    """Whether the root folder shows nothing of the host's but Python."""
     sites: list[str]
     """Folders of installed packages."""
     preload: list[str]
@@ -32,7 +34,7 @@ class Outside:
     """For the launcher, which no program ever sees."""
 
     placement: str
-    """`root`, `userns`, or `plain` without namespaces."""
+    """`root`, `userns`, `container`, or `plain` without namespaces."""
     disk_bytes: int
     binds: list[tuple[str, str]]
     """Files and folders of the host, without symbolic links, and where each appears inside, read-only."""

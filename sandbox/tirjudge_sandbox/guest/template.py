@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from tirjudge_sandbox.guest import libc, namespaces, privileges, program, scratch, seccomp
+from tirjudge_sandbox.guest.memory_kills import MemoryKills
 from tirjudge_sandbox.guest.settings import Inside
 from tirjudge_sandbox.guest.wire import CANCEL, RECORD_BYTES, Ending, Job, Payload
 
@@ -36,7 +37,7 @@ def main() -> None:
     settings = Inside.from_json(sys.argv[1])
     control = socket.socket(fileno=settings.control)
     try:
-        template = Template(control, settings, statm=int(sys.argv[2]))
+        template = Template(control, settings, *map(int, sys.argv[2:]))
     except OSError as error:
         control.send(json.dumps({"failed": error.strerror or str(error)}).encode())
         return
@@ -49,10 +50,12 @@ def main() -> None:
 class Template:
     """This process: what it found out about itself, and one program after another."""
 
-    def __init__(self, control: socket.socket, settings: Inside, statm: int):
+    def __init__(self, control: socket.socket, settings: Inside, statm: int, memory_kills: int | None = None):
         self._control = control
         self._scratch = settings.scratch
+        self._own_root = settings.own_root
         self._contains = os.getpid() == 1
+        self._memory_kills = MemoryKills(memory_kills)
         self._base_processes = _process_floor() if self._contains else 0
         _warm_up(settings.sites, settings.preload)
         self._base_bytes = _address_space(statm)
@@ -65,7 +68,8 @@ class Template:
         reader, writer = os.pipe()
         if not self._fork():
             found = {
-                "host_files_hidden": not os.path.exists("/proc") and not os.path.exists("/root"),
+                "host_files_hidden": self._own_root
+                and _refused(lambda: open("/proc/self/mountinfo").close()),
                 "network_cut": _refused(lambda: socket.socket().close()),
                 "processes_contained": self._contains and self._base_processes > 0,
                 "calls_filtered": _refused(lambda: libc.call("unshare", namespaces.NEW_USER)),
@@ -164,6 +168,9 @@ class Template:
             rss = max(rss, usage.ru_maxrss)
             if pid == child:
                 wait_status = status
+        starved = self._memory_kills.rose() and not killed_for
+        if starved and os.WIFSIGNALED(wait_status) and os.WTERMSIG(wait_status) == signal.SIGKILL:
+            killed_for = Ending.MEMORY
         return Ending(killed_for, wait_status, time.monotonic() - started, cpu, rss * 1024)
 
 

@@ -54,10 +54,10 @@ class Job:
 class Ending:
     """How a program ended, as the kernel told the template."""
 
-    WALL, CPU, CANCELLED = "wall", "cpu", "cancelled"
+    WALL, CPU, MEMORY, CANCELLED = "wall", "cpu", "memory", "cancelled"
 
     killed_for: str | None
-    """Which of ours made the template kill it, None if none did."""
+    """Which of ours had it killed, None if none did."""
     wait_status: int
     wall_seconds: float
     cpu_seconds: float

@@ -1,0 +1,1 @@
+"""The `docker` backend: workers in long-lived, hardened containers."""

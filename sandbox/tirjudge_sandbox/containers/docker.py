@@ -1,0 +1,97 @@
+"""The docker backend: the local sandbox's workers, each in a container of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from types import TracebackType
+from typing import Any, Self
+
+from tirjudge_sandbox.base import MIB, Execution, Limits, Program, SandboxUnavailable
+from tirjudge_sandbox.containers import container, engine, image, orphans
+from tirjudge_sandbox.pool import Pool
+from tirjudge_sandbox.worker import WorkerFailed
+
+_DEFAULT_LIMITS = Limits()
+_MEND = (
+    "A kernel with Landlock (5.13, and not switched off) hides /proc; allow_weak_isolation=True does without."
+)
+
+
+class DockerSandbox:
+    """At most `capacity` programs at once, each in a container that stays for the next; the rest wait.
+
+    Covered: what `LocalSandbox` covers, and by a second wall: the container's own namespaces, capabilities,
+    filter, memory, processes and CPUs hold even for a worker that a program took over. Not covered: the
+    engine itself, and kernel bugs below the system call filter. The engine must run on this machine.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity: int | None = None,
+        preload: Sequence[str] = ("numpy", "sympy"),
+        image: str | None = None,
+        runtime: str | None = None,
+        memory_bytes: int = 1024 * MIB,
+        cpus: float = 1.0,
+        allow_weak_isolation: bool = False,
+    ):
+        """`capacity`, `preload`, `allow_weak_isolation`: see `LocalSandbox`. `image`: None means what
+        `tirjudge sandbox build` built; another must be derived from it. `runtime`: the engine's default when
+        None. `memory_bytes` and `cpus`: what one container may use, its interpreter included.
+        """
+        if runtime == "runsc":
+            raise SandboxUnavailable(
+                "gVisor takes no descriptors from the host, by which programs and their output travel: "
+                "use another runtime"
+            )
+        if not (memory_bytes > 0 and cpus > 0):
+            raise ValueError(f"memory_bytes and cpus must be positive, not {memory_bytes} and {cpus}")
+        self._pool = Pool(capacity)
+        self.capacity = self._pool.capacity
+        self._preload = tuple(preload)
+        self._image = image
+        self._runtime = runtime
+        self._memory_bytes = memory_bytes
+        self._cpus = cpus
+        self._allow_weak = allow_weak_isolation
+
+    async def __aenter__(self) -> Self:
+        """Remove what dead processes left behind, and start the first container.
+
+        Raises SandboxUnavailable without an engine or an image, and where a property cannot be had.
+        """
+        try:
+            start = partial(container.start, await engine.ask(self._shape))
+            worker = await start(_DEFAULT_LIMITS.disk_bytes)
+        except (engine.EngineFailed, WorkerFailed) as error:
+            raise SandboxUnavailable(f"no container could be started: {error}") from error
+        if worker.isolation.missing and not self._allow_weak:
+            await worker.kill()
+            raise SandboxUnavailable(f"{'; '.join(worker.isolation.notes)}. {_MEND}")
+        self._pool.open(start, worker)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Remove every container, with what runs in it."""
+        await self._pool.close()
+
+    async def run(self, program: Program, limits: Limits = _DEFAULT_LIMITS) -> Execution:
+        """Run one program; see `Sandbox.run`.
+
+        Raises TypeError for bindings that are no JSON, RuntimeError outside of `async with`.
+        """
+        return await self._pool.run(program, limits)
+
+    def _shape(self, client: Any) -> container.Shape:
+        orphans.remove(client)
+        return container.Shape(
+            image=image.find(client, self._image),
+            runtime=self._runtime,
+            memory_bytes=self._memory_bytes,
+            cpus=self._cpus,
+            preload=self._preload,
+        )

@@ -1,0 +1,107 @@
+"""The image that containers run: what it is made of, how it is built, and how it is found again."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tirjudge_sandbox import guest
+from tirjudge_sandbox.base import SandboxUnavailable
+from tirjudge_sandbox.containers.engine import EngineFailed
+
+LABEL = "tirjudge.sandbox"
+"""Its value is the digest of all that the image was made of; images derived from ours inherit it."""
+TAG = "tirjudge-sandbox"
+
+_DOCKERFILE = "Dockerfile.sandbox"
+_HERE = Path(__file__).parent
+
+
+def digest() -> str:
+    """SHA-256, in hexadecimal, of the Dockerfile, the packages' lock and the guest's code."""
+    sha = hashlib.sha256()
+    for name, content in _sources():
+        sha.update(f"{name}\0{len(content)}\0".encode() + content)
+    return sha.hexdigest()
+
+
+def find(client: Any, reference: str | None = None) -> str:
+    """Id of the image of this version; of the image `reference`, which must be derived from it.
+
+    Raises SandboxUnavailable where there is none.
+    """
+    if reference is None:
+        found = client.images.list(filters={"label": f"{LABEL}={digest()}"})
+        if not found:
+            raise SandboxUnavailable(
+                "the Docker engine has no image of this version's sandbox: run `tirjudge sandbox build`"
+            )
+        return str(found[0].id)
+    found = client.images.list(name=reference)
+    if not found:
+        raise SandboxUnavailable(f"the Docker engine has no image {reference!r}")
+    if found[0].labels.get(LABEL) != digest():
+        raise SandboxUnavailable(
+            f"the image {reference!r} is not derived from this version's sandbox image: "
+            f"run `tirjudge sandbox build`, and build it again FROM {TAG}"
+        )
+    return str(found[0].id)
+
+
+def build(client: Any, log: Callable[[str], None]) -> tuple[str, bool]:
+    """The image's id, and whether it had to be built. Each line of the engine's goes to `log`.
+
+    Raises EngineFailed with the line that tells what went wrong.
+    """
+    try:
+        return find(client), False
+    except SandboxUnavailable:
+        pass
+    answers = client.api.build(
+        fileobj=io.BytesIO(_context()),
+        custom_context=True,
+        dockerfile=_DOCKERFILE,
+        tag=TAG,
+        labels={LABEL: digest()},
+        # The packages come over the engine's own network, wherever their index is to be reached from.
+        network_mode="host",
+        rm=True,
+        forcerm=True,
+        decode=True,
+    )
+    for answer in answers:
+        if "error" in answer:
+            raise EngineFailed(f"the image could not be built: {answer['error'].strip()}")
+        if text := answer.get("stream", "").strip():
+            log(text)
+    return find(client), True
+
+
+def _context() -> bytes:
+    """A tar archive of what the Dockerfile copies, the same to the bit wherever it is made."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
+        for name, content in _sources():
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, io.BytesIO(content))
+    return buffer.getvalue()
+
+
+def _sources() -> Iterator[tuple[str, bytes]]:
+    """Name in the repository and content of every file that the image is made of."""
+    yield _DOCKERFILE, _dockerfile().read_bytes()
+    package = "sandbox/tirjudge_sandbox"
+    yield f"{package}/containers/requirements.lock", (_HERE / "requirements.lock").read_bytes()
+    for path in sorted(Path(guest.__path__[0]).glob("*.py")):
+        yield f"{package}/guest/{path.name}", path.read_bytes()
+
+
+def _dockerfile() -> Path:
+    """In a wheel it lies beside this file, in the repository at the top."""
+    packed = _HERE / _DOCKERFILE
+    return packed if packed.exists() else _HERE.parents[2] / _DOCKERFILE
