@@ -17,18 +17,19 @@ class Capture:
         self._loop = loop
         self._left = most_bytes
         self._on_full: Callable[[], None] | None = None
-        self._chunks: dict[int, list[bytes]] = {}
+        # Not lists of chunks, of which a program could make millions.
+        self._taken: dict[int, bytearray] = {}
         self.write_ends: list[int] = []
         for _ in ("stdout", "stderr"):
             read_end, write_end = os.pipe2(os.O_CLOEXEC)
             os.set_blocking(read_end, False)
-            self._chunks[read_end] = []
+            self._taken[read_end] = bytearray()
             self.write_ends.append(write_end)
 
     def start(self, on_full: Callable[[], None]) -> None:
         """Read from now on; call `on_full` once when the cap is passed."""
         self._on_full = on_full
-        for read_end in self._chunks:
+        for read_end in self._taken:
             self._loop.add_reader(read_end, self._read, read_end)
 
     def release(self) -> None:
@@ -38,16 +39,16 @@ class Capture:
 
     def finish(self) -> tuple[bytes, bytes]:
         """Read what is left, after every writer is dead, and give standard output and standard error."""
-        for read_end in self._chunks:
+        for read_end in self._taken:
             while self._read(read_end):
                 pass
-        stdout, stderr = (b"".join(chunks) for chunks in self._chunks.values())
+        stdout, stderr = map(bytes, self._taken.values())
         return stdout, stderr
 
     def close(self) -> None:
         """Stop reading and close every descriptor."""
         self.release()
-        for read_end in self._chunks:
+        for read_end in self._taken:
             self._loop.remove_reader(read_end)
             os.close(read_end)
 
@@ -64,6 +65,6 @@ class Capture:
             self.full = True
             if self._on_full is not None:
                 self._on_full()
-        self._chunks[read_end].append(chunk[: self._left])
+        self._taken[read_end] += chunk[: self._left]
         self._left -= min(len(chunk), self._left)
         return True

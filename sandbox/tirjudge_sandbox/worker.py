@@ -31,7 +31,10 @@ async def answer(control: socket.socket) -> dict[str, Any] | None:
     record = await asyncio.get_running_loop().sock_recv(control, wire.RECORD_BYTES)
     if not record:
         return None
-    told: dict[str, Any] = json.loads(record)
+    try:
+        told: dict[str, Any] = json.loads(record)
+    except (ValueError, RecursionError) as error:
+        raise WorkerFailed(f"it does not say what it should: {error}") from None
     if "failed" in told:
         raise WorkerFailed(told["failed"])
     return told
@@ -76,7 +79,7 @@ class Worker:
             capture.start(on_full=self._cancel)
             ending = await self._ending(limits.wall_seconds + _GRACE_SECONDS)
             stdout, stderr = capture.finish()
-            files = _fetched(program, fetched)
+            files = _fetched(program, limits, fetched)
         except (OSError, WorkerFailed) as error:
             await self.kill()
             return Execution(status=Status.SANDBOX_FAILED, isolation=self.isolation, detail=str(error))
@@ -147,6 +150,8 @@ class Worker:
             if not (record := report.result()):
                 raise WorkerFailed("the worker was lost while the program ran")
             return wire.Ending.unpack(record)
+        except ValueError as error:
+            raise WorkerFailed(f"the worker's report cannot be read: {error}") from None
         except asyncio.CancelledError:
             self._cancel()
             await self._settle(report)
@@ -173,11 +178,16 @@ class Worker:
         return await asyncio.get_running_loop().sock_recv(self._control, wire.RECORD_BYTES)
 
 
-def _fetched(program: Program, descriptor: int | None) -> dict[str, bytes]:
+def _fetched(program: Program, limits: Limits, descriptor: int | None) -> dict[str, bytes]:
     if descriptor is None:
         return {}
     size = os.fstat(descriptor).st_size
-    return scratch.fetched(program.fetch, os.pread(descriptor, size, 0))
+    if size > scratch.most_fetched_bytes(program.fetch, limits.disk_bytes):
+        raise WorkerFailed(f"the worker gave {size} bytes of files")
+    try:
+        return scratch.fetched(program.fetch, os.pread(descriptor, size, 0))
+    except ValueError as error:
+        raise WorkerFailed(f"the worker's record of files cannot be read: {error}") from None
 
 
 def _status(ending: wire.Ending, limits: Limits, *, output_full: bool) -> Status:

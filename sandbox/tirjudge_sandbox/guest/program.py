@@ -29,6 +29,9 @@ __builtins__ = dict(vars(builtins))  # type: ignore[assignment]
 FILE = "<program>"
 _NAME = "__main__"
 
+_INTERRUPTED = -signal.SIGINT
+"""No exit code: CPython ends by this signal after an uncaught KeyboardInterrupt."""
+
 _exit, _kill, _getpid = os._exit, os.kill, os.getpid
 
 
@@ -41,6 +44,10 @@ def become(job: Job, descriptors: Sequence[int], base_bytes: int, most_processes
     try:
         code = _execute(job, descriptors, base_bytes, most_processes)
         code = _finish(code)
+        if code == _INTERRUPTED:
+            _signal.signal(signal.SIGINT, signal.SIG_DFL)
+            _kill(_getpid(), signal.SIGINT)
+            code = 128 + signal.SIGINT
     finally:
         _exit(code)
         # Only a program that patched our own copy of _exit gets here.
@@ -87,7 +94,7 @@ def _execute(job: Job, descriptors: Sequence[int], base_bytes: int, most_process
         return _exit_code(error)
     except BaseException as error:
         _show(error)
-        return 1
+        return _INTERRUPTED if type(error) is KeyboardInterrupt else 1
     return 0
 
 
@@ -154,7 +161,7 @@ def _finish(code: int) -> int:
     _quietly(lambda: _clear(sys.modules[_NAME].__dict__))
     _quietly(gc.collect)
     _flush()
-    return code if flushed or code else 120
+    return code if flushed else 120
 
 
 def _flush() -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import struct
+import sys
 from collections.abc import Mapping
 
 _LENGTH = struct.Struct("=q")
@@ -36,15 +37,22 @@ def fetch(paths: tuple[str, ...], descriptor: int, most_bytes: int) -> None:
 
 
 def fetched(paths: tuple[str, ...], record: bytes) -> dict[str, bytes]:
-    """The files of a record that `fetch` wrote, without the missing ones."""
+    """The files of a record that `fetch` wrote, without the missing ones. Raises ValueError for another."""
     files, offset = {}, 0
     for path in paths:
-        (length,) = _LENGTH.unpack_from(record, offset)
-        offset += _LENGTH.size
+        start = offset + _LENGTH.size
+        length = int.from_bytes(record[offset:start], sys.byteorder, signed=True)
+        offset = start + max(length, 0)
+        if length < _MISSING or offset > len(record):
+            raise ValueError(f"it ends within {path!r}")
         if length != _MISSING:
-            files[path] = record[offset : offset + length]
-            offset += length
+            files[path] = record[start:offset]
     return files
+
+
+def most_fetched_bytes(paths: tuple[str, ...], most_bytes: int) -> int:
+    """No record that `fetch` writes is longer."""
+    return _LENGTH.size * len(paths) + most_bytes
 
 
 def wipe(path: str) -> None:

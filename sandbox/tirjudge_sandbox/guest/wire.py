@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import marshal
+import math
 import os
 import struct
 from collections.abc import Mapping
@@ -68,7 +69,24 @@ class Ending:
 
     @classmethod
     def unpack(cls, record: bytes) -> Ending:
-        return cls(**json.loads(record))
+        """Raises ValueError for what `pack` does not write: the sender may be broken."""
+        try:
+            ending = cls(**json.loads(record))
+        except (TypeError, RecursionError) as error:
+            raise ValueError(str(error)) from None
+        if not ending._possible():
+            raise ValueError(f"no program ends like {ending}")
+        return ending
+
+    def _possible(self) -> bool:
+        seconds, status = (self.wall_seconds, self.cpu_seconds), self.wait_status
+        return (
+            self.killed_for in (None, self.WALL, self.CPU, self.MEMORY, self.CANCELLED)
+            and all(type(value) in (int, float) and 0 <= value < math.inf for value in seconds)
+            and all(type(value) is int and 0 <= value < 1 << 62 for value in (status, self.max_rss_bytes))
+            and status <= 0xFFFF
+            and (os.WIFEXITED(status) or os.WIFSIGNALED(status))
+        )
 
 
 @dataclass(frozen=True)
