@@ -133,6 +133,7 @@ def _reinforce(start: Path, stage: RunFolder, recipe: Recipe, say: Say) -> dict[
 
 
 def _measure(model: Path, recipe: Recipe, say: Say) -> dict[str, Any]:
+    say(f"held-out: {recipe.heldout.n} tasks of each format")
     found = measure(model, recipe.heldout)
     for line in lines(found):
         say(line)
