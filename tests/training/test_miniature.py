@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,9 @@ def test_what_the_dialogue_is_made_of_is_one_ordinary_token(built: tuple[Any, An
 
 def test_digits_stand_alone_and_text_comes_back(built: tuple[Any, Any]) -> None:
     encoder = ChatEncoder(built[1])
+    assert [
+        text for text in built[1].get_vocab() if re.search("[0-9]{2}|[0-9][^0-9]|[^0-9][0-9]", text)
+    ] == []
     assert len(encoder.text("2048")) == 4
     for text in ("a <b> `c`\n\n\td 'é' 😀 ", "```python\nprint(1)\n```\n", "<|im_end|>"):
         assert encoder.decode(encoder.text(text)) == text

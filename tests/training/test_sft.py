@@ -16,7 +16,7 @@ from tirjudge.run_folder import RunFolder, read_lines
 from tirjudge_environments import ChatEncoder
 from tirjudge_training import checkpoints, miniature
 from tirjudge_training.samples import IGNORED, Sample
-from tirjudge_training.sft import SftConfig, train_sft
+from tirjudge_training.sft import SftConfig, in_batches, train_sft
 from tirjudge_training.teacher import Habits
 from tirjudge_training.warmup import program_example
 
@@ -106,6 +106,23 @@ def _losses(model: torch.nn.Module, sample: Sample) -> torch.Tensor:
         logits = model(torch.tensor([sample.ids])).logits[0, :-1]
     labels = torch.tensor(sample.labels[1:])
     return torch.nn.functional.cross_entropy(logits, labels, reduction="none")[labels != IGNORED]
+
+
+def test_batches_are_alike_in_length_and_hold_every_sample_once() -> None:
+    lengths = [10 + 7 * i % 90 for i in range(1001)]
+    given = [Sample((i, *[0] * (length - 1)), (i,) * length) for i, length in enumerate(lengths)]
+    order = in_batches(given, 16, seed=3)
+    assert sorted(sample.ids[0] for sample in order) == list(range(1001))
+    assert order == in_batches(given, 16, seed=3) != in_batches(given, 16, seed=4)
+    assert padded(order) < 1.3 * sum(lengths) < padded(given)
+    means = [sum(len(s.ids) for s in order[i : i + 160]) / 160 for i in range(0, 960, 160)]
+    assert max(means) - min(means) < 20, "no waves of long and short batches"
+
+
+def padded(order: list[Sample]) -> int:
+    """Tokens computed, padding included, in batches of 16."""
+    batches = [order[i : i + 16] for i in range(0, len(order), 16)]
+    return sum(len(batch) * max(len(sample.ids) for sample in batch) for batch in batches)
 
 
 def test_unfit_samples_are_refused(start: Path, tmp_path: Path) -> None:
