@@ -74,13 +74,15 @@ def contained_command(preload: Sequence[str], disk_bytes: int) -> list[str]:
     return [_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "container"), settings.to_json()]
 
 
-def plain_settings(control: int, preload: Sequence[str], disk_bytes: int, scratch: str) -> Outside:
-    """For a worker that sees the host's root folder; `scratch` is the one folder it may write to."""
+def unpivoted_settings(
+    placement: str, control: int, preload: Sequence[str], disk_bytes: int, scratch: str
+) -> Outside:
+    """For a worker that keeps the host's root folder; `scratch` is the one folder it may write to."""
     sites = _site_folders()
     package = str(Path(guest.__path__[0]).parent)
     binds = [*_interpreter_binds(), *((folder, folder) for folder in (*sites, package))]
     return Outside(
-        placement="plain",
+        placement=placement,
         disk_bytes=disk_bytes,
         binds=binds,
         command=[binds[0][0], *_FLAGS, "-c", _boot(package, "template")],

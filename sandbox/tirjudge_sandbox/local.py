@@ -1,17 +1,19 @@
-"""The default backend: warm workers on this machine, each in namespaces of its own."""
+"""The default backend: warm workers on this machine, in the best placement that it allows."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from functools import partial
+from operator import itemgetter
 from types import TracebackType
 from typing import Self
 
 from tirjudge_sandbox import placements, processes
 from tirjudge_sandbox.base import Execution, Limits, Program, SandboxUnavailable
+from tirjudge_sandbox.machine import Machine
 from tirjudge_sandbox.pool import Pool
-from tirjudge_sandbox.worker import WorkerFailed
+from tirjudge_sandbox.worker import Worker, WorkerFailed
 
 _DEFAULT_LIMITS = Limits()
 
@@ -28,11 +30,15 @@ class LocalSandbox:
         *,
         capacity: int | None = None,
         preload: Sequence[str] = ("numpy", "sympy"),
+        placement: str | None = None,
         allow_weak_isolation: bool = False,
     ):
         """`capacity`: from 1 up, None means one per usable CPU. `preload`: modules that every program finds
-        loaded, where they are installed. `allow_weak_isolation`: run even where a property cannot be had.
+        loaded, where they are installed. `placement`: one of `placements.ALL`, None means the best that can
+        be had. `allow_weak_isolation`: run even where a property cannot be had.
         """
+        if placement is not None and placement not in placements.ALL:
+            raise ValueError(f"placement must be one of {', '.join(placements.ALL)}, not {placement!r}")
         if sys.platform != "linux":
             raise SandboxUnavailable(
                 f"the local sandbox needs Linux, this is {sys.platform}: use another backend"
@@ -40,26 +46,30 @@ class LocalSandbox:
         self._pool = Pool(capacity)
         self.capacity = self._pool.capacity
         self._preload = tuple(preload)
+        self._candidates = placements.candidates() if placement is None else (placement,)
         self._allow_weak = allow_weak_isolation
 
     async def __aenter__(self) -> Self:
         """Start the first worker. Raises SandboxUnavailable where the machine cannot give a property."""
-        failures = []
-        for placement in placements.candidates(allow_weak=self._allow_weak):
-            start = partial(processes.start, placement, self._preload)
+        failures, weak = [], []
+        for placement in self._candidates:
             try:
-                worker = await start(_DEFAULT_LIMITS.disk_bytes)
+                worker = await self._start(placement)
             except WorkerFailed as error:
                 failures.append(f"{placement}: {error}")
                 continue
-            if not worker.isolation.missing or self._allow_weak:
-                self._pool.open(start, worker)
-                return self
-            failures.append(f"{placement}: no {', '.join(worker.isolation.missing)}")
+            if not (missing := worker.isolation.missing):
+                return self._open(placement, worker)
+            failures.append(f"{placement}: no {', '.join(missing)}")
+            weak.append((len(missing), placement))
             await worker.kill()
-        raise SandboxUnavailable(
-            f"programs cannot be isolated here ({'; '.join(failures)}). {placements.MEND}"
-        )
+        if not weak or not self._allow_weak:
+            raise SandboxUnavailable(_refusal(failures))
+        _, placement = min(weak, key=itemgetter(0))
+        try:
+            return self._open(placement, await self._start(placement))
+        except WorkerFailed as error:
+            raise SandboxUnavailable(_refusal([f"{placement}: {error}"])) from error
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -73,3 +83,15 @@ class LocalSandbox:
         Raises TypeError for bindings that are no JSON, RuntimeError outside of `async with`.
         """
         return await self._pool.run(program, limits)
+
+    async def _start(self, placement: str) -> Worker:
+        return await processes.start(placement, self._preload, _DEFAULT_LIMITS.disk_bytes)
+
+    def _open(self, placement: str, worker: Worker) -> Self:
+        self._pool.open(partial(processes.start, placement, self._preload), worker)
+        return self
+
+
+def _refusal(failures: Sequence[str]) -> str:
+    advice = "; or ".join(Machine.read().advice())
+    return f"programs cannot be isolated here ({'; '.join(failures)}). To mend it, {advice}."

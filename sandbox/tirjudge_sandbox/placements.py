@@ -6,28 +6,22 @@ import os
 from collections.abc import Mapping
 
 from tirjudge_sandbox.base import Isolation
+from tirjudge_sandbox.guest.settings import OWN_UID, PLAIN, ROOT, USERNS
 
-PLAIN = "plain"
-"""No namespaces at all: the weak placement, never taken without leave."""
+ALL = (ROOT, USERNS, OWN_UID, PLAIN)
+"""Every placement on a machine, the best first."""
 
 _WHY = {
-    "host_files_hidden": "names of the host's files are visible, and so is /proc",
+    "host_files_hidden": "files of the host can be opened",
     "network_cut": "programs can open sockets",
-    "processes_contained": "processes are not in a namespace that ends with the program, or not counted",
+    "processes_contained": "programs can reach other processes, or leave some behind",
     "calls_filtered": "the kernel takes no system call filter",
 }
 
-MEND = (
-    "Run as root with CAP_SYS_ADMIN; or let users make namespaces (sysctl user.max_user_namespaces, "
-    "kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns; in a container: its "
-    "seccomp profile); or accept less: allow_weak_isolation=True, --allow-weak-isolation."
-)
 
-
-def candidates(*, allow_weak: bool) -> tuple[str, ...]:
-    """Placements to try, the best first."""
-    strong = ("root", "userns") if os.geteuid() == 0 else ("userns",)
-    return (*strong, PLAIN) if allow_weak else strong
+def candidates() -> tuple[str, ...]:
+    """Those of `ALL` that this process may try."""
+    return ALL if os.geteuid() == 0 else (USERNS, PLAIN)
 
 
 def isolation(placement: str, properties: Mapping[str, bool]) -> Isolation:

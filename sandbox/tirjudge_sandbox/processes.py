@@ -1,4 +1,4 @@
-"""A worker as processes of this machine: a launcher, and below it the template in namespaces of its own."""
+"""A worker as processes of this machine: a launcher, and below it the template."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from tirjudge_sandbox import interpreter, placements
 from tirjudge_sandbox.base import Isolation
-from tirjudge_sandbox.guest.settings import Outside
+from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES, Outside
 from tirjudge_sandbox.worker import START_SECONDS, Worker, WorkerFailed, answer
 
 
@@ -21,19 +21,12 @@ async def start(placement: str, preload: Sequence[str], disk_bytes: int) -> Work
     """Launch a worker and wait until it is warm. Raises WorkerFailed with the step that failed."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
-    scratch_folder = None
-    if placement == "plain":
-        scratch_folder = tempfile.TemporaryDirectory(prefix="tirjudge-")
-        settings = interpreter.plain_settings(theirs.fileno(), preload, disk_bytes, scratch_folder.name)
-    else:
-        settings = interpreter.pivoted_settings(placement, theirs.fileno(), preload, disk_bytes)
     try:
         with theirs:
-            launched = _launch(settings)
+            processes = _launched(placement, preload, disk_bytes, theirs.fileno())
     except OSError as error:
         ours.close()
         raise WorkerFailed(f"its interpreter does not start: {error}") from error
-    processes = _Processes(launched, scratch_folder)
     try:
         async with asyncio.timeout(START_SECONDS):
             isolation = await processes.ready(ours, placement)
@@ -46,15 +39,23 @@ async def start(placement: str, preload: Sequence[str], disk_bytes: int) -> Work
     return Worker(ours, isolation, disk_bytes, processes.end)
 
 
+def _launched(placement: str, preload: Sequence[str], disk_bytes: int, control: int) -> _Processes:
+    if placement not in WITHOUT_NAMESPACES:
+        settings = interpreter.pivoted_settings(placement, control, preload, disk_bytes)
+        return _Processes(settings, None)
+    folder = tempfile.TemporaryDirectory(prefix="tirjudge-", ignore_cleanup_errors=True)
+    settings = interpreter.unpivoted_settings(placement, control, preload, disk_bytes, folder.name)
+    return _Processes(settings, folder)
+
+
 class _Processes:
     """Launcher and template."""
 
-    def __init__(
-        self, process: subprocess.Popen[bytes], scratch_folder: tempfile.TemporaryDirectory[str] | None
-    ):
-        self._process = process
+    def __init__(self, settings: Outside, scratch_folder: tempfile.TemporaryDirectory[str] | None):
+        """Start them. Raises OSError. `scratch_folder` is removed when they are gone."""
+        self._process = _launch(settings)
         self._scratch_folder = scratch_folder
-        self._launcher = os.pidfd_open(process.pid)
+        self._launcher = _descriptor(self._process)
         self._template: int | None = None
 
     async def ready(self, control: socket.socket, placement: str) -> Isolation:
@@ -65,7 +66,9 @@ class _Processes:
                 raise WorkerFailed(_last_line(self._process) or "it ended without a word")
             if "ready" in told:
                 return placements.isolation(placement, told["ready"])
-            self._template = os.pidfd_open(told["template"])
+            # Gone already, it has left word why.
+            with contextlib.suppress(ProcessLookupError):
+                self._template = os.pidfd_open(told["template"])
 
     async def end(self) -> None:
         """Kill the template, which takes along all that runs in its namespace; the launcher follows."""
@@ -92,6 +95,15 @@ def _launch(settings: Outside) -> subprocess.Popen[bytes]:
         env=interpreter.launch_environment(),
         cwd="/",
     )
+
+
+def _descriptor(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return os.pidfd_open(process.pid)
+    except OSError:
+        with process:
+            process.kill()
+        raise
 
 
 def _last_line(process: subprocess.Popen[bytes]) -> str:

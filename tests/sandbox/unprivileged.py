@@ -1,7 +1,7 @@
-"""Run a command as nobody: `python unprivileged.py COMMAND...`, as root, where nobody may read our Python.
+"""Run a command as another user: `python unprivileged.py UID COMMAND...`, as root.
 
-Folders like /root are closed to others. In a mount namespace of our own they are covered by an open one, into
-which only what is needed is bound.
+Everyone may read our Python then, as where it is installed for all: folders like /root, which are closed to
+others, are covered, in a mount namespace of our own, by open ones into which only what is needed is bound.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from pathlib import Path
 
 from tirjudge_sandbox.guest import libc
 
-NOBODY = 65534
 _NEW_MOUNTS, _BIND_ALL, _PRIVATE_ALL = 0x20000, 0x5000, 0x44000
 
 
@@ -22,11 +21,12 @@ def main() -> None:
     repository = Path(__file__).parents[2]
     _open_up({Path(os.path.realpath(path)) for path in (sys.prefix, sys.base_prefix, repository)})
     os.chdir(repository)
+    user, command = int(sys.argv[1]), sys.argv[2:]
     os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
+    os.setresgid(user, user, user)
+    os.setresuid(user, user, user)
     os.environ.update(HOME="/tmp", PYTHONDONTWRITEBYTECODE="1")
-    os.execv(sys.argv[1], sys.argv[1:])
+    os.execv(command[0], command)
 
 
 def _open_up(needed: set[Path]) -> None:

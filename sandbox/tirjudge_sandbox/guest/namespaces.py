@@ -18,9 +18,12 @@ _MNT_DETACH = 2
 _AT_RECURSIVE, _AT_FDCWD = 0x8000, -100
 _READ_ONLY_NOSUID_NODEV = 0b111
 
-_DEVICES = ("null", "zero", "full", "random", "urandom")
-SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64")
+DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+WRITABLE_DEVICES = DEVICES[:3]
+_SYSTEM_LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64")
 _SYSTEM_DATA = ("/etc/ld.so.cache", "/usr/share/zoneinfo")
+SYSTEM = (*_SYSTEM_LIBRARIES, *_SYSTEM_DATA)
+"""What of the system an interpreter and its packages load; any of it may be missing."""
 INODES = 4096
 """How many files and folders a program may keep at once."""
 
@@ -65,7 +68,7 @@ def pivot(binds: Sequence[tuple[str, str]], scratch: str, *, scratch_bytes: int,
 
 def _system_binds() -> list[tuple[str, str]]:
     binds = []
-    for path in (*SYSTEM_LIBRARIES, *_SYSTEM_DATA):
+    for path in SYSTEM:
         host = "/host" + path
         if os.path.islink(host) and not path.startswith("/etc"):
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -90,10 +93,10 @@ def _bind(source: str, target: str) -> None:
 
 def _make_devices() -> None:
     os.makedirs("/dev", exist_ok=True)
-    for name in _DEVICES:
-        _write(f"/dev/{name}", "")
+    for path in DEVICES:
+        _write(path, "")
         # Bound and not made: mknod is refused in a user namespace.
-        libc.call("mount", f"/host/dev/{name}".encode(), f"/dev/{name}".encode(), None, _MS_BIND, None)
+        libc.call("mount", f"/host{path}".encode(), path.encode(), None, _MS_BIND, None)
 
 
 def _mount_tmpfs(path: str, options: str, flags: int = 0) -> None:

@@ -17,6 +17,7 @@ import threading
 import traceback
 import types
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tirjudge_sandbox.guest import scratch
@@ -35,14 +36,23 @@ _INTERRUPTED = -signal.SIGINT
 _exit, _kill, _getpid = os._exit, os.kill, os.getpid
 
 
-def become(job: Job, descriptors: Sequence[int], base_bytes: int, most_processes: int) -> NoReturn:
-    """Run the payload as `__main__`, ending this process as CPython would end.
+@dataclass(frozen=True)
+class Place:
+    """Where a program finds itself."""
 
-    `base_bytes` of address space come on top of the job's; `most_processes` may exist under this uid.
-    """
+    base_bytes: int
+    """Address space that is mapped already, on top of what a job allows."""
+    most_processes: int
+    """How many may exist under this uid."""
+    confine: Callable[[], None]
+    """Called when all is laid out for the program. Raises OSError."""
+
+
+def become(job: Job, descriptors: Sequence[int], place: Place) -> NoReturn:
+    """Run the payload as `__main__`, ending this process as CPython would end."""
     code = 1
     try:
-        code = _execute(job, descriptors, base_bytes, most_processes)
+        code = _execute(job, descriptors, place)
         code = _finish(code)
         if code == _INTERRUPTED:
             _signal.signal(signal.SIGINT, signal.SIG_DFL)
@@ -55,18 +65,19 @@ def become(job: Job, descriptors: Sequence[int], base_bytes: int, most_processes
             _kill(_getpid(), signal.SIGKILL)
 
 
-def _prepare(job: Job, descriptors: Sequence[int], base_bytes: int, most_processes: int) -> Payload:
+def _prepare(job: Job, descriptors: Sequence[int], place: Place) -> Payload:
     os.setsid()
     payload, stdin, stdout, stderr = descriptors[:4]
     for number, descriptor in enumerate((stdin, stdout, stderr)):
         os.dup2(descriptor, number)
     seconds = int(job.cpu_seconds) + 1
+    address_space = place.base_bytes + job.memory_bytes
     for kind, soft, hard in (
         # The template watches the exact CPU clock; these only stand behind it.
         (resource.RLIMIT_CPU, seconds + 1, seconds + 2),
-        (resource.RLIMIT_AS, base_bytes + job.memory_bytes, base_bytes + job.memory_bytes),
+        (resource.RLIMIT_AS, address_space, address_space),
         (resource.RLIMIT_FSIZE, job.disk_bytes, job.disk_bytes),
-        (resource.RLIMIT_NPROC, most_processes, most_processes),
+        (resource.RLIMIT_NPROC, place.most_processes, place.most_processes),
     ):
         resource.setrlimit(kind, (soft, hard))
     content = Payload.read(payload)
@@ -75,6 +86,7 @@ def _prepare(job: Job, descriptors: Sequence[int], base_bytes: int, most_process
     _signal.signal(signal.SIGINT, signal.default_int_handler)
     scratch.lay(content.files)
     seed_generators(content.seed)
+    place.confine()
     return content
 
 
@@ -85,9 +97,9 @@ def seed_generators(seed: int) -> None:
         numpy.random.seed(seed % 2**32)
 
 
-def _execute(job: Job, descriptors: Sequence[int], base_bytes: int, most_processes: int) -> int:
+def _execute(job: Job, descriptors: Sequence[int], place: Place) -> int:
     try:
-        payload = _prepare(job, descriptors, base_bytes, most_processes)
+        payload = _prepare(job, descriptors, place)
         namespace = _main_module(payload)
         exec(_compiled(payload.source), namespace)
     except SystemExit as error:

@@ -1,5 +1,7 @@
 """The filter that every program's system calls pass: an allow list, a few calls only with certain arguments.
 
+A program that no process namespace contains passes a second one, which leaves it alone with itself.
+
 Covered: calls of other ABIs (a 32-bit call kills, an x32 number is refused), calls that reach another process
 or the network, calls that allocate memory which no limit counts. Not covered: bugs in the calls that remain.
 """
@@ -9,10 +11,11 @@ from __future__ import annotations
 import ctypes
 import errno
 import struct
+from itertools import chain
 
 from tirjudge_sandbox.guest import libc, syscalls
 
-_LOAD, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_BITS, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _AND, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_BITS, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCHITECTURE = 0, 4
 _REFUSE = _ERRNO | errno.EPERM
@@ -20,46 +23,61 @@ _REFUSE = _ERRNO | errno.EPERM
 _NEW_NAMESPACE_OR_PARENT = 0x7E02_8000
 """CLONE_NEW* and CLONE_PARENT, which would make the new process the template's child."""
 _AF_UNIX = 1
-_STREAMS = tuple(1 | flags for flags in (0, 0o4000, 0o2000000, 0o2004000))
-"""SOCK_STREAM, with any of SOCK_NONBLOCK and SOCK_CLOEXEC."""
+_STREAMS = tuple(1 | flags for flags in (0, 0x800, 0x8_0000, 0x8_0800))
+"""SOCK_STREAM, with or without NONBLOCK and CLOEXEC. A pair of datagram sockets can send to any other."""
 
-_ARGUMENTS_ARE: dict[str, tuple[tuple[int, tuple[int, ...]], ...]] = {
+_ARGUMENTS_ARE: dict[str, dict[int, tuple[int, ...]]] = {
     # F_DUPFD, GETFD, SETFD, GETFL, SETFL, GETLK, SETLK, SETLKW, OFD_*, DUPFD_CLOEXEC, GETPIPE_SZ, GET_SEALS.
     # Absent: SETOWN and SETSIG (signals by descriptor), leases, notifications, larger pipes.
-    "fcntl": ((1, (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032, 1034)),),
+    "fcntl": {1: (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032, 1034)},
     # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX.
-    "ioctl": ((1, (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)),),
+    "ioctl": {1: (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)},
     # GET_DUMPABLE, SET_NAME, GET_NAME, CAPBSET_READ, SET_VMA.
-    "prctl": ((0, (3, 15, 16, 23, 0x53564D41)),),
+    "prctl": {0: (3, 15, 16, 23, 0x53564D41)},
     # Another pid's limits, the template's above all, are out of reach.
-    "prlimit64": ((0, (0,)),),
-    # asyncio's loop wakes itself through a socketpair. One of datagrams could send to any path.
-    "socketpair": ((0, (_AF_UNIX,)), (1, _STREAMS)),
+    "prlimit64": {0: (0,)},
+    # asyncio's loop wakes itself through a socketpair.
+    "socketpair": {0: (_AF_UNIX,), 1: _STREAMS},
 }
+
+_NO_FORK = ("clone", "fork", "vfork")
+_NOT_WITH_PATHS = (
+    # Landlock knows none of these, nor, at first, how to keep a file from being cut off.
+    *("chmod", "fchmod", "fchmodat", "fchmodat2", "truncate"),
+    *("utime", "utimes", "futimesat", "utimensat"),
+    # Its flags lie in memory, where no filter can read them.
+    "openat2",
+)
+_OF_PROCESS = {"getpriority": 1} | dict.fromkeys(
+    (
+        *("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_open", "setpgid"),
+        *("getpgid", "getsid", "get_robust_list", "sched_getaffinity", "sched_getparam"),
+        *("sched_getscheduler", "sched_rr_get_interval"),
+    ),
+    0,
+)
+"""Calls about a process, and which argument says about which."""
+_OPEN_FLAGS = {"open": 1, "openat": 2}
+_ACCESS_OR_TRUNCATE, _TRUNCATE = 0o1003, 0o1000
+
+_Code = list[tuple[int, int, int, int]]
+_INSTRUCTION = struct.Struct("HBBI")
 
 
 class _Filter(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("instructions", ctypes.c_char_p))
 
 
-_SIGNALS = ("kill", "tkill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo", "pidfd_send_signal")
-
-
-def install(*, signals: bool) -> None:
-    """Filter this process and all it will ever fork. Needs no_new_privs. Raises OSError.
-
-    Without `signals` none can be sent: for a place where other processes could be met.
-    """
-    program = b"".join(struct.pack("HBBI", *instruction) for instruction in _program(signals=signals))
-    wanted = _Filter(len(program) // 8, program)
+def load(program: bytes) -> None:
+    """Filter this process and all it will ever fork. Needs no_new_privs. Raises OSError."""
+    wanted = _Filter(len(program) // _INSTRUCTION.size, program)
     set_mode_filter = 1
     libc.syscall("seccomp", syscalls.setup("seccomp"), set_mode_filter, 0, ctypes.addressof(wanted))
 
 
-def _program(*, signals: bool) -> list[tuple[int, int, int, int]]:
+def allow_list() -> bytes:
+    """The filter for every program. No other can be loaded after it."""
     numbers = syscalls.allowed()
-    if not signals:
-        numbers = {name: number for name, number in numbers.items() if name not in _SIGNALS}
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_JUMP_EQUAL, 1, 0, syscalls.AUDIT_ARCH[syscalls.machine()]),
@@ -79,19 +97,55 @@ def _program(*, signals: bool) -> list[tuple[int, int, int, int]]:
             (_RETURN, 0, 0, _ALLOW),
         ],
     )
-    for name, conditions in _ARGUMENTS_ARE.items():
-        body = [step for position, values in conditions for step in _refuse_unless(position, values)]
-        code += _when(numbers.pop(name), [*body, (_RETURN, 0, 0, _ALLOW)])
+    for name, wanted in _ARGUMENTS_ARE.items():
+        tests = [_one_of(position, values) for position, values in wanted.items()]
+        code += _when(numbers.pop(name), [*chain(*tests), (_RETURN, 0, 0, _ALLOW)])
     for number in sorted(numbers.values()):
         code += _when(number, [(_RETURN, 0, 0, _ALLOW)])
-    return [*code, (_RETURN, 0, 0, _REFUSE)]
+    return _packed([*code, (_RETURN, 0, 0, _REFUSE)])
 
 
-def _when(number: int, body: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
+def alone(own: int) -> bytes:
+    """For a process with the id `own` among those of others: no fork, and calls about itself only.
+
+    Nor may it change what Landlock does not guard: modes and times of files, and a file opened to be cut off.
+    """
+    code: _Code = [(_LOAD, 0, 0, _NUMBER)]
+    for name, number in syscalls.allowed().items():
+        if name in _NO_FORK:
+            # As the kernel answers at a limit of processes.
+            code += _when(number, [(_RETURN, 0, 0, _ERRNO | errno.EAGAIN)])
+        elif name in _NOT_WITH_PATHS:
+            code += _when(number, [(_RETURN, 0, 0, _REFUSE)])
+        elif name in _OF_PROCESS:
+            code += _when(number, [*_one_of(_OF_PROCESS[name], (0, own)), (_RETURN, 0, 0, _ALLOW)])
+        elif name in _OPEN_FLAGS:
+            code += _when(number, _unless_only_truncating(_OPEN_FLAGS[name]))
+    return _packed([*code, (_RETURN, 0, 0, _ALLOW)])
+
+
+def _packed(code: _Code) -> bytes:
+    return b"".join(_INSTRUCTION.pack(*instruction) for instruction in code)
+
+
+def _unless_only_truncating(position: int) -> _Code:
+    """Refuse O_TRUNC where the access mode is not to write: Landlock before its ABI 3 sees a mere reading."""
+    return [
+        (_LOAD, 0, 0, _low_word(position)),
+        (_AND, 0, 0, _ACCESS_OR_TRUNCATE),
+        (_JUMP_EQUAL, 1, 0, _TRUNCATE),
+        (_JUMP_EQUAL, 0, 1, _ACCESS_OR_TRUNCATE),
+        (_RETURN, 0, 0, _REFUSE),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _when(number: int, body: _Code) -> _Code:
     return [(_JUMP_EQUAL, 0, len(body), number), *body]
 
 
-def _refuse_unless(position: int, values: tuple[int, ...]) -> list[tuple[int, int, int, int]]:
+def _one_of(position: int, values: tuple[int, ...]) -> _Code:
+    """Go on with the next instruction when the argument is one of `values`, refuse otherwise."""
     # The kernel reads these arguments as 32-bit numbers, so the low word decides and the high word is noise.
     tests = [(_JUMP_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
     return [(_LOAD, 0, 0, _low_word(position)), *tests, (_RETURN, 0, 0, _REFUSE)]

@@ -6,6 +6,11 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Self
 
+ROOT, USERNS, OWN_UID, PLAIN = "root", "userns", "own-uid", "plain"
+"""Placements on this machine: in namespaces, by privilege or in a user namespace; and without, under a uid of
+the worker's own or the one it was started with. A container's is called `container`."""
+WITHOUT_NAMESPACES = (OWN_UID, PLAIN)
+
 
 @dataclass(frozen=True)
 class Inside:
@@ -34,7 +39,6 @@ class Outside:
     """For the launcher, which no program ever sees."""
 
     placement: str
-    """`root`, `userns`, `container`, or `plain` without namespaces."""
     disk_bytes: int
     binds: list[tuple[str, str]]
     """Files and folders of the host, without symbolic links, and where each appears inside, read-only."""

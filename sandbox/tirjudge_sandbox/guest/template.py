@@ -22,12 +22,14 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from tirjudge_sandbox.guest import libc, namespaces, privileges, program, scratch, seccomp
+from tirjudge_sandbox.guest import landlock, namespaces, privileges, program, scratch, seccomp
 from tirjudge_sandbox.guest.memory_kills import MemoryKills
 from tirjudge_sandbox.guest.settings import Inside
 from tirjudge_sandbox.guest.wire import CANCEL, RECORD_BYTES, Ending, Job, Payload
 
 _MOST_BASE_PROCESSES = 64
+_OF_THE_HOST = ("/", "/dev/shm", "/etc/passwd", "/home", "/proc", "/root", "/sys", "/tmp", "/var")
+"""Some of it on every machine; all must be closed."""
 _LONGEST_POLL = 3_600_000
 """Milliseconds: poll knows no more than 24 days."""
 
@@ -60,19 +62,22 @@ class Template:
         _warm_up(settings.sites, settings.preload)
         self._base_bytes = _address_space(statm)
         privileges.hide()
+        self._calls = seccomp.allow_list()
         if self._contains:
-            seccomp.install(signals=True)
+            seccomp.load(self._calls)
 
     def properties(self) -> dict[str, bool]:
         """The properties of `Isolation`, tried from where a program will stand."""
         reader, writer = os.pipe()
         if not self._fork():
+            self._confine()
             found = {
-                "host_files_hidden": self._own_root
-                and _refused(lambda: open("/proc/self/mountinfo").close()),
+                "host_files_hidden": _hidden("/proc/self/mountinfo")
+                and (self._own_root or all(map(_hidden, _OF_THE_HOST))),
                 "network_cut": _refused(lambda: socket.socket().close()),
-                "processes_contained": self._contains and self._base_processes > 0,
-                "calls_filtered": _refused(lambda: libc.call("unshare", namespaces.NEW_USER)),
+                "processes_contained": self._base_processes > 0 if self._contains else _alone(),
+                # No container's filter refuses this one.
+                "calls_filtered": _refused(lambda: os.close(os.memfd_create("refused"))),
             }
             os.write(writer, json.dumps(found).encode())
             os._exit(0)
@@ -97,7 +102,8 @@ class Template:
         started = time.monotonic()
         child = self._fork()
         if not child:
-            program.become(job, descriptors, self._base_bytes, self._most_processes(job))
+            place = program.Place(self._base_bytes, self._most_processes(job), self._confine)
+            program.become(job, descriptors, place)
         payload, stdin, stdout, stderr, *fetched = descriptors
         for stream in (stdin, stdout, stderr):
             os.close(stream)
@@ -111,17 +117,26 @@ class Template:
         self._control.send(ending.pack())
 
     def _fork(self) -> int:
+        template = os.getpid()
         child = os.fork()
         if not child and not self._contains:
-            # Programs could meet other processes here, so they may send no signals; we must, to end them.
-            seccomp.install(signals=False)
+            # As PID 1 we would take it along.
+            privileges.end_with(template)
         return child
 
+    def _confine(self) -> None:
+        """What a program needs where it could meet the host's processes and files. Raises OSError."""
+        if self._contains:
+            return
+        if landlock.abi():
+            # Nothing could count what is written to a folder of the host.
+            landlock.forbid_writing(to=namespaces.WRITABLE_DEVICES)
+        seccomp.load(seccomp.alone(os.getpid()))
+        seccomp.load(self._calls)
+
     def _most_processes(self, job: Job) -> int:
-        if self._contains or not job.processes:
-            return self._base_processes + job.processes
-        # Processes elsewhere come and go under this uid too: any number but 0 could be too low.
-        return resource.RLIM_INFINITY
+        # Without a namespace nothing collects what a program leaves behind.
+        return self._base_processes + job.processes if self._contains else 0
 
     def _watch(self, child: int, job: Job, started: float) -> str | None:
         """Wait for the program's end, a limit, or the host's word; say which of ours it was."""
@@ -219,6 +234,21 @@ def _cpu_seconds(pid: int) -> float:
     except OSError:
         # It ended a moment ago, and poll is about to say so.
         return 0.0
+
+
+def _hidden(path: str) -> bool:
+    return _refused(lambda: os.close(os.open(path, os.O_RDONLY)))
+
+
+def _alone() -> bool:
+    """Whether we can neither make nor reach another process."""
+
+    def fork() -> None:
+        if not os.fork():
+            os._exit(0)
+        os.wait()
+
+    return _refused(fork) and _refused(lambda: os.kill(os.getppid(), 0))
 
 
 def _refused(action: Callable[[], object]) -> bool:
