@@ -95,6 +95,7 @@ def build_tokenizer(seed: int) -> Any:
 
 def save(folder: Path, model: Any, tokenizer: Any) -> None:
     """A model folder: safetensors, tokenizer, and the `tirjudge.json` that says what the model is."""
+    model.config.use_cache = True  # trainers turn it off
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     write_atomically(folder / "tirjudge.json", json.dumps({**ENVIRONMENT, "note": NOTE}, indent=2) + "\n")
