@@ -2,25 +2,46 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import pytest
 import pytest_asyncio
 
-from tirjudge_sandbox import Execution, Limits, Program
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox
+from tirjudge_sandbox.containers import engine, image
+from tirjudge_sandbox.containers.docker import DockerSandbox
 from tirjudge_sandbox.local import LocalSandbox
 
 Run = Callable[..., Awaitable[Execution]]
 
+BACKENDS = {"local": LocalSandbox, "docker": DockerSandbox}
 
-@pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def box() -> AsyncIterator[LocalSandbox]:
+
+@pytest.fixture(scope="session")
+def docker_image() -> str:
+    """Id of the sandbox's image. An engine that DOCKER_HOST names must answer; another may be missing."""
+    try:
+        return engine.call(lambda client: image.build(client, print), seconds=600)[0]
+    except engine.EngineFailed as error:
+        if "DOCKER_HOST" in os.environ:
+            raise
+        pytest.skip(str(error))
+
+
+@pytest_asyncio.fixture(
+    loop_scope="module", scope="module", params=["local", pytest.param("docker", marks=pytest.mark.docker)]
+)
+async def box(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
     """One worker, bare: numpy and sympy make starting slow and most tests do not want them."""
-    async with LocalSandbox(capacity=1, preload=()) as sandbox:
+    if request.param == "docker":
+        request.getfixturevalue("docker_image")
+    async with BACKENDS[request.param](capacity=1, preload=()) as sandbox:
         yield sandbox
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
-async def run(box: LocalSandbox) -> Run:
+async def run(box: Sandbox) -> Run:
     """Run source text; keywords are fields of `Limits`, or of `Program` where it has one of that name."""
 
     async def run_source(source: str, **fields: object) -> Execution:

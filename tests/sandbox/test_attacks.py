@@ -42,12 +42,16 @@ async def test_a_file_of_the_host(run, tmp_path):
     secret.write_text("secret")
     for path in (secret, "/etc/hostname", "/etc/passwd", "/proc/1/environ", __file__):
         execution = await run(f"print(open({str(path)!r}).read())")
-        assert execution.stderr.splitlines()[-1].startswith("FileNotFoundError")
+        # A container has files of its own by some of these names, and keeps them shut.
+        assert execution.stderr.splitlines()[-1].startswith(("FileNotFoundError", "PermissionError"))
 
 
 async def test_the_root_folder(run):
-    execution = await run("import os; print(sorted(os.listdir('/')))")
-    assert set(eval(execution.stdout)) <= {"dev", "etc", "lib", "lib32", "lib64", "python", "tmp", "usr"}
+    execution = await run(
+        "import os\ntry: print(*os.listdir('/'))\nexcept PermissionError: pass  # as in a container"
+    )
+    assert execution.status is Status.OK
+    assert set(execution.stdout.split()) <= {"dev", "etc", "lib", "lib32", "lib64", "python", "tmp", "usr"}
 
 
 @pytest.mark.parametrize(

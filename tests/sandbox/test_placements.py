@@ -170,4 +170,4 @@ def test_all_attacks_fail_in_an_unprivileged_user_namespace():
         *(str(HERE / name) for name in ("test_attacks.py", "test_limits.py")),
         *(f"{HERE / 'test_pool.py'}::test_{name}" for name in of_the_pool),
     ]
-    python_as(NOBODY, "-m", "pytest", "-p", "no:cacheprovider", "-q", *tests)
+    python_as(NOBODY, "-m", "pytest", "-p", "no:cacheprovider", "-q", "-m", "not docker", *tests)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 from starlette.responses import JSONResponse
 
-from tests.tirjudge.endpoint_server import EndpointServer, called, chat, failure, serving
+from tests.tirjudge.endpoint_server import EndpointServer, called, chat, failure
 from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.openai import OpenAIGenerator
 from tirjudge_environments import (
@@ -40,19 +40,6 @@ def by_model(text: str, **more: Any) -> Segment:
 
 def by_sandbox(text: str, call_id: str | None = None) -> Segment:
     return Segment(by=By.SANDBOX, text=text, call_id=call_id)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[EndpointServer]:
-    with serving() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running: EndpointServer) -> EndpointServer:
-    running.asked.clear()
-    running.answers(chat("<preference>A</preference>"))
-    return running
 
 
 @pytest.fixture

@@ -3,31 +3,17 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
+from tests.tirjudge.endpoint_server import EndpointServer, failure
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.openai import OpenAIGenerator
 from tirjudge_environments import Context, Message, Prompt
 
 PROMPT = Prompt(messages=(Message("user", "A or B?"),))
 SAMPLING = Sampling()
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[EndpointServer]:
-    with serving() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running: EndpointServer) -> EndpointServer:
-    running.asked.clear()
-    running.answers(chat("<preference>A</preference>"))
-    return running
 
 
 @pytest.mark.parametrize("tail", ["", "/", "/v1", "/v1/", "/v1/chat/completions"])

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from tests.tirjudge.endpoint_server import EndpointServer, called, chat, failure, serving, tokens
+from tests.tirjudge.endpoint_server import EndpointServer, called, chat, failure, tokens
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
 from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.openai import OpenAIGenerator
@@ -95,18 +95,6 @@ def calling_chat(body: dict[str, Any]) -> dict[str, Any]:
         return chat(VERDICT)
     calls = [called("print(len(response_a.split()))", "call_a"), called("x", "call_b")]
     return chat("Let me count.", "tool_calls", tool_calls=calls)
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[EndpointServer]:
-    with serving() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running: EndpointServer) -> EndpointServer:
-    running.asked.clear()
-    return running
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import socket
-from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
@@ -13,26 +12,11 @@ from typing import Any
 import pytest
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
-from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving, torn
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, torn
 from tirjudge.generation import endpoint as endpoint_module
 from tirjudge.generation.answers import ChatAnswer
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.endpoint import Endpoint
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[EndpointServer]:
-    with serving() as server:
-        yield server
-
-
-@pytest.fixture
-def server(running: EndpointServer) -> EndpointServer:
-    running.asked.clear()
-    running.delay = 0.0
-    running.most_at_once = 0
-    running.answers(chat("A"))
-    return running
 
 
 @pytest.fixture
@@ -206,7 +190,7 @@ async def test_cancelling_frees_the_slot(server: EndpointServer) -> None:
     answer = await asyncio.wait_for(endpoint.post("chat/completions", {}, ChatAnswer), 10)
     await endpoint.close()
     assert waiting.cancelled()
-    assert answer.choices[0].message.content == "A"
+    assert answer.choices[0].message.content == "<preference>A</preference>"
 
 
 async def test_an_error_is_one_short_printable_line(server: EndpointServer) -> None:

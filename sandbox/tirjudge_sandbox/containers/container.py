@@ -15,6 +15,7 @@ from typing import Any
 from tirjudge_sandbox import interpreter, placements
 from tirjudge_sandbox.base import Isolation
 from tirjudge_sandbox.containers import engine, seccomp
+from tirjudge_sandbox.containers.leftovers import SANDBOX
 from tirjudge_sandbox.containers.owner import Owner
 from tirjudge_sandbox.guest import namespaces
 from tirjudge_sandbox.guest.container import CONTROL
@@ -32,6 +33,8 @@ _LOOK_SECONDS = 0.5
 class Shape:
     """What every container of one sandbox has in common."""
 
+    sandbox: str
+    """Which sandbox of this process it belongs to."""
     image: str
     """Id, so that a tag that moves changes nothing."""
     runtime: str | None
@@ -83,7 +86,7 @@ class _Container:
         if self._id is None:
             return
         # An engine that is down takes its containers along when it comes back, and one whose control socket
-        # is closed ends by itself. What stays in spite of this, the next opening of a sandbox removes.
+        # is closed ends by itself. What stays in spite of this is removed when the sandbox closes.
         with contextlib.suppress(engine.EngineFailed):
             await engine.ask(lambda client: client.api.remove_container(self._id, force=True))
 
@@ -113,13 +116,15 @@ class _Container:
         container.start()
 
     def _create(self, client: Any, address: str) -> Any:
+        from docker.errors import APIError
+
         while True:
             uid = secrets.choice(_UIDS)
             try:
                 return client.containers.create(**_hardened(self._shape, self._disk_bytes, uid, address))
-            except Exception as error:
+            except APIError as error:
                 # The name is taken, and with it the uid.
-                if getattr(error, "status_code", None) != _CONFLICT:
+                if error.status_code != _CONFLICT:
                     raise
 
 
@@ -131,7 +136,7 @@ def _hardened(shape: Shape, disk_bytes: int, uid: int, address: str) -> dict[str
         "image": shape.image,
         "runtime": shape.runtime,
         "name": f"tirjudge-{uid}",
-        "labels": Owner.current().labels(),
+        "labels": {**Owner.current().labels(), SANDBOX: shape.sandbox},
         "hostname": "sandbox",
         "entrypoint": [],
         "command": interpreter.contained_command(shape.preload, disk_bytes),

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import secrets
 from collections.abc import Sequence
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
 from tirjudge_sandbox.base import MIB, Execution, Limits, Program, SandboxUnavailable
-from tirjudge_sandbox.containers import container, engine, image, orphans
+from tirjudge_sandbox.containers import container, engine, image, leftovers
 from tirjudge_sandbox.pool import Pool
 from tirjudge_sandbox.worker import WorkerFailed
 
@@ -56,6 +58,7 @@ class DockerSandbox:
         self._memory_bytes = memory_bytes
         self._cpus = cpus
         self._allow_weak = allow_weak_isolation
+        self._id = secrets.token_hex(16)
 
     async def __aenter__(self) -> Self:
         """Remove what dead processes left behind, and start the first container.
@@ -78,6 +81,9 @@ class DockerSandbox:
     ) -> None:
         """Remove every container, with what runs in it."""
         await self._pool.close()
+        # Those too that were lost while the engine was down. Is it still, the next sandbox removes them.
+        with contextlib.suppress(engine.EngineFailed):
+            await engine.ask(lambda client: leftovers.remove_all(client, self._id))
 
     async def run(self, program: Program, limits: Limits = _DEFAULT_LIMITS) -> Execution:
         """Run one program; see `Sandbox.run`.
@@ -87,8 +93,9 @@ class DockerSandbox:
         return await self._pool.run(program, limits)
 
     def _shape(self, client: Any) -> container.Shape:
-        orphans.remove(client)
+        leftovers.remove_orphans(client)
         return container.Shape(
+            sandbox=self._id,
             image=image.find(client, self._image),
             runtime=self._runtime,
             memory_bytes=self._memory_bytes,

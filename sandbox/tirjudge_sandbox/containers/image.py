@@ -41,15 +41,18 @@ def find(client: Any, reference: str | None = None) -> str:
                 "the Docker engine has no image of this version's sandbox: run `tirjudge sandbox build`"
             )
         return str(found[0].id)
-    found = client.images.list(name=reference)
-    if not found:
-        raise SandboxUnavailable(f"the Docker engine has no image {reference!r}")
-    if found[0].labels.get(LABEL) != digest():
+    from docker.errors import ImageNotFound
+
+    try:
+        named = client.images.get(reference)
+    except ImageNotFound:
+        raise SandboxUnavailable(f"the Docker engine has no image {reference!r}") from None
+    if named.labels.get(LABEL) != digest():
         raise SandboxUnavailable(
             f"the image {reference!r} is not derived from this version's sandbox image: "
             f"run `tirjudge sandbox build`, and build it again FROM {TAG}"
         )
-    return str(found[0].id)
+    return str(named.id)
 
 
 def build(client: Any, log: Callable[[str], None]) -> tuple[str, bool]:

@@ -1,0 +1,42 @@
+"""A container's labels tell whether the process that made it still lives."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+from tirjudge_sandbox.containers.owner import Owner
+
+SAY = "from tirjudge_sandbox.containers.owner import Owner; print(Owner.current().labels()); input()"
+
+
+def test_labels_name_the_owner():
+    assert Owner.of(Owner.current().labels()) == Owner.current()
+    assert not Owner.current().dead
+
+
+def test_another_process_from_its_life_to_its_end():
+    command = [sys.executable, "-c", SAY]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        owner = Owner.of(eval(process.stdout.readline()))
+        assert owner.pid == str(process.pid)
+        assert not owner.dead
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        # Not collected yet, it is dead all the same.
+        assert owner.dead
+    assert owner.dead
+
+
+def test_a_reused_process_id_is_another_process():
+    assert replace(Owner.current(), started="1").dead
+
+
+def test_another_run_of_the_machine():
+    assert replace(Owner.current(), boot="another").dead
+
+
+def test_a_process_that_cannot_be_seen_from_here_is_left_alone():
+    assert not replace(Owner.current(), started="1", namespace="pid:[1]").dead

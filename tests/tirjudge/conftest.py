@@ -1,0 +1,25 @@
+"""A real endpoint on loopback, one for all tests of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
+
+
+@pytest.fixture(scope="session")
+def running() -> Iterator[EndpointServer]:
+    with serving() as server:
+        yield server
+
+
+@pytest.fixture
+def server(running: EndpointServer) -> EndpointServer:
+    """The endpoint, which has been asked nothing yet and prefers A."""
+    running.asked.clear()
+    running.delay = 0.0
+    running.most_at_once = 0
+    running.answers(chat("<preference>A</preference>"))
+    return running
