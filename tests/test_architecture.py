@@ -156,6 +156,8 @@ def test_the_wheel_holds_four_packages_and_their_data(wheel: list[str]) -> None:
         "tirjudge_training/recipes/mini.toml",
         "tirjudge/models/mini/model.safetensors",
         "tirjudge/py.typed",
+        "tirjudge_sandbox/containers/Dockerfile.sandbox",
+        "tirjudge_sandbox/containers/requirements.lock",
     ):
         assert wanted in wheel
 

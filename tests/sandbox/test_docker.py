@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 import subprocess
 import sys
@@ -233,6 +234,19 @@ async def test_building_again_builds_nothing(docker_image):
     assert lines == []
 
 
+async def test_an_image_derived_from_ours_is_taken_only_by_name(docker_image):
+    derive = io.BytesIO(f"FROM {docker_image}\nENV DERIVED=1\n".encode())
+    derived, _ = engine.call(lambda client: client.images.build(fileobj=derive, tag="tirjudge-derived"))
+    try:
+        async with DockerSandbox(capacity=1, preload=()):
+            assert ours()[0].attrs["Image"] == docker_image
+        async with DockerSandbox(capacity=1, preload=(), image="tirjudge-derived") as sandbox:
+            assert ours()[0].attrs["Image"] == derived.id
+            assert (await sandbox.run(QUICK)).stdout == "ran\n"
+    finally:
+        engine.call(lambda client: client.images.remove("tirjudge-derived"))
+
+
 async def test_no_image_of_this_version(monkeypatch):
     monkeypatch.setattr(image, "digest", lambda: "0" * 64)
     with pytest.raises(SandboxUnavailable, match=r"^[^\n]* run `tirjudge sandbox build`$"):
@@ -244,8 +258,6 @@ async def test_an_image_that_is_not_derived_from_ours(docker_image):
         await DockerSandbox(image="python:3.11-slim").__aenter__()
     with pytest.raises(SandboxUnavailable, match="has no image 'tirjudge-nowhere'"):
         await DockerSandbox(image="tirjudge-nowhere").__aenter__()
-    async with DockerSandbox(image=image.TAG, capacity=1, preload=()) as sandbox:
-        assert (await sandbox.run(QUICK)).stdout == "ran\n"
 
 
 async def test_gvisor_is_refused_in_one_line():

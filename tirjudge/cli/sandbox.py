@@ -1,4 +1,4 @@
-"""`tirjudge sandbox run`: one program, run as a judge's programs are."""
+"""`tirjudge sandbox run`: one program, run as a judge's programs are; `build`: the image for containers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,10 @@ import typer
 
 from tirjudge.printable import printable
 from tirjudge_sandbox import Execution, Limits, Program, SandboxUnavailable, Status, open_sandbox
+from tirjudge_sandbox.containers import engine, image
+
+_LONGEST_BUILD_STEP = 1800
+"""Seconds without a word from the engine."""
 
 USAGE, TOO_MUCH, TIME_LIMIT, NO_SANDBOX, SIGNALLED = 2, 123, 124, 125, 128
 
@@ -61,6 +65,19 @@ def run(
     _show(execution.stdout, sys.stdout)
     _show(execution.stderr, sys.stderr)
     raise typer.Exit(_exit_code(execution, limits))
+
+
+@sandbox.command()
+def build() -> None:
+    """Build the image of the docker sandbox, unless the Docker engine has this version's already.
+
+    The engine is the one of DOCKER_HOST. Exit code 125 when it cannot be reached or the build fails.
+    """
+    try:
+        found, built = engine.call(lambda client: image.build(client, _say), _LONGEST_BUILD_STEP)
+    except (engine.EngineFailed, SandboxUnavailable) as error:
+        _fail(NO_SANDBOX, str(error))
+    _say(f"{'built' if built else 'already there:'} {image.TAG} {found}")
 
 
 async def _execution(program: Program, limits: Limits, allow_weak: bool) -> Execution:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import io
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +23,7 @@ _HERE = Path(__file__).parent
 
 def digest() -> str:
     """SHA-256, in hexadecimal, of the Dockerfile, the packages' lock and the guest's code."""
-    sha = hashlib.sha256()
-    for name, content in _sources():
-        sha.update(f"{name}\0{len(content)}\0".encode() + content)
-    return sha.hexdigest()
+    return _digest(_sources())
 
 
 def find(client: Any, reference: str | None = None) -> str:
@@ -35,12 +32,11 @@ def find(client: Any, reference: str | None = None) -> str:
     Raises SandboxUnavailable where there is none.
     """
     if reference is None:
-        found = client.images.list(filters={"label": f"{LABEL}={digest()}"})
-        if not found:
+        if (found := _labelled(client, digest())) is None:
             raise SandboxUnavailable(
                 "the Docker engine has no image of this version's sandbox: run `tirjudge sandbox build`"
             )
-        return str(found[0].id)
+        return found
     from docker.errors import ImageNotFound
 
     try:
@@ -60,16 +56,17 @@ def build(client: Any, log: Callable[[str], None]) -> tuple[str, bool]:
 
     Raises EngineFailed with the line that tells what went wrong.
     """
-    try:
-        return find(client), False
-    except SandboxUnavailable:
-        pass
+    # Read once: what is built, labelled and looked for is the same, whatever changes meanwhile.
+    sources = _sources()
+    wanted = _digest(sources)
+    if found := _labelled(client, wanted):
+        return found, False
     answers = client.api.build(
-        fileobj=io.BytesIO(_context()),
+        fileobj=io.BytesIO(_context(sources)),
         custom_context=True,
         dockerfile=_DOCKERFILE,
         tag=TAG,
-        labels={LABEL: digest()},
+        labels={LABEL: wanted},
         # The packages come over the engine's own network, wherever their index is to be reached from.
         network_mode="host",
         rm=True,
@@ -81,30 +78,41 @@ def build(client: Any, log: Callable[[str], None]) -> tuple[str, bool]:
             raise EngineFailed(f"the image could not be built: {answer['error'].strip()}")
         if text := answer.get("stream", "").strip():
             log(text)
-    return find(client), True
+    if found := _labelled(client, wanted):
+        return found, True
+    raise EngineFailed("the image was built, but the engine does not find it")
 
 
-def _context() -> bytes:
+def _labelled(client: Any, wanted: str) -> str | None:
+    found = client.api.images(all=True, filters={"label": f"{LABEL}={wanted}"})
+    # Images derived from ours have the label too, and are younger.
+    return str(min(found, key=lambda image: image["Created"])["Id"]) if found else None
+
+
+def _context(sources: Mapping[str, bytes]) -> bytes:
     """A tar archive of what the Dockerfile copies, the same to the bit wherever it is made."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, content in _sources():
+        for name, content in sources.items():
             entry = tarfile.TarInfo(name)
             entry.size = len(content)
             archive.addfile(entry, io.BytesIO(content))
     return buffer.getvalue()
 
 
-def _sources() -> Iterator[tuple[str, bytes]]:
+def _digest(sources: Mapping[str, bytes]) -> str:
+    sha = hashlib.sha256()
+    for name, content in sources.items():
+        sha.update(f"{name}\0{len(content)}\0".encode() + content)
+    return sha.hexdigest()
+
+
+def _sources() -> dict[str, bytes]:
     """Name in the repository and content of every file that the image is made of."""
-    yield _DOCKERFILE, _dockerfile().read_bytes()
     package = "sandbox/tirjudge_sandbox"
-    yield f"{package}/containers/requirements.lock", (_HERE / "requirements.lock").read_bytes()
-    for path in sorted(Path(guest.__path__[0]).glob("*.py")):
-        yield f"{package}/guest/{path.name}", path.read_bytes()
-
-
-def _dockerfile() -> Path:
-    """In a wheel it lies beside this file, in the repository at the top."""
-    packed = _HERE / _DOCKERFILE
-    return packed if packed.exists() else _HERE.parents[2] / _DOCKERFILE
+    modules = sorted(Path(guest.__path__[0]).glob("*.py"))
+    return {
+        _DOCKERFILE: (_HERE / _DOCKERFILE).read_bytes(),
+        f"{package}/containers/requirements.lock": (_HERE / "requirements.lock").read_bytes(),
+        **{f"{package}/guest/{path.name}": path.read_bytes() for path in modules},
+    }
