@@ -45,6 +45,8 @@ class Program:
     """Relative paths read back from the working folder after the end; a missing one is left out."""
     seed: int = 0
     """Seeds `random` and, where it is loaded, numpy. The hash seed is fixed for all programs."""
+    client: str = ""
+    """Whose it is: while programs wait, clients take turns, however many each has. Any name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ class Limits:
     memory_bytes: int = 512 * MIB
     """Address space beyond what the warm interpreter already maps."""
     processes: int = 0
-    """Processes and threads it may start beside its own."""
+    """Processes and threads it may start beside its own; none where the placement has no PID namespace."""
     output_bytes: int = MIB
     """Standard output and standard error together; at the cap the program is killed."""
     disk_bytes: int = 16 * MIB
@@ -115,7 +117,7 @@ class SandboxUnavailable(RuntimeError):
 
 
 class Sandbox(Protocol):
-    """A backend. At most `capacity` programs run at once; the rest wait in order."""
+    """A backend. At most `capacity` programs run at once; the rest wait, clients in turn, each in order."""
 
     capacity: int
 

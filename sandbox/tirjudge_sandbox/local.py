@@ -12,14 +12,14 @@ from typing import Self
 from tirjudge_sandbox import placements, processes
 from tirjudge_sandbox.base import Execution, Limits, Program, SandboxUnavailable
 from tirjudge_sandbox.machine import Machine
-from tirjudge_sandbox.pool import Pool
+from tirjudge_sandbox.pool import PROGRAMS_PER_WORKER, Pool, PoolStats
 from tirjudge_sandbox.worker import Worker, WorkerFailed
 
 _DEFAULT_LIMITS = Limits()
 
 
 class LocalSandbox:
-    """At most `capacity` programs at once on this machine; the rest wait in order.
+    """At most `capacity` programs at once on this machine; the rest wait, clients in turn, each in order.
 
     Covered: the host's files, environment, processes and network; the limits; other programs, before, after
     and beside. Not covered: side channels, and kernel bugs below the system call filter.
@@ -31,11 +31,13 @@ class LocalSandbox:
         capacity: int | None = None,
         preload: Sequence[str] = ("numpy", "sympy"),
         placement: str | None = None,
+        programs_per_worker: int = PROGRAMS_PER_WORKER,
         allow_weak_isolation: bool = False,
     ):
         """`capacity`: from 1 up, None means one per usable CPU. `preload`: modules that every program finds
         loaded, where they are installed. `placement`: one of `placements.ALL`, None means the best that can
-        be had. `allow_weak_isolation`: run even where a property cannot be had.
+        be had. `programs_per_worker`: after how many a worker is replaced. `allow_weak_isolation`: run even
+        where a property cannot be had.
         """
         if placement is not None and placement not in placements.ALL:
             raise ValueError(f"placement must be one of {', '.join(placements.ALL)}, not {placement!r}")
@@ -43,7 +45,7 @@ class LocalSandbox:
             raise SandboxUnavailable(
                 f"the local sandbox needs Linux, this is {sys.platform}: use another backend"
             )
-        self._pool = Pool(capacity)
+        self._pool = Pool(capacity, programs_per_worker=programs_per_worker)
         self.capacity = self._pool.capacity
         self._preload = tuple(preload)
         self._candidates = placements.candidates() if placement is None else (placement,)
@@ -83,6 +85,10 @@ class LocalSandbox:
         Raises TypeError for bindings that are no JSON, RuntimeError outside of `async with`.
         """
         return await self._pool.run(program, limits)
+
+    def stats(self) -> PoolStats:
+        """Its workers and programs, now and so far."""
+        return self._pool.stats()
 
     async def _start(self, placement: str) -> Worker:
         return await processes.start(placement, self._preload, _DEFAULT_LIMITS.disk_bytes)

@@ -56,6 +56,8 @@ class Worker:
         self.isolation = isolation
         self.disk_bytes = disk_bytes
         self.broken = False
+        self.programs = 0
+        """How many it has been given."""
         self._control = control
         self._end = end
         self._ended: asyncio.Future[None] | None = None
@@ -72,6 +74,7 @@ class Worker:
 
     async def run(self, program: Program, limits: Limits) -> Execution:
         """Run one program. Being cancelled, kill it and only then let the cancellation go on."""
+        self.programs += 1
         capture = Capture(asyncio.get_running_loop(), limits.output_bytes)
         fetched = os.memfd_create("fetched", os.MFD_CLOEXEC) if program.fetch else None
         try:

@@ -13,7 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from tirjudge_sandbox import Limits, Program, Status, open_sandbox, worker
+from tirjudge_sandbox import Limits, Program, Status, backoff, interpreter, open_sandbox, worker
+from tirjudge_sandbox.backoff import Backoff
 from tirjudge_sandbox.local import LocalSandbox
 
 
@@ -68,6 +69,69 @@ async def test_capacity_and_order():
     # The third waited for one of two to end, the fifth for two rounds.
     assert queued[2] >= 0.3
     assert queued[4] >= 0.6
+
+
+async def test_a_client_with_many_programs_delays_another_by_one():
+    ended: list[str] = []
+    async with LocalSandbox(capacity=1, preload=()) as box:
+
+        async def run(client: str) -> None:
+            await box.run(Program(source="", client=client))
+            ended.append(client)
+
+        await asyncio.gather(*map(run, "aaaaaaaab"))
+    assert ended.index("b") <= 2
+
+
+async def test_a_worker_is_replaced_after_so_many_programs():
+    async with LocalSandbox(capacity=1, preload=(), programs_per_worker=3) as box:
+        for _ in range(7):
+            assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+        stats = box.stats()
+        assert (stats.started, stats.recycled, stats.lost, stats.programs) == (3, 2, 0, 7)
+        assert len(descendants(os.getpid())) == 2
+
+
+async def test_statistics_tell_what_runs_and_waits():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        tasks = [asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)"))) for _ in "123"]
+        await until(lambda count: count > 2)
+        stats = box.stats()
+        assert (stats.capacity, stats.running, stats.queued, stats.workers) == (1, 1, 2, 1)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert (box.stats().running, box.stats().queued, box.stats().failing) == (0, 0, 0)
+
+
+async def test_workers_that_do_not_start_fail_each_program_with_a_growing_wait(monkeypatch):
+    waits: list[float] = []
+    monkeypatch.setattr(Backoff, "wait", lambda pause: asyncio.sleep(0, waits.append(pause.failures)))
+    monkeypatch.setattr(backoff, "_FIRST_SECONDS", 0)
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        os.kill(next(pid for pid in descendants(os.getpid()) if not descendants(pid)), signal.SIGKILL)
+        await until(lambda count: count == 0)
+        with monkeypatch.context() as broken:
+            broken.setattr(interpreter.sys, "executable", "/nowhere")
+            ran = await asyncio.gather(*(box.run(Program(source="")) for _ in range(4)))
+        assert {execution.status for execution in ran} == {Status.SANDBOX_FAILED}
+        assert "/nowhere" in ran[0].detail
+        stats = box.stats()
+        assert (stats.refused, stats.lost, stats.failing, stats.workers) == (4, 1, 5, 0)
+        assert waits == [1, 2, 3, 4]
+        assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+        assert (box.stats().failing, box.stats().started) == (0, 2)
+
+
+async def test_a_program_without_namespaces_does_not_outlive_its_template():
+    async with LocalSandbox(capacity=1, preload=(), placement="plain") as box:
+        running = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)")))
+        below = await until(lambda count: count > 2)
+        os.kill(template_of(below), signal.SIGKILL)
+        assert (await running).status is Status.SANDBOX_FAILED
+        assert not {str(pid) for pid in below} & set(os.listdir("/proc"))
+        assert (box.stats().lost, box.stats().failing) == (1, 1)
+        assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
 
 
 async def test_queueing_does_not_count_against_the_wall_limit():
