@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
@@ -26,7 +28,11 @@ def docker_image() -> str:
     except engine.EngineFailed as error:
         if "DOCKER_HOST" in os.environ:
             raise
-        pytest.skip(str(error))
+        reason = str(error)
+    with warnings.catch_warnings(action="ignore", category=ResourceWarning):
+        # The SDK leaves its socket open when nobody answers.
+        gc.collect()
+    pytest.skip(reason)
 
 
 @pytest_asyncio.fixture(

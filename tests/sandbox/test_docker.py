@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import secrets
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,13 @@ async def test_each_container_has_a_uid_of_its_own(box):
     source = Program(source="import os, time; print(os.getuid()); time.sleep(0.5)")
     uids = {(await task).stdout for task in [asyncio.ensure_future(box.run(source)) for _ in range(2)]}
     assert len(uids) == 2
+
+
+async def test_a_uid_that_is_taken_is_not_taken_again(monkeypatch):
+    drawn = iter([50_000, 50_000, 50_001])
+    monkeypatch.setattr(secrets, "choice", lambda _: next(drawn))
+    async with DockerSandbox(capacity=1, preload=()), DockerSandbox(capacity=1, preload=()):
+        assert {found.attrs["Config"]["User"] for found in ours()} == {"50000:50000", "50001:50001"}
 
 
 async def test_memory_beyond_the_containers_is_told_from_a_signal():
@@ -234,17 +242,38 @@ async def test_building_again_builds_nothing(docker_image):
     assert lines == []
 
 
-async def test_an_image_derived_from_ours_is_taken_only_by_name(docker_image):
-    derive = io.BytesIO(f"FROM {docker_image}\nENV DERIVED=1\n".encode())
-    derived, _ = engine.call(lambda client: client.images.build(fileobj=derive, tag="tirjudge-derived"))
-    try:
-        async with DockerSandbox(capacity=1, preload=()):
-            assert ours()[0].attrs["Image"] == docker_image
-        async with DockerSandbox(capacity=1, preload=(), image="tirjudge-derived") as sandbox:
-            assert ours()[0].attrs["Image"] == derived.id
-            assert (await sandbox.run(QUICK)).stdout == "ran\n"
-    finally:
-        engine.call(lambda client: client.images.remove("tirjudge-derived"))
+@pytest.fixture
+def derive(docker_image: str) -> Iterator[Callable[[str], str]]:
+    """Build an image from ours with one more instruction; its id."""
+    built = []
+
+    def build(instruction: str) -> str:
+        content = io.BytesIO(f"FROM {docker_image}\n{instruction}\n".encode())
+        made, _ = engine.call(
+            lambda client: client.images.build(fileobj=content, rm=True, network_mode="none")
+        )
+        built.append(made.id)
+        return made.id
+
+    yield build
+    for made in built:
+        engine.call(lambda client, made=made: client.images.remove(made))
+
+
+async def test_an_image_derived_from_ours_is_taken_only_when_it_is_named(docker_image, derive):
+    derived = derive("ENV DERIVED=1")
+    async with DockerSandbox(capacity=1, preload=()):
+        assert ours()[0].attrs["Image"] == docker_image
+    async with DockerSandbox(capacity=1, preload=(), image=derived) as sandbox:
+        assert ours()[0].attrs["Image"] == derived
+        assert (await sandbox.run(QUICK)).stdout == "ran\n"
+
+
+async def test_a_container_that_ends_at_once_has_the_last_word(derive):
+    broken = derive("USER 0\nRUN rm -r /python/sandbox/guest")
+    with pytest.raises(SandboxUnavailable, match=r"ended at once: ModuleNotFoundError: [^\n]*guest'$"):
+        await DockerSandbox(preload=(), image=broken).__aenter__()
+    assert ours() == []
 
 
 async def test_no_image_of_this_version(monkeypatch):
