@@ -14,7 +14,7 @@ ALL = (ROOT, USERNS, OWN_UID, PLAIN)
 _WHY = {
     "host_files_hidden": "files of the host can be opened",
     "network_cut": "programs can open sockets",
-    "processes_contained": "programs can reach other processes, or leave some behind",
+    "processes_contained": "programs can reach other processes, start too many or leave some behind",
     "calls_filtered": "the kernel takes no system call filter",
 }
 

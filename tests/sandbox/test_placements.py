@@ -13,23 +13,10 @@ import pytest
 HERE = Path(__file__).parent
 ROOT, NOBODY = 0, 65534
 
-# The first lines refuse calls to all that follows, as container runtimes and old kernels do.
 HOST = """
-import asyncio, ctypes, os, struct, sys
+import asyncio
 from tirjudge_sandbox import Limits, Program, SandboxUnavailable
-from tirjudge_sandbox.guest import privileges, syscalls, libc
 from tirjudge_sandbox.local import LocalSandbox
-
-UNSHARE = {"x86_64": 272, "aarch64": 97}[os.uname().machine]
-LANDLOCK = syscalls.setup("landlock_create_ruleset")
-code = [(0x20, 0, 0, 0)]
-for number in REFUSED:
-    code += [(0x15, 0, 1, number), (0x06, 0, 0, 0x50001)]
-code.append((0x06, 0, 0, 0x7FFF0000))
-packed = ctypes.create_string_buffer(b"".join(struct.pack("HBBI", *instruction) for instruction in code))
-privileges.forbid_new()
-loaded = struct.pack("HxxxxxxQ", len(code), ctypes.addressof(packed))
-libc.syscall("seccomp", syscalls.setup("seccomp"), 1, 0, loaded)
 
 async def main():
     try:
@@ -51,19 +38,20 @@ asyncio.run(main())
 """
 
 
-def python_as(user: int, *arguments: str) -> list[str]:
-    """Lines of a Python that runs as `user`, or as ourselves if we cannot choose."""
+def python_as(user: int, *arguments: str, refused: str = "", code: int = 0) -> list[str]:
+    """Lines of a Python that runs as `user` (ourselves if we cannot choose) without the calls `refused`."""
     lowered = [sys.executable, str(HERE / "unprivileged.py"), str(user)] if os.geteuid() == 0 else []
-    command = [*lowered, sys.executable, *arguments]
+    denied = [sys.executable, str(HERE / "refusing.py"), refused] if refused else []
+    command = [*lowered, *denied, sys.executable, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.returncode == code, done.stdout + done.stderr
     return done.stdout.splitlines()
 
 
 def opened(user: int, *, refused: str = "", programs: tuple[str, ...] = (), **options: object) -> list[str]:
-    """What a host prints on which the calls `refused` fail."""
+    """What a host prints to which the calls `refused` are."""
     given = f"OPTIONS, PROGRAMS = {options!r}, {programs!r}\n"
-    return python_as(user, "-c", given + HOST.replace("REFUSED", f"({refused})"))
+    return python_as(user, "-c", given + HOST, refused=refused)
 
 
 @pytest.fixture
@@ -130,22 +118,22 @@ def test_without_namespaces_all_four_properties_hold_by_other_means(user, placem
         "import socket; socket.socket()": "error  PermissionError",
         "import socket; socket.socketpair(type=socket.SOCK_DGRAM)": "error  PermissionError",
     }
-    first, notes, *ran = opened(user, refused="UNSHARE,", programs=tuple(cases), placement=placement)
+    first, notes, *ran = opened(user, refused="unshare", programs=tuple(cases), placement=placement)
     assert (first, notes) == (placement, "")
     assert dict(zip(cases, ran, strict=True)) == cases
 
 
 @root_only
 def test_root_that_may_not_make_namespaces_takes_a_uid_of_its_own():
-    assert opened(ROOT, refused="UNSHARE,") == ["own-uid", ""]
+    assert opened(ROOT, refused="unshare") == ["own-uid", ""]
 
 
 def test_others_that_may_not_keep_theirs():
-    assert opened(NOBODY, refused="UNSHARE,") == ["plain", ""]
+    assert opened(NOBODY, refused="unshare") == ["plain", ""]
 
 
 def test_without_landlock_too_it_refuses_and_says_why():
-    (line,) = opened(NOBODY, refused="UNSHARE, LANDLOCK,")
+    (line,) = opened(NOBODY, refused="unshare,landlock")
     assert "userns: unshare: Operation not permitted" in line
     assert "plain: no host_files_hidden" in line
     assert "switch Landlock on" in line
@@ -156,11 +144,37 @@ def test_without_landlock_too_it_refuses_and_says_why():
 def test_weak_isolation_is_taken_only_with_leave_and_is_named(secret):
     programs = (f"print(open({str(secret)!r}).read())", "import os; os.fork()")
     placement, notes, read, fork = opened(
-        NOBODY, refused="UNSHARE, LANDLOCK,", programs=programs, allow_weak_isolation=True
+        NOBODY, refused="unshare,landlock", programs=programs, allow_weak_isolation=True
     )
     assert placement == "plain host_files_hidden"
     assert notes == "host_files_hidden: files of the host can be opened"
     assert (read, fork) == ("ok  secret", "error  BlockingIOError")
+
+
+DOCTOR = "from tirjudge.cli import main; main()", "sandbox", "doctor"
+
+
+def test_the_doctor_tries_every_placement():
+    lines = python_as(NOBODY, "-c", *DOCTOR, refused="unshare")
+    found = {tuple(line.split()[:2]): line.split()[2:] for line in lines if line.startswith("local  ")}
+    assert found == {
+        ("local", "root"): ["-"] * 4,
+        ("local", "userns"): ["-"] * 4,
+        ("local", "own-uid"): ["-"] * 4,
+        ("local", "plain"): ["yes"] * 4,
+    }
+    assert "local userns: unshare: Operation not permitted" in lines
+    assert "local own-uid: only for root" in lines
+    assert any(line.startswith("docker") for line in lines)
+    assert lines[-1] == "The local sandbox runs programs in `plain`."
+
+
+def test_the_doctor_says_what_would_mend_it():
+    lines = python_as(NOBODY, "-c", *DOCTOR, refused="unshare,landlock", code=1)
+    assert any(line.split() == ["local", "plain", "NO", "yes", "yes", "yes"] for line in lines)
+    advice = lines[lines.index("The local sandbox refuses to run programs here. What would mend it:") + 1 :]
+    assert advice[0].startswith("- switch Landlock on")
+    assert advice[-1].endswith("--allow-weak-isolation")
 
 
 @root_only

@@ -9,6 +9,8 @@ from typing import Annotated, NoReturn, TextIO
 
 import typer
 
+from tirjudge.cli.bench import bench
+from tirjudge.cli.doctor import doctor
 from tirjudge.printable import printable
 from tirjudge_sandbox import Execution, Limits, Program, SandboxUnavailable, Status, open_sandbox
 from tirjudge_sandbox.containers import engine, image
@@ -26,6 +28,8 @@ _ENDINGS = {
 }
 
 sandbox = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
+sandbox.command()(doctor)
+sandbox.command()(bench)
 
 
 @sandbox.callback()

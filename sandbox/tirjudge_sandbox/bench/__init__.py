@@ -1,0 +1,1 @@
+"""What one small program costs: sandboxes beside what people use instead."""

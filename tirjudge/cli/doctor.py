@@ -1,0 +1,80 @@
+"""`tirjudge sandbox doctor`: which properties hold where, why not, and what would mend it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import fields
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from tirjudge.printable import printable
+from tirjudge_sandbox import Isolation
+from tirjudge_sandbox.doctor import LOCAL, Finding, examine
+from tirjudge_sandbox.machine import Machine
+
+UNSOUND = 1
+
+_PROPERTIES = tuple(field.name for field in fields(Isolation) if field.name not in ("placement", "notes"))
+
+
+def doctor() -> None:
+    """Try every place where a program can run, and say which properties hold there.
+
+    Exit code 0 when the local sandbox isolates programs fully, 1 when it does not.
+    """
+    machine = Machine.read()
+    findings = asyncio.run(_findings())
+    chosen = next((one for one in findings if one.backend == LOCAL and one.sound), None)
+    console = Console(soft_wrap=True)
+    console.print(_words(machine), highlight=False)
+    console.print(_table(findings))
+    for one in findings:
+        if one.reason:
+            print(f"{' '.join((one.backend, one.placement)).strip()}: {printable(one.reason, limit=1000)}")
+    if chosen is not None:
+        console.print(f"The local sandbox runs programs in `{chosen.placement}`.")
+        return
+    console.print("The local sandbox refuses to run programs here. What would mend it:")
+    for advice in machine.advice():
+        console.print(f"- {advice}", highlight=False)
+    raise typer.Exit(UNSOUND)
+
+
+async def _findings() -> list[Finding]:
+    return [finding async for finding in examine()]
+
+
+def _words(machine: Machine) -> str:
+    user = "root" if machine.uid == 0 else f"uid {machine.uid}"
+    parts = [
+        f"Linux {machine.kernel} on {machine.architecture}",
+        f"{user} with{'' if machine.sys_admin else 'out'} CAP_SYS_ADMIN",
+        f"Landlock {machine.landlock}" if machine.landlock else "no Landlock",
+    ]
+    if machine.filtered:
+        parts.append("under a system call filter")
+    if machine.gvisor:
+        parts.append("in gVisor")
+    return ", ".join(parts)
+
+
+def _table(findings: Sequence[Finding]) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for column in ("sandbox", "placement", *(name.replace("_", " ") for name in _PROPERTIES)):
+        table.add_column(column)
+    for one in findings:
+        table.add_row(
+            one.backend,
+            one.placement or "-",
+            *(_mark(one.isolation, name) for name in _PROPERTIES),
+        )
+    return table
+
+
+def _mark(isolation: Isolation | None, name: str) -> str:
+    if isolation is None:
+        return "-"
+    return "yes" if getattr(isolation, name) else "NO"
