@@ -55,7 +55,7 @@ def become(job: Job, descriptors: Sequence[int], place: Place) -> NoReturn:
         code = _execute(job, descriptors, place)
         code = _finish(code)
         if code == _INTERRUPTED:
-            _signal.signal(signal.SIGINT, signal.SIG_DFL)
+            _signal.signal(signal.SIGINT, _signal.SIG_DFL)
             _kill(_getpid(), signal.SIGINT)
             code = 128 + signal.SIGINT
     finally:
@@ -105,8 +105,7 @@ def _execute(job: Job, descriptors: Sequence[int], place: Place) -> int:
     except SystemExit as error:
         return _exit_code(error)
     except BaseException as error:
-        _show(error)
-        return _INTERRUPTED if type(error) is KeyboardInterrupt else 1
+        return _shown(error)
     return 0
 
 
@@ -144,7 +143,8 @@ def _exit_code(error: SystemExit) -> int:
     return 1
 
 
-def _show(error: BaseException) -> None:
+def _shown(error: BaseException) -> int:
+    """Print an uncaught exception as the program wants it, and give the exit code that follows."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals is globals():
         trace = trace.tb_next
@@ -155,8 +155,11 @@ def _show(error: BaseException) -> None:
         hook = _print_traceback
     try:
         hook(type(error), error, trace)
+    except SystemExit as instead:
+        return _exit_code(instead)
     except BaseException:
         _quietly(lambda: sys.__excepthook__(type(error), error, trace))
+    return _INTERRUPTED if type(error) is KeyboardInterrupt else 1
 
 
 def _print_traceback(
