@@ -2,8 +2,8 @@
 
     python tests/bench/sandbox_docker.py [--programs 800]
 
-Both run in equally hardened containers of the sandbox's image. The sandbox's programs find numpy and sympy
-loaded; an exec starts a bare `python3 -I`, one client at a time in each of as many containers.
+Both run in two hardened containers of the sandbox's image. The sandbox's programs find numpy and sympy
+loaded; an exec starts a bare `python3 -I`, one at a time in each container.
 """
 
 from __future__ import annotations
@@ -13,39 +13,21 @@ import asyncio
 import contextlib
 import os
 import statistics
-import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 
 import docker
 from rich.console import Console
 from rich.table import Table
+from sandbox_latency import EXPECTED, ROUNDS, SOURCE, measure
 
 from tirjudge_sandbox import Program, Status, open_sandbox
 from tirjudge_sandbox.containers import image
 
-SOURCE = "print(sum(range(1000)))"
-EXPECTED = "499500\n"
 CLIENTS = (1, 2, 4)
-ROUNDS = 4
 CONTAINERS = 2
 
 Run = Callable[[], Awaitable[None]]
-
-
-async def measure(run: Run, clients: int, programs: int) -> tuple[list[float], float]:
-    """Latency of each program in seconds, and the seconds that all took."""
-    latencies: list[float] = []
-
-    async def client() -> None:
-        for _ in range(programs // clients):
-            started = time.perf_counter()
-            await run()
-            latencies.append(time.perf_counter() - started)
-
-    started = time.perf_counter()
-    await asyncio.gather(*(client() for _ in range(clients)))
-    return latencies, time.perf_counter() - started
 
 
 @contextlib.asynccontextmanager

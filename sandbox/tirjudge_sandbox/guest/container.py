@@ -8,14 +8,13 @@ import socket
 import sys
 from dataclasses import replace
 
-from tirjudge_sandbox.guest import landlock, memory_kills, privileges
+from tirjudge_sandbox.guest import landlock, memory_kills, namespaces, privileges
 from tirjudge_sandbox.guest.settings import Outside
 
 CONTROL = "/control"
 """Where the host's socket is mounted."""
 
 _READABLE = ["/usr", "/lib", "/lib64", "/python", "/etc/ld.so.cache", "/dev"]
-_WRITABLE_DEVICES = ["/dev/null", "/dev/zero", "/dev/full"]
 
 
 def main() -> None:
@@ -36,7 +35,7 @@ def main() -> None:
         privileges.limit()
         privileges.forbid_new()
         if landlock.abi():
-            landlock.restrict(read=_READABLE, write=[inside.scratch, *_WRITABLE_DEVICES])
+            landlock.restrict(read=_READABLE, write=[inside.scratch, *namespaces.WRITABLE_DEVICES])
         os.chdir(inside.scratch)
         given = replace(inside, control=control.fileno()).to_json()
         os.execve(settings.command[0], [*settings.command, given, *map(str, opened)], settings.environment)
