@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import gc
 import os
+import textwrap
 import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
 import pytest
 import pytest_asyncio
 
-from tirjudge_sandbox import Execution, Limits, Program, Sandbox
+from tests.sandbox.targets import PLACEMENTS, READ_ONLY, Host
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 from tirjudge_sandbox.containers import engine, image
 from tirjudge_sandbox.containers.docker import DockerSandbox
 from tirjudge_sandbox.local import LocalSandbox
@@ -18,6 +20,14 @@ from tirjudge_sandbox.local import LocalSandbox
 Run = Callable[..., Awaitable[Execution]]
 
 BACKENDS = {"local": LocalSandbox, "docker": DockerSandbox}
+
+ANSWER = """
+import os
+try:
+    os.kill(-1, 0)
+except (ProcessLookupError, PermissionError):
+    print(os.listdir(), "alone")
+"""
 
 
 @pytest.fixture(scope="session")
@@ -48,10 +58,68 @@ async def box(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def run(box: Sandbox) -> Run:
-    """Run source text; keywords are fields of `Limits`, or of `Program` where it has one of that name."""
+    """See `running_in`."""
+    return running_in(box)
+
+
+def running_in(box: Sandbox) -> Run:
+    """Runs source text; keywords are fields of `Limits`, or of `Program` where it has one of that name."""
 
     async def run_source(source: str, **fields: object) -> Execution:
         of_program = {name: fields.pop(name) for name in list(fields) if hasattr(Program, name)}
-        return await box.run(Program(source=source, **of_program), Limits(**fields))
+        return await box.run(Program(source=textwrap.dedent(source), **of_program), Limits(**fields))
 
     return run_source
+
+
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(name, marks=pytest.mark.docker) if name == "docker" else name for name in PLACEMENTS
+    ],
+)
+def placement(request: pytest.FixtureRequest) -> str:
+    """Where attacks are tried."""
+    name: str = request.param
+    if name == "docker":
+        request.getfixturevalue("docker_image")
+    return name
+
+
+@pytest.fixture
+def writable(placement: str) -> None:
+    """Only where programs have a folder to write to."""
+    if placement in READ_ONLY:
+        pytest.skip("nothing is writable here")
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def target(placement: str) -> AsyncIterator[Sandbox]:
+    """One worker there."""
+    async with PLACEMENTS[placement]() as sandbox:
+        yield sandbox
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def sibling(placement: str, target: Sandbox) -> AsyncIterator[Sandbox]:
+    """Another worker there."""
+    async with PLACEMENTS[placement]() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
+    """This machine, with bait."""
+    host = Host(tmp_path_factory.mktemp("host"))
+    yield host
+    host.close()
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def attack(target: Sandbox, host: Host) -> AsyncIterator[Run]:
+    """Runs a program like `run`, and looks afterwards: nothing of it is left, and the same worker answers."""
+    before = host.state()
+    yield running_in(target)
+    answered = await target.run(Program(source=ANSWER), Limits())
+    assert (answered.status, answered.stdout) == (Status.OK, "[] alone\n"), answered
+    assert host.state() == before

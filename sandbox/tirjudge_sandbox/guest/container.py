@@ -14,7 +14,8 @@ from tirjudge_sandbox.guest.settings import Outside
 CONTROL = "/control"
 """Where the host's socket is mounted."""
 
-_READABLE = ["/usr", "/lib", "/lib64", "/python", "/etc/ld.so.cache", "/dev"]
+# Of /dev no more than these: through /dev/ptmx a program could take terminals, which the whole kernel shares.
+_READABLE = ("/usr", "/lib", "/lib64", "/python", "/etc/ld.so.cache", *namespaces.DEVICES)
 
 
 def main() -> None:

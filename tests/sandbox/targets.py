@@ -1,0 +1,199 @@
+"""Where attacks are tried: a sandbox for every placement, and what of the host they could have changed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import pickle
+import struct
+import subprocess
+import sys
+import sysconfig
+import textwrap
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, placements
+from tirjudge_sandbox.containers.docker import DockerSandbox
+from tirjudge_sandbox.local import LocalSandbox
+
+MIB = 1 << 20
+LENGTH = struct.Struct("=I")
+
+
+class Elsewhere:
+    """A local sandbox in a process of its own, of another user."""
+
+    capacity = 1
+
+    def __init__(self, user: int, placement: str):
+        """`placement`: one of `placements.ALL`."""
+        self._user = user
+        self._placement = placement
+        self._answers: dict[int, asyncio.Future[Execution]] = {}
+        self._numbers = itertools.count()
+
+    async def __aenter__(self) -> Self:
+        here = Path(__file__)
+        command = [sys.executable, "-m", "tests.sandbox.targets", self._placement]
+        pipe = asyncio.subprocess.PIPE
+        self._process = await asyncio.create_subprocess_exec(
+            sys.executable, str(here.with_name("unprivileged.py")), str(self._user), *command,
+            stdin=pipe, stdout=pipe, cwd=here.parents[2],
+        )  # fmt: skip
+        assert (await self._received())[1] == "ready"
+        self._reading = asyncio.ensure_future(self._read())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._process.stdin.close()
+        await self._process.wait()
+        await asyncio.wait([self._reading])
+
+    async def run(self, program: Program, limits: Limits) -> Execution:
+        number = next(self._numbers)
+        self._answers[number] = asyncio.get_running_loop().create_future()
+        self._send(number, (program, limits))
+        try:
+            return await asyncio.shield(self._answers[number])
+        except asyncio.CancelledError:
+            self._send(number, None)
+            await asyncio.wait([self._answers[number]])
+            raise
+
+    def _send(self, number: int, what: object) -> None:
+        content = pickle.dumps((number, what))
+        self._process.stdin.write(LENGTH.pack(len(content)) + content)
+
+    async def _read(self) -> None:
+        while answer := await self._received():
+            number, execution = answer
+            self._answers[number].set_result(execution)
+
+    async def _received(self) -> Any:
+        try:
+            (length,) = LENGTH.unpack(await self._process.stdout.readexactly(LENGTH.size))
+        except asyncio.IncompleteReadError:
+            return None
+        return pickle.loads(await self._process.stdout.readexactly(length))
+
+
+async def serve(placement: str) -> None:
+    """The other side of `Elsewhere`: programs come in on standard input until it ends."""
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    running: dict[int, asyncio.Task[None]] = {}
+
+    def send(number: int, what: object) -> None:
+        content = pickle.dumps((number, what))
+        sys.stdout.buffer.write(LENGTH.pack(len(content)) + content)
+        sys.stdout.buffer.flush()
+
+    async def run(number: int, program: Program, limits: Limits) -> None:
+        execution = None
+        try:
+            execution = await box.run(program, limits)
+        finally:
+            send(number, execution)
+
+    async with local(placement) as box:
+        send(-1, "ready")
+        while not reader.at_eof():
+            try:
+                (length,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
+            except asyncio.IncompleteReadError:
+                break
+            number, what = pickle.loads(await reader.readexactly(length))
+            if what is None:
+                running[number].cancel()
+            else:
+                running[number] = asyncio.ensure_future(run(number, *what))
+
+
+def local(placement: str) -> LocalSandbox:
+    """A bare worker in this placement."""
+    return LocalSandbox(capacity=1, preload=(), placement=placement)
+
+
+ROOT, NOBODY = 0, 65534
+
+PLACEMENTS: dict[str, Callable[[], Sandbox]] = {
+    name: partial(local, name) for name in placements.candidates()
+}
+"""Every place that attacks are tried in."""
+if os.geteuid() == ROOT:
+    # These need to be another user, or the interpreter to lie where another user may read it.
+    PLACEMENTS |= {
+        "userns": lambda: Elsewhere(NOBODY, "userns"),
+        "own-uid": lambda: Elsewhere(ROOT, "own-uid"),
+        "plain": lambda: Elsewhere(NOBODY, "plain"),
+    }
+PLACEMENTS["docker"] = lambda: DockerSandbox(capacity=1, preload=())
+
+READ_ONLY = ("own-uid", "plain")
+"""Where programs can write nothing at all, and start nothing."""
+
+
+def descendants(pid: int) -> set[int]:
+    """Ids of all processes below `pid`, dead ones that nobody collected included."""
+    parents = {}
+    for other in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+            state = Path("/proc", other, "stat").read_text().rpartition(")")[2]
+            parents[int(other)] = int(state.split()[1])
+    found = {pid}
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found - {pid}
+
+
+def calling(source: str) -> str:
+    """A program with the C library at hand, for what Python wraps too well."""
+    return "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n" + textwrap.dedent(source)
+
+
+def last_line(execution: Execution) -> str:
+    """The exception that ended a program."""
+    return execution.stderr.splitlines()[-1]
+
+
+class Host:
+    """This machine, as far as an attack could change it, and bait that an attack may look for."""
+
+    def __init__(self, folder: Path):
+        self.secret = folder / "secret"
+        self.secret.write_text("the host's secret")
+        self.process = subprocess.Popen(["sleep", "600"], env={"TIRJUDGE_BAIT": "the host's secret"})
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def state(self) -> dict[str, object]:
+        """Equal before and after an attack."""
+        bait = self.secret.stat()
+        folders = [Path(path) for path in {*sysconfig.get_paths().values(), "/", "/usr/lib"}]
+        return {
+            "bait": (self.secret.read_text(), bait.st_mode, bait.st_mtime_ns, self.process.poll()),
+            "processes": descendants(os.getpid()),
+            "descriptors": os.listdir("/proc/self/fd"),
+            "limits": Path("/proc/self/limits").read_text(),
+            "priority": (os.getpriority(os.PRIO_PROCESS, 0), os.sched_getaffinity(0)),
+            "name": os.uname(),
+            "system V": [Path("/proc/sysvipc", kind).read_text() for kind in ("shm", "sem", "msg")],
+            "shared memory": [name for name in os.listdir("/dev/shm") if "tirjudge" in name],
+            "queues": os.listdir("/dev/mqueue") if os.path.isdir("/dev/mqueue") else [],
+            "folders": {str(path): path.stat().st_mtime_ns for path in folders if path.exists()},
+        }
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(sys.argv[1]))
