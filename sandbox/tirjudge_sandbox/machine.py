@@ -55,7 +55,9 @@ class Machine:
 
     def advice(self) -> Iterator[str]:
         """What would let programs be isolated, each by itself; the last one always is possible."""
-        if not self.landlock and not self.gvisor:
+        if self.gvisor:
+            yield "run outside of gVisor, whose kernel lacks calls that a worker needs"
+        elif not self.landlock:
             yield "switch Landlock on (a kernel from 5.13 on, `landlock` among `lsm=` at its start)"
         if self.max_user_namespaces == 0:
             yield "let users make namespaces (sysctl user.max_user_namespaces=65536)"

@@ -100,10 +100,10 @@ def _launch(settings: Outside) -> subprocess.Popen[bytes]:
 def _descriptor(process: subprocess.Popen[bytes]) -> int:
     try:
         return os.pidfd_open(process.pid)
-    except OSError:
+    except OSError as error:
         with process:
             process.kill()
-        raise
+        raise OSError(error.errno, f"pidfd_open: {error.strerror}") from None
 
 
 def _last_line(process: subprocess.Popen[bytes]) -> str:

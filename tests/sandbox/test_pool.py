@@ -125,10 +125,12 @@ async def test_workers_that_do_not_start_fail_each_program_with_a_growing_wait(m
 
 async def test_a_program_without_namespaces_does_not_outlive_its_template():
     async with LocalSandbox(capacity=1, preload=(), placement="plain") as box:
-        running = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)")))
+        running = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(10**6)")))
         below = await until(lambda count: count > 2)
         os.kill(template_of(below), signal.SIGKILL)
-        assert (await running).status is Status.SANDBOX_FAILED
+        # It is gone when its worker is, and the worker waits for it.
+        async with asyncio.timeout(60):
+            assert (await running).status is Status.SANDBOX_FAILED
         assert not {str(pid) for pid in below} & set(os.listdir("/proc"))
         assert (box.stats().lost, box.stats().failing) == (1, 1)
         assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
