@@ -22,7 +22,7 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from tirjudge_sandbox.guest import landlock, namespaces, privileges, program, scratch, seccomp
+from tirjudge_sandbox.guest import heap, landlock, namespaces, privileges, program, scratch, seccomp
 from tirjudge_sandbox.guest.memory_kills import MemoryKills
 from tirjudge_sandbox.guest.settings import Inside
 from tirjudge_sandbox.guest.wire import CANCEL, RECORD_BYTES, Ending, Job, Payload
@@ -95,6 +95,7 @@ class Template:
         for name in [name for name in sys.modules if name.split(".")[0] == "tirjudge_sandbox"]:
             del sys.modules[name]
         gc.collect()
+        heap.collapse()
         gc.freeze()
 
     def serve(self, job: Job, descriptors: Sequence[int]) -> None:
