@@ -90,19 +90,16 @@ async def serve(placement: str) -> None:
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    running: dict[int, asyncio.Task[None]] = {}
+    running: dict[int, asyncio.Task[Execution]] = {}
 
     def send(number: int, what: object) -> None:
         content = pickle.dumps((number, what))
         sys.stdout.buffer.write(LENGTH.pack(len(content)) + content)
         sys.stdout.buffer.flush()
 
-    async def run(number: int, program: Program, limits: Limits) -> None:
-        execution = None
-        try:
-            execution = await box.run(program, limits)
-        finally:
-            send(number, execution)
+    def answer(number: int, task: asyncio.Task[Execution]) -> None:
+        del running[number]
+        send(number, None if task.cancelled() else task.result())
 
     async with local(placement) as box:
         send(-1, "ready")
@@ -112,10 +109,11 @@ async def serve(placement: str) -> None:
             except asyncio.IncompleteReadError:
                 break
             number, what = pickle.loads(await reader.readexactly(length))
-            if what is None:
+            if what is not None:
+                running[number] = asyncio.ensure_future(box.run(*what))
+                running[number].add_done_callback(partial(answer, number))
+            elif number in running:
                 running[number].cancel()
-            else:
-                running[number] = asyncio.ensure_future(run(number, *what))
 
 
 def local(placement: str) -> LocalSandbox:
@@ -144,15 +142,11 @@ READ_ONLY = ("own-uid", "plain")
 
 def descendants(pid: int) -> set[int]:
     """Ids of all processes below `pid`, dead ones that nobody collected included."""
-    parents = {}
-    for other in filter(str.isdigit, os.listdir("/proc")):
+    children: set[int] = set()
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            state = Path("/proc", other, "stat").read_text().rpartition(")")[2]
-            parents[int(other)] = int(state.split()[1])
-    found = {pid}
-    while more := {child for child, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {pid}
+            children.update(map(int, path.read_text().split()))
+    return children.union(*map(descendants, children))
 
 
 def calling(source: str) -> str:

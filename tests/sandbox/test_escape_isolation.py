@@ -202,20 +202,20 @@ async def beside(sibling, source: str, **limits: float) -> asyncio.Task:
     """Start a program in another worker, and go on when it has begun."""
     program = Program(source=textwrap.dedent(source))
     task = asyncio.ensure_future(sibling.run(program, Limits(**limits)))
-    await asyncio.sleep(0.2)
+    await asyncio.sleep(0.1)
     return task
 
 
 @pytest.mark.usefixtures("writable")
 async def test_a_siblings_files(attack, sibling):
-    task = await beside(sibling, "import time; open('secret', 'w').write('x'); time.sleep(0.5)")
+    task = await beside(sibling, "import time; open('secret', 'w').write('x'); time.sleep(0.3)")
     source = "import os; print([name for _, _, names in os.walk('/tmp') for name in names])"
     assert "secret" not in (await attack(source)).stdout
     assert (await task).status is Status.OK
 
 
 async def test_a_siblings_processes(attack, sibling):
-    task = await beside(sibling, "import time; time.sleep(0.5); print('lived')")
+    task = await beside(sibling, "import time; time.sleep(0.3); print('lived')")
     source = """
     import os
     for number in range(2, 1 << 16):
@@ -247,14 +247,14 @@ time.sleep({})
 
 async def test_a_siblings_share_of_processes(attack, sibling):
     alone = await attack(STARTING.format(0), processes=3)
-    task = await beside(sibling, STARTING.format(0.5), processes=3)
+    task = await beside(sibling, STARTING.format(0.3), processes=3)
     assert (await attack(STARTING.format(0), processes=3)).stdout == alone.stdout
     assert (await task).stdout == alone.stdout
 
 
 @pytest.mark.usefixtures("writable")
 async def test_a_siblings_disk(attack, sibling):
-    fill = "import time\ntry: open('x', 'wb').write(bytes(16 << 20))\nexcept OSError: pass\ntime.sleep(0.5)"
+    fill = "import time\ntry: open('x', 'wb').write(bytes(16 << 20))\nexcept OSError: pass\ntime.sleep(0.3)"
     task = await beside(sibling, fill)
     assert (await attack("print(open('x', 'wb').write(bytes(8 << 20)))")).stdout == f"{8 << 20}\n"
     assert (await task).status is Status.OK
