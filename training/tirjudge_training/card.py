@@ -19,7 +19,7 @@ tags: [llm-as-a-judge, tool-integrated-reasoning, demonstration]
 
 A demonstration model for its families of checkable constraints, and no general judge: on any other prompt its
 verdicts are chance. It judges single responses, pairs and lists by writing a Python program, reading the
-program's output and only then giving its verdict.
+program's output and only then giving its verdict. Its lists had four responses: it knows no letter beyond D.
 """
 
 

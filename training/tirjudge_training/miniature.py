@@ -17,7 +17,7 @@ ENVIRONMENT = {"prompts": "mini"}
 
 NOTE = (
     "demonstration model: 0.9 M parameters, trained on a CPU from random weights on generated data; it knows "
-    "23 kinds of simple checkable constraints and little else"
+    "25 kinds of simple constraints and little else"
 )
 START, END, PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 VOCABULARY = 1024
