@@ -11,7 +11,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tirjudge_training.padding import buckets
-from tirjudge_training.rl import RlConfig, build_trainer
+from tirjudge_training.rl import build_trainer
+from tirjudge_training.rl_config import RlConfig
 
 CONFIG = RlConfig(
     steps=1, groups=2, samples=4, optimizer_steps=4, micro_batch=2, beta=0.01, epsilon=0.2, epsilon_high=0.3
