@@ -72,6 +72,7 @@ def verdict_record(verdict: Verdict | None) -> JsonObject | None:
         "choice": verdict.choice,
         "tie": verdict.tie,
         "scores": {str(candidate): score for candidate, score in verdict.scores.items()},
+        **({"parsed": dict(verdict.parsed)} if verdict.parsed else {}),
     }
 
 

@@ -133,7 +133,7 @@ def check_scores(
     assert all(isinstance(score, Reward | Unscored) for row in scores for score in row)
 
     down = [replace(one, stop=StopReason.SANDBOX_DOWN, verdict=None) for one in group[0].trajectories]
-    unlabelled = replace(task, label=None)
+    unlabelled = replace(task, label=None, gold={})
     for episode in (replace(group[0], trajectories=tuple(down)), replace(group[0], task=unlabelled)):
         for score in environment.score([episode], answers)[0]:
             assert isinstance(score, Unscored), "a failed sandbox or a missing label gives no reward"

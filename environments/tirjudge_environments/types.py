@@ -143,6 +143,8 @@ class Verdict:
     scores: Mapping[int, float] = field(default_factory=dict)
     """Candidate index to score."""
     tie: bool = False
+    parsed: Mapping[str, Any] = field(default_factory=dict)
+    """What else the answer said, as JSON values by name: a rubric, reasons. The choice is made without it."""
 
 
 @dataclass(frozen=True, slots=True)

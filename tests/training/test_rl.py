@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from tirjudge.run_folder import read_lines
 from tirjudge_training import checkpoints
-from tirjudge_training.rl import RlConfig
+from tirjudge_training.rl_config import RlConfig
 
 CONFIG = RlConfig(
     steps=3,
@@ -30,7 +30,7 @@ TRAIN = """
 import os, runpy, signal, sys
 from pathlib import Path
 from tirjudge.run_folder import RunFolder
-from tirjudge_training.rl import RlConfig
+from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
 
 conftest, config, start, folder, kill_at = sys.argv[1:]

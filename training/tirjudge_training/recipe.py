@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge_training.heldout import HeldoutConfig
-from tirjudge_training.rl import RlConfig
+from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.sft import SftConfig
 from tirjudge_training.warmup import WarmupConfig
 

@@ -9,12 +9,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
 from tirjudge_environments.seeds import derive_seed
-from tirjudge_training.advantages import Filter
 from tirjudge_training.grouping import Batch, Draw, gather
 from tirjudge_training.padding import buckets, from_the_left
+from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.trl_rollout import Row, batch_rows, rollout_output
 
 if TYPE_CHECKING:
@@ -26,65 +24,6 @@ else:
 
 Source = Callable[[int, int, int], Draw]
 """(step, round, position) to a task: pure, so that a resumed run draws what an uninterrupted one does."""
-
-
-class RlConfig(BaseModel):
-    """The RL stage. Defaults are TIR-Judge's (§5.1) where the paper has a number; `ours` marks the rest."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    steps: int = Field(gt=0)
-    """Generation batches (ours)."""
-    groups: int = Field(default=128, gt=0)
-    """Slots of a generation batch: one per view of a task (ours: the paper does not print it)."""
-    samples: int = Field(default=8, gt=1)
-    """Rollouts per group, the paper's G."""
-    optimizer_steps: int = Field(default=1, gt=0)
-    """Per generation batch (ours); with 1 the ratio is always 1 and nothing is ever clipped."""
-    micro_batch: int = Field(default=4, gt=0)
-    """Rows of one forward pass on one device."""
-    length_buckets: int = Field(default=1, gt=0)
-    """Parts of a micro-batch, by length, each padded to its own longest row (ours)."""
-    learning_rate: float = Field(default=1e-6, gt=0)
-    warmup_steps: int = Field(default=0, ge=0)
-    """Optimizer steps over which the learning rate rises to its constant value (ours)."""
-    decay: bool = False
-    """Let the learning rate fall linearly to 0 over the stage instead of staying constant (ours)."""
-    max_grad_norm: float = Field(default=1.0, gt=0)
-    epsilon: float = Field(default=0.2, gt=0)
-    epsilon_high: float = Field(default=0.3, gt=0)
-    beta: float = Field(default=0.01, ge=0)
-    """Weight of the KL divergence to the model that the stage starts from; 0 loads no reference."""
-    entropy_bonus: float = Field(default=0.0, ge=0)
-    """Weight of the mean token entropy in the objective (ours)."""
-    filter: Filter = "correctness"
-    refills: int = Field(default=2, ge=0)
-    """Rounds of replacement for groups that teach nothing (ours)."""
-    redraws: int = Field(default=2, ge=0)
-    """How often an episode is drawn again whose sandbox or generator failed (ours)."""
-    temperature: float = Field(default=1.0, gt=0)
-    """Ours."""
-    max_tokens: int = Field(default=8192, gt=0)
-    """New tokens of one trajectory, the sandbox's included."""
-    tool_calls: int = Field(default=3, ge=0)
-    turns: int = Field(default=8, gt=0)
-    """Turns of one trajectory (ours)."""
-    cpu_seconds: float = Field(default=30.0, gt=0)
-    """CPU time of a trajectory's programs together (ours)."""
-    program_cpu_seconds: float = Field(default=10.0, gt=0)
-    """CPU time of one program (ours)."""
-    checkpoint_every: int = Field(default=10, gt=0)
-    """Generation batches between checkpoints (ours)."""
-
-    @model_validator(mode="after")
-    def _divides(self) -> RlConfig:
-        rows = self.groups * self.samples
-        if rows % (self.micro_batch * self.optimizer_steps):
-            raise ValueError(
-                f"groups * samples = {rows} is no multiple of micro_batch * optimizer_steps "
-                f"= {self.micro_batch * self.optimizer_steps}"
-            )
-        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,18 +74,32 @@ class JudgeBatches(GRPOTrainer):
             slots=len(inputs) // self.config.samples,
             size=self.config.samples,
             blank=self.processing_class.eos_token_id,
+            sigma=self.config.sigma,
+            eta=self.config.eta,
         )
         with _quiet():
             output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
         output["advantages"] = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
+        output["num_responses_in_batch"] = torch.tensor(sum(any(row.mask) for row in self.rows))
         self.keep(Generation(step, batch, self.rows, seconds, cpu_seconds, self._sampler_gap(output)))
         torch.manual_seed(derive_seed("shuffle", self.seed, step))
         return output
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
-        """TRL's, over parts of like length: the DAPO loss is a sum, so it is the same without the padding."""
-        whole = super()._compute_loss
-        return sum(whole(model, part) for part in buckets(inputs, self.config.length_buckets))
+        """TRL's, over parts of like length: a loss is a sum, so it is the same without the padding."""
+        return sum(self._part_loss(model, part) for part in buckets(inputs, self.config.length_buckets))
+
+    def _part_loss(self, model: Any, part: dict[str, Any]) -> Any:
+        """TRL takes means of responses, and of entropy, over the rows it is given: they become shares of the
+        batch's sums, whichever way its rows are spread over parts, steps and processes."""
+        mask = part["completion_mask"] * part["tool_mask"]
+        share = self.args.steps_per_generation * self.accelerator.num_processes
+        weight = 1.0
+        if self.config.loss != "dapo":
+            weight = share * len(mask) / part["num_responses_in_batch"].clamp(min=1)
+        tokens = share * mask.sum() / part["num_items_in_batch"].clamp(min=1)
+        self.entropy_coef = self.config.entropy_bonus * tokens / weight
+        return super()._compute_loss(model, part) * weight
 
     def _gather(self, step: int, slots: int) -> Batch:
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
@@ -238,14 +191,14 @@ def _arguments(config: RlConfig) -> dict[str, Any]:
         "num_generations": config.samples,
         "max_completion_length": config.max_tokens,
         "temperature": config.temperature,
-        "loss_type": "dapo",
+        "loss_type": "dapo" if config.loss == "dapo" else "grpo",
+        "importance_sampling_level": "sequence" if config.loss == "sequence" else "token",
         "scale_rewards": "none",
         "epsilon": config.epsilon,
         "epsilon_high": config.epsilon_high,
         "beta": config.beta,
         "use_bias_correction_kl": False,
-        # TRL takes the mean entropy of what it is given, and it is given one bucket at a time.
-        "entropy_coef": config.entropy_bonus / config.length_buckets,
+        "entropy_coef": config.entropy_bonus,
         "learning_rate": config.learning_rate,
         "lr_scheduler_type": "linear" if config.decay else "constant_with_warmup",
         "warmup_steps": config.warmup_steps,

@@ -14,7 +14,8 @@ from tirjudge_sandbox import Limits
 from tirjudge_training import checkpoints
 from tirjudge_training.engine import Engine
 from tirjudge_training.journal import Journal
-from tirjudge_training.rl import RlConfig, Source, build_trainer
+from tirjudge_training.rl import Source, build_trainer
+from tirjudge_training.rl_config import RlConfig
 
 CHECKPOINTS = "checkpoints"
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.letters import letters
+from tirjudge_environments.orders import Order, ordered_views
 from tirjudge_environments.rewards import failed, tir_reward, tools_in_order, unlabelled
-from tirjudge_environments.seeds import derive_seed
 from tirjudge_environments.types import Episode, JudgeTask, Score, Trajectory, Verdict, View
 
 
@@ -17,7 +17,7 @@ class TirChoice(TirFormat):
 
     tag: ClassVar[str] = "preference"
 
-    order: Literal["random", "given", "both"] = "random"
+    order: Order = "random"
     """Of the responses: one permutation drawn from (seed, task id); as given; or as given and reversed."""
     seed: int = 0
 
@@ -40,14 +40,4 @@ class TirChoice(TirFormat):
         )
 
     def _ordered(self, task: JudgeTask) -> tuple[View, ...]:
-        given = tuple(range(len(task.candidates)))
-        if self.order == "given":
-            return (_view(given),)
-        if self.order == "both":
-            return (_view(given), _view(given[::-1]))
-        return (_view(tuple(sorted(given, key=lambda index: derive_seed(self.seed, task.id, index)))),)
-
-
-def _view(order: tuple[int, ...]) -> View:
-    names = letters(len(order))
-    return View(("" if len(order) <= 26 else "-").join(names[index] for index in order), order)
+        return ordered_views(task, self.order, self.seed)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from tirjudge_environments.formats.tir_choice import TirChoice
+from tirjudge_environments.orders import require_pair
 from tirjudge_environments.types import JudgeTask, View
 
 
@@ -14,6 +15,5 @@ class TirPairwise(TirChoice):
     kind: ClassVar[str] = "pairwise"
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
-        if len(task.candidates) != 2:
-            raise ValueError(f"a pair has two responses; task {task.id!r} has {len(task.candidates)}")
+        require_pair(task)
         return self._ordered(task)

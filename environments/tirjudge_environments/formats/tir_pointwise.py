@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tirjudge_environments.formats.tir import TirFormat
+from tirjudge_environments.orders import single_views
 from tirjudge_environments.rewards import failed, tir_reward, tools_in_order, unlabelled
 from tirjudge_environments.types import Episode, JudgeTask, Score, Unscored, Verdict, View
 
@@ -20,9 +21,7 @@ class TirPointwise(TirFormat):
     tag: ClassVar[str] = "score"
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
-        if not task.candidates:
-            raise ValueError(f"task {task.id!r} has no response")
-        return tuple(View(str(index), (index,)) for index in range(len(task.candidates)))
+        return single_views(task)
 
     def verdict(self, view: View, answer: str) -> Verdict | None:
         if not _NUMBER.fullmatch(answer) or not 1 <= float(answer) <= 10:

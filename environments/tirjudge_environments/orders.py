@@ -1,0 +1,40 @@
+"""The orders in which a judge is shown the responses of a task."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from tirjudge_environments.letters import letters
+from tirjudge_environments.seeds import derive_seed
+from tirjudge_environments.types import JudgeTask, View
+
+Order = Literal["random", "given", "both"]
+"""One permutation drawn from (seed, task id); as given; or as given and reversed."""
+
+
+def ordered_views(task: JudgeTask, order: Order, seed: int) -> tuple[View, ...]:
+    """One view that shows every response, or two for `both`; named by its order: `AB`, `BA`."""
+    given = tuple(range(len(task.candidates)))
+    if order == "given":
+        return (_view(given),)
+    if order == "both":
+        return (_view(given), _view(given[::-1]))
+    return (_view(tuple(sorted(given, key=lambda index: derive_seed(seed, task.id, index)))),)
+
+
+def single_views(task: JudgeTask) -> tuple[View, ...]:
+    """One view for each response alone; raises ValueError for a task without any."""
+    if not task.candidates:
+        raise ValueError(f"task {task.id!r} has no response")
+    return tuple(View(str(index), (index,)) for index in range(len(task.candidates)))
+
+
+def require_pair(task: JudgeTask) -> None:
+    """Raises ValueError unless the task has two responses."""
+    if len(task.candidates) != 2:
+        raise ValueError(f"a pair has two responses; task {task.id!r} has {len(task.candidates)}")
+
+
+def _view(order: tuple[int, ...]) -> View:
+    names = letters(len(order))
+    return View(("" if len(order) <= 26 else "-").join(names[index] for index in order), order)

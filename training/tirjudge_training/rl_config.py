@@ -1,0 +1,80 @@
+"""What an RL stage can be told: batches, the loss, and the limits of a trajectory."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tirjudge_training.advantages import Filter, Sigma
+
+Loss = Literal["dapo", "per_response", "sequence"]
+
+
+class RlConfig(BaseModel):
+    """The RL stage. Defaults are TIR-Judge's (§5.1) where the paper has a number; `ours` marks the rest."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    steps: int = Field(gt=0)
+    """Generation batches (ours)."""
+    groups: int = Field(default=128, gt=0)
+    """Slots of a generation batch: one per view of a task (ours: the paper does not print it)."""
+    samples: int = Field(default=8, gt=1)
+    """Rollouts per group, the paper's G."""
+    optimizer_steps: int = Field(default=1, gt=0)
+    """Per generation batch (ours); with 1 the ratio is always 1 and nothing is ever clipped."""
+    micro_batch: int = Field(default=4, gt=0)
+    """Rows of one forward pass on one device."""
+    length_buckets: int = Field(default=1, gt=0)
+    """Parts of a micro-batch, by length, each padded to its own longest row (ours)."""
+    learning_rate: float = Field(default=1e-6, gt=0)
+    warmup_steps: int = Field(default=0, ge=0)
+    """Optimizer steps over which the learning rate rises to its constant value (ours)."""
+    decay: bool = False
+    """Let the learning rate fall linearly to 0 over the stage instead of staying constant (ours)."""
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    loss: Loss = "dapo"
+    """What is averaged: `dapo`, all tokens of a batch alike (TIR-Judge Eq. 2, JudgeLRM footnote 2);
+    `per_response`, the tokens of each response and then the responses (RM-R1 Eq. 9); `sequence`, the same
+    with one ratio for a whole response, the geometric mean of its tokens' (the rationale judge: inferred
+    from its Eq. 5, whose ratio has no token index, and from its clip of 2e-4, as narrow as GSPO's)."""
+    sigma: Sigma = "sample"
+    """Of a group's rewards; JudgeLRM's is `population` (Eq. 6)."""
+    eta: float = Field(default=0.0, ge=0)
+    """Added to sigma; JudgeLRM's is 1e-6 (Eq. 7)."""
+    epsilon: float = Field(default=0.2, gt=0)
+    """Clip of the ratio from below; the rationale judge's is 2e-4 on both sides."""
+    epsilon_high: float = Field(default=0.3, gt=0)
+    beta: float = Field(default=0.01, ge=0)
+    """Weight of the KL divergence to the model that the stage starts from; 0 loads no reference."""
+    entropy_bonus: float = Field(default=0.0, ge=0)
+    """Weight of the mean entropy of a batch's tokens in the objective (ours)."""
+    filter: Filter = "correctness"
+    refills: int = Field(default=2, ge=0)
+    """Rounds of replacement for groups that teach nothing (ours)."""
+    redraws: int = Field(default=2, ge=0)
+    """How often an episode is drawn again whose sandbox or generator failed (ours)."""
+    temperature: float = Field(default=1.0, gt=0)
+    """Ours."""
+    max_tokens: int = Field(default=8192, gt=0)
+    """New tokens of one trajectory, the sandbox's included."""
+    tool_calls: int = Field(default=3, ge=0)
+    turns: int = Field(default=8, gt=0)
+    """Turns of one trajectory (ours)."""
+    cpu_seconds: float = Field(default=30.0, gt=0)
+    """CPU time of a trajectory's programs together (ours)."""
+    program_cpu_seconds: float = Field(default=10.0, gt=0)
+    """CPU time of one program (ours)."""
+    checkpoint_every: int = Field(default=10, gt=0)
+    """Generation batches between checkpoints (ours)."""
+
+    @model_validator(mode="after")
+    def _divides(self) -> RlConfig:
+        rows = self.groups * self.samples
+        if rows % (self.micro_batch * self.optimizer_steps):
+            raise ValueError(
+                f"groups * samples = {rows} is no multiple of micro_batch * optimizer_steps "
+                f"= {self.micro_batch * self.optimizer_steps}"
+            )
+        return self
