@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tirjudge_environments.types import Episode, Reward, StopReason, Trajectory, Unscored
+from tirjudge_environments.types import Episode, Reward, Trajectory, Unscored
 from tirjudge_sandbox import Execution, Status
 
 MAX_CALLS = 3
@@ -35,6 +35,6 @@ def unlabelled(episode: Episode) -> Unscored | None:
 
 def failed(trajectory: Trajectory) -> Unscored | None:
     """Why this trajectory says nothing about the policy, if so."""
-    if trajectory.stop in (StopReason.SANDBOX_DOWN, StopReason.GENERATOR_DOWN):
+    if trajectory.stop.unscored:
         return Unscored(f"{trajectory.stop.value}: {trajectory.detail}")
     return None
