@@ -98,9 +98,7 @@ class Asking:
     def _keep(self, ask: Ask, answer: str) -> None:
         self._answers[ask.key] = answer
         if self._kept is not None:
-            self._kept.append(
-                ANSWERS, {"key": ask.key, "model": self._generator.model, "answer": answer}
-            )
+            self._kept.append(ANSWERS, {"key": ask.key, "model": self._generator.model, "answer": answer})
 
     async def _generate(self, ask: Ask, attempt: int) -> str | None:
         """The model's words; None where it cannot take this question."""

@@ -42,6 +42,7 @@ HOSTILE_TEXTS = (
     "```json\n```python\n" * 500,
     "<preference>ZZZ</preference><score>1e309</score>",
     "<preference>A</preference><score>10</score>",
+    "<think>\n</think>\n<answer>[[B]]</answer>",
 )
 """What a model may write, good and bad; no reading of it may raise."""
 

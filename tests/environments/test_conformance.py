@@ -22,6 +22,7 @@ from tirjudge_environments import (
     ToolCall,
     Verdict,
 )
+from tirjudge_environments.formats.rm_r1 import RmR1
 from tirjudge_environments.letters import letter, letters
 from tirjudge_environments.testing import HOSTILE_TEXTS, FixedSandbox, check_environment
 from tirjudge_environments.types import Episode
@@ -44,6 +45,8 @@ FORMATS = [
     (TirPairwise(protocol="tool"), TASKS["pair"]),
     (TirListwise(order="both"), TASKS["list"]),
     (TirListwise(tools_by_domain={"safety": False}), TASKS["list"]),
+    (RmR1(order="both"), TASKS["pair"]),
+    (RmR1(style="reasoning", reward="cold-start"), TASKS["pair"]),
 ]
 PIECES = st.sampled_from(
     [
