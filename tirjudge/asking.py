@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 
 from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling, Withheld
 from tirjudge.generation.endpoint import Refused
-from tirjudge.run_folder import RunFolder
+from tirjudge.run_folder import JsonLines, read_lines
 from tirjudge_environments import Ask, Context, derive_seed
-
-ANSWERS = "answers.jsonl"
 
 _READINGS = 3
 """How often a question is asked whose answer cannot be read."""
@@ -26,11 +25,35 @@ class NotAnswered(GeneratorFailed):
     """The model that answers questions cannot be had; the text is one line and says why."""
 
 
+class Asked:
+    """Answers in a folder: `asked.jsonl`, and `asked-1.jsonl`, ... for further processes of one run.
+
+    Each process appends to its own file, by key and model, and knows what all of them held when it began.
+    Raises Locked while another process has the same rank there, ValueError for a file that is not ours.
+    """
+
+    def __init__(self, folder: Path, rank: int = 0) -> None:
+        rows = (row for path in sorted(folder.glob("asked*.jsonl")) for row in read_lines(path))
+        self._answers = {(row["model"], row["key"]): row["answer"] for row in rows}
+        self._lines = JsonLines(folder / (f"asked-{rank}.jsonl" if rank else "asked.jsonl"))
+
+    def of(self, model: str) -> dict[str, str]:
+        """Key to answer."""
+        return {key: answer for (by, key), answer in self._answers.items() if by == model}
+
+    def keep(self, model: str, key: str, answer: str) -> None:
+        """On return it is on the disk."""
+        self._lines.append({"key": key, "model": model, "answer": answer})
+
+    def close(self) -> None:
+        self._lines.close()
+
+
 class Asking:
     """Answers an environment's questions (`Environment.ask`) with any generator, all of them at once.
 
-    An answer is kept under its question's key, in `kept` too if that is given (`answers.jsonl`): it is not
-    asked for again, and `Environment.score` gives over the file the rewards that it gave in the run.
+    An answer is kept under its question's key, in `kept` too if that is given: it is not asked for again, and
+    `Environment.score` gives over that file the rewards that it gave in the run.
     No answer is ever made up. A model that is down is waited for; one that stays down, or refuses every
     question (a wrong key or address), raises NotAnswered. Belongs to one event loop.
     """
@@ -40,7 +63,7 @@ class Asking:
         generator: Generator,
         *,
         sampling: Sampling = Sampling(),
-        kept: RunFolder | None = None,
+        kept: Asked | None = None,
         patience: float = 600.0,
         pause: float = 1.0,
         say: Callable[[str], None] = lambda line: None,
@@ -54,11 +77,7 @@ class Asking:
         self._patience, self._pause, self._say = patience, pause, say
         self._asked: dict[str, asyncio.Task[str | None]] = {}
         self._down_since: float | None = None
-        self._answers: dict[str, str] = {
-            row["key"]: row["answer"]
-            for row in (kept.read(ANSWERS) if kept else ())
-            if row["model"] == generator.model
-        }
+        self._answers = {} if kept is None else kept.of(generator.model)
 
     async def answers(self, asks: Iterable[Ask]) -> dict[str, str]:
         """Key to answer. Raises NotAnswered.
@@ -71,8 +90,10 @@ class Asking:
         return {key: text for key, text in zip(different, found, strict=True) if text is not None}
 
     async def close(self) -> None:
-        """Close the generator."""
+        """Close the generator and the file."""
         await self._generator.close()
+        if self._kept is not None:
+            self._kept.close()
 
     async def _once(self, ask: Ask) -> str | None:
         """Whoever asks what is being asked waits for the same answer."""
@@ -98,7 +119,7 @@ class Asking:
     def _keep(self, ask: Ask, answer: str) -> None:
         self._answers[ask.key] = answer
         if self._kept is not None:
-            self._kept.append(ANSWERS, {"key": ask.key, "model": self._generator.model, "answer": answer})
+            self._kept.keep(self._generator.model, ask.key, answer)
 
     async def _generate(self, ask: Ask, attempt: int) -> str | None:
         """The model's words; None where it cannot take this question."""

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
-from tirjudge.asking import ANSWERS, Asking, NotAnswered
+from tirjudge.asking import Asked, Asking, NotAnswered
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.openai import OpenAIGenerator
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
-from tirjudge.run_folder import RunFolder
+from tirjudge.run_folder import read_lines
 from tirjudge_environments import Ask, JudgeTask, Message, Prompt, Reward, Unscored
 from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.testing import FixedSandbox
@@ -49,16 +49,26 @@ async def test_equal_questions_are_asked_once(server: EndpointServer) -> None:
 
 async def test_answers_are_kept_and_replayed_without_a_model(server: EndpointServer, tmp_path: Path) -> None:
     server.answers(chat("kept"))
-    with RunFolder(tmp_path) as run:
-        asking = Asking(endpoint(server), kept=run)
-        await asking.answers([ask("a")])
+    asking = Asking(endpoint(server), kept=Asked(tmp_path))
+    await asking.answers([ask("a")])
+    await asking.close()
+    assert list(read_lines(tmp_path / "asked.jsonl")) == [{"key": "a", "model": "meta", "answer": "kept"}]
+    replayed = Asking(ScriptedGenerator([], model="meta"), kept=Asked(tmp_path))
+    assert await replayed.answers([ask("a")]) == {"a": "kept"}
+    await replayed.close()
+    other = Asking(ScriptedGenerator(["another model's"], model="other"), kept=Asked(tmp_path))
+    assert await other.answers([ask("a")]) == {"a": "another model's"}
+    await other.close()
+
+
+async def test_processes_of_one_run_keep_answers_beside_each_other(tmp_path: Path) -> None:
+    for rank in (0, 1):
+        asking = Asking(ScriptedGenerator([f"by {rank}"]), kept=Asked(tmp_path, rank))
+        await asking.answers([ask(f"of {rank}")])
         await asking.close()
-        assert list(run.read(ANSWERS)) == [{"key": "a", "model": "meta", "answer": "kept"}]
-    with RunFolder(tmp_path) as run:
-        nobody = ScriptedGenerator([], model="meta")
-        assert await Asking(nobody, kept=run).answers([ask("a")]) == {"a": "kept"}
-        other = ScriptedGenerator(["another model's"], model="other")
-        assert await Asking(other, kept=run).answers([ask("a")]) == {"a": "another model's"}
+    nobody = Asking(ScriptedGenerator([]), kept=Asked(tmp_path, 1))
+    assert await nobody.answers([ask("of 0"), ask("of 1")]) == {"of 0": "by 0", "of 1": "by 1"}
+    await nobody.close()
 
 
 async def test_an_unreadable_answer_is_asked_for_again_and_otherwise(server: EndpointServer) -> None:
