@@ -28,6 +28,7 @@ from tirjudge_environments.formats.j1_pavs import J1PaVS
 from tirjudge_environments.formats.j1_pos import J1PoS
 from tirjudge_environments.formats.judgelrm_pair import JudgeLrmPair
 from tirjudge_environments.formats.judgelrm_single import JudgeLrmSingle
+from tirjudge_environments.formats.rm_r1 import RmR1
 from tirjudge_environments.letters import letter, letters
 from tirjudge_environments.testing import HOSTILE_TEXTS, FixedSandbox, check_environment
 from tirjudge_environments.types import Episode
@@ -61,6 +62,8 @@ FORMATS = [
     (J1PaS(), TASKS["pair"]),
     (J1PaVS(order="random"), TASKS["pair"]),
     (J1PoS(), TASKS["pair"]),
+    (RmR1(order="both"), TASKS["pair"]),
+    (RmR1(style="reasoning", reward="cold-start"), TASKS["pair"]),
 ]
 PIECES = st.sampled_from(
     [
