@@ -25,7 +25,7 @@ class RlConfig(BaseModel):
     optimizer_steps: int = Field(default=1, gt=0)
     """Per generation batch (ours); with 1 the ratio is always 1 and nothing is ever clipped."""
     micro_batch: int = Field(default=4, gt=0)
-    """Rows of one forward pass on one device."""
+    """Rows of one forward pass on one device, at most."""
     length_buckets: int = Field(default=1, gt=0)
     """Parts of a micro-batch, by length, each padded to its own longest row (ours)."""
     learning_rate: float = Field(default=1e-6, gt=0)
@@ -71,10 +71,19 @@ class RlConfig(BaseModel):
 
     @model_validator(mode="after")
     def _divides(self) -> RlConfig:
-        rows = self.groups * self.samples
-        if rows % (self.micro_batch * self.optimizer_steps):
-            raise ValueError(
-                f"groups * samples = {rows} is no multiple of micro_batch * optimizer_steps "
-                f"= {self.micro_batch * self.optimizer_steps}"
-            )
+        self.shares(1)
         return self
+
+    def shares(self, processes: int) -> tuple[int, int]:
+        """Rows of a forward pass, and forward passes of a generation batch, of each of `processes`.
+
+        Raises ValueError if the batch cannot be shared out.
+        """
+        rows = self.groups * self.samples
+        micro_batch = min(self.micro_batch, max(1, rows // (processes * self.optimizer_steps)))
+        if rows % (micro_batch * self.optimizer_steps * processes):
+            raise ValueError(
+                f"groups * samples = {rows} is no multiple of micro_batch * optimizer_steps * processes "
+                f"= {micro_batch} * {self.optimizer_steps} * {processes}"
+            )
+        return micro_batch, rows // (micro_batch * processes)
