@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tirjudge.asking import Asked
 from tirjudge.generation import Sampling
+from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge.run_folder import RunFolder
 from tirjudge_environments import Environment
 from tirjudge_environments.budget import Budget
@@ -31,11 +33,13 @@ def train_rl(
     seed: int,
     say: Callable[[str], None],
     processes: Processes = ALONE,
+    meta_judge: MetaJudgeConfig | None = None,
 ) -> Any:
     """RL from the model folder `start`, which is also the KL reference; returns the trained model.
 
     Checkpoints lie in `run`. A stage that was killed goes on from the last whole one and writes what an
-    uninterrupted one would have written. Every one of several `processes` makes this call.
+    uninterrupted one would have written. Every one of several `processes` makes this call. What `meta_judge`
+    answered lies in `run` too, and is not asked again; one that stays down raises NotAnswered.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -56,6 +60,7 @@ def train_rl(
         ),
         limits=Limits(cpu_seconds=config.program_cpu_seconds),
         sampling=Sampling(temperature=config.temperature, max_tokens=config.max_tokens),
+        asking=meta_judge.open(kept=Asked(run.path, processes.rank), say=say) if meta_judge else None,
     ) as engine:
         trainer = build_trainer(
             model,
