@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Protocol
 
 from tirjudge_environments import Environment, Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
-from tirjudge_training.advantages import Filter, advantages, teaches
+from tirjudge_training.advantages import Filter, teaches
 
 CORRECT = "correct"
 """The reward part that dynamic sampling looks at: TIR-Judge's Rc, 0 or 1."""
@@ -48,10 +48,6 @@ class Group:
     @property
     def rewards(self) -> list[float | None]:
         return [score.total if isinstance(score, Reward) else None for score in self.scores]
-
-    @property
-    def advantages(self) -> list[float | None]:
-        return advantages(self.rewards)
 
     def teaches(self, by: Filter) -> bool:
         scored = [score for score in self.scores if isinstance(score, Reward)]

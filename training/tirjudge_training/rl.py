@@ -74,18 +74,32 @@ class JudgeBatches(GRPOTrainer):
             slots=len(inputs) // self.config.samples,
             size=self.config.samples,
             blank=self.processing_class.eos_token_id,
+            sigma=self.config.sigma,
+            eta=self.config.eta,
         )
         with _quiet():
             output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
         output["advantages"] = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
+        output["num_responses_in_batch"] = torch.tensor(sum(any(row.mask) for row in self.rows))
         self.keep(Generation(step, batch, self.rows, seconds, cpu_seconds, self._sampler_gap(output)))
         torch.manual_seed(derive_seed("shuffle", self.seed, step))
         return output
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
-        """TRL's, over parts of like length: the DAPO loss is a sum, so it is the same without the padding."""
-        whole = super()._compute_loss
-        return sum(whole(model, part) for part in buckets(inputs, self.config.length_buckets))
+        """TRL's, over parts of like length: a loss is a sum, so it is the same without the padding."""
+        return sum(self._part_loss(model, part) for part in buckets(inputs, self.config.length_buckets))
+
+    def _part_loss(self, model: Any, part: dict[str, Any]) -> Any:
+        """TRL takes means of responses, and of entropy, over the rows it is given: they become shares of the
+        batch's sums, whichever way its rows are spread over parts, steps and processes."""
+        mask = part["completion_mask"] * part["tool_mask"]
+        share = self.args.steps_per_generation * self.accelerator.num_processes
+        weight = 1.0
+        if self.config.loss != "dapo":
+            weight = share * len(mask) / part["num_responses_in_batch"].clamp(min=1)
+        tokens = share * mask.sum() / part["num_items_in_batch"].clamp(min=1)
+        self.entropy_coef = self.config.entropy_bonus * tokens / weight
+        return super()._compute_loss(model, part) * weight
 
     def _gather(self, step: int, slots: int) -> Batch:
         rank, world = self.accelerator.process_index, self.accelerator.num_processes
@@ -177,14 +191,14 @@ def _arguments(config: RlConfig) -> dict[str, Any]:
         "num_generations": config.samples,
         "max_completion_length": config.max_tokens,
         "temperature": config.temperature,
-        "loss_type": "dapo",
+        "loss_type": "dapo" if config.loss == "dapo" else "grpo",
+        "importance_sampling_level": "sequence" if config.loss == "sequence" else "token",
         "scale_rewards": "none",
         "epsilon": config.epsilon,
         "epsilon_high": config.epsilon_high,
         "beta": config.beta,
         "use_bias_correction_kl": False,
-        # TRL takes the mean entropy of what it is given, and it is given one bucket at a time.
-        "entropy_coef": config.entropy_bonus / config.length_buckets,
+        "entropy_coef": config.entropy_bonus,
         "learning_rate": config.learning_rate,
         "lr_scheduler_type": "linear" if config.decay else "constant_with_warmup",
         "warmup_steps": config.warmup_steps,

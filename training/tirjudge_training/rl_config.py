@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tirjudge_training.advantages import Filter
+from tirjudge_training.advantages import Filter, Sigma
+
+Loss = Literal["dapo", "per_response", "sequence"]
 
 
 class RlConfig(BaseModel):
@@ -30,12 +34,22 @@ class RlConfig(BaseModel):
     decay: bool = False
     """Let the learning rate fall linearly to 0 over the stage instead of staying constant (ours)."""
     max_grad_norm: float = Field(default=1.0, gt=0)
+    loss: Loss = "dapo"
+    """What is averaged: `dapo`, all tokens of a batch alike (TIR-Judge Eq. 2, JudgeLRM footnote 2);
+    `per_response`, the tokens of each response and then the responses (RM-R1 Eq. 9); `sequence`, the same
+    with one ratio for a whole response, the geometric mean of its tokens' (the rationale judge: inferred
+    from its Eq. 5, whose ratio has no token index, and from its clip of 2e-4, as narrow as GSPO's)."""
+    sigma: Sigma = "sample"
+    """Of a group's rewards; JudgeLRM's is `population` (Eq. 6)."""
+    eta: float = Field(default=0.0, ge=0)
+    """Added to sigma; JudgeLRM's is 1e-6 (Eq. 7)."""
     epsilon: float = Field(default=0.2, gt=0)
+    """Clip of the ratio from below; the rationale judge's is 2e-4 on both sides."""
     epsilon_high: float = Field(default=0.3, gt=0)
     beta: float = Field(default=0.01, ge=0)
     """Weight of the KL divergence to the model that the stage starts from; 0 loads no reference."""
     entropy_bonus: float = Field(default=0.0, ge=0)
-    """Weight of the mean token entropy in the objective (ours)."""
+    """Weight of the mean entropy of a batch's tokens in the objective (ours)."""
     filter: Filter = "correctness"
     refills: int = Field(default=2, ge=0)
     """Rounds of replacement for groups that teach nothing (ours)."""
