@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,6 +14,7 @@ from tirjudge_training.rl import Source
 
 WITHOUT_TOOLS = "-no-tools"
 """What the name of a judge ends in that puts the same tasks with prompts that offer no tool."""
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 WHOLE = 2**32
 """One more than the largest seed."""
 
@@ -35,8 +36,10 @@ class DataConfig(BaseModel):
     """Share of the rows' prompts, of each judge and domain, that checkpoints are chosen by (TIR §5.1)."""
     no_tools: float = Field(default=0.0, ge=0, le=1)
     """Share of the tasks that are put with the no-tool prompts; 1 trains the text-only control."""
-    weights: Mapping[str, float] = Field(default_factory=dict)
+    weights: Mapping[str, Weight] = Field(default_factory=dict)
     """Domain to how often its tasks come, beside 1 for domains that are not named; 0 leaves them out."""
+    formats: Mapping[str, Weight] = Field(default_factory=dict)
+    """Judge to how often it gets a task that several judges take; 1 unless named."""
 
 
 class EnvironmentConfig(BaseModel):
@@ -46,16 +49,15 @@ class EnvironmentConfig(BaseModel):
 
     name: str
     """As `tirjudge_environments` knows it: `tir-pairwise`."""
-    weight: float = Field(default=1.0, gt=0)
-    """How often it gets a row that other judges take too."""
     options: Mapping[str, Any] = Field(default_factory=dict)
 
 
 class Data(Protocol):
     """Tasks of one run. Every draw is a function of its arguments: a resumed run draws the same."""
 
-    environments: Mapping[str, Environment]
-    """The judges, by the name that a Draw's `format` has."""
+    @property
+    def environments(self) -> Mapping[str, Environment]:
+        """The judges, by the name that a Draw's `format` has."""
 
     def source(self, groups: int, seed: int) -> Source:
         """The training tasks of an RL stage with `groups` slots a batch."""
@@ -70,17 +72,22 @@ class Data(Protocol):
         """At most `n` tasks of each judge, to report; empty where there are none."""
 
 
-def with_twins(judges: Mapping[str, EnvironmentConfig], no_tools: float) -> dict[str, Environment]:
-    """The judges by name, and those without tools where some tasks are put so; raises ValueError."""
-    opened = {}
-    if no_tools < 1:
-        opened |= {name: open_environment(one.name, **one.options) for name, one in judges.items()}
-    if no_tools > 0:
-        opened |= {
-            name + WITHOUT_TOOLS: open_environment(one.name, **{**one.options, "tools": False})
-            for name, one in judges.items()
-        }
-    return opened
+def trajectories(data: Data, draws: Iterable[Draw]) -> int:
+    """How many trajectories one sample of each draw is."""
+    return sum(len(data.environments[draw.format].views(draw.task)) for draw in draws)
+
+
+def open_judges(
+    judges: Mapping[str, EnvironmentConfig], no_tools: float
+) -> tuple[dict[str, Environment], dict[str, Environment]]:
+    """(the judges by name, those that tasks are put to: with tools, without, or both); raises ValueError."""
+    opened = {name: open_environment(one.name, **one.options) for name, one in judges.items()}
+    bare = {
+        name + WITHOUT_TOOLS: open_environment(one.name, **{**one.options, "tools": False})
+        for name, one in judges.items()
+        if no_tools > 0
+    }
+    return opened, {**(opened if no_tools < 1 else {}), **bare}
 
 
 def put(draw: Draw, no_tools: float) -> Draw:

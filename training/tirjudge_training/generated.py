@@ -9,14 +9,14 @@ from tirjudge_training.data import (
     WHOLE,
     DataConfig,
     EnvironmentConfig,
+    open_judges,
     put,
     put_both_ways,
-    with_twins,
 )
 from tirjudge_training.grouping import Draw
 from tirjudge_training.miniature import ENVIRONMENT
 from tirjudge_training.rl import Source
-from tirjudge_training.synthesis import CANDIDATES, heldout_tasks, train_draw, validation_tasks
+from tirjudge_training.synthesis import CANDIDATES, MIXTURE, heldout_tasks, train_draw, validation_tasks
 
 STRIDE = 4
 """Places of the stream that a batch may look at, for each of its slots."""
@@ -31,7 +31,7 @@ class GeneratedData:
     def __init__(self, config: DataConfig) -> None:
         judges = {name: EnvironmentConfig(name=name, options=ENVIRONMENT) for name in CANDIDATES}
         self._config = config
-        self.environments = with_twins(judges, config.no_tools)
+        _, self.environments = open_judges(judges, config.no_tools)
 
     def source(self, groups: int, seed: int) -> Source:
         def deal(step: int, turn: int, position: int) -> Draw:
@@ -58,8 +58,9 @@ class GeneratedData:
         """Element `index` of a stream, drawn again as often as the weight of its domain wants it."""
         weights = self._config.weights
         for attempt in count():
-            draw = train_draw(index, derive_seed("again", seed, attempt) if attempt else seed)
-            chance = weights.get(draw.task.domain, 1.0) / max(1.0, *weights.values())
+            again = derive_seed("again", seed, attempt) if attempt else seed
+            draw = train_draw(index, again, formats={**MIXTURE, **self._config.formats})
+            chance = weights.get(draw.task.domain, 1.0) / max(1.0, *weights.values(), 0.0)
             if derive_seed("weight", draw.task.id) < chance * WHOLE:
                 return put(draw, self._config.no_tools)
         raise AssertionError("unreachable")

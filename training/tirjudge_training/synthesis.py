@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count, islice
 from random import Random
 
@@ -16,10 +16,11 @@ CANDIDATES = {"tir-pairwise": 2, "tir-pointwise": 2, "tir-listwise": 4}
 The responses of a pointwise pair are shown one at a time, and their reward links them.
 """
 VALIDATION = 0.05
-"""Share of the training half's prompts that training never sees: checkpoints are chosen by them (TIR §5.1)."""
+"""Share of the training half's prompts that no training draw has; they choose checkpoints (TIR §5.1)."""
 ATTEMPTS = 400
 """Draws of a family in search of a prompt that is held back; one with few prompts may have none."""
-MIXTURE = ("tir-pairwise",) * 4 + ("tir-pointwise", "tir-listwise")
+MIXTURE = {"tir-pairwise": 4.0, "tir-pointwise": 1.0, "tir-listwise": 1.0}
+"""Format to its weight in training."""
 
 
 def task(split: str, format: str, index: int, seed: int) -> JudgeTask:
@@ -50,13 +51,18 @@ def tasks(split: str, format: str, n: int, seed: int) -> list[JudgeTask]:
 
 
 def train_draw(
-    index: int, seed: int, *, formats: Sequence[str] = MIXTURE, families: Sequence[str] = tuple(FAMILIES)
+    index: int,
+    seed: int,
+    *,
+    formats: Mapping[str, float] = MIXTURE,
+    families: Sequence[str] = tuple(FAMILIES),
 ) -> Draw:
-    """Element `index` of the endless training stream; formats and families are drawn evenly from these.
+    """Element `index` of the endless training stream: formats by weight, families evenly.
 
     By default pairs 4 : single 1 : lists of four 1, and every family alike; no prompt is one held back.
     """
-    format = Random(derive_seed("mixture", seed, index)).choice(formats)
+    rng = Random(derive_seed("mixture", seed, index))
+    (format,) = rng.choices(list(formats), list(formats.values()))
     family = Random(derive_seed("family", seed, index)).choice(families)
     place = index * len(FAMILIES) + list(FAMILIES).index(family)
     attempts = (task("train", format, place, _again(seed, attempt)) for attempt in count())

@@ -8,7 +8,7 @@ from tirjudge.run_folder import JsonObject, RunFolder
 from tirjudge_training import models
 from tirjudge_training.data import Data
 from tirjudge_training.journal import METRICS
-from tirjudge_training.rl import RlConfig
+from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
 from tirjudge_training.stages.base import MODEL, Run, Size, Stage
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,8 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tirjudge.records import episode_record
 from tirjudge.run_folder import JsonObject, RunFolder
 from tirjudge_environments import Reward, Transcript
-from tirjudge_training import models
-from tirjudge_training.data import Data
+from tirjudge_training.data import Data, trajectories
 from tirjudge_training.engine import Engine, RolloutConfig
 from tirjudge_training.grouping import Roll, rolls
 from tirjudge_training.samples import Sample
@@ -48,15 +46,14 @@ class Rejection(Stage):
         done = {row["index"] for row in folder.read(SAMPLES)}
         left = [(index, draw) for index, draw in enumerate(draws) if index not in done]
         if left:
-            model, tokenizer = models.load(run.model(self.start))
-            with Engine(model, tokenizer, run.data.environments, self.rollout) as engine:
+            with Engine.load(run.model(self.start), run.data.environments, self.rollout) as engine:
                 engine.run(self._sample(engine, left, len(draws), folder, run))
         return summary(folder)
 
     def size(self, data: Data) -> Size:
-        prompts = len(data.prompts(self.config.prompts, self.seed))
+        draws = data.prompts(self.config.prompts, self.seed)
         samples = self.config.samples
-        return Size(f"{prompts:,} prompts x {samples}", sampled=prompts * samples)
+        return Size(f"{len(draws):,} prompts x {samples}", sampled=trajectories(data, draws) * samples)
 
     async def _sample(self, engine: Engine, left: Any, total: int, folder: RunFolder, run: Run) -> None:
         finished = total - len(left)
@@ -64,7 +61,7 @@ class Rejection(Stage):
             folder.append(SAMPLES, row(index, roll, self.config))
             finished += 1
             if finished % SAID_EVERY == 0 or finished == total:
-                run.say(f"{self.name} {finished}/{total} prompts")
+                run.say(f"{finished}/{total} prompts")
 
 
 def row(index: int, roll: Roll, config: RejectionConfig) -> JsonObject:
@@ -101,7 +98,7 @@ def summary(folder: RunFolder) -> JsonObject:
     return {name: found[name] for name in sorted(found)}
 
 
-def _cost(roll: Roll, index: int, keep: str) -> Sequence[int]:
+def _cost(roll: Roll, index: int, keep: str) -> tuple[int, ...]:
     trajectories = roll.episodes[index].trajectories
     tokens = sum(sum(Transcript.of(trajectory).mask) for trajectory in trajectories)
     calls = sum(len(trajectory.calls) for trajectory in trajectories)

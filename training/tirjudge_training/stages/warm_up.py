@@ -36,16 +36,14 @@ class WarmUp(Stage):
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         model, tokenizer = miniature.build_model(self.seed)
         miniature.save(folder.path / BASE, model, tokenizer)
-        run.say(f"warm-up: writing {self.config.corpus.samples} samples")
+        run.say(f"writing {self.config.corpus.samples} samples")
 
         async def write() -> list[Sample]:
             async with open_sandbox() as sandbox:
                 return await corpus(tokenizer, sandbox, self.config.corpus, self.seed)
 
         samples = asyncio.run(write())
-        model = train_sft(
-            folder.path / BASE, folder, self.config.sft, samples, seed=self.seed, say=run.say
-        )
+        model = train_sft(folder.path / BASE, folder, self.config.sft, samples, seed=self.seed, say=run.say)
         miniature.save(folder.path / MODEL, model, tokenizer)
         return {"samples": len(samples)}
 
