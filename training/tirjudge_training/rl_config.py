@@ -24,14 +24,16 @@ class RlConfig(RolloutConfig):
     optimizer_steps: int = Field(default=1, gt=0)
     """Per generation batch (ours); with 1 the ratio is always 1 and nothing is ever clipped."""
     micro_batch: int = Field(default=4, gt=0)
-    """Rows of one forward pass on one device."""
+    """Rows of one forward pass on one device, at most."""
     length_buckets: int = Field(default=1, gt=0)
     """Parts of a micro-batch, by length, each padded to its own longest row (ours)."""
     learning_rate: float = Field(default=1e-6, gt=0)
     warmup_steps: int = Field(default=0, ge=0)
     """Optimizer steps over which the learning rate rises to its constant value (ours)."""
     decay: bool = False
-    """Let the learning rate fall linearly to 0 over the stage instead of staying constant (ours)."""
+    """Let the learning rate fall linearly over the stage instead of staying constant (ours)."""
+    final_learning_rate: float = Field(default=0.0, ge=0)
+    """Where the falling learning rate ends; J1-70B's is 3e-7."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     loss: Loss = "dapo"
     """What is averaged: `dapo`, all tokens of a batch alike (TIR-Judge Eq. 2, JudgeLRM footnote 2);
@@ -60,13 +62,24 @@ class RlConfig(RolloutConfig):
     """The last ones, which stay: a run goes on from the last, and a cycle chooses among them (ours)."""
 
     @model_validator(mode="after")
-    def _divides(self) -> RlConfig:
+    def _fits_together(self) -> RlConfig:
         if self.temperature == 0:
             raise ValueError("temperature = 0 draws the same rollout every time: nothing can be compared")
-        rows = self.groups * self.samples
-        if rows % (self.micro_batch * self.optimizer_steps):
-            raise ValueError(
-                f"groups * samples = {rows} is no multiple of micro_batch * optimizer_steps "
-                f"= {self.micro_batch * self.optimizer_steps}"
-            )
+        self.shares(1)
         return self
+
+    def shares(self, processes: int) -> tuple[int, int]:
+        """Rows of a forward pass, and forward passes of a generation batch, of each of `processes`.
+
+        Raises ValueError if the batch cannot be shared out.
+        """
+        if self.final_learning_rate and not (self.decay and self.final_learning_rate < self.learning_rate):
+            raise ValueError("final_learning_rate is what a larger learning_rate falls to: set decay = true")
+        rows = self.groups * self.samples
+        micro_batch = min(self.micro_batch, max(1, rows // (processes * self.optimizer_steps)))
+        if rows % (micro_batch * self.optimizer_steps * processes):
+            raise ValueError(
+                f"groups * samples = {rows} is no multiple of micro_batch * optimizer_steps * processes "
+                f"= {micro_batch} * {self.optimizer_steps} * {processes}"
+            )
+        return micro_batch, rows // (micro_batch * processes)
