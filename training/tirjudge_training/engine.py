@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tirjudge.asking import Asking
 from tirjudge.generation import Sampling
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.rollout import Rollout
@@ -72,9 +73,12 @@ class Engine:
         sampling: Sampling,
         limits: Limits | None = None,
         name: str = "policy",
+        asking: Asking | None = None,
     ) -> None:
+        """`asking` answers the questions of rewards that depend on another model; closed with the engine."""
         self.generator = TransformersGenerator(model, tokenizer, name=name)
         self.environments = environments
+        self._asking = asking
         self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
 
     @classmethod
@@ -96,6 +100,9 @@ class Engine:
             self._sandbox = self.run(sandbox.__aenter__())
             stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))
             stack.callback(lambda: self.run(self.generator.close()))
+            if self._asking is not None:
+                asking = self._asking
+                stack.callback(lambda: self.run(asking.close()))
             self._open = stack.pop_all()
         return self
 
@@ -122,6 +129,7 @@ class Engine:
                 limits=self._limits,
                 sampling=self._sampling,
                 seed=seed,
+                asking=self._asking,
             )
             for name, environment in self.environments.items()
         }
