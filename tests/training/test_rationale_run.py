@@ -26,9 +26,13 @@ from tirjudge_environments import (
     Verdict,
     View,
 )
+from tirjudge_training.config import BadRecipe, load
 from tirjudge_training.grouping import Draw
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.rl import Source
 from tirjudge_training.rl_config import RlConfig
-from tirjudge_training.rl_stage import train_rl
+from tirjudge_training.stages.base import Run
+from tirjudge_training.stages.reinforcement import Reinforcement
 
 CONFIG = RlConfig(
     steps=2, groups=2, samples=4, loss="sequence", beta=0, filter="none", max_tokens=60, checkpoint_every=1
@@ -79,20 +83,23 @@ def question(body: dict[str, Any]) -> str:
     return str(body["messages"][0]["content"])
 
 
+class Tasks:
+    """A run's data, as far as a stage of RL asks for it."""
+
+    def __init__(self) -> None:
+        self.environments = {"rationale": TwoWords(order="given")}
+
+    def source(self, groups: int, seed: int) -> Source:
+        return deal
+
+
 def train(start: Path, folder: Path, server: EndpointServer) -> list[dict[str, Any]]:
-    """Two steps of RL; returns the metrics."""
-    with RunFolder(folder) as run:
-        train_rl(
-            start,
-            run,
-            CONFIG,
-            environments={"rationale": TwoWords(order="given")},
-            source=deal,
-            seed=0,
-            say=lambda line: None,
-            meta_judge=MetaJudgeConfig(model="meta", base_url=server.url, patience=0.0),
-        )
-        return list(run.read("metrics.jsonl"))
+    """The RL stage of a run with a `[meta_judge]`; returns the metrics."""
+    asked = MetaJudgeConfig(model="meta", base_url=server.url)
+    run = Run(folder, str(start), Tasks(), lambda line: None, asked)
+    with RunFolder(folder) as stage:
+        Reinforcement(name="rl", start=None, config=CONFIG).work(stage, run)
+        return list(stage.read("metrics.jsonl"))
 
 
 def test_a_run_that_its_metajudge_stopped_goes_on_and_asks_nothing_twice(
@@ -114,6 +121,13 @@ def test_a_run_that_its_metajudge_stopped_goes_on_and_asks_nothing_twice(
     assert [[row[name] for name in names] for row in stopped] == [
         [row[name] for name in names] for row in whole
     ]
+
+
+def test_a_recipe_names_its_metajudge() -> None:
+    recipe = load(Recipe, "mini", ["meta_judge.model=qwen", "meta_judge.patience=5"])
+    assert recipe.meta_judge == MetaJudgeConfig(model="qwen", patience=5.0)
+    with pytest.raises(BadRecipe, match=r"meta_judge\.modle"):
+        load(Recipe, "mini", ["meta_judge.model=qwen", "meta_judge.modle=qwen"])
 
 
 def test_the_rewards_of_a_run_are_those_of_its_file(

@@ -6,13 +6,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tirjudge.asking import Asked
-from tirjudge.generation import Sampling
-from tirjudge.meta_judge import MetaJudgeConfig
+from tirjudge.asking import Asking
 from tirjudge.run_folder import RunFolder
 from tirjudge_environments import Environment
-from tirjudge_environments.budget import Budget
-from tirjudge_sandbox import Limits
 from tirjudge_training import checkpoints
 from tirjudge_training.engine import Engine
 from tirjudge_training.journal import Journal
@@ -33,13 +29,13 @@ def train_rl(
     seed: int,
     say: Callable[[str], None],
     processes: Processes = ALONE,
-    meta_judge: MetaJudgeConfig | None = None,
+    asking: Asking | None = None,
 ) -> Any:
     """RL from the model folder `start`, which is also the KL reference; returns the trained model.
 
     Checkpoints lie in `run`. A stage that was killed goes on from the last whole one and writes what an
-    uninterrupted one would have written. Every one of several `processes` makes this call. What `meta_judge`
-    answered lies in `run` too, and is not asked again; one that stays down raises NotAnswered.
+    uninterrupted one would have written. Every one of several `processes` makes this call. Raises NotAnswered
+    when `asking`, which answers the questions of rewards and is closed here, stays without answers.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -52,15 +48,10 @@ def train_rl(
         model,
         tokenizer,
         environments,
-        budget=Budget(
-            turns=config.turns,
-            tool_calls=config.tool_calls,
-            tokens=config.max_tokens,
-            cpu_seconds=config.cpu_seconds,
-        ),
-        limits=Limits(cpu_seconds=config.program_cpu_seconds),
-        sampling=Sampling(temperature=config.temperature, max_tokens=config.max_tokens),
-        asking=meta_judge.open(kept=Asked(run.path, processes.rank), say=say) if meta_judge else None,
+        budget=config.budget,
+        limits=config.limits,
+        sampling=config.sampling,
+        asking=asking,
     ) as engine:
         trainer = build_trainer(
             model,
