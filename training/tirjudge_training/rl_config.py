@@ -7,8 +7,10 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge_training.advantages import Filter, Sigma
+from tirjudge_training.health import HealthConfig
 
 Loss = Literal["dapo", "per_response", "sequence"]
+Reporter = Literal["tensorboard", "wandb", "trackio"]
 
 
 class RlConfig(BaseModel):
@@ -66,6 +68,9 @@ class RlConfig(BaseModel):
     """CPU time of a trajectory's programs together (ours)."""
     program_cpu_seconds: float = Field(default=10.0, gt=0)
     """CPU time of one program (ours)."""
+    report_to: tuple[Reporter, ...] = ()
+    """Where the numbers of `metrics.jsonl` go besides; may be changed when a stopped run goes on (ours)."""
+    health: HealthConfig = HealthConfig()
     checkpoint_every: int = Field(default=10, gt=0)
     """Generation batches between checkpoints (ours)."""
 
