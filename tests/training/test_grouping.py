@@ -12,6 +12,7 @@ from tirjudge_environments import (
     Episode,
     JudgeTask,
     Message,
+    Score,
     Segment,
     StopReason,
     Trajectory,
@@ -35,6 +36,9 @@ class Replay:
 
     async def group(self, task: JudgeTask, size: int) -> Sequence[Episode]:
         return [await self.episode(task, sample) for sample in range(size)]
+
+    async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]:
+        return self.environment.score(group, {})
 
     async def episode(self, task: JudgeTask, sample: int = 0) -> Episode:
         views = self.environment.views(task)

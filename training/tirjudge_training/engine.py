@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from tirjudge.asking import Asking
 from tirjudge.generation import Sampling
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.rollout import Rollout
@@ -34,9 +35,12 @@ class Engine:
         sampling: Sampling,
         limits: Limits | None = None,
         name: str = "policy",
+        asking: Asking | None = None,
     ) -> None:
+        """`asking` answers the questions of rewards that depend on another model; closed with the engine."""
         self.generator = TransformersGenerator(model, tokenizer, name=name)
         self.environments = environments
+        self._asking = asking
         self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
 
     def __enter__(self) -> Self:
@@ -46,6 +50,9 @@ class Engine:
             self._sandbox = self.run(sandbox.__aenter__())
             stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))
             stack.callback(lambda: self.run(self.generator.close()))
+            if self._asking is not None:
+                asking = self._asking
+                stack.callback(lambda: self.run(asking.close()))
             self._open = stack.pop_all()
         return self
 
@@ -72,6 +79,7 @@ class Engine:
                 limits=self._limits,
                 sampling=self._sampling,
                 seed=seed,
+                asking=self._asking,
             )
             for name, environment in self.environments.items()
         }

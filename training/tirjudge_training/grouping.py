@@ -36,6 +36,8 @@ class Roller(Protocol):
 
     async def group(self, task: JudgeTask, size: int) -> Sequence[Episode]: ...
 
+    async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -139,7 +141,7 @@ def _fitting(deal: Deal, turn: int, rollouts: Mapping[str, Roller], room: int) -
 
 async def _roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
     episodes = list(await rollout.group(draw.task, size))
-    scores = rollout.environment.score(episodes, {})
+    scores = await rollout.score(episodes)
     redrawn = 0
     for attempt in range(1, redraws + 1):
         failed = [i for i, row in enumerate(scores) if any(isinstance(score, Unscored) for score in row)]
@@ -149,7 +151,7 @@ async def _roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
         for i, episode in zip(failed, fresh, strict=True):
             episodes[i] = episode
         redrawn += len(failed)
-        scores = rollout.environment.score(episodes, {})
+        scores = await rollout.score(episodes)
     return Roll(draw, tuple(episodes), tuple(scores), redrawn)
 
 

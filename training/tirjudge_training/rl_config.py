@@ -34,7 +34,9 @@ class RlConfig(BaseModel):
     warmup_steps: int = Field(default=0, ge=0)
     """Optimizer steps over which the learning rate rises to its constant value (ours)."""
     decay: bool = False
-    """Let the learning rate fall linearly to 0 over the stage instead of staying constant (ours)."""
+    """Let the learning rate fall linearly over the stage instead of staying constant (ours)."""
+    final_learning_rate: float = Field(default=0.0, ge=0)
+    """Where the falling learning rate ends; J1-70B's is 3e-7."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     loss: Loss = "dapo"
     """What is averaged: `dapo`, all tokens of a batch alike (TIR-Judge Eq. 2, JudgeLRM footnote 2);
@@ -75,7 +77,7 @@ class RlConfig(BaseModel):
     """Generation batches between checkpoints (ours)."""
 
     @model_validator(mode="after")
-    def _divides(self) -> RlConfig:
+    def _fits_together(self) -> RlConfig:
         self.shares(1)
         return self
 
@@ -84,6 +86,8 @@ class RlConfig(BaseModel):
 
         Raises ValueError if the batch cannot be shared out.
         """
+        if self.final_learning_rate and not (self.decay and self.final_learning_rate < self.learning_rate):
+            raise ValueError("final_learning_rate is what a larger learning_rate falls to: set decay = true")
         rows = self.groups * self.samples
         micro_batch = min(self.micro_batch, max(1, rows // (processes * self.optimizer_steps)))
         if rows % (micro_batch * self.optimizer_steps * processes):
