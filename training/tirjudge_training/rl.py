@@ -10,6 +10,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from tirjudge_environments.seeds import derive_seed
+from tirjudge_training import reporters
 from tirjudge_training.dealing import dealt, seed_shuffle
 from tirjudge_training.grouping import Batch, Draw, gather
 from tirjudge_training.padding import buckets, from_the_left
@@ -196,6 +197,7 @@ def build_trainer(
     from transformers import PrinterCallback
     from trl import GRPOConfig, GRPOTrainer
 
+    reporters.require(config.report_to)
     with _quiet():
         trainer: Any = type("JudgeTrainer", (JudgeBatches, GRPOTrainer), {})(
             engine=engine,

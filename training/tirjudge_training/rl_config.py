@@ -8,9 +8,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge_training.advantages import Filter, Sigma
 from tirjudge_training.health import HealthConfig
+from tirjudge_training.reporters import Reporter
 
 Loss = Literal["dapo", "per_response", "sequence"]
-Reporter = Literal["tensorboard", "wandb", "trackio"]
 
 
 class RlConfig(BaseModel):
