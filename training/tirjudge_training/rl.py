@@ -254,7 +254,7 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "max_grad_norm": config.max_grad_norm,
         "logging_steps": config.optimizer_steps,
         "save_steps": config.checkpoint_every * config.optimizer_steps,
-        "save_total_limit": 2,
+        "save_total_limit": config.keep_checkpoints,
         "ignore_data_skip": True,
         "report_to": list(config.report_to),
         "logging_nan_inf_filter": False,

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from tirjudge_training.advantages import Filter, Sigma
+from tirjudge_training.engine import RolloutConfig
 from tirjudge_training.health import HealthConfig
 from tirjudge_training.reporters import Reporter
 
 Loss = Literal["dapo", "per_response", "sequence"]
 
 
-class RlConfig(BaseModel):
+class RlConfig(RolloutConfig):
     """The RL stage. Defaults are TIR-Judge's (§5.1) where the paper has a number; `ours` marks the rest."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     steps: int = Field(gt=0)
     """Generation batches (ours)."""
@@ -59,25 +58,18 @@ class RlConfig(BaseModel):
     """Rounds of replacement for groups that teach nothing (ours)."""
     redraws: int = Field(default=2, ge=0)
     """How often an episode is drawn again whose sandbox or generator failed (ours)."""
-    temperature: float = Field(default=1.0, gt=0)
-    """Ours."""
-    max_tokens: int = Field(default=8192, gt=0)
-    """New tokens of one trajectory, the sandbox's included."""
-    tool_calls: int = Field(default=3, ge=0)
-    turns: int = Field(default=8, gt=0)
-    """Turns of one trajectory (ours)."""
-    cpu_seconds: float = Field(default=30.0, gt=0)
-    """CPU time of a trajectory's programs together (ours)."""
-    program_cpu_seconds: float = Field(default=10.0, gt=0)
-    """CPU time of one program (ours)."""
     report_to: tuple[Reporter, ...] = ()
     """Where the numbers of `metrics.jsonl` go besides; may be changed when a stopped run goes on (ours)."""
     health: HealthConfig = HealthConfig()
     checkpoint_every: int = Field(default=10, gt=0)
     """Generation batches between checkpoints (ours)."""
+    keep_checkpoints: int = Field(default=2, gt=0)
+    """The last ones, which stay: a run goes on from the last, and a cycle chooses among them (ours)."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> RlConfig:
+        if self.temperature == 0:
+            raise ValueError("temperature = 0 draws the same rollout every time: nothing can be compared")
         self.shares(1)
         return self
 
