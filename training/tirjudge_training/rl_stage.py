@@ -11,6 +11,7 @@ from tirjudge.run_folder import RunFolder
 from tirjudge_environments import Environment
 from tirjudge_training import checkpoints
 from tirjudge_training.engine import Engine
+from tirjudge_training.health import Health
 from tirjudge_training.journal import Journal
 from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.rl import Source, build_trainer
@@ -42,7 +43,7 @@ def train_rl(
     tokenizer = AutoTokenizer.from_pretrained(start)
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS))
-    journal = Journal(run, config.steps, say)
+    journal = Journal(run, config.steps, say, Health(config.health))
     journal.resume(checkpoints.step_of(saved) // config.optimizer_steps if saved else 0)
     with Engine(
         model,
