@@ -4,20 +4,26 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tirjudge_training.processes import ALONE, Processes
+
 MARK = "complete"
 
 
-def mark(checkpoint: Path) -> None:
-    """Declare a checkpoint whole; call it after everything in it was written."""
-    (checkpoint / MARK).touch()
+def mark(checkpoint: Path, processes: Processes = ALONE) -> None:
+    """Declare a checkpoint whole; every process calls it after it has written all of its own."""
+    processes.every(None)
+    if processes.rank == 0:
+        (checkpoint / MARK).touch()
+
+
+def marked(folder: Path) -> list[Path]:
+    """The marked `checkpoint-N` by rising N; one that a kill cut short is passed over."""
+    return sorted((path.parent for path in folder.glob(f"checkpoint-*/{MARK}")), key=step_of)
 
 
 def latest(folder: Path) -> Path | None:
-    """The marked `checkpoint-N` with the highest N, or None; one that a kill cut short is passed over."""
-    found = {
-        int(path.parent.name.rpartition("-")[2]): path.parent for path in folder.glob(f"checkpoint-*/{MARK}")
-    }
-    return found[max(found)] if found else None
+    """The last of the marked ones, or None."""
+    return next(reversed(marked(folder)), None)
 
 
 def step_of(checkpoint: Path) -> int:

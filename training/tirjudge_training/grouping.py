@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from tirjudge_environments import Environment, Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
 from tirjudge_training.advantages import Filter, teaches
+from tirjudge_training.processes import ALONE, Processes
 
 CORRECT = "correct"
 """The reward part that dynamic sampling looks at: TIR-Judge's Rc, 0 or 1."""
@@ -34,6 +36,8 @@ class Roller(Protocol):
     async def episode(self, task: JudgeTask, sample: int = 0) -> Episode: ...
 
     async def group(self, task: JudgeTask, size: int) -> Sequence[Episode]: ...
+
+    async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,22 +103,25 @@ async def gather(
     by: Filter = "correctness",
     refills: int = 0,
     redraws: int = 1,
+    processes: Processes = ALONE,
 ) -> Batch:
     """Fill `slots` groups of `size` rollouts with whole tasks; raises RuntimeError if nothing can be scored.
 
     DAPO's dynamic sampling with TIR-Judge's filter (Eq. 2): groups that teach nothing are replaced, by task,
     for at most `refills` rounds. An episode whose sandbox or generator failed is drawn again at most
     `redraws` times. Views of a task stay together; a slot into which no whole task fits stays empty.
+
+    Tasks are dealt to `processes` and rolled out there, and every process gets the whole batch: the filter
+    and the replacements are those of a single process.
     """
     rounds: list[list[Roll]] = []
     kept: list[Group] = []
     while len(kept) < slots and len(rounds) <= refills:
-        draws = _fitting(deal, len(rounds), rollouts, slots - len(kept))
-        rounds.append(
-            await asyncio.gather(*(_roll(draw, rollouts[draw.format], size, redraws) for draw in draws))
-        )
-        kept += [group for roll in rounds[-1] for group in roll.groups if group.teaches(by)]
-    first, later = rounds[0], [roll for turn in rounds[1:] for roll in turn]
+        draws = processes.deal(_fitting(deal, len(rounds), rollouts, slots - len(kept)))
+        rolled = await asyncio.gather(*(roll(draw, rollouts[draw.format], size, redraws) for draw in draws))
+        rounds.append(processes.collect(rolled))
+        kept += [group for one in rounds[-1] for group in one.groups if group.teaches(by)]
+    first, later = rounds[0], [one for turn in rounds[1:] for one in turn]
     _some_scored(first)
     return Batch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept))
 
@@ -133,9 +140,36 @@ def _fitting(deal: Deal, turn: int, rollouts: Mapping[str, Roller], room: int) -
     return draws
 
 
-async def _roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
+async def rolls(
+    draws: Iterable[tuple[int, Draw]],
+    rollouts: Mapping[str, Roller],
+    *,
+    size: int,
+    redraws: int = 2,
+    at_once: int = 64,
+) -> AsyncIterator[tuple[int, Roll]]:
+    """Every numbered draw rolled out, each as it finishes; at most `at_once` tasks run side by side."""
+    waiting = iter(draws)
+    running: dict[asyncio.Task[Roll], int] = {}
+    try:
+        while True:
+            for number, draw in islice(waiting, at_once - len(running)):
+                running[asyncio.create_task(roll(draw, rollouts[draw.format], size, redraws))] = number
+            if not running:
+                return
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for finished in done:
+                yield running.pop(finished), finished.result()
+    finally:
+        for unfinished in running:
+            unfinished.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
+    """`size` scored samples of a task; one that cannot be scored is drawn again at most `redraws` times."""
     episodes = list(await rollout.group(draw.task, size))
-    scores = rollout.environment.score(episodes, {})
+    scores = await rollout.score(episodes)
     redrawn = 0
     for attempt in range(1, redraws + 1):
         failed = [i for i, row in enumerate(scores) if any(isinstance(score, Unscored) for score in row)]
@@ -145,7 +179,7 @@ async def _roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
         for i, episode in zip(failed, fresh, strict=True):
             episodes[i] = episode
         redrawn += len(failed)
-        scores = rollout.environment.score(episodes, {})
+        scores = await rollout.score(episodes)
     return Roll(draw, tuple(episodes), tuple(scores), redrawn)
 
 
@@ -154,4 +188,4 @@ def _some_scored(rolls: Sequence[Roll]) -> None:
     unscored = [score for score in scores if isinstance(score, Unscored)]
     if len(unscored) == len(scores):
         reason = unscored[0].reason if unscored else "no task fits into the batch"
-        raise RuntimeError(f"none of {len(scores)} rollouts could be scored: {reason}")
+        raise RuntimeError(f"none of {len(scores)} rollouts could be scored, drawn again too: {reason}")

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from tirjudge_environments.seeds import derive_seed
+from tirjudge_training import reporters
+from tirjudge_training.dealing import dealt, seed_shuffle
 from tirjudge_training.grouping import Batch, Draw, gather
 from tirjudge_training.padding import buckets, from_the_left
+from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.rl_config import RlConfig
+from tirjudge_training.stopwatch import Stopwatch, shares_of_time
 from tirjudge_training.trl_rollout import Row, batch_rows, rollout_output
 
 if TYPE_CHECKING:
@@ -21,6 +25,14 @@ if TYPE_CHECKING:
     from tirjudge_training.engine import Engine
 else:
     GRPOTrainer = object
+
+TOKEN_MEANS = {
+    "entropy": "entropy",
+    "kl": "kl",
+    "clip_ratio/low_mean": "clipped_low",
+    "clip_ratio/high_mean": "clipped_high",
+}
+"""What TRL knows of a batch's tokens: its name to ours. Its other metrics describe fillers too."""
 
 Source = Callable[[int, int, int], Draw]
 """(step, round, position) to a task: pure, so that a resumed run draws what an uninterrupted one does."""
@@ -32,13 +44,18 @@ class Generation:
 
     step: int
     batch: Batch
-    rows: list[Row]
     seconds: float
     """Wall time of the rollouts, their programs included."""
     cpu_seconds: float
-    """CPU time of this process meanwhile: generation, without the programs."""
+    """CPU time of the processes meanwhile: generation, without the programs."""
+    generating: float
+    """Seconds of `seconds` in which the first process was computing tokens."""
     sampler_gap: float
     """Largest |logprob as sampled - logprob of the trainer| over the model's tokens that were compared."""
+
+
+Keep = Callable[[Generation], Mapping[str, float]]
+"""Whoever keeps the record; returns what is to be logged beside the trainer's own numbers."""
 
 
 class JudgeBatches(GRPOTrainer):
@@ -55,72 +72,100 @@ class JudgeBatches(GRPOTrainer):
         source: Source,
         config: RlConfig,
         seed: int,
-        keep: Callable[[Generation], None],
+        keep: Keep,
+        processes: Processes = ALONE,
         **trl: Any,
     ) -> None:
         self.engine, self.source, self.config, self.seed, self.keep = engine, source, config, seed, keep
+        self.processes = processes
         self.rows: list[Row] = []
+        self._kept: Mapping[str, float] = {}
+        self._trained = Stopwatch()
         super().__init__(**trl)
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
         import torch
 
         step = self.state.global_step // self.config.optimizer_steps
-        wall, cpu = time.perf_counter(), time.process_time()
-        batch = self._gather(step, slots=len(inputs) // self.config.samples)
-        seconds, cpu_seconds = time.perf_counter() - wall, time.process_time() - cpu
-        self.rows = batch_rows(
+        shuffle = derive_seed("shuffle", self.seed, step)
+        watch, generated = Stopwatch(), self.engine.generator.busy_seconds
+        batch = self._gather(step)
+        seconds, cpu_seconds = watch.read()
+        generating = self.engine.generator.busy_seconds - generated
+        rows = batch_rows(
             batch,
-            slots=len(inputs) // self.config.samples,
+            slots=self.config.groups,
             size=self.config.samples,
             blank=self.processing_class.eos_token_id,
             sigma=self.config.sigma,
             eta=self.config.eta,
         )
+        self.rows = dealt(rows, steps=self.config.optimizer_steps, processes=self.processes, seed=shuffle)
         with _quiet():
             output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
         output["advantages"] = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
-        output["num_responses_in_batch"] = torch.tensor(sum(any(row.mask) for row in self.rows))
-        self.keep(Generation(step, batch, self.rows, seconds, cpu_seconds, self._sampler_gap(output)))
-        torch.manual_seed(derive_seed("shuffle", self.seed, step))
+        output["num_responses_in_batch"] = torch.tensor(sum(any(row.mask) for row in rows))
+        gaps, cpus = zip(*self.processes.every((self._sampler_gap(output), cpu_seconds)), strict=True)
+        gap = torch.tensor(gaps).max().item()
+        self._kept = self.keep(Generation(step, batch, seconds, sum(cpus), generating, gap))
+        self._trained = Stopwatch()
+        seed_shuffle(shuffle)
         return output
+
+    def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
+        """The numbers of a generation batch, the same for our record and for whatever TRL reports to."""
+        if "loss" in logs:
+            theirs = self._metrics["train"]
+            logs |= {ours: fmean(theirs[name]) for name, ours in TOKEN_MEANS.items() if theirs.get(name)}
+            seconds, cpu_seconds = self._trained.read()
+            logs |= {**self._kept, "seconds/train": seconds, "cpu_seconds/train": cpu_seconds}
+            logs |= shares_of_time(logs)
+            theirs.clear()
+        super().log(logs, start_time)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
         """TRL's, over parts of like length: a loss is a sum, so it is the same without the padding."""
         return sum(self._part_loss(model, part) for part in buckets(inputs, self.config.length_buckets))
 
     def _part_loss(self, model: Any, part: dict[str, Any]) -> Any:
-        """TRL takes means of responses, and of entropy, over the rows it is given: they become shares of the
-        batch's sums, whichever way its rows are spread over parts, steps and processes."""
+        """TRL takes means of responses and of entropy over the rows it is given, and logs the mean of its
+        calls: they become shares of the batch's sums, however its rows are spread over parts, steps and
+        processes."""
         mask = part["completion_mask"] * part["tool_mask"]
         share = self.args.steps_per_generation * self.accelerator.num_processes
         weight = 1.0
         if self.config.loss != "dapo":
             weight = share * len(mask) / part["num_responses_in_batch"].clamp(min=1)
         tokens = share * mask.sum() / part["num_items_in_batch"].clamp(min=1)
-        self.entropy_coef = self.config.entropy_bonus * tokens / weight
-        return super()._compute_loss(model, part) * weight
+        self.entropy_coef = float(self.config.entropy_bonus * tokens / weight)
+        loss = super()._compute_loss(model, part) * weight
+        each = self.config.length_buckets * self.accelerator.reduce(tokens, reduction="mean").item()
+        for name in TOKEN_MEANS.keys() & self._metrics["train"].keys():
+            self._metrics["train"][name][-1] *= each
+        return loss
 
-    def _gather(self, step: int, slots: int) -> Batch:
-        rank, world = self.accelerator.process_index, self.accelerator.num_processes
+    def _gather(self, step: int) -> Batch:
         return self.engine.run(
             gather(
-                lambda turn, position: self.source(step, turn, position * world + rank),
+                lambda turn, position: self.source(step, turn, position),
                 self.engine.rollouts(derive_seed("rollout", self.seed, step)),
-                slots=slots,
+                slots=self.config.groups,
                 size=self.config.samples,
                 by=self.config.filter,
                 refills=self.config.refills,
                 redraws=self.config.redraws,
+                processes=self.processes,
             )
         )
 
     def _sampler_gap(self, output: dict[str, Any]) -> float:
-        """Over all rows where TRL computed their logprobs anyway, else over the first group alone."""
+        """Over all rows where TRL computed their logprobs anyway, else over as many as a group has."""
         import torch
 
-        count = len(self.rows) if "old_per_token_logps" in output else self.config.samples
-        part = {name: tensor[:count] for name, tensor in output.items() if tensor.dim() > 1}
+        rows = [number for number, row in enumerate(self.rows) if any(row.mask)] or [0]
+        if "old_per_token_logps" not in output:
+            rows = rows[: self.config.samples]
+        part = {name: tensor[rows] for name, tensor in output.items() if tensor.dim() > 1}
         logprobs = part.get("old_per_token_logps")
         if logprobs is None:
             ids = torch.cat([part["prompt_ids"], part["completion_ids"]], dim=1)
@@ -143,7 +188,8 @@ def build_trainer(
     source: Source,
     seed: int,
     output: str,
-    keep: Callable[[Generation], None] = lambda generation: None,
+    keep: Keep = lambda generation: {},
+    processes: Processes = ALONE,
     callbacks: tuple[Any, ...] = (),
 ) -> Any:
     """A GRPOTrainer for a model that is on disk at `model.config._name_or_path` (the KL reference)."""
@@ -151,6 +197,7 @@ def build_trainer(
     from transformers import PrinterCallback
     from trl import GRPOConfig, GRPOTrainer
 
+    reporters.require(config.report_to)
     with _quiet():
         trainer: Any = type("JudgeTrainer", (JudgeBatches, GRPOTrainer), {})(
             engine=engine,
@@ -158,9 +205,10 @@ def build_trainer(
             config=config,
             seed=seed,
             keep=keep,
+            processes=processes,
             model=model,
             processing_class=tokenizer,
-            args=GRPOConfig(output_dir=output, seed=seed, **_arguments(config), **_device()),
+            args=GRPOConfig(output_dir=output, seed=seed, **_arguments(config, processes), **_device()),
             train_dataset=Dataset.from_dict({"slot": list(range(config.groups))}),
             rollout_func=lambda prompts, trainer: rollout_output(
                 [from_the_left(row) for row in trainer.rows]
@@ -181,11 +229,11 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _arguments(config: RlConfig) -> dict[str, Any]:
-    micro_steps = config.groups * config.samples // config.micro_batch
+def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
+    micro_batch, micro_steps = config.shares(processes.world)
     return {
         "max_steps": config.steps * config.optimizer_steps,
-        "per_device_train_batch_size": config.micro_batch,
+        "per_device_train_batch_size": micro_batch,
         "steps_per_generation": micro_steps,
         "gradient_accumulation_steps": micro_steps // config.optimizer_steps,
         "num_generations": config.samples,
@@ -200,14 +248,16 @@ def _arguments(config: RlConfig) -> dict[str, Any]:
         "use_bias_correction_kl": False,
         "entropy_coef": config.entropy_bonus,
         "learning_rate": config.learning_rate,
-        "lr_scheduler_type": "linear" if config.decay else "constant_with_warmup",
+        "lr_scheduler_type": "polynomial" if config.decay else "constant_with_warmup",
+        "lr_scheduler_kwargs": {"lr_end": config.final_learning_rate, "power": 1.0} if config.decay else {},
         "warmup_steps": config.warmup_steps,
         "max_grad_norm": config.max_grad_norm,
         "logging_steps": config.optimizer_steps,
         "save_steps": config.checkpoint_every * config.optimizer_steps,
-        "save_total_limit": 2,
+        "save_total_limit": config.keep_checkpoints,
         "ignore_data_skip": True,
-        "report_to": [],
+        "report_to": list(config.report_to),
+        "logging_nan_inf_filter": False,
         "disable_tqdm": True,
     }
 

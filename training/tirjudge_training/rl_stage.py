@@ -6,14 +6,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tirjudge.generation import Sampling
+from tirjudge.asking import Asking
 from tirjudge.run_folder import RunFolder
 from tirjudge_environments import Environment
-from tirjudge_environments.budget import Budget
-from tirjudge_sandbox import Limits
 from tirjudge_training import checkpoints
 from tirjudge_training.engine import Engine
+from tirjudge_training.health import Health
 from tirjudge_training.journal import Journal
+from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.rl import Source, build_trainer
 from tirjudge_training.rl_config import RlConfig
 
@@ -29,31 +29,30 @@ def train_rl(
     source: Source,
     seed: int,
     say: Callable[[str], None],
+    processes: Processes = ALONE,
+    asking: Asking | None = None,
 ) -> Any:
     """RL from the model folder `start`, which is also the KL reference; returns the trained model.
 
     Checkpoints lie in `run`. A stage that was killed goes on from the last whole one and writes what an
-    uninterrupted one would have written.
+    uninterrupted one would have written. Every one of several `processes` makes this call. Raises NotAnswered
+    when `asking`, which answers the questions of rewards and is closed here, stays without answers.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(start)
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
-    saved = checkpoints.latest(run.path / CHECKPOINTS)
-    journal = Journal(run, config.steps, say)
+    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS))
+    journal = Journal(run, config.steps, say, Health(config.health))
     journal.resume(checkpoints.step_of(saved) // config.optimizer_steps if saved else 0)
     with Engine(
         model,
         tokenizer,
         environments,
-        budget=Budget(
-            turns=config.turns,
-            tool_calls=config.tool_calls,
-            tokens=config.max_tokens,
-            cpu_seconds=config.cpu_seconds,
-        ),
-        limits=Limits(cpu_seconds=config.program_cpu_seconds),
-        sampling=Sampling(temperature=config.temperature, max_tokens=config.max_tokens),
+        budget=config.budget,
+        limits=config.limits,
+        sampling=config.sampling,
+        asking=asking,
     ) as engine:
         trainer = build_trainer(
             model,
@@ -64,13 +63,14 @@ def train_rl(
             seed=seed,
             output=str(run.path / CHECKPOINTS),
             keep=journal.generation,
-            callbacks=(_callback(journal),),
+            processes=processes,
+            callbacks=(_callback(journal, processes),),
         )
         trainer.train(resume_from_checkpoint=str(saved) if saved else None)
     return model
 
 
-def _callback(journal: Journal) -> Any:
+def _callback(journal: Journal, processes: Processes) -> Any:
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
@@ -80,6 +80,6 @@ def _callback(journal: Journal) -> Any:
             journal.log(logs or {})
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            checkpoints.mark(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            checkpoints.mark(Path(args.output_dir) / f"checkpoint-{state.global_step}", processes)
 
     return Watch()
