@@ -65,7 +65,7 @@ def train(recipe: Recipe, folder: Path, *, command: str, say: Say) -> Path:
     """
     with RunFolder(folder) as whole:
         _claim(whole, recipe)
-        run = Run(folder, recipe.model.base, data_of(recipe), say)
+        run = Run(folder, recipe.model.base, data_of(recipe), say, recipe.meta_judge)
         course = course_of(counted(recipe, run.data))
         results = {stage.name: _done(stage, run) for stage in course.stages}
         if course.models:
