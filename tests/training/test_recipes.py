@@ -60,6 +60,21 @@ RM_R1: dict[str, Any] = {
     "rl.tool_calls": 0,
 }
 DISTILLED = RM_R1 | {"environments.rm-r1.options.style": "reasoning"}
+# The rationale judge, Eq. 4, section 4.2 and Appendix D.1.
+RATIONALE: dict[str, Any] = {
+    "data.max_prompt_tokens": 8 * 1024,
+    "environments.rationale.name": "rationale",
+    "meta_judge.model": "Qwen/Qwen3-30B-A3B-Instruct-2507",
+    "rl.epochs": 2,
+    "rl.groups": 256,
+    "rl.optimizer_steps": 256 // 128,
+    "rl.samples": 8,
+    "rl.learning_rate": 2e-6,
+    "rl.epsilon": 2e-4,
+    "rl.epsilon_high": 2e-4,
+    "rl.max_tokens": 12 * 1024,
+    "rl.tool_calls": 0,
+}
 PRINTED: dict[str, dict[str, Any]] = {
     "judgelrm-3b": JUDGELRM | {"model.base": "Qwen/Qwen2.5-3B-Instruct", "rl.learning_rate": 3e-7},
     "judgelrm-4b": JUDGELRM | {"model.base": "Qwen/Qwen3-4B", "rl.learning_rate": 3e-7},
@@ -78,6 +93,8 @@ PRINTED: dict[str, dict[str, Any]] = {
         | {"model.base": f"deepseek-ai/DeepSeek-R1-Distill-Qwen-{size}B", "rl.learning_rate": rate}
         for size, rate in ((7, 1e-6), (14, 1e-6), (32, 8e-7))
     },
+    "rationale-14b": RATIONALE | {"model.base": "Qwen/Qwen3-14B"},
+    "rationale-30b-a3b": RATIONALE | {"model.base": "Qwen/Qwen3-30B-A3B"},
 }
 ABLATIONS = sorted(name for name in shipped() if name.startswith("ablations/"))
 
