@@ -188,4 +188,4 @@ def _some_scored(rolls: Sequence[Roll]) -> None:
     unscored = [score for score in scores if isinstance(score, Unscored)]
     if len(unscored) == len(scores):
         reason = unscored[0].reason if unscored else "no task fits into the batch"
-        raise RuntimeError(f"none of {len(scores)} rollouts could be scored: {reason}")
+        raise RuntimeError(f"none of {len(scores)} rollouts could be scored, drawn again too: {reason}")

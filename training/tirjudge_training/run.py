@@ -49,7 +49,7 @@ def train(recipe: Recipe, folder: Path, *, command: str, say: Say) -> Path:
     course = course_of(recipe)
     with RunFolder(folder) as whole:
         _claim(whole, recipe)
-        run = Run(folder, recipe.model.base, data_of(recipe), say)
+        run = Run(folder, recipe.model.base, data_of(recipe), say, recipe.meta_judge)
         results = {stage.name: _done(stage, run) for stage in course.stages}
         if course.models:
             whole.write(RESULTS, table(course, results))
