@@ -80,10 +80,8 @@ def train(
         command = ["tirjudge", "train", "--recipe", recipe]
         command += [word for assignment in assignments for word in ("--set", assignment)]
         if arms:
-            print(
-                compare(arms, folder, command=shlex.join(command), say=_say).read_text(encoding="utf-8"),
-                end="",
-            )
+            compared = compare(arms, folder, command=shlex.join(command), say=_say)
+            print(compared.read_text(encoding="utf-8"), end="")
         else:
             print(run_train(config, folder, command=shlex.join(command), say=_say))
 

@@ -17,8 +17,8 @@ from tirjudge_training.stages.base import DONE, Say
 
 COMPARISON = "comparison.md"
 MECHANISM = (
-    "A test of the mechanism: a demonstration model on generated tasks, each arm from random weights. It says "
-    "nothing about larger models."
+    "A test of the mechanism: a demonstration model on generated tasks, each arm from random weights. It "
+    "says nothing about larger models."
 )
 
 
@@ -70,18 +70,13 @@ def _lend_warm_up(arms: Mapping[str, Recipe], arm: str, folder: Path) -> None:
     own = folder / arm / WARM_UP
     if own.exists():
         return
-    for other in arms:
-        if other == arm:
-            return
-        if (
-            _warm_up(arms[other]) == _warm_up(arms[arm]) is not None
-            and (folder / other / WARM_UP / DONE).exists()
-        ):
-            own.parent.mkdir(exist_ok=True)
-            fresh = own.with_name(f".{WARM_UP}")
-            shutil.copytree(folder / other / WARM_UP, fresh, dirs_exist_ok=True)
-            fresh.rename(own)
-            return
+    same = (other for other in arms if _warm_up(arms[other]) == _warm_up(arms[arm]))
+    done = (folder / other / WARM_UP for other in same if (folder / other / WARM_UP / DONE).exists())
+    if (lent := next(done, None)) is not None:
+        own.parent.mkdir(exist_ok=True)
+        fresh = own.with_name(f".{WARM_UP}")
+        shutil.copytree(lent, fresh, dirs_exist_ok=True)
+        fresh.rename(own)
 
 
 def _warm_up(recipe: Recipe) -> Any:
