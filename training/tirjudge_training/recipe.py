@@ -34,6 +34,8 @@ class IterateConfig(BaseModel):
 
     rounds: int = Field(default=2, gt=0)
     """Of rejection sampling, SFT from the initial model and RL, after the first RL."""
+    steps: int | None = Field(default=None, gt=0)
+    """Generation batches of the RL that ends a round; None is as many as the first RL has (ours)."""
     control: bool = False
     """Also the arms that show what the rounds add: the first RL continued for as many steps, and rejection
     sampling and SFT without any RL (TIR Fig. 5 has the second)."""

@@ -33,9 +33,9 @@ SHOWN: dict[str, Shown] = {
     "tir-pointwise": "pointwise",
     "tir-listwise": "listwise",
 }
-FORMATS = {"tir-pairwise": 2, "tir-pointwise": 1, "tir-listwise": 1}
+FORMATS = {"tir-pairwise": 2, "tir-pointwise": 1, "tir-listwise": 2}
 """Weights for the dialogues: single responses and lists more often than in RL, or they are not learned."""
-WEIGHTED = (*FAMILIES, *[family.name for family in MANNERS] * 3)
+WEIGHTED = (*FAMILIES, *[family.name for family in MANNERS] * 6)
 """Families of the dialogues: reading for oneself has no short examples, so it comes more often."""
 
 QUESTIONS: dict[Shown, str] = {
