@@ -45,7 +45,9 @@ def begin(recipe: Recipe) -> tuple[str | None, list[Stage]]:
     """(where the initial model comes from, the stages that make and measure it)."""
     if recipe.model.base is not None:
         return None, measure(recipe, BASE, None)
-    warm_up = WarmUp(name=WARM_UP, seed=recipe.seed, config=recipe.warmup)
+    corpus = recipe.warmup.corpus.for_share(recipe.data.no_tools)
+    config = recipe.warmup.model_copy(update={"corpus": corpus})
+    warm_up = WarmUp(name=WARM_UP, seed=recipe.seed, config=config)
     return WARM_UP, [warm_up, *measure(recipe, BASE, WARM_UP)]
 
 

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge_training.data import DataConfig, EnvironmentConfig
 from tirjudge_training.heldout import HeldoutConfig
+from tirjudge_training.rates import Rates
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.sft import SftConfig
 from tirjudge_training.stages.rejection import RejectionConfig
@@ -69,6 +70,8 @@ class Recipe(BaseModel):
     iterate: IterateConfig = IterateConfig()
     validation: ValidationConfig = ValidationConfig()
     heldout: HeldoutConfig = HeldoutConfig()
+    rates: Rates = Rates()
+    """What `--plan` reckons with; nothing else depends on it."""
 
     @property
     def generated(self) -> bool:

@@ -18,9 +18,9 @@ from tirjudge_training.iterate import iterate
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.results import table
 from tirjudge_training.row_data import RowData
-from tirjudge_training.stages.base import Run, Say, Stage
+from tirjudge_training.stages.base import DONE, Run, Say, Stage
 
-CONFIG, DONE, RESULTS = "config.toml", "done.json", "results.md"
+CONFIG, RESULTS = "config.toml", "results.md"
 
 METHODS = {"rl": reinforce, "iterative": iterate}
 
