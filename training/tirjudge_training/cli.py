@@ -20,6 +20,7 @@ from tirjudge_training.data import DataConfig
 from tirjudge_training.engine import RolloutConfig
 from tirjudge_training.generated import GeneratedData
 from tirjudge_training.heldout import lines, measure
+from tirjudge_training.processes import FirstFailed, Processes
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import RunMismatch
 from tirjudge_training.run import train as run_train
@@ -65,12 +66,15 @@ def train(
     }
     assignments = [*(assign or []), *(assignment for assignment, wanted in short.items() if wanted)]
     with _one_line_errors():
-        config = load(Recipe, recipe, assignments)
+        processes = Processes.launched()
+        config = processes.first(lambda: load(Recipe, recipe, assignments))
         folder = output or Path("runs") / f"{Path(recipe).stem}-{config.seed}"
         _quiet_libraries(config.threads)
         command = ["tirjudge", "train", "--recipe", recipe]
         command += [word for assignment in assignments for word in ("--set", assignment)]
-        print(run_train(config, folder, command=shlex.join(command), say=_say))
+        trained = run_train(config, folder, command=shlex.join(command), say=_say, processes=processes)
+        if processes.rank == 0:
+            print(trained)
 
 
 def heldout(
@@ -100,6 +104,8 @@ def heldout(
 def _one_line_errors() -> Iterator[None]:
     try:
         yield
+    except FirstFailed:
+        raise typer.Exit(FAILED) from None
     except (BadRecipe, RunMismatch) as error:
         _stop(error, USAGE)
     except ImportError as error:

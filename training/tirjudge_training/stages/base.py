@@ -6,11 +6,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
 from tirjudge.run_folder import JsonObject, RunFolder
 from tirjudge_training.data import Data
+from tirjudge_training.processes import ALONE, Processes
 
 MODEL = "model"
 """The folder, inside a stage's, of the model that it made."""
@@ -34,6 +36,7 @@ class Run:
     """The model that the run starts from, a folder or a hub id; None for the miniature, which is built."""
     data: Data
     say: Say
+    processes: Processes = ALONE
 
     def model(self, stage: str | None) -> str:
         """Where the model lies that an earlier stage made; None stands for the run's base."""
@@ -69,6 +72,8 @@ class Stage(BaseModel, ABC):
     """Its folder's name, unique in the run."""
     seed: int = 0
     """Every draw of the stage is a function of it."""
+    together: ClassVar[bool] = False
+    """Whether all processes of a run work at it, or the first alone while the others wait."""
 
     @abstractmethod
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
