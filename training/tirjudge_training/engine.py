@@ -82,7 +82,13 @@ class Engine:
         self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
 
     @classmethod
-    def load(cls, model: str, environments: Mapping[str, Environment], config: RolloutConfig) -> Self:
+    def load(
+        cls,
+        model: str,
+        environments: Mapping[str, Environment],
+        config: RolloutConfig,
+        asking: Asking | None = None,
+    ) -> Self:
         """For a model folder or hub id that is not being trained."""
         return cls(
             *models.load(model),
@@ -91,6 +97,7 @@ class Engine:
             limits=config.limits,
             sampling=config.sampling,
             name=model,
+            asking=asking,
         )
 
     def __enter__(self) -> Self:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tirjudge.asking import Asking
 from tirjudge.run_folder import RunFolder
 from tirjudge_environments import Environment
 from tirjudge_training import checkpoints
@@ -29,11 +30,13 @@ def train_rl(
     seed: int,
     say: Callable[[str], None],
     processes: Processes = ALONE,
+    asking: Asking | None = None,
 ) -> Any:
     """RL from the model folder `start`, which is also the KL reference; returns the trained model.
 
     Checkpoints lie in `run`. A stage that was killed goes on from the last whole one and writes what an
-    uninterrupted one would have written. Every one of several `processes` makes this call.
+    uninterrupted one would have written. Every one of several `processes` makes this call. Raises NotAnswered
+    when `asking`, which answers the questions of rewards and is closed here, stays without answers.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -49,6 +52,7 @@ def train_rl(
         budget=config.budget,
         limits=config.limits,
         sampling=config.sampling,
+        asking=asking,
     ) as engine:
         trainer = build_trainer(
             model,

@@ -55,9 +55,8 @@ def train(recipe: Recipe, folder: Path, *, command: str, say: Say, processes: Pr
     course = course_of(recipe)
     with processes.folder(folder) as whole:
         processes.first(lambda: _claim(whole, recipe))
-        run = Run(
-            folder, recipe.model.base, data_of(recipe), say if processes.rank == 0 else _silent, processes
-        )
+        say = say if processes.rank == 0 else _silent
+        run = Run(folder, recipe.model.base, data_of(recipe), say, processes, recipe.meta_judge)
         results = {stage.name: _done(stage, run) for stage in course.stages}
         if course.models:
             whole.write(RESULTS, table(course, results))
@@ -103,4 +102,4 @@ def _done(stage: Stage, run: Run) -> JsonObject:
 
 
 def _silent(line: str) -> None:
-    """What every process but the first says."""
+    """How the processes but the first speak."""

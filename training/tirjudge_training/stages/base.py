@@ -10,6 +10,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from tirjudge.asking import Asked, Asking
+from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge.run_folder import JsonObject, RunFolder
 from tirjudge_training.data import Data
 from tirjudge_training.processes import ALONE, Processes
@@ -37,6 +39,14 @@ class Run:
     data: Data
     say: Say
     processes: Processes = ALONE
+    meta_judge: MetaJudgeConfig | None = None
+    """Who answers the questions of rewards, if they have any."""
+
+    def asking(self, folder: RunFolder) -> Asking | None:
+        """Answers questions, and keeps its answers in the folder of the stage that has them."""
+        if self.meta_judge is None:
+            return None
+        return self.meta_judge.open(kept=Asked(folder.path, self.processes.rank), say=self.say)
 
     def model(self, stage: str | None) -> str:
         """Where the model lies that an earlier stage made; None stands for the run's base."""

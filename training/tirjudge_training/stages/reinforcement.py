@@ -33,6 +33,7 @@ class Reinforcement(Stage):
             seed=self.seed,
             say=run.say,
             processes=run.processes,
+            asking=run.asking(folder),
         )
         run.processes.first(lambda: models.save(folder.path / MODEL, model, start=start))
         rows = list(folder.read(METRICS))
