@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from tirjudge.run_folder import JsonObject, RunFolder, write_atomically
+from tirjudge_training import models
 from tirjudge_training.card import model_card
 from tirjudge_training.config import BadRecipe, difference, to_toml
 from tirjudge_training.course import Course, reinforce
@@ -19,11 +20,17 @@ from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.results import table
 from tirjudge_training.row_data import RowData
-from tirjudge_training.stages.base import Run, Say, Stage
+from tirjudge_training.stages.base import DONE, Run, Say, Stage
 
-CONFIG, DONE, RESULTS = "config.toml", "done.json", "results.md"
+CONFIG, RESULTS = "config.toml", "results.md"
 
-UNCLAIMED = ("rl.health", "rl.report_to")
+UNCLAIMED = (
+    "rl.health",
+    "rl.report_to",
+    "meta_judge.base_url",
+    "meta_judge.concurrency",
+    "meta_judge.patience",
+)
 """Keys that may differ when a run goes on: nothing that is computed depends on them."""
 
 METHODS = {"rl": reinforce, "iterative": iterate}
@@ -40,9 +47,25 @@ def course_of(recipe: Recipe) -> Course:
 def data_of(recipe: Recipe) -> Data:
     """Raises BadRecipe for judges or rows that cannot be used, OSError for files that cannot be read."""
     try:
-        return GeneratedData(recipe.data) if recipe.generated else RowData(recipe.data, recipe.environments)
+        if recipe.generated:
+            return GeneratedData(recipe.data)
+        base, limited = recipe.model.base, recipe.data.max_prompt_tokens is not None
+        tokens = models.prompt_tokens(base) if base is not None and limited else None
+        return RowData(recipe.data, recipe.environments, tokens=tokens)
     except ValueError as error:
         raise BadRecipe(str(error)) from None
+
+
+def counted(recipe: Recipe, data: Data) -> Recipe:
+    """The recipe with its epochs as the number of batches that they are; raises BadRecipe without an end."""
+    if recipe.rl.epochs is None:
+        return recipe
+    try:
+        steps = data.steps(recipe.rl.groups, recipe.rl.epochs)
+    except ValueError as error:
+        raise BadRecipe(str(error)) from None
+    rl = recipe.rl.model_copy(update={"steps": steps, "epochs": None})
+    return recipe.model_copy(update={"rl": rl})
 
 
 def train(recipe: Recipe, folder: Path, *, command: str, say: Say, processes: Processes = ALONE) -> Path:
@@ -52,11 +75,11 @@ def train(recipe: Recipe, folder: Path, *, command: str, say: Say, processes: Pr
     `processes` makes this call; the first alone speaks and writes. Raises RunMismatch for the folder of
     another recipe, and Locked while another run is at work there.
     """
-    course = course_of(recipe)
     with processes.folder(folder) as whole:
         processes.first(lambda: _claim(whole, recipe))
         say = say if processes.rank == 0 else _silent
-        run = Run(folder, recipe.model.base, data_of(recipe), say, processes, recipe.meta_judge)
+        run = Run(folder, recipe.model.base, data_of(recipe), say, recipe.meta_judge, processes)
+        course = course_of(counted(recipe, run.data))
         results = {stage.name: _done(stage, run) for stage in course.stages}
         if course.models:
             whole.write(RESULTS, table(course, results))

@@ -18,6 +18,8 @@ from tirjudge_training.processes import ALONE, Processes
 
 MODEL = "model"
 """The folder, inside a stage's, of the model that it made."""
+DONE = "done.json"
+"""The file, inside a stage's folder, that holds its result; it is written last."""
 SAMPLES = "samples.jsonl"
 """The file, inside a stage's folder, of what it wrote for supervised training: one row a prompt.
 
@@ -38,9 +40,9 @@ class Run:
     """The model that the run starts from, a folder or a hub id; None for the miniature, which is built."""
     data: Data
     say: Say
-    processes: Processes = ALONE
     meta_judge: MetaJudgeConfig | None = None
     """Who answers the questions of rewards, if they have any."""
+    processes: Processes = ALONE
 
     def asking(self, folder: RunFolder) -> Asking | None:
         """Answers questions, and keeps its answers in the folder of the stage that has them."""
