@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
@@ -50,6 +51,8 @@ class Columns(BaseModel):
     tags: str = "tags"
     checklist: str = "checklist"
     """People's reasons for the label, a list of texts."""
+    gold_scores: str = "gold_scores"
+    """A score for each response, such as GPT-4's: a list of numbers, or a text of numbers (`8 7`)."""
 
     @classmethod
     def parse(cls, assignments: Iterable[str]) -> Self:
@@ -90,12 +93,14 @@ def read_task(
     messages whose last one it is. A label is an index counted from 0, a letter, a ranking (`A>B`), or a tie
     (`tie`, `A=B`: then the task has no best response). A ranking or a tie also says by how much the best is
     better: `gold["strength"]` is 2 for `A>>B`, 1 for `A>B`, 0 for a tie. `labels` translates a data set's own
-    values first, such as {"1": "A", "2": "B", "0": "tie"}; a value that it lacks is an error.
+    values first, such as {"1": "A", "2": "B", "0": "tie"}; a value that it lacks is an error. Without a label
+    the highest gold score is the best response's, unless several have it.
     """
     candidates, label = _candidates(row, columns)
     said = _label_text(columns.find(row, "label"), labels)
+    scores = _scores(columns.find(row, "gold_scores"), len(candidates))
     if label is None:
-        label = _label(said, len(candidates))
+        label = _label(said, len(candidates)) if said else _highest(scores)
     domain = columns.find(row, "domain")
     return JudgeTask(
         id=_id(columns.find(row, "id"), default_id),
@@ -103,7 +108,7 @@ def read_task(
         candidates=candidates,
         label=label,
         domain="" if domain is None else _text(domain, "domain"),
-        gold=_gold(columns.find(row, "checklist"), said),
+        gold=_gold(columns.find(row, "checklist"), said) | ({"scores": scores} if scores else {}),
         tags=_tags(columns.find(row, "tags")),
     )
 
@@ -273,6 +278,31 @@ def _gold(checklist: Any, label: str) -> dict[str, Any]:
     if _TIE.fullmatch(label) or _PAIR.fullmatch(label):
         gold["strength"] = max(label.count(">"), label.count("<"))
     return gold
+
+
+def _scores(value: Any, count: int) -> tuple[float, ...]:
+    """A number for each response; none at all where the row has no such column."""
+    if value is None or value == "":
+        return ()
+    parts = value.split() if isinstance(value, str) else value
+    numbers = [_number(part) for part in parts] if isinstance(parts, list) else []
+    found = tuple(number for number in numbers if number is not None)
+    if len(found) != count or len(numbers) != count:
+        raise RowError(f"gold_scores must be {count} numbers, one for each response")
+    return found
+
+
+def _number(value: Any) -> float | None:
+    try:
+        number = float(value) if isinstance(value, str | int | float) else None
+    except (ValueError, OverflowError):
+        return None
+    return number if number is not None and math.isfinite(number) else None
+
+
+def _highest(scores: Sequence[float]) -> int | None:
+    best = [index for index, score in enumerate(scores) if score == max(scores)]
+    return best[0] if len(best) == 1 else None
 
 
 def _best(text: str, count: int) -> int | None:

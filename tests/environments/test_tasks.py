@@ -85,6 +85,31 @@ def test_a_data_sets_own_labels_are_translated() -> None:
         task({**row, "label": 3}, labels=labels)
 
 
+@pytest.mark.parametrize(
+    ("given", "label", "scores", "best"),
+    [
+        ([8, 7.5], None, (8.0, 7.5), 0),
+        ("7 8", None, (7.0, 8.0), 1),
+        ([7, "7"], None, (7.0, 7.0), None),
+        ([8, 7], "B", (8.0, 7.0), 1),
+        ([8, 7], "tie", (8.0, 7.0), None),
+    ],
+)
+def test_gold_scores_stand_for_a_label(
+    given: Any, label: str | None, scores: tuple[float, ...], best: int | None
+) -> None:
+    found = task({"prompt": "p", "responses": ["a", "b"], "gold_scores": given, "label": label})
+    assert (found.gold["scores"], found.label) == (scores, best)
+
+
+@pytest.mark.parametrize(
+    "given", [[1], "1 2 3", "a b", [None, 1], 5, {"a": 1}, [float("nan"), 1], [10**400, 1]]
+)
+def test_gold_scores_are_a_number_for_each_response(given: Any) -> None:
+    with pytest.raises(RowError, match="gold_scores must be 2 numbers, one for each response"):
+        task({"prompt": "p", "responses": ["a", "b"], "gold_scores": given})
+
+
 def test_a_conversation_keeps_its_turns_and_the_text_of_its_parts() -> None:
     turns = [
         {"role": "system", "content": "Be brief."},

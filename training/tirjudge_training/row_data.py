@@ -30,6 +30,8 @@ JUDGES = {
     "tir-listwise": EnvironmentConfig(name="tir-listwise"),
 }
 """What rows are put to unless a recipe says otherwise."""
+GOLD = {"scores", "checklist"}
+"""What some judges learn from where no response is the better one."""
 JUDGE = "environment"
 """The column in which a row may name its judge."""
 
@@ -131,7 +133,7 @@ class RowData:
                 )
             except RowError as error:
                 raise ValueError(f"{row.where}: {error}") from None
-            if task.label is None:
+            if task.label is None and not GOLD & task.gold.keys():
                 raise ValueError(f"{row.where}: no label: nothing can be learned from it")
             if task.id in ids:
                 raise ValueError(f"{row.where}: a second row with the id {task.id!r}")

@@ -1,0 +1,64 @@
+"""A paper's recipe, as it is typed, trains: with a tiny model, a handful of rows and one small batch."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tirjudge.run_folder import read_lines
+from tirjudge_training.cli import train
+
+SMALL = (
+    "rl.groups=2",
+    "rl.samples=2",
+    "rl.optimizer_steps=1",
+    "rl.micro_batch=2",
+    "rl.max_tokens=8",
+    "data.max_prompt_tokens=8000",
+)
+
+
+@pytest.fixture(scope="module")
+def roomy_model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model with room for a paper's prompt, each byte of which is a token."""
+    folder = tmp_path_factory.mktemp("roomy") / "model"
+    shutil.copytree(tiny_model, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 8192}))
+    return folder
+
+
+def rows(folder: Path, *, tie: bool) -> Path:
+    """Five pairs with gold scores, of which one is held back for validation."""
+    path, scores = folder / "rows.jsonl", [8, 8 if tie else 7]
+    lines = ({"prompt": f"q{n}", "responses": ["a", "b"], "gold_scores": scores} for n in range(5))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("recipe", "tie", "steps"),
+    [
+        pytest.param("judgelrm-7b", True, 2, id="judgelrm, which learns from ties too"),
+        pytest.param("j1-8b", False, 4, id="j1, whose pairs are two views each"),
+        pytest.param("rm-r1-distilled-7b", False, 2, id="rm-r1"),
+    ],
+)
+def test_an_epoch_of_a_paper_s_recipe(
+    recipe: str, tie: bool, steps: int, roomy_model: Path, tmp_path: Path
+) -> None:
+    words = ["--recipe", recipe, "--model", str(roomy_model), "--data", str(rows(tmp_path, tie=tie))]
+    for assignment in SMALL:
+        words += ["--set", assignment]
+    app = typer.Typer()
+    app.command()(train)
+    result = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.stderr
+    assert len(list(read_lines(tmp_path / "run" / "rl" / "metrics.jsonl"))) == steps
+    episodes = list(read_lines(tmp_path / "run" / "rl" / "episodes.jsonl"))
+    assert all(one["reward"]["total"] is not None for episode in episodes for one in episode["trajectories"])
