@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from tirjudge.run_folder import JsonObject, RunFolder, write_atomically
-from tirjudge_training import models
+from tirjudge_training import models, reporters
 from tirjudge_training.card import model_card
 from tirjudge_training.config import BadRecipe, difference, to_toml
 from tirjudge_training.course import Course, reinforce
@@ -73,8 +73,9 @@ def train(recipe: Recipe, folder: Path, *, command: str, say: Say, processes: Pr
 
     Finished stages are not repeated, and an interrupted one goes on from where it was. Every one of several
     `processes` makes this call; the first alone speaks and writes. Raises RunMismatch for the folder of
-    another recipe, and Locked while another run is at work there.
+    another recipe, Locked while another run is at work there, and ReporterMissing.
     """
+    reporters.require(recipe.rl.report_to)
     with processes.folder(folder) as whole:
         processes.first(lambda: _claim(whole, recipe))
         say = say if processes.rank == 0 else _silent
