@@ -43,10 +43,15 @@ def behind_thinking(text: str) -> str | None:
 
     None when the thinking was begun and not closed: what looks like an answer there is a thought.
     """
-    head, closed, answer = text.rpartition(f"</{_THINKING}>")
-    if f"<{_THINKING}>" in answer:
+    return behind(text, _THINKING)
+
+
+def behind(text: str, name: str) -> str | None:
+    """The same for any part of an answer that comes before the verdict: `plan`, `execution`."""
+    head, closed, rest = text.rpartition(f"</{name}>")
+    if f"<{name}>" in rest:
         return None
-    return answer if closed else head + answer
+    return rest if closed else head + rest
 
 
 @lru_cache(maxsize=32)

@@ -1,8 +1,18 @@
-"""The reward of TIR-Judge: correctness, scaled by format and tool use (TIR section 4.2, Eq. 3 and 4)."""
+"""Rewards: TIR-Judge's (TIR section 4.2, Eq. 3 and 4), and what any judge's has to ask first."""
 
 from __future__ import annotations
 
-from tirjudge_environments.types import Episode, Reward, StopReason, Trajectory, Unscored
+from collections.abc import Iterable
+
+from tirjudge_environments.types import (
+    Episode,
+    JudgeTask,
+    Reward,
+    StopReason,
+    Trajectory,
+    Unscored,
+    Verdict,
+)
 from tirjudge_sandbox import Execution, Status
 
 MAX_CALLS = 3
@@ -31,6 +41,21 @@ def tools_in_order(trajectory: Trajectory) -> bool:
 def unlabelled(episode: Episode) -> Unscored | None:
     """Why nothing in this episode can be scored, if so."""
     return Unscored("the task has no label") if episode.task.label is None else None
+
+
+def incomparable(episode: Episode) -> Unscored | None:
+    """Why the responses of this episode cannot be told better and worse, if so."""
+    if len(episode.task.candidates) < 2:
+        return Unscored("a single response has nothing to be compared with")
+    return unlabelled(episode)
+
+
+def label_scores_highest(task: JudgeTask, verdicts: Iterable[Verdict | None]) -> bool:
+    """Whether every response has a score, and the labelled one's is above all others (TIR Eq. 3)."""
+    scores = {index: score for one in verdicts if one is not None for index, score in one.scores.items()}
+    if task.label is None or len(scores) < len(task.candidates):
+        return False
+    return all(scores[task.label] > score for index, score in scores.items() if index != task.label)
 
 
 def failed(trajectory: Trajectory) -> Unscored | None:

@@ -42,6 +42,10 @@ HOSTILE_TEXTS = (
     "```json\n```python\n" * 500,
     "<preference>ZZZ</preference><score>1e309</score>",
     "<preference>A</preference><score>10</score>",
+    "<think>a</think><answer>[[A]]</answer><score_A>1</score_A><score_B>2</score_B>",
+    "<think>a</think><answer>8</answer><answer>3</answer>",
+    "<think>" * 1000 + "<answer>[[B]]</answer>",
+    "<think>\n</think>\n<answer>[[B]]</answer>",
 )
 """What a model may write, good and bad; no reading of it may raise."""
 

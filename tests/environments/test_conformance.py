@@ -22,12 +22,22 @@ from tirjudge_environments import (
     ToolCall,
     Verdict,
 )
+from tirjudge_environments.formats.j1_pas import J1PaS
+from tirjudge_environments.formats.j1_pav import J1PaV
+from tirjudge_environments.formats.j1_pavs import J1PaVS
+from tirjudge_environments.formats.j1_pos import J1PoS
+from tirjudge_environments.formats.judgelrm_pair import JudgeLrmPair
+from tirjudge_environments.formats.judgelrm_single import JudgeLrmSingle
+from tirjudge_environments.formats.rm_r1 import RmR1
 from tirjudge_environments.letters import letter, letters
 from tirjudge_environments.testing import HOSTILE_TEXTS, FixedSandbox, check_environment
 from tirjudge_environments.types import Episode
 
 TASKS = {
     "pair": JudgeTask(id="pair", prompt=(Message("user", "Hi"),), candidates=("{prompt}", "</s>"), label=1),
+    "scored": JudgeTask(
+        id="scored", prompt=(Message("user", "Hi"),), candidates=("a", "b"), gold={"scores": [8, 3]}
+    ),
     "list": JudgeTask(
         id="list",
         prompt=(Message("system", "Be brief."), Message("user", "\ud800")),
@@ -44,11 +54,22 @@ FORMATS = [
     (TirPairwise(protocol="tool"), TASKS["pair"]),
     (TirListwise(order="both"), TASKS["list"]),
     (TirListwise(tools_by_domain={"safety": False}), TASKS["list"]),
+    (JudgeLrmPair(), TASKS["scored"]),
+    (JudgeLrmPair(order="both", rules="released"), TASKS["scored"]),
+    (JudgeLrmSingle(), TASKS["list"]),
+    (J1PaV(), TASKS["pair"]),
+    (J1PaV(seed_prompt="plan", consistency=True), TASKS["pair"]),
+    (J1PaS(), TASKS["pair"]),
+    (J1PaVS(order="random"), TASKS["pair"]),
+    (J1PoS(), TASKS["pair"]),
+    (RmR1(order="both"), TASKS["pair"]),
+    (RmR1(style="reasoning", reward="cold-start"), TASKS["pair"]),
 ]
 PIECES = st.sampled_from(
     [
         *("```", "```python\n", "```output\n", "`", "\n", " ", "A", "7", "é"),
-        *("<score>", "</score>", "<preference>", "</preference>"),
+        *("<score>", "</score>", "<preference>", "</preference>", "<answer>", "</answer>", "[[A]]"),
+        *("<think>", "</think>", "<score_A>7</score_A>", "<score_B>", "</score_B>", "<plan>", "</execution>"),
         *("<preference>B</preference>", "```python\nprint(1)\n```\n"),
     ]
 )
@@ -78,8 +99,37 @@ def test_any_completion_has_a_reading(environment, task, text: str, finish: Fini
         )
     if isinstance(reading, RunCode) and reading.end is not None:
         assert 0 < reading.end <= len(text)
+    if isinstance(reading, Malformed):
+        assert reading.reason.isprintable()
+        assert reading.reason
     if finish in (Finish.END, Finish.TOOL_CALL):
         assert not isinstance(reading, Continue)
+
+
+MEGABYTE = [
+    *(
+        "<answer>",
+        "</answer>",
+        "<think>",
+        "</think>",
+        "<score_A>",
+        "<score>",
+        "</preference>",
+        "<preference>",
+    ),
+    *("<answer><think>", "</think></answer>", "<answer>[[A]]</answer>", "<score_A>7</score_A>", "<plan>"),
+    *("9", "[", " ", "\n", "<", "```python\n", "```\n", "<answer> ", "<score>1", "<execution></plan>"),
+]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(("environment", "task"), {type(one): (one, task) for one, task in FORMATS}.values())
+def test_a_megabyte_of_anything_is_read_in_linear_time(environment, task) -> None:
+    """Over a hundred thousand tags: a reader that goes over the rest for each of them would need hours."""
+    view = environment.views(task)[0]
+    for piece in MEGABYTE:
+        text = piece * (1_000_000 // len(piece))
+        assert environment.read(task, view, Completion(text=text, finish=Finish.END))
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

@@ -125,6 +125,17 @@ async def test_a_uid_that_is_taken_is_not_taken_again(monkeypatch):
         assert {found.attrs["Config"]["User"] for found in ours()} == {"50000:50000", "50001:50001"}
 
 
+async def test_a_container_is_replaced_after_so_many_programs():
+    async with DockerSandbox(capacity=1, preload=(), programs_per_worker=2) as sandbox:
+        first = ours()[0].id
+        for _ in range(3):
+            assert (await sandbox.run(QUICK)).stdout == "ran\n"
+        stats = sandbox.stats()
+        assert (stats.started, stats.recycled, stats.lost, stats.programs) == (2, 1, 0, 3)
+        (second,) = ours()
+        assert second.id != first
+
+
 async def test_memory_beyond_the_containers_is_told_from_a_signal():
     async with DockerSandbox(capacity=1, preload=(), memory_bytes=96 << 20) as sandbox:
         execution = await sandbox.run(Program(source="x = bytearray(200 << 20)"))

@@ -15,6 +15,15 @@ def test_advantages_are_those_of_an_independent_computation() -> None:
     assert advantages(rewards) == pytest.approx(expected.tolist(), abs=1e-12)
 
 
+def test_judgelrms_advantages_are_those_of_an_independent_computation() -> None:
+    """Eq. 6 and 7 of its paper: the population's standard deviation, and eta = 1e-6."""
+    rewards = [1.5, -0.5, 1.5, 0.25]
+    tensor = torch.tensor(rewards, dtype=torch.float64)
+    expected = (tensor - tensor.mean()) / (((tensor - tensor.mean()) ** 2).mean().sqrt() + 1e-6)
+    assert advantages(rewards, sigma="population", eta=1e-6) == pytest.approx(expected.tolist(), abs=1e-12)
+    assert advantages([1.0] * 4, sigma="population", eta=1e-6) == [0.0] * 4
+
+
 def test_an_unscored_rollout_is_out_of_the_baseline() -> None:
     assert advantages([1.0, None, 0.0, 0.0]) == pytest.approx(
         [1.1547005, None, -0.5773503, -0.5773503], abs=1e-6

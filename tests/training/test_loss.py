@@ -17,20 +17,26 @@ from tirjudge_training.rl_config import RlConfig
 CONFIG = RlConfig(
     steps=1, groups=2, samples=4, optimizer_steps=4, micro_batch=2, beta=0.01, epsilon=0.2, epsilon_high=0.3
 )
+PER_RESPONSE = CONFIG.model_copy(update={"loss": "per_response"})
+SEQUENCE = CONFIG.model_copy(update={"loss": "sequence", "epsilon": 2e-4, "epsilon_high": 2e-4})
 PROMPT, COMPLETION, ROWS = 5, 12, 8
 
 
 @pytest.fixture(scope="module")
 def trainer(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    return trainer_of(CONFIG, tiny_model, tmp_path_factory.mktemp("trainer"))
+
+
+def trainer_of(config: RlConfig, tiny_model: Path, folder: Path) -> Any:
     model = AutoModelForCausalLM.from_pretrained(tiny_model, dtype=torch.float64)
     trainer = build_trainer(
         model,
         AutoTokenizer.from_pretrained(tiny_model),
-        CONFIG,
+        config,
         engine=None,  # type: ignore[arg-type]  # the loss needs no rollouts
         source=lambda *key: pytest.fail("no rollouts"),
         seed=0,
-        output=str(tmp_path_factory.mktemp("trainer")),
+        output=str(folder),
     )
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = trainer.args.gradient_accumulation_steps
@@ -62,6 +68,7 @@ def batch(seed: int = 0) -> dict[str, torch.Tensor]:
         "old_per_token_logps": noise(ROWS, COMPLETION) * 0.5,
         "ref_per_token_logps": noise(ROWS, COMPLETION) * 0.5,
         "num_items_in_batch": (completion_mask * tool_mask).sum(),
+        "num_responses_in_batch": torch.tensor(ROWS - 1),
     }
 
 
@@ -72,10 +79,15 @@ def with_real_logprobs(trainer: Any, inputs: dict[str, torch.Tensor]) -> dict[st
     return inputs | {name: own + inputs[name] for name in ("old_per_token_logps", "ref_per_token_logps")}
 
 
-def logprobs(model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+def distributions(model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    """Logprobs of the whole vocabulary, `[rows, completion tokens, vocabulary]`."""
     ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
     attention = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
-    every = torch.log_softmax(model(input_ids=ids, attention_mask=attention).logits[:, PROMPT - 1 : -1], -1)
+    return torch.log_softmax(model(input_ids=ids, attention_mask=attention).logits[:, PROMPT - 1 : -1], -1)
+
+
+def logprobs(model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+    every = distributions(model, inputs)
     return every.gather(-1, inputs["completion_ids"].unsqueeze(-1)).squeeze(-1)
 
 
@@ -97,6 +109,26 @@ def plain_dapo(model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tenso
             total = total + torch.minimum(ratio * advantage, clip * advantage) - 0.01 * (gap.exp() - gap - 1)
             clipped += torch.tensor([ratio < 0.8 and advantage < 0, ratio > 1.3 and advantage > 0])
     return -total / (inputs["num_items_in_batch"] / 4), clipped
+
+
+def plain_response_mean(model: Any, inputs: dict[str, torch.Tensor], config: RlConfig) -> torch.Tensor:
+    """RM-R1 Eq. 9, or with one ratio for a response (rationale, Eq. 5), written down again.
+
+    Seven of eight responses count; four optimizer steps share them.
+    """
+    new, total = logprobs(model, inputs), torch.zeros((), dtype=torch.float64)
+    for row in range(ROWS):
+        own = (inputs["completion_mask"][row] * inputs["tool_mask"][row]).bool()
+        if not own.any():
+            continue
+        logs = new[row, own] - inputs["old_per_token_logps"][row, own]
+        ratio = logs.mean().exp() if config.loss == "sequence" else logs.exp()
+        advantage = inputs["advantages"][row]
+        clip = ratio.clamp(1 - config.epsilon, 1 + config.epsilon_high)
+        gap = inputs["ref_per_token_logps"][row, own] - new[row, own]
+        total = total + torch.minimum(ratio * advantage, clip * advantage).mean()
+        total = total - config.beta * (gap.exp() - gap - 1).mean()
+    return -total / (7 / 4)
 
 
 def gradient(model: Any, loss: torch.Tensor) -> torch.Tensor:
@@ -155,3 +187,36 @@ def test_less_padding_is_the_same_loss(trainer: Any, monkeypatch: pytest.MonkeyP
     parts = trainer._compute_loss(trainer.model, inputs)
     assert parts.item() == pytest.approx(whole.item(), abs=1e-6)
     assert (gradient(trainer.model, parts) - expected).norm() < 1e-6 * expected.norm()
+
+
+@pytest.mark.parametrize("config", [PER_RESPONSE, SEQUENCE], ids=lambda config: config.loss)
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_other_judges_losses_are_their_papers(
+    config: RlConfig, parts: int, tiny_model: Path, tmp_path: Path
+) -> None:
+    trainer = trainer_of(config.model_copy(update={"length_buckets": parts}), tiny_model, tmp_path)
+    inputs = with_real_logprobs(trainer, batch())
+    expected = plain_response_mean(trainer.model, inputs, config)
+    ours = trainer._compute_loss(trainer.model, inputs)
+    assert ours.item() == pytest.approx(expected.item(), abs=1e-6)
+    ours, expected = gradient(trainer.model, ours), gradient(trainer.model, expected)
+    assert (ours - expected).norm() < 1e-6 * expected.norm()
+
+
+@pytest.mark.parametrize("config", [CONFIG, SEQUENCE], ids=lambda config: config.loss)
+@pytest.mark.parametrize("parts", [1, 3])
+def test_the_entropy_bonus_is_a_mean_over_the_tokens_of_the_batch(
+    config: RlConfig, parts: int, tiny_model: Path, tmp_path: Path
+) -> None:
+    settings = {"length_buckets": parts, "entropy_bonus": 0.5}
+    trainer = trainer_of(config.model_copy(update=settings), tiny_model, tmp_path)
+    inputs = with_real_logprobs(trainer, batch())
+    every = distributions(trainer.model, inputs)
+    own = (inputs["completion_mask"] * inputs["tool_mask"]).bool()
+    entropy = -(every.exp() * every).sum(-1)[own].sum() / own.sum() * 4
+    with_bonus = trainer._compute_loss(trainer.model, inputs)
+    trainer.config = config
+    expected = trainer._compute_loss(trainer.model, inputs) - 0.5 * entropy
+    assert with_bonus.item() == pytest.approx(expected.item(), abs=1e-6)
+    with_bonus, expected = gradient(trainer.model, with_bonus), gradient(trainer.model, expected)
+    assert (with_bonus - expected).norm() < 1e-6 * expected.norm()

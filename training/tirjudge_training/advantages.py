@@ -9,13 +9,17 @@ from typing import Literal
 Filter = Literal["correctness", "reward", "none"]
 """What must differ within a group for it to be kept."""
 
+Sigma = Literal["sample", "population"]
+"""The standard deviation with n - 1 below, as in verl, with which TIR-Judge was trained; or with n."""
 
-def advantages(rewards: Sequence[float | None]) -> list[float | None]:
-    """(R - mean) / std over one group: the rollouts of one view of one task (TIR-Judge §4.2, Eq. 2).
 
-    `std` is the sample standard deviation, as in verl, with which the paper was trained. None stands for a
-    rollout that could not be scored: it is out of mean and std, and has no advantage. A group whose rewards
-    are all equal has advantages of exactly 0.
+def advantages(
+    rewards: Sequence[float | None], *, sigma: Sigma = "sample", eta: float = 0.0
+) -> list[float | None]:
+    """(R - mean) / (sigma + eta) over the rollouts of one view of one task (TIR-Judge §4.2, Eq. 2).
+
+    None stands for a rollout that could not be scored: it is out of mean and sigma, and has no advantage. A
+    group whose rewards are all equal has advantages of exactly 0.
     """
     scored = [reward for reward in rewards if reward is not None]
     if not scored:
@@ -24,8 +28,8 @@ def advantages(rewards: Sequence[float | None]) -> list[float | None]:
     spread = math.fsum((reward - mean) ** 2 for reward in scored)
     if spread == 0.0 or len(set(scored)) == 1:
         return [None if reward is None else 0.0 for reward in rewards]
-    std = math.sqrt(spread / (len(scored) - 1))
-    return [None if reward is None else (reward - mean) / std for reward in rewards]
+    scale = math.sqrt(spread / (len(scored) - (sigma == "sample"))) + eta
+    return [None if reward is None else (reward - mean) / scale for reward in rewards]
 
 
 def teaches(correct: Sequence[float], rewards: Sequence[float], by: Filter) -> bool:

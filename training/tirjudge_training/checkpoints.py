@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tirjudge_training.processes import ALONE, Processes
+
 MARK = "complete"
 
 
-def mark(checkpoint: Path) -> None:
-    """Declare a checkpoint whole; call it after everything in it was written."""
-    (checkpoint / MARK).touch()
+def mark(checkpoint: Path, processes: Processes = ALONE) -> None:
+    """Declare a checkpoint whole; every process calls it after it has written all of its own."""
+    processes.every(None)
+    if processes.rank == 0:
+        (checkpoint / MARK).touch()
 
 
 def latest(folder: Path) -> Path | None:

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from tirjudge_environments import Environment, Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
-from tirjudge_training.advantages import Filter, advantages, teaches
+from tirjudge_training.advantages import Filter, teaches
+from tirjudge_training.processes import ALONE, Processes
 
 CORRECT = "correct"
 """The reward part that dynamic sampling looks at: TIR-Judge's Rc, 0 or 1."""
@@ -47,10 +48,6 @@ class Group:
     @property
     def rewards(self) -> list[float | None]:
         return [score.total if isinstance(score, Reward) else None for score in self.scores]
-
-    @property
-    def advantages(self) -> list[float | None]:
-        return advantages(self.rewards)
 
     def teaches(self, by: Filter) -> bool:
         scored = [score for score in self.scores if isinstance(score, Reward)]
@@ -103,20 +100,23 @@ async def gather(
     by: Filter = "correctness",
     refills: int = 0,
     redraws: int = 1,
+    processes: Processes = ALONE,
 ) -> Batch:
     """Fill `slots` groups of `size` rollouts with whole tasks; raises RuntimeError if nothing can be scored.
 
     DAPO's dynamic sampling with TIR-Judge's filter (Eq. 2): groups that teach nothing are replaced, by task,
     for at most `refills` rounds. An episode whose sandbox or generator failed is drawn again at most
     `redraws` times. Views of a task stay together; a slot into which no whole task fits stays empty.
+
+    Tasks are dealt to `processes` and rolled out there, and every process gets the whole batch: the filter
+    and the replacements are those of a single process.
     """
     rounds: list[list[Roll]] = []
     kept: list[Group] = []
     while len(kept) < slots and len(rounds) <= refills:
-        draws = _fitting(deal, len(rounds), rollouts, slots - len(kept))
-        rounds.append(
-            await asyncio.gather(*(_roll(draw, rollouts[draw.format], size, redraws) for draw in draws))
-        )
+        draws = processes.deal(_fitting(deal, len(rounds), rollouts, slots - len(kept)))
+        rolls = await asyncio.gather(*(_roll(draw, rollouts[draw.format], size, redraws) for draw in draws))
+        rounds.append(processes.collect(rolls))
         kept += [group for roll in rounds[-1] for group in roll.groups if group.teaches(by)]
     first, later = rounds[0], [roll for turn in rounds[1:] for roll in turn]
     _some_scored(first)

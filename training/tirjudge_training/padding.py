@@ -29,20 +29,24 @@ def from_the_left(row: Row) -> Row:
 def buckets(inputs: dict[str, Any], parts: int) -> Iterator[dict[str, Any]]:
     """A TRL batch in `parts` parts by length, tensors `[rows, completion tokens]` cut to the longest row.
 
-    Rows that do not count are left out, unless none does: a loss needs something to be a function of.
+    Rows that do not count are left out. A part without rows is one token that does not count: a loss needs
+    something to be a function of, and every process takes as many forward passes as the others.
     """
     counting = (inputs["completion_mask"] * inputs["tool_mask"]).any(1).nonzero()[:, 0]
-    if not len(counting):
-        yield inputs
-        return
     lengths, full = inputs["completion_mask"].sum(1), inputs["completion_mask"].shape[1]
     for rows in counting[lengths[counting].argsort(stable=True)].tensor_split(parts):
         if len(rows):
-            longest = lengths[rows].max()
-            yield {name: _part(tensor, rows, full, longest) for name, tensor in inputs.items()}
+            yield _part(inputs, rows, full, lengths[rows].max())
+        else:
+            blank = _part(inputs, slice(0, 1), full, 1)
+            yield blank | {"tool_mask": blank["tool_mask"] * 0}
 
 
-def _part(tensor: Any, rows: Any, full: int, longest: int) -> Any:
+def _part(inputs: dict[str, Any], rows: Any, full: int, longest: Any) -> dict[str, Any]:
+    return {name: _cut(tensor, rows, full, longest) for name, tensor in inputs.items()}
+
+
+def _cut(tensor: Any, rows: Any, full: int, longest: Any) -> Any:
     if tensor.dim() == 0:
         return tensor
     part = tensor[rows]

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tirjudge_environments.seeds import derive_seed
+from tirjudge_training.dealing import dealt, seed_shuffle
 from tirjudge_training.grouping import Batch, Draw, gather
 from tirjudge_training.padding import buckets, from_the_left
+from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.trl_rollout import Row, batch_rows, rollout_output
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
     from tirjudge_training.engine import Engine
 else:
     GRPOTrainer = object
+
+TOKEN_MEANS = {"entropy", "kl", "clip_ratio/low_mean", "clip_ratio/high_mean"}
+"""What TRL logs of a batch's tokens."""
 
 Source = Callable[[int, int, int], Draw]
 """(step, round, position) to a task: pure, so that a resumed run draws what an uninterrupted one does."""
@@ -32,11 +37,10 @@ class Generation:
 
     step: int
     batch: Batch
-    rows: list[Row]
     seconds: float
     """Wall time of the rollouts, their programs included."""
     cpu_seconds: float
-    """CPU time of this process meanwhile: generation, without the programs."""
+    """CPU time of the processes meanwhile: generation, without the programs."""
     sampler_gap: float
     """Largest |logprob as sampled - logprob of the trainer| over the model's tokens that were compared."""
 
@@ -56,9 +60,11 @@ class JudgeBatches(GRPOTrainer):
         config: RlConfig,
         seed: int,
         keep: Callable[[Generation], None],
+        processes: Processes = ALONE,
         **trl: Any,
     ) -> None:
         self.engine, self.source, self.config, self.seed, self.keep = engine, source, config, seed, keep
+        self.processes = processes
         self.rows: list[Row] = []
         super().__init__(**trl)
 
@@ -66,38 +72,60 @@ class JudgeBatches(GRPOTrainer):
         import torch
 
         step = self.state.global_step // self.config.optimizer_steps
+        shuffle = derive_seed("shuffle", self.seed, step)
         wall, cpu = time.perf_counter(), time.process_time()
-        batch = self._gather(step, slots=len(inputs) // self.config.samples)
+        batch = self._gather(step)
         seconds, cpu_seconds = time.perf_counter() - wall, time.process_time() - cpu
-        self.rows = batch_rows(
+        rows = batch_rows(
             batch,
-            slots=len(inputs) // self.config.samples,
+            slots=self.config.groups,
             size=self.config.samples,
             blank=self.processing_class.eos_token_id,
+            sigma=self.config.sigma,
+            eta=self.config.eta,
         )
+        self.rows = dealt(rows, steps=self.config.optimizer_steps, processes=self.processes, seed=shuffle)
         with _quiet():
             output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
         output["advantages"] = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
-        self.keep(Generation(step, batch, self.rows, seconds, cpu_seconds, self._sampler_gap(output)))
-        torch.manual_seed(derive_seed("shuffle", self.seed, step))
+        output["num_responses_in_batch"] = torch.tensor(sum(any(row.mask) for row in rows))
+        gaps, cpus = zip(*self.processes.every((self._sampler_gap(output), cpu_seconds)), strict=True)
+        self.keep(Generation(step, batch, seconds, sum(cpus), max(gaps)))
+        seed_shuffle(shuffle)
         return output
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
-        """TRL's, over parts of like length: the DAPO loss is a sum, so it is the same without the padding."""
-        whole = super()._compute_loss
-        return sum(whole(model, part) for part in buckets(inputs, self.config.length_buckets))
+        """TRL's, over parts of like length: a loss is a sum, so it is the same without the padding."""
+        return sum(self._part_loss(model, part) for part in buckets(inputs, self.config.length_buckets))
 
-    def _gather(self, step: int, slots: int) -> Batch:
-        rank, world = self.accelerator.process_index, self.accelerator.num_processes
+    def _part_loss(self, model: Any, part: dict[str, Any]) -> Any:
+        """TRL takes means of responses and of entropy over the rows it is given, and logs the mean of its
+        calls: they become shares of the batch's sums, however its rows are spread over parts, steps and
+        processes."""
+        mask = part["completion_mask"] * part["tool_mask"]
+        share = self.args.steps_per_generation * self.accelerator.num_processes
+        weight = 1.0
+        if self.config.loss != "dapo":
+            weight = share * len(mask) / part["num_responses_in_batch"].clamp(min=1)
+        tokens = share * mask.sum() / part["num_items_in_batch"].clamp(min=1)
+        self.entropy_coef = float(self.config.entropy_bonus * tokens / weight)
+        loss = super()._compute_loss(model, part) * weight
+        each = self.config.length_buckets * self.accelerator.reduce(tokens, reduction="mean").item()
+        for name in TOKEN_MEANS & self._metrics["train"].keys():
+            self._metrics["train"][name][-1] *= each
+        return loss
+
+    def _gather(self, step: int) -> Batch:
         return self.engine.run(
             gather(
-                lambda turn, position: self.source(step, turn, position * world + rank),
+                lambda turn, position: self.source(step, turn, position),
                 self.engine.rollouts(derive_seed("rollout", self.seed, step)),
-                slots=slots,
+                slots=self.config.groups,
                 size=self.config.samples,
                 by=self.config.filter,
                 refills=self.config.refills,
                 redraws=self.config.redraws,
+                processes=self.processes,
             )
         )
 
@@ -130,6 +158,7 @@ def build_trainer(
     seed: int,
     output: str,
     keep: Callable[[Generation], None] = lambda generation: None,
+    processes: Processes = ALONE,
     callbacks: tuple[Any, ...] = (),
 ) -> Any:
     """A GRPOTrainer for a model that is on disk at `model.config._name_or_path` (the KL reference)."""
@@ -144,9 +173,10 @@ def build_trainer(
             config=config,
             seed=seed,
             keep=keep,
+            processes=processes,
             model=model,
             processing_class=tokenizer,
-            args=GRPOConfig(output_dir=output, seed=seed, **_arguments(config), **_device()),
+            args=GRPOConfig(output_dir=output, seed=seed, **_arguments(config, processes), **_device()),
             train_dataset=Dataset.from_dict({"slot": list(range(config.groups))}),
             rollout_func=lambda prompts, trainer: rollout_output(
                 [from_the_left(row) for row in trainer.rows]
@@ -167,24 +197,24 @@ def _quiet() -> Iterator[None]:
         yield
 
 
-def _arguments(config: RlConfig) -> dict[str, Any]:
-    micro_steps = config.groups * config.samples // config.micro_batch
+def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
+    micro_batch, micro_steps = config.shares(processes.world)
     return {
         "max_steps": config.steps * config.optimizer_steps,
-        "per_device_train_batch_size": config.micro_batch,
+        "per_device_train_batch_size": micro_batch,
         "steps_per_generation": micro_steps,
         "gradient_accumulation_steps": micro_steps // config.optimizer_steps,
         "num_generations": config.samples,
         "max_completion_length": config.max_tokens,
         "temperature": config.temperature,
-        "loss_type": "dapo",
+        "loss_type": "dapo" if config.loss == "dapo" else "grpo",
+        "importance_sampling_level": "sequence" if config.loss == "sequence" else "token",
         "scale_rewards": "none",
         "epsilon": config.epsilon,
         "epsilon_high": config.epsilon_high,
         "beta": config.beta,
         "use_bias_correction_kl": False,
-        # TRL takes the mean entropy of what it is given, and it is given one bucket at a time.
-        "entropy_coef": config.entropy_bonus / config.length_buckets,
+        "entropy_coef": config.entropy_bonus,
         "learning_rate": config.learning_rate,
         "lr_scheduler_type": "linear" if config.decay else "constant_with_warmup",
         "warmup_steps": config.warmup_steps,

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tirjudge_training.advantages import Filter
+from tirjudge_training.advantages import Filter, Sigma
+
+Loss = Literal["dapo", "per_response", "sequence"]
 
 
 class RlConfig(BaseModel):
@@ -21,7 +25,7 @@ class RlConfig(BaseModel):
     optimizer_steps: int = Field(default=1, gt=0)
     """Per generation batch (ours); with 1 the ratio is always 1 and nothing is ever clipped."""
     micro_batch: int = Field(default=4, gt=0)
-    """Rows of one forward pass on one device."""
+    """Rows of one forward pass on one device, at most."""
     length_buckets: int = Field(default=1, gt=0)
     """Parts of a micro-batch, by length, each padded to its own longest row (ours)."""
     learning_rate: float = Field(default=1e-6, gt=0)
@@ -30,12 +34,22 @@ class RlConfig(BaseModel):
     decay: bool = False
     """Let the learning rate fall linearly to 0 over the stage instead of staying constant (ours)."""
     max_grad_norm: float = Field(default=1.0, gt=0)
+    loss: Loss = "dapo"
+    """What is averaged: `dapo`, all tokens of a batch alike (TIR-Judge Eq. 2, JudgeLRM footnote 2);
+    `per_response`, the tokens of each response and then the responses (RM-R1 Eq. 9); `sequence`, the same
+    with one ratio for a whole response, the geometric mean of its tokens' (the rationale judge: inferred
+    from its Eq. 5, whose ratio has no token index, and from its clip of 2e-4, as narrow as GSPO's)."""
+    sigma: Sigma = "sample"
+    """Of a group's rewards; JudgeLRM's is `population` (Eq. 6)."""
+    eta: float = Field(default=0.0, ge=0)
+    """Added to sigma; JudgeLRM's is 1e-6 (Eq. 7)."""
     epsilon: float = Field(default=0.2, gt=0)
+    """Clip of the ratio from below; the rationale judge's is 2e-4 on both sides."""
     epsilon_high: float = Field(default=0.3, gt=0)
     beta: float = Field(default=0.01, ge=0)
     """Weight of the KL divergence to the model that the stage starts from; 0 loads no reference."""
     entropy_bonus: float = Field(default=0.0, ge=0)
-    """Weight of the mean token entropy in the objective (ours)."""
+    """Weight of the mean entropy of a batch's tokens in the objective (ours)."""
     filter: Filter = "correctness"
     refills: int = Field(default=2, ge=0)
     """Rounds of replacement for groups that teach nothing (ours)."""
@@ -57,10 +71,19 @@ class RlConfig(BaseModel):
 
     @model_validator(mode="after")
     def _divides(self) -> RlConfig:
-        rows = self.groups * self.samples
-        if rows % (self.micro_batch * self.optimizer_steps):
-            raise ValueError(
-                f"groups * samples = {rows} is no multiple of micro_batch * optimizer_steps "
-                f"= {self.micro_batch * self.optimizer_steps}"
-            )
+        self.shares(1)
         return self
+
+    def shares(self, processes: int) -> tuple[int, int]:
+        """Rows of a forward pass, and forward passes of a generation batch, of each of `processes`.
+
+        Raises ValueError if the batch cannot be shared out.
+        """
+        rows = self.groups * self.samples
+        micro_batch = min(self.micro_batch, max(1, rows // (processes * self.optimizer_steps)))
+        if rows % (micro_batch * self.optimizer_steps * processes):
+            raise ValueError(
+                f"groups * samples = {rows} is no multiple of micro_batch * optimizer_steps * processes "
+                f"= {micro_batch} * {self.optimizer_steps} * {processes}"
+            )
+        return micro_batch, rows // (micro_batch * processes)

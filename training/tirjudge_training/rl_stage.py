@@ -14,6 +14,7 @@ from tirjudge_sandbox import Limits
 from tirjudge_training import checkpoints
 from tirjudge_training.engine import Engine
 from tirjudge_training.journal import Journal
+from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.rl import Source, build_trainer
 from tirjudge_training.rl_config import RlConfig
 
@@ -29,17 +30,18 @@ def train_rl(
     source: Source,
     seed: int,
     say: Callable[[str], None],
+    processes: Processes = ALONE,
 ) -> Any:
     """RL from the model folder `start`, which is also the KL reference; returns the trained model.
 
     Checkpoints lie in `run`. A stage that was killed goes on from the last whole one and writes what an
-    uninterrupted one would have written.
+    uninterrupted one would have written. Every one of several `processes` makes this call.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(start)
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
-    saved = checkpoints.latest(run.path / CHECKPOINTS)
+    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS))
     journal = Journal(run, config.steps, say)
     journal.resume(checkpoints.step_of(saved) // config.optimizer_steps if saved else 0)
     with Engine(
@@ -64,13 +66,14 @@ def train_rl(
             seed=seed,
             output=str(run.path / CHECKPOINTS),
             keep=journal.generation,
-            callbacks=(_callback(journal),),
+            processes=processes,
+            callbacks=(_callback(journal, processes),),
         )
         trainer.train(resume_from_checkpoint=str(saved) if saved else None)
     return model
 
 
-def _callback(journal: Journal) -> Any:
+def _callback(journal: Journal, processes: Processes) -> Any:
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
@@ -80,6 +83,6 @@ def _callback(journal: Journal) -> Any:
             journal.log(logs or {})
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            checkpoints.mark(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            checkpoints.mark(Path(args.output_dir) / f"checkpoint-{state.global_step}", processes)
 
     return Watch()

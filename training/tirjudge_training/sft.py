@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.run_folder import RunFolder, encode_line
 from tirjudge_training import checkpoints
+from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.samples import Sample
 
 SORTED = 6
@@ -27,9 +28,9 @@ class SftConfig(BaseModel):
 
     epochs: int = Field(default=1, gt=0)
     batch: int = Field(default=64, gt=0)
-    """Samples per optimizer step on one device."""
+    """Samples per optimizer step."""
     micro_batch: int = Field(default=64, gt=0)
-    """Samples of one forward pass; divides `batch` (ours)."""
+    """Samples of one forward pass on one device, at most; divides a process's part of `batch` (ours)."""
     learning_rate: float = Field(default=2e-6, gt=0)
     schedule: str = "cosine"
     """Of the learning rate after its rise, as transformers names it (ours)."""
@@ -49,27 +50,29 @@ def train_sft(
     *,
     seed: int,
     say: Callable[[str], None],
+    processes: Processes = ALONE,
 ) -> Any:
     """Train the model folder `start` on `samples`; returns the trained model.
 
     Checkpoints and metrics lie in `run`. A stage that was killed goes on from the last whole checkpoint and
-    ends with the same weights. Raises ValueError for a sample that is too long or teaches nothing.
+    ends with the same weights. Every one of several `processes` makes this call. Raises ValueError for a
+    sample that is too long or teaches nothing.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
     from trl import SFTTrainer
 
     _check(samples, config)
-    saved = checkpoints.latest(run.path / CHECKPOINTS)
+    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS))
     _forget(run, checkpoints.step_of(saved) if saved else 0)
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
         trainer = SFTTrainer(
             model=model,
-            args=_arguments(config, run.path / CHECKPOINTS, seed),
+            args=_arguments(config, run.path / CHECKPOINTS, seed, processes.world),
             train_dataset=_dataset(in_batches(samples, config.micro_batch, seed)),
             processing_class=AutoTokenizer.from_pretrained(start),
-            callbacks=[_watch(run, say)],
+            callbacks=[_watch(run, say, processes)],
         )
     trainer.remove_callback(PrinterCallback)
     trainer.train(resume_from_checkpoint=str(saved) if saved else None)
@@ -92,8 +95,6 @@ def in_batches(samples: Sequence[Sample], size: int, seed: int) -> list[Sample]:
 
 
 def _check(samples: Sequence[Sample], config: SftConfig) -> None:
-    if config.batch % config.micro_batch:
-        raise ValueError(f"micro_batch = {config.micro_batch} does not divide batch = {config.batch}")
     for number, sample in enumerate(samples):
         if len(sample.ids) > config.max_tokens:
             raise ValueError(
@@ -101,6 +102,16 @@ def _check(samples: Sequence[Sample], config: SftConfig) -> None:
             )
         if not sample.taught:
             raise ValueError(f"sample {number} has no token of the model's to learn from")
+
+
+def _micro_batch(config: SftConfig, processes: int) -> int:
+    """Samples of one forward pass on each of `processes`."""
+    size = min(config.micro_batch, max(1, config.batch // processes))
+    if config.batch % (size * processes):
+        raise ValueError(
+            f"batch = {config.batch} is no multiple of micro_batch * processes = {size} * {processes}"
+        )
+    return size
 
 
 def _dataset(samples: Sequence[Sample]) -> Any:
@@ -111,16 +122,17 @@ def _dataset(samples: Sequence[Sample]) -> Any:
     )
 
 
-def _arguments(config: SftConfig, output: Path, seed: int) -> Any:
+def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> Any:
     import torch
     from trl import SFTConfig
 
     cpu = not torch.cuda.is_available()
+    micro_batch = _micro_batch(config, processes)
     return SFTConfig(
         output_dir=str(output),
         num_train_epochs=config.epochs,
-        per_device_train_batch_size=config.micro_batch,
-        gradient_accumulation_steps=config.batch // config.micro_batch,
+        per_device_train_batch_size=micro_batch,
+        gradient_accumulation_steps=config.batch // (micro_batch * processes),
         learning_rate=config.learning_rate,
         lr_scheduler_type=config.schedule,
         warmup_steps=config.warmup_steps,
@@ -149,7 +161,7 @@ def _forget(run: RunFolder, step: int) -> None:
         run.write(METRICS, b"".join(map(encode_line, kept)).decode())
 
 
-def _watch(run: RunFolder, say: Callable[[str], None]) -> Any:
+def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> Any:
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
@@ -171,6 +183,6 @@ def _watch(run: RunFolder, say: Callable[[str], None]) -> Any:
             )
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            checkpoints.mark(Path(args.output_dir) / f"checkpoint-{state.global_step}")
+            checkpoints.mark(Path(args.output_dir) / f"checkpoint-{state.global_step}", processes)
 
     return Watch()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tirjudge_environments import Episode, JudgeTask, Reward, Score, Trajectory, Transcript, derive_seed
+from tirjudge_training.advantages import Sigma, advantages
 from tirjudge_training.grouping import Batch
 
 if TYPE_CHECKING:
@@ -41,16 +42,17 @@ def filler(token: int) -> Row:
     return Row((token,), (token,), (0,), (0.0,))
 
 
-def batch_rows(batch: Batch, *, slots: int, size: int, blank: int) -> list[Row]:
+def batch_rows(
+    batch: Batch, *, slots: int, size: int, blank: int, sigma: Sigma = "sample", eta: float = 0.0
+) -> list[Row]:
     """`slots * size` rows: the kept groups, and fillers of the token `blank` for whatever cannot count.
 
     A rollout that stayed unscored is a filler too: it has no advantage.
     """
     rows = []
     for group in batch.kept:
-        for trajectory, reward, advantage in zip(
-            group.trajectories, group.rewards, group.advantages, strict=True
-        ):
+        scaled = advantages(group.rewards, sigma=sigma, eta=eta)
+        for trajectory, reward, advantage in zip(group.trajectories, group.rewards, scaled, strict=True):
             if reward is None or advantage is None:
                 rows.append(filler(blank))
             else:

@@ -76,7 +76,8 @@ class TextOnly(BaseModel, ABC):
         return Prompt(messages=(*instructed, Message("user", text)), prefill=self.wording.prefill)
 
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
-        reading = self.verdict(task, view, completion.text)
+        text = _with_reasoning(completion.text, completion.reasoning, self.wording.prefill)
+        reading = self.verdict(task, view, text)
         cut = completion.finish is Finish.LENGTH and isinstance(reading, Malformed)
         return Continue() if cut else reading
 
@@ -93,5 +94,14 @@ class TextOnly(BaseModel, ABC):
 
 def written(trajectory: Trajectory) -> str:
     """All that the reader saw of a text-only dialogue: the prefill and what the model wrote after it."""
-    texts = [segment.text for segment in trajectory.segments if segment.by is By.MODEL]
-    return trajectory.prompt.prefill + "".join(texts)
+    turns = [segment for segment in trajectory.segments if segment.by is By.MODEL]
+    prefill = trajectory.prompt.prefill
+    text = prefill + "".join(turn.text for turn in turns)
+    return _with_reasoning(text, "".join(turn.reasoning for turn in turns), prefill)
+
+
+def _with_reasoning(text: str, reasoning: str, prefill: str) -> str:
+    """Thinking that an endpoint cut out of the answer, put back where the model wrote it."""
+    if not reasoning or "</think>" in text:
+        return text
+    return f"<think>{reasoning}</think>{text.removeprefix(prefill)}"

@@ -8,7 +8,13 @@ from typing import ClassVar
 
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import single_views
-from tirjudge_environments.rewards import failed, tir_reward, tools_in_order, unlabelled
+from tirjudge_environments.rewards import (
+    failed,
+    incomparable,
+    label_scores_highest,
+    tir_reward,
+    tools_in_order,
+)
 from tirjudge_environments.types import Episode, JudgeTask, Score, Unscored, Verdict, View
 
 _NUMBER = re.compile(r"[0-9]{1,2}(\.[0-9]{1,6})?", re.ASCII)
@@ -36,7 +42,8 @@ class TirPointwise(TirFormat):
         unscored = _unscored(episode)
         if unscored is not None:
             return tuple(unscored for _ in episode.trajectories)
-        correct = self._best_is_labelled(episode)
+        verdicts = [self.replay(trajectory) for trajectory in episode.trajectories]
+        correct = label_scores_highest(episode.task, verdicts)
         return tuple(
             tir_reward(
                 correct=correct,
@@ -46,19 +53,7 @@ class TirPointwise(TirFormat):
             for trajectory in episode.trajectories
         )
 
-    def _best_is_labelled(self, episode: Episode) -> bool:
-        scores: dict[int, float] = {}
-        for trajectory in episode.trajectories:
-            verdict = self.replay(trajectory)
-            scores |= verdict.scores if verdict is not None else {}
-        label = episode.task.label
-        others = [score for index, score in scores.items() if index != label]
-        complete = len(scores) == len(episode.task.candidates)
-        return complete and label is not None and all(scores[label] > score for score in others)
-
 
 def _unscored(episode: Episode) -> Unscored | None:
-    if len(episode.task.candidates) < 2:
-        return Unscored("a single response has nothing to be compared with")
     down = (failed(trajectory) for trajectory in episode.trajectories)
-    return unlabelled(episode) or next((reason for reason in down if reason is not None), None)
+    return incomparable(episode) or next((reason for reason in down if reason is not None), None)

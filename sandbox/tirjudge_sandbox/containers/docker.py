@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from tirjudge_sandbox.base import MIB, Execution, Limits, Program, SandboxUnavailable
 from tirjudge_sandbox.containers import container, engine, image, leftovers
-from tirjudge_sandbox.pool import Pool
+from tirjudge_sandbox.pool import PROGRAMS_PER_WORKER, Pool, PoolStats
 from tirjudge_sandbox.worker import WorkerFailed
 
 _DEFAULT_LIMITS = Limits()
@@ -37,11 +37,13 @@ class DockerSandbox:
         runtime: str | None = None,
         memory_bytes: int = 1024 * MIB,
         cpus: float = 1.0,
+        programs_per_worker: int = PROGRAMS_PER_WORKER,
         allow_weak_isolation: bool = False,
     ):
-        """`capacity`, `preload`, `allow_weak_isolation`: see `LocalSandbox`. `image`: None means what
-        `tirjudge sandbox build` built; another must be derived from it. `runtime`: the engine's default when
-        None. `memory_bytes` and `cpus`: what one container may use, its interpreter included.
+        """`capacity`, `preload`, `programs_per_worker`, `allow_weak_isolation`: see `LocalSandbox`. `image`:
+        None means what `tirjudge sandbox build` built; another must be derived from it. `runtime`: the
+        engine's default when None. `memory_bytes` and `cpus`: what one container may use, its interpreter
+        included.
         """
         if runtime == "runsc":
             raise SandboxUnavailable(
@@ -50,7 +52,7 @@ class DockerSandbox:
             )
         if not (memory_bytes > 0 and cpus > 0):
             raise ValueError(f"memory_bytes and cpus must be positive, not {memory_bytes} and {cpus}")
-        self._pool = Pool(capacity)
+        self._pool = Pool(capacity, programs_per_worker=programs_per_worker)
         self.capacity = self._pool.capacity
         self._preload = tuple(preload)
         self._image = image
@@ -91,6 +93,10 @@ class DockerSandbox:
         Raises TypeError for bindings that are no JSON, RuntimeError outside of `async with`.
         """
         return await self._pool.run(program, limits)
+
+    def stats(self) -> PoolStats:
+        """Its containers, as workers, and programs, now and so far."""
+        return self._pool.stats()
 
     def _shape(self, client: Any) -> container.Shape:
         leftovers.remove_orphans(client)

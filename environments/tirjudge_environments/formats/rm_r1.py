@@ -1,0 +1,141 @@
+"""RM-R1: a pair, judged by a rubric or a solution that the judge writes first (RM-R1 Fig. 3, 5, 6 and 7)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import ClassVar, Literal
+
+from tirjudge_environments.chain_of_rubrics import CHATBOTS, ChainOfRubrics
+from tirjudge_environments.elements import behind_thinking
+from tirjudge_environments.formats.text_only import Wording, written
+from tirjudge_environments.formats.text_pair import TextPair
+from tirjudge_environments.judge_card import JudgeCard
+from tirjudge_environments.rewards import failed, unlabelled
+from tirjudge_environments.templates import load_template
+from tirjudge_environments.types import (
+    Episode,
+    JudgeTask,
+    Malformed,
+    Message,
+    Prompt,
+    Reward,
+    Score,
+    Trajectory,
+    Verdict,
+    View,
+)
+
+Style = Literal["instruct", "reasoning", "no-categories", "no-rubrics", "answer-only"]
+RELEASED_TAIL = 80
+"""How many characters at the end of an answer the authors' reward looks at."""
+
+
+class RmR1(TextPair):
+    """Two chatbots, A and B; answered by `<answer>[[A]]</answer>`."""
+
+    card: ClassVar[JudgeCard] = JudgeCard(
+        views="a pair in one order",
+        answer="`<answer>[[A]]</answer>`",
+        reward="+1 for the label, else -1 (Eq. 8); `cold-start`: label + format, 1 each (Eq. 11)",
+        source="RM-R1 §2.3, App. A, G.1; Fig. 3, 5, 6, 7",
+    )
+
+    style: Style = "instruct"
+    """`instruct`: the chain of rubrics (Fig. 3); `reasoning`: for models that think, without a system message
+    (Fig. 5); the ablations `no-categories` (Fig. 6) and `no-rubrics` (Fig. 7); `answer-only`: the letter
+    alone, the authors' prompt for the fine-tuning of Table 3."""
+    variant: Literal["released", "paper"] = "released"
+    """Of the system message: the authors' code, as their checkpoints know it, or the figure. It matters to
+    `instruct` and `no-categories`; the others are the same."""
+    reward: Literal["correct", "cold-start", "released"] = "correct"
+    """Eq. 8; Eq. 11; or Eq. 8 as the authors' code computes it, from the last characters of the text."""
+
+    @property
+    def wording(self) -> Wording:
+        if self.style == "reasoning":
+            return Wording("rm-r1-reasoning-pair")
+        varies = self.style in ("instruct", "no-categories")
+        return Wording(
+            "rm-r1-pair", f"rm-r1-{self.style}-{self.variant}" if varies else f"rm-r1-{self.style}"
+        )
+
+    def prompt(self, task: JudgeTask, view: View) -> Prompt:
+        """One user message is the client's question; a longer conversation is told once for each chatbot."""
+        prompt = super().prompt(task, view)
+        if [message.role for message in task.prompt] == ["user"]:
+            return prompt
+        template = load_template(self.wording.user.replace("pair", "conversation"))
+        told = [
+            _conversation(task.prompt, task.candidates[candidate], chatbot)
+            for chatbot, candidate in zip(CHATBOTS, view.order, strict=True)
+        ]
+        return replace(prompt, messages=(*prompt.messages[:-1], Message("user", template.fill("", told))))
+
+    def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
+        answer = behind_thinking(text)
+        if answer is None:
+            return Malformed("the thinking was not closed")
+        chosen = self._chosen(answer)
+        if isinstance(chosen, Malformed):
+            return chosen
+        return Verdict(
+            choice=view.order[CHATBOTS.index(chosen)], parsed=ChainOfRubrics(answer).parsed(view.order)
+        )
+
+    def well_formed(self, text: str) -> bool:
+        """Whether the text has all that its style's prompt asks for, in order. Ours: Eq. 11 does not say."""
+        answer = behind_thinking(text)
+        if answer is None or isinstance(self._chosen(answer), Malformed):
+            return False
+        chain = ChainOfRubrics(answer)
+        match self.style:
+            case "instruct":
+                return chain.follows_figure_3()
+            case "no-categories":
+                return chain.follows_figure_6()
+            case "answer-only":
+                return True
+            case _:
+                return chain.ends_with_answer()
+
+    def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
+        return [tuple(self._score(episode, one) for one in episode.trajectories) for episode in group]
+
+    def _score(self, episode: Episode, trajectory: Trajectory) -> Score:
+        unscored = unlabelled(episode) or failed(trajectory)
+        if unscored is not None:
+            return unscored
+        text = written(trajectory)
+        correct = self._choice(trajectory, text) == episode.task.label
+        if self.reward != "cold-start":
+            return Reward(1.0 if correct else -1.0, {"correct": float(correct)})
+        form = self.well_formed(text)
+        return Reward(float(correct + form), {"correct": float(correct), "format": float(form)})
+
+    def _choice(self, trajectory: Trajectory, text: str) -> int | None:
+        if self.reward != "released":
+            return trajectory.verdict.choice if trajectory.verdict else None
+        tail = text[-RELEASED_TAIL:]
+        named = [f"<answer>[[{chatbot}]]</answer>" in tail for chatbot in CHATBOTS]
+        return trajectory.view.order[named.index(True)] if sum(named) == 1 else None
+
+    def _chosen(self, answer: str) -> str | Malformed:
+        """The chatbot that is named by what stands behind the thinking."""
+        if self.style == "answer-only":
+            letter = answer.strip().strip('"')
+            return letter if letter in CHATBOTS else Malformed("neither A nor B, and nothing else")
+        chain = ChainOfRubrics(answer)
+        if chain.answer is None:
+            return Malformed("no complete <answer>")
+        if chain.answer_is_quoted:
+            return Malformed("the last <answer> stands inside a quotation")
+        named = {f"[[{chatbot}]]": chatbot for chatbot in CHATBOTS}.get(chain.answer.body)
+        return named or Malformed("the last <answer> is neither [[A]] nor [[B]]")
+
+
+def _conversation(messages: Sequence[Message], response: str, chatbot: str) -> str:
+    """Turns as the authors' code writes them; the name for a system message is ours."""
+    names = {"user": "User", "assistant": f"Chatbot {chatbot}", "system": "System"}
+    turns = [f"{names[message.role]}: {message.content}" for message in messages]
+    return "\n".join((*turns, f"Chatbot {chatbot}: {response}"))

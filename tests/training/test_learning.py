@@ -1,0 +1,163 @@
+"""Every text-only judge learns: on one fixed batch what its reward prefers becomes likelier, and, with the
+reward's sign turned, less likely."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.judging import NoSandbox
+from tirjudge.rollout import Rollout
+from tirjudge_environments import Context, Environment, Episode, JudgeTask, Message, Reward, RmR1, Score
+from tirjudge_environments.chat_encoder import ChatEncoder
+from tirjudge_training.grouping import Draw
+from tirjudge_training.rl import build_trainer
+from tirjudge_training.rl_config import RlConfig
+
+T = TypeVar("T")
+PAIR = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A judge, a task, and what the model is made to answer: the right answer and a wrong one by view."""
+
+    environment: Environment
+    task: JudgeTask
+    right: Mapping[str, str]
+    wrong: Mapping[str, str]
+    rl: Mapping[str, Any]
+    """What the paper's loss is told."""
+
+
+CASES = {
+    "rm-r1": Case(
+        RmR1(style="reasoning", order="given"),
+        PAIR,
+        {"AB": "</think><answer>[[A]]</answer>"},
+        {"AB": "</think><answer>[[B]]</answer>"},
+        {"loss": "per_response", "beta": 1e-3, "epsilon": 0.2, "epsilon_high": 0.2},
+    ),
+    "rm-r1, cold start": Case(
+        RmR1(style="no-rubrics", order="given", reward="cold-start"),
+        PAIR,
+        {"AB": "A is better. <answer>[[A]]</answer>"},
+        {"AB": "B is better. [[B]]"},
+        {"loss": "per_response", "beta": 1e-3, "epsilon": 0.2, "epsilon_high": 0.2},
+    ),
+}
+"""In the order of the requests, every second sample of a view gives the right answer."""
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_the_reward_prefers_becomes_likelier(case: Case, tiny_model: Path, tmp_path: Path) -> None:
+    for view, (right, wrong) in learn(case, tiny_model, tmp_path, sign=1.0).items():
+        assert right > 0, f"the right answer to {view} is likelier than before"
+        assert right > wrong
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_and_less_likely_when_the_reward_s_sign_is_turned(
+    case: Case, tiny_model: Path, tmp_path: Path
+) -> None:
+    for view, (right, wrong) in learn(case, tiny_model, tmp_path, sign=-1.0).items():
+        assert right < 0, f"the right answer to {view} is less likely than before"
+        assert right < wrong
+
+
+def learn(case: Case, start: Path, folder: Path, *, sign: float) -> dict[str, tuple[float, float]]:
+    """By view, how much the log-probabilities of the right and of the wrong answer moved in three steps."""
+    tokenizer = AutoTokenizer.from_pretrained(start)
+    model = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32)
+    engine = FixedAnswers(case, ChatEncoder(tokenizer), sign)
+    views = case.environment.views(case.task)
+    config = RlConfig(
+        steps=3,
+        groups=len(views),
+        samples=4,
+        micro_batch=4 * len(views),
+        filter="none",
+        learning_rate=1e-3,
+        **case.rl,
+    )
+    trainer = build_trainer(
+        model,
+        tokenizer,
+        config,
+        engine=engine,  # type: ignore[arg-type]  # the rollouts are fixed
+        source=lambda *key: Draw("judge", case.task),
+        seed=0,
+        output=str(folder),
+    )
+    before = engine.log_probabilities(model)
+    trainer.train()
+    after = engine.log_probabilities(model)
+    return {view: (after[view][0] - before[view][0], after[view][1] - before[view][1]) for view in before}
+
+
+class Turned:
+    """An environment with `sign` times its rewards."""
+
+    def __init__(self, environment: Environment, sign: float) -> None:
+        self._environment, self._sign = environment, sign
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._environment, name)
+
+    def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
+        scores = self._environment.score(group, answers)
+        return [tuple(self._turned(score) for score in episode) for episode in scores]
+
+    def _turned(self, score: Score) -> Score:
+        assert isinstance(score, Reward)
+        return replace(score, total=self._sign * score.total)
+
+
+class FixedAnswers:
+    """An engine whose every second rollout of a view is the right answer, and the others the wrong one."""
+
+    def __init__(self, case: Case, encoder: ChatEncoder, sign: float) -> None:
+        self.case, self.encoder, self.environment = case, encoder, Turned(case.environment, sign)
+        self.prompts = {
+            view.name: tuple(encoder.prompt(case.environment.prompt(case.task, view)))
+            for view in case.environment.views(case.task)
+        }
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run(work)
+
+    def rollouts(self, seed: int) -> dict[str, Rollout]:
+        asked: Counter[str] = Counter()
+
+        def answer(context: Context) -> str:
+            view = next(name for name, ids in self.prompts.items() if ids == context.ids)
+            asked[view] += 1
+            return (self.case.right if asked[view] % 2 else self.case.wrong)[view]
+
+        generator = ScriptedGenerator(answer, encoder=self.encoder)
+        return {"judge": Rollout(self.environment, generator, NoSandbox())}
+
+    def log_probabilities(self, model: Any) -> dict[str, tuple[float, float]]:
+        """Of the right and the wrong answer to each view."""
+        return {
+            view: (
+                self._log_probability(model, prompt, self.case.right[view]),
+                self._log_probability(model, prompt, self.case.wrong[view]),
+            )
+            for view, prompt in self.prompts.items()
+        }
+
+    def _log_probability(self, model: Any, prompt: tuple[int, ...], answer: str) -> float:
+        ids = torch.tensor([*prompt, *self.encoder.text(answer)])
+        with torch.no_grad():
+            logits = model(input_ids=ids[None]).logits[0, :-1].log_softmax(-1)
+        return float(logits.gather(1, ids[1:, None])[len(prompt) - 1 :].sum())

@@ -1,0 +1,112 @@
+"""Several processes train as one does: torchrun on the CPU, for real."""
+
+from __future__ import annotations
+
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tirjudge.run_folder import read_lines
+from tirjudge_training.dealing import dealt, seed_shuffle
+from tirjudge_training.processes import Processes
+from tirjudge_training.rl_config import RlConfig
+from tirjudge_training.rl_stage import train_rl
+
+CONFIG = RlConfig(
+    steps=2,
+    groups=4,
+    samples=4,
+    optimizer_steps=2,
+    micro_batch=2,
+    length_buckets=3,
+    beta=0.01,
+    entropy_bonus=0.01,
+    learning_rate=1e-3,
+    max_tokens=120,
+    checkpoint_every=1,
+)
+LOSSES = ("dapo", "sequence")
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+
+
+def main(start: Path, folder: Path) -> None:
+    """One run for each loss, by all processes that were launched."""
+    processes = Processes.launched()
+    tiny = runpy.run_path(str(Path(__file__).with_name("conftest.py")))
+    for loss in LOSSES:
+        with processes.folder(folder / loss) as run:
+            model = train_rl(
+                start,
+                run,
+                CONFIG.model_copy(update={"loss": loss}),
+                environments=tiny["ENVIRONMENTS"],
+                source=tiny["source"],
+                seed=1,
+                say=lambda line: None,
+                processes=processes,
+            )
+            if processes.rank == 0:
+                model.save_pretrained(run.path / "model")
+
+
+def rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    return list(read_lines(folder / name))
+
+
+@pytest.fixture(scope="module")
+def runs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The same configurations run by this process, and by two that torchrun starts."""
+    one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
+    main(tiny_model, one)
+    subprocess.run(
+        [sys.executable, *TORCHRUN, __file__, str(tiny_model), str(two)],
+        check=True,
+    )
+    return one, two
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", LOSSES)
+def test_two_processes_give_the_loss_of_one(loss: str, runs: tuple[Path, Path]) -> None:
+    """The same rollouts, filter, replacements and optimizer steps; the first process alone writes."""
+    one, two = (rows(folder / loss, "metrics.jsonl") for folder in runs)
+    assert sum(row["groups/refill_tasks"] for row in one) > 0, "the case must exercise dynamic sampling"
+    assert len(one) == len(two) == CONFIG.steps
+    for alone, shared in zip(one, two, strict=True):
+        for name in ("loss", "grad_norm", "entropy", "kl", "reward", "groups/dropped", "tools/calls"):
+            assert shared[name] == pytest.approx(alone[name], abs=1e-5), name
+    drawn, shared_draws = (
+        [episode["id"] for episode in rows(folder / loss, "episodes.jsonl")] for folder in runs
+    )
+    assert drawn == shared_draws
+    alone, shared = (load_file(folder / loss / "model" / "model.safetensors") for folder in runs)
+    assert all(torch.allclose(alone[name], shared[name], rtol=0, atol=1e-5) for name in alone)
+
+
+@pytest.mark.parametrize("steps", [1, 2])
+def test_an_optimizer_step_has_the_same_rows_however_many_processes_there_are(steps: int) -> None:
+    """TRL shuffles by torch.randperm what it is given, and cuts that into steps."""
+
+    def after_trl(rank: int, world: int) -> list[int]:
+        given = dealt(range(24), steps=steps, processes=Processes(rank, world), seed=3)
+        seed_shuffle(3)
+        return [given[i] for i in torch.randperm(len(given))]
+
+    def steps_of(rows: list[int]) -> list[set[int]]:
+        each = len(rows) // steps
+        return [set(rows[i * each : (i + 1) * each]) for i in range(steps)]
+
+    alone = steps_of(after_trl(0, 1))
+    shares = [steps_of(after_trl(rank, 3)) for rank in range(3)]
+    assert [set().union(*parts) for parts in zip(*shares, strict=True)] == alone
+    assert set().union(*alone) == set(range(24))
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
