@@ -15,9 +15,11 @@ from tirjudge_training.cli import heldout, train
 from tirjudge_training.config import shipped
 
 SMALL = {
-    "corpus.samples": 32,
-    "sft.batch": 16,
-    "sft.micro_batch": 16,
+    "warmup.corpus.programs": 16,
+    "warmup.corpus.readings": 8,
+    "warmup.corpus.dialogues": 8,
+    "warmup.sft.batch": 16,
+    "warmup.sft.micro_batch": 16,
     "rl.steps": 1,
     "rl.groups": 2,
     "rl.samples": 2,
@@ -51,13 +53,13 @@ def test_a_run_from_random_weights_to_a_judge_with_a_card(tmp_path: Path) -> Non
         path.name for path in model.iterdir()
     }
     assert tomllib.loads((tmp_path / "config.toml").read_text())["rl"]["epsilon_high"] == 0.3
-    assert "tirjudge train --recipe mini --set corpus.samples=32" in (model / "README.md").read_text()
+    assert "tirjudge train --recipe mini --set warmup.corpus.programs=16" in (model / "README.md").read_text()
 
     written = (model / "model.safetensors").stat().st_mtime_ns
     again = small(tmp_path)
     assert again.exit_code == 0
     assert [line.split(" ", 1)[1] for line in again.stderr.splitlines()] == [
-        f"{stage}: done" for stage in ("warmup", "heldout-before", "rl", "heldout-after")
+        f"{stage}: done" for stage in ("warmup", "heldout-base", "rl", "heldout-rl")
     ]
     assert (model / "model.safetensors").stat().st_mtime_ns == written
 

@@ -69,6 +69,29 @@ def test_a_recipe_that_is_no_toml_or_not_there(tmp_path: Path) -> None:
         load(Outer, "minni")
 
 
+def test_a_recipe_goes_over_the_one_it_extends(recipe: str, tmp_path: Path) -> None:
+    (tmp_path / "middle.toml").write_text('extends = "mine.toml"\n[rl]\nlimit = 5\n[warmup]\nlimit = 1\n')
+    (tmp_path / "last.toml").write_text('extends = "middle.toml"\nseed = 4\n[rl]\nlimit = 6\n')
+    config = load(Outer, str(tmp_path / "last.toml"), ["warmup.limit=2"])
+    assert config == Outer(seed=4, rl=Inner(learning_rate=2e-4, limit=6), warmup=Inner(limit=2))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('extends = "none.toml"', "none.toml': neither a file nor one of mini"),
+        ('extends = "self.toml"', "self.toml: extends itself"),
+        ("extends = 3", "self.toml: extends: write the name of a recipe"),
+    ],
+)
+def test_what_cannot_be_extended_is_named(tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "self.toml").write_text(text)
+    with pytest.raises(BadRecipe) as error:
+        load(Outer, str(tmp_path / "self.toml"))
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
 def test_the_first_difference_is_named() -> None:
     assert difference({"a": 1, "b": {"c": 1}}, {"a": 1, "b": {"c": 2}}) == "b.c"
     assert difference({"a": 1, "old": 2}, {"a": 1}) == "old"

@@ -220,3 +220,23 @@ def test_the_entropy_bonus_is_a_mean_over_the_tokens_of_the_batch(
     assert with_bonus.item() == pytest.approx(expected.item(), abs=1e-6)
     with_bonus, expected = gradient(trainer.model, with_bonus), gradient(trainer.model, expected)
     assert (with_bonus - expected).norm() < 1e-6 * expected.norm()
+
+
+@pytest.mark.parametrize(
+    ("decay", "final", "expected"), [(False, 0.0, 1e-6), (True, 0.0, 0.0), (True, 3e-7, 3e-7)]
+)
+def test_a_falling_learning_rate_ends_where_it_is_told_to(
+    decay: bool, final: float, expected: float, tiny_model: Path, tmp_path: Path
+) -> None:
+    falling = CONFIG.model_copy(update={"decay": decay, "final_learning_rate": final})
+    trainer = trainer_of(falling, tiny_model, tmp_path)
+    trainer.create_optimizer_and_scheduler(num_training_steps=4)
+    rates = []
+    for _ in range(4):
+        rates += trainer.lr_scheduler.get_last_lr()[:1]
+        trainer.optimizer.step()
+        trainer.lr_scheduler.step()
+    fall = (CONFIG.learning_rate - expected) / 4
+    assert [*rates, *trainer.lr_scheduler.get_last_lr()[:1]] == pytest.approx(
+        [CONFIG.learning_rate - step * fall for step in range(5)]
+    )

@@ -14,7 +14,7 @@ from tirjudge_sandbox import Status, open_sandbox
 from tirjudge_training import miniature
 from tirjudge_training.samples import IGNORED, Sample
 from tirjudge_training.teacher import MISCONCEPTIONS, Habits, program
-from tirjudge_training.warmup import WarmupConfig, corpus, dialogues, program_example, reading_example
+from tirjudge_training.warmup import CorpusConfig, corpus, dialogues, program_example, reading_example
 
 PERFECT = Habits(careful=1, careless=1, crash=0, misread=0, needless=0)
 
@@ -24,14 +24,14 @@ def tokenizer():
     return miniature.build_tokenizer(0)
 
 
-async def taught(tokenizer, config: WarmupConfig, count: int) -> list[Trajectory]:
+async def taught(tokenizer, config: CorpusConfig, count: int) -> list[Trajectory]:
     async with open_sandbox(preload=()) as sandbox:
         return await dialogues(tokenizer, sandbox, config.model_copy(update={"dialogues": count}), 0)
 
 
 async def test_a_perfect_teacher_is_always_right_and_well_formed(tokenizer) -> None:
     """Every program it writes decides its case, so the reward of every pair and list is 1."""
-    for trajectory in await taught(tokenizer, WarmupConfig(text_only=0, habits=PERFECT), 120):
+    for trajectory in await taught(tokenizer, CorpusConfig(text_only=0, habits=PERFECT), 120):
         assert trajectory.stop is StopReason.VERDICT
         assert all(call.outcome.status is Status.OK for call in trajectory.calls)
         said = trajectory.segments[-1].text
@@ -44,7 +44,7 @@ async def test_a_perfect_teacher_is_always_right_and_well_formed(tokenizer) -> N
 
 async def test_labels_are_on_the_models_own_tokens_only(tokenizer) -> None:
     encoder = ChatEncoder(tokenizer)
-    for trajectory in await taught(tokenizer, WarmupConfig(text_only=0), 20):
+    for trajectory in await taught(tokenizer, CorpusConfig(text_only=0), 20):
         sample = Sample.of(trajectory)
         assert len(sample.ids) == len(sample.labels)
         written = [label for label in sample.labels if label != IGNORED]
@@ -56,7 +56,7 @@ async def test_labels_are_on_the_models_own_tokens_only(tokenizer) -> None:
 
 
 async def test_the_teacher_goes_wrong_as_often_as_it_is_told(tokenizer) -> None:
-    config = WarmupConfig(text_only=0.25, habits=Habits(crash=0.2))
+    config = CorpusConfig(text_only=0.25, habits=Habits(crash=0.2))
     trajectories = await taught(tokenizer, config, 400)
     statuses = Counter(call.outcome.status for t in trajectories for call in t.calls)
     assert set(statuses) == {Status.OK, Status.ERROR}
@@ -91,7 +91,7 @@ def test_a_reading_example_gives_the_verdict_of_an_output() -> None:
 
 
 async def test_the_corpus_is_reproducible_and_sees_nothing_held_out(tokenizer) -> None:
-    config = WarmupConfig(programs=60, readings=20, dialogues=40)
+    config = CorpusConfig(programs=60, readings=20, dialogues=40)
     async with open_sandbox(preload=()) as sandbox:
         first, second = [await corpus(tokenizer, sandbox, config, 4) for _ in range(2)]
     assert first == second

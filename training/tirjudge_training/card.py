@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tirjudge_training.course import BASE, HELDOUT, WARM_UP, Course
 from tirjudge_training.heldout import shown
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.stages.reinforcement import Reinforcement
 
 HEAD = """\
 ---
@@ -23,31 +25,41 @@ program's output and only then giving its verdict. Its lists had four responses:
 """
 
 
-def model_card(
-    recipe: Recipe,
-    command: str,
-    *,
-    rl: Mapping[str, Any],
-    before: Mapping[str, Any],
-    after: Mapping[str, Any],
-) -> str:
-    """Markdown. `rl` is the RL stage's result, `before` and `after` are held-out summaries."""
+def model_card(recipe: Recipe, command: str, course: Course, results: Mapping[str, Any]) -> str:
+    """Markdown; `results` holds what each stage of the course returned."""
+    before, after = results[HELDOUT + BASE], results[_measured(course)]
     return "\n".join(
-        (HEAD, *_made(recipe, command, rl), *_accuracy(before, after), *_families(before, after))
+        (HEAD, *_made(recipe, command, course, results), *_accuracy(before, after), *_families(after))
     )
 
 
-def _made(recipe: Recipe, command: str, rl: Mapping[str, Any]) -> Iterator[str]:
+def _made(recipe: Recipe, command: str, course: Course, results: Mapping[str, Any]) -> Iterator[str]:
+    rl = [results[stage.name] for stage in course.stages if isinstance(stage, Reinforcement)]
     config = recipe.rl
     yield "## How it was made\n"
     yield f"    {command}\n"
     yield (
-        f"From random weights, with seed {recipe.seed}: a supervised warm-up on {recipe.corpus.samples:,} "
-        f"generated samples, then DAPO for {rl['steps']} batches of {config.groups} x {config.samples} "
-        "rollouts, with every program run in the sandbox and its output out of the loss. The RL stage took "
-        f"{rl['cpu_seconds']:.0f} CPU seconds, programs included ({rl['seconds']:.0f} s on the clock). All "
-        "training data is generated from the constraint families below; no other model's output is in it.\n"
+        f"From random weights, with seed {recipe.seed}: a supervised warm-up on "
+        f"{results[WARM_UP]['samples']:,} generated samples, then {_method(recipe)}: DAPO, "
+        f"{config.steps} batches of {config.groups} x {config.samples} rollouts at a time, with every "
+        "program run in the sandbox and its output out of the loss. All RL of the run together took "
+        f"{sum(one['cpu_seconds'] for one in rl):.0f} CPU seconds, programs included "
+        f"({sum(one['seconds'] for one in rl):.0f} s on the clock). All training data is generated from the "
+        "constraint families below; no other model's output is in it.\n"
     )
+
+
+def _measured(course: Course) -> str:
+    """The measurement of the model that is the run's."""
+    return next(HELDOUT + name for name, stage in course.models.items() if stage == course.result)
+
+
+def _method(recipe: Recipe) -> str:
+    rounds = recipe.iterate.rounds
+    return {
+        "rl": "RL",
+        "iterative": f"RL and {rounds} rounds of rejection sampling, SFT of the warm-up's model, and RL",
+    }[recipe.method]
 
 
 def _accuracy(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
@@ -56,7 +68,7 @@ def _accuracy(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[s
         "Greedy, on words, thresholds and wordings that training never saw; Wilson's 95 % interval. A "
         "pointwise task counts as right if the better response gets the higher score.\n"
     )
-    yield "| format | before RL | after RL | program errors after | calls per verdict after |"
+    yield "| format | after the warm-up | at the end | program errors | calls per verdict |"
     yield "|---|---|---|---|---|"
     for name, one in after.items():
         calls = one["calls_per_verdict"]
@@ -67,8 +79,8 @@ def _accuracy(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[s
     yield ""
 
 
-def _families(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
-    yield "## By family, after RL\n"
+def _families(after: Mapping[str, Any]) -> Iterator[str]:
+    yield "## By family, at the end\n"
     names = list(after)
     yield f"| family | {' | '.join(names)} |"
     yield f"|---|{'---|' * len(names)}"

@@ -16,12 +16,14 @@ def mark(checkpoint: Path, processes: Processes = ALONE) -> None:
         (checkpoint / MARK).touch()
 
 
+def marked(folder: Path) -> list[Path]:
+    """The marked `checkpoint-N` by rising N; one that a kill cut short is passed over."""
+    return sorted((path.parent for path in folder.glob(f"checkpoint-*/{MARK}")), key=step_of)
+
+
 def latest(folder: Path) -> Path | None:
-    """The marked `checkpoint-N` with the highest N, or None; one that a kill cut short is passed over."""
-    found = {
-        int(path.parent.name.rpartition("-")[2]): path.parent for path in folder.glob(f"checkpoint-*/{MARK}")
-    }
-    return found[max(found)] if found else None
+    """The last of the marked ones, or None."""
+    return next(reversed(marked(folder)), None)
 
 
 def step_of(checkpoint: Path) -> int:

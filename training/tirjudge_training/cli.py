@@ -16,16 +16,33 @@ import typer
 from tirjudge.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.config import BadRecipe, load, shipped
-from tirjudge_training.heldout import HeldoutConfig, lines, measure
+from tirjudge_training.data import DataConfig
+from tirjudge_training.engine import RolloutConfig
+from tirjudge_training.generated import GeneratedData
+from tirjudge_training.heldout import lines, measure
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import RunMismatch
 from tirjudge_training.run import train as run_train
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
+MAX_TOKENS = 320
+"""Of a miniature's measured trajectory."""
 
 
 def train(
     recipe: Annotated[str, typer.Option(help="A shipped recipe's name, or a TOML file.")] = "mini",
+    iterative: Annotated[
+        bool,
+        typer.Option("--iterative", help="TIR-Judge-Zero: RL, rejection sampling, SFT and RL, in rounds."),
+    ] = False,
+    control: Annotated[
+        bool, typer.Option("--control", help="With --iterative: also as much RL without the rounds.")
+    ] = False,
+    no_tools: Annotated[
+        bool, typer.Option("--no-tools", help="The text-only control: the same tasks, no programs.")
+    ] = False,
+    model: Annotated[str | None, typer.Option(help="Short for --set model.base: a folder or hub id.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Short for --set data.train: a file of rows.")] = None,
     output: Annotated[Path | None, typer.Option(help="The run folder; by default runs/RECIPE-SEED.")] = None,
     assign: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key: rl.steps=10.")
@@ -38,21 +55,31 @@ def train(
         for name in shipped():
             print(f"{name}: {load(Recipe, name).description}")
         return
-    assignments = [*(assign or []), *([] if seed is None else [f"seed={seed}"])]
+    short = {
+        "method=iterative": iterative,
+        "iterate.control=true": control,
+        "data.no_tools=1.0": no_tools,
+        f"model.base={json.dumps(model)}": model is not None,
+        f"data.train={json.dumps(str(data))}": data is not None,
+        f"seed={seed}": seed is not None,
+    }
+    assignments = [*(assign or []), *(assignment for assignment, wanted in short.items() if wanted)]
     with _one_line_errors():
         config = load(Recipe, recipe, assignments)
         folder = output or Path("runs") / f"{Path(recipe).stem}-{config.seed}"
         _quiet_libraries(config.threads)
         command = ["tirjudge", "train", "--recipe", recipe]
         command += [word for assignment in assignments for word in ("--set", assignment)]
-        model = run_train(config, folder, command=shlex.join(command), say=_say)
-        print(model)
+        print(run_train(config, folder, command=shlex.join(command), say=_say))
 
 
 def heldout(
     model: Annotated[Path, typer.Argument(help="A model folder that `tirjudge train` made.")],
     n: Annotated[int, typer.Option(help="Tasks of each format.")] = 500,
     seed: Annotated[int, typer.Option(help="Which tasks.")] = 0,
+    no_tools: Annotated[
+        bool, typer.Option("--no-tools", help="With the prompts that offer no tool.")
+    ] = False,
     output: Annotated[Path | None, typer.Option(help="Also write the numbers, by family, as JSON.")] = None,
 ) -> None:
     """Measure a miniature on held-out words, thresholds and wordings: greedy, with 95 % intervals."""
@@ -60,7 +87,9 @@ def heldout(
         if not (model / "config.json").is_file():
             raise BadRecipe(f"{model} is no model folder: it has no config.json")
         _quiet_libraries(threads=1)
-        found = measure(model, HeldoutConfig(n=n, seed=seed))
+        data = GeneratedData(DataConfig(no_tools=float(no_tools)))
+        rollout = RolloutConfig(max_tokens=MAX_TOKENS)
+        found = measure(str(model), data.heldout(n, seed), data.environments, rollout)
         for line in lines(found):
             print(line)
         if output is not None:

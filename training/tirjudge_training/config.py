@@ -13,6 +13,8 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ValidationError
 
 Config = TypeVar("Config", bound=BaseModel)
+EXTENDS = "extends"
+"""The one key that a recipe file may have beside those of its configuration."""
 
 
 class BadRecipe(ValueError):
@@ -28,15 +30,11 @@ def shipped() -> dict[str, Path]:
 def load(kind: type[Config], recipe: str, assignments: Sequence[str] = ()) -> Config:
     """The recipe called, or in the file, `recipe`, with `a.b=c` assignments over it. Raises BadRecipe.
 
-    The right side of an assignment is TOML; what is not (`a.b=adamw`) is taken as text.
+    The right side of an assignment is TOML; what is not (`a.b=adamw`) is taken as text. A recipe that says
+    `extends = "NAME"` is laid over the shipped recipe, or the file beside it, of that name.
     """
     path = shipped().get(recipe, Path(recipe))
-    if not path.is_file():
-        raise BadRecipe(f"no recipe {recipe!r}: neither a file nor one of {', '.join(shipped())}")
-    try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadRecipe(f"{path}: {error}") from None
+    values = _read(path, ())
     for assignment in assignments:
         _assign(values, assignment)
     try:
@@ -60,6 +58,34 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any], path: tuple[str, 
         elif before != after:
             return ".".join((*path, key))
     return None
+
+
+def _read(path: Path, extending: tuple[Path, ...]) -> dict[str, Any]:
+    """A file's values, over those of the recipe that it extends."""
+    if not path.is_file():
+        raise BadRecipe(f"no recipe {str(path)!r}: neither a file nor one of {', '.join(shipped())}")
+    if path in extending:
+        raise BadRecipe(f"{path}: extends itself, by way of {extending[-1]}")
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadRecipe(f"{path}: {error}") from None
+    base = values.pop(EXTENDS, None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise BadRecipe(f"{path}: {EXTENDS}: write the name of a recipe")
+    return _laid_over(_read(shipped().get(base, path.parent / base), (*extending, path)), values)
+
+
+def _laid_over(values: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Tables key by key, anything else as a whole."""
+    for key, value in over.items():
+        below = values.get(key)
+        if isinstance(value, Mapping) and isinstance(below, dict):
+            value = _laid_over(below, value)
+        values[key] = value
+    return values
 
 
 def _assign(values: dict[str, Any], assignment: str) -> None:

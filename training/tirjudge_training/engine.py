@@ -8,14 +8,52 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from tirjudge.generation import Sampling
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Environment
 from tirjudge_environments.budget import Budget
 from tirjudge_sandbox import Limits, open_sandbox
+from tirjudge_training import models
 
 T = TypeVar("T")
+
+
+class RolloutConfig(BaseModel):
+    """How a trajectory is drawn and what bounds it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    temperature: float = Field(default=1.0, ge=0)
+    """Ours; 0 is greedy."""
+    max_tokens: int = Field(default=8192, gt=0)
+    """New tokens of one trajectory, the sandbox's included."""
+    tool_calls: int = Field(default=3, ge=0)
+    turns: int = Field(default=8, gt=0)
+    """Turns of one trajectory (ours)."""
+    cpu_seconds: float = Field(default=30.0, gt=0)
+    """CPU time of a trajectory's programs together (ours)."""
+    program_cpu_seconds: float = Field(default=10.0, gt=0)
+    """CPU time of one program (ours)."""
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(
+            turns=self.turns,
+            tool_calls=self.tool_calls,
+            tokens=self.max_tokens,
+            cpu_seconds=self.cpu_seconds,
+        )
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(cpu_seconds=self.program_cpu_seconds)
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(temperature=self.temperature, max_tokens=self.max_tokens)
 
 
 class Engine:
@@ -38,6 +76,18 @@ class Engine:
         self.generator = TransformersGenerator(model, tokenizer, name=name)
         self.environments = environments
         self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
+
+    @classmethod
+    def load(cls, model: str, environments: Mapping[str, Environment], config: RolloutConfig) -> Self:
+        """For a model folder or hub id that is not being trained."""
+        return cls(
+            *models.load(model),
+            environments,
+            budget=config.budget,
+            limits=config.limits,
+            sampling=config.sampling,
+            name=model,
+        )
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:

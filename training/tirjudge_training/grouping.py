@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 from tirjudge_environments import Environment, Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
@@ -115,10 +116,10 @@ async def gather(
     kept: list[Group] = []
     while len(kept) < slots and len(rounds) <= refills:
         draws = processes.deal(_fitting(deal, len(rounds), rollouts, slots - len(kept)))
-        rolls = await asyncio.gather(*(_roll(draw, rollouts[draw.format], size, redraws) for draw in draws))
-        rounds.append(processes.collect(rolls))
-        kept += [group for roll in rounds[-1] for group in roll.groups if group.teaches(by)]
-    first, later = rounds[0], [roll for turn in rounds[1:] for roll in turn]
+        rolled = await asyncio.gather(*(roll(draw, rollouts[draw.format], size, redraws) for draw in draws))
+        rounds.append(processes.collect(rolled))
+        kept += [group for one in rounds[-1] for group in one.groups if group.teaches(by)]
+    first, later = rounds[0], [one for turn in rounds[1:] for one in turn]
     _some_scored(first)
     return Batch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept))
 
@@ -137,7 +138,34 @@ def _fitting(deal: Deal, turn: int, rollouts: Mapping[str, Roller], room: int) -
     return draws
 
 
-async def _roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
+async def rolls(
+    draws: Iterable[tuple[int, Draw]],
+    rollouts: Mapping[str, Roller],
+    *,
+    size: int,
+    redraws: int = 2,
+    at_once: int = 64,
+) -> AsyncIterator[tuple[int, Roll]]:
+    """Every numbered draw rolled out, each as it finishes; at most `at_once` tasks run side by side."""
+    waiting = iter(draws)
+    running: dict[asyncio.Task[Roll], int] = {}
+    try:
+        while True:
+            for number, draw in islice(waiting, at_once - len(running)):
+                running[asyncio.create_task(roll(draw, rollouts[draw.format], size, redraws))] = number
+            if not running:
+                return
+            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+            for finished in done:
+                yield running.pop(finished), finished.result()
+    finally:
+        for unfinished in running:
+            unfinished.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+
+
+async def roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
+    """`size` scored samples of a task; one that cannot be scored is drawn again at most `redraws` times."""
     episodes = list(await rollout.group(draw.task, size))
     scores = rollout.environment.score(episodes, {})
     redrawn = 0

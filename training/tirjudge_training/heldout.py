@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.generation import Generator
-from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.metrics import Proportion
 from tirjudge.records import failed
-from tirjudge.rollout import Rollout
-from tirjudge_environments import Budget, Call, Environment, Episode, Reward, Score
-from tirjudge_sandbox import Execution, Sandbox, open_sandbox
-from tirjudge_training.grouping import CORRECT, Draw
-from tirjudge_training.miniature import open_environments
-from tirjudge_training.synthesis import heldout_tasks
+from tirjudge.run_folder import RunFolder
+from tirjudge_environments import Call, Environment, Episode, Reward, Score
+from tirjudge_sandbox import Execution
+from tirjudge_training.engine import Engine, RolloutConfig
+from tirjudge_training.grouping import CORRECT, Draw, rolls
+
+ANSWERS = "answers.jsonl"
 
 
 class HeldoutConfig(BaseModel):
@@ -31,8 +28,12 @@ class HeldoutConfig(BaseModel):
     """Tasks of each format."""
     seed: int = 0
     """Which tasks; the same for every run, so that runs can be compared."""
-    max_tokens: int = Field(default=320, gt=0)
-    """New tokens of one trajectory, the sandbox's included."""
+    max_tokens: int | None = Field(default=None, gt=0)
+    """New tokens of one trajectory, the sandbox's included; None is what RL allows."""
+
+    def rollout(self, rl: RolloutConfig) -> RolloutConfig:
+        """Bounds of a measured trajectory."""
+        return rl if self.max_tokens is None else rl.model_copy(update={"max_tokens": self.max_tokens})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,34 +72,40 @@ def answer(draw: Draw, episode: Episode, scores: Sequence[Score]) -> Answer:
     )
 
 
-def measure(model: Path, config: HeldoutConfig) -> dict[str, Any]:
-    """The miniature in folder `model` on `n` held-out tasks of each format: a `summary` of its answers."""
-    generator = TransformersGenerator.load(str(model), device="cpu")
-    return asyncio.run(_measure(generator, config))
+def measure(
+    model: str,
+    draws: Sequence[Draw],
+    environments: Mapping[str, Environment],
+    rollout: RolloutConfig,
+    *,
+    folder: RunFolder | None = None,
+    file: str = ANSWERS,
+) -> dict[str, Any]:
+    """A `summary` of the greedy answers of a model folder, or hub id, to `draws`.
+
+    With a `folder` every answer is written to its `file`, and those that are there already are not asked for
+    again: a measurement that was killed goes on.
+    """
+    rows = [] if folder is None else list(folder.read(file))
+    found = {row.pop("index"): Answer(**row) for row in rows}
+    left = [(index, draw) for index, draw in enumerate(draws) if index not in found]
+
+    async def ask(engine: Engine) -> None:
+        async for index, roll in rolls(left, engine.rollouts(0), size=1):
+            found[index] = answer(roll.draw, roll.episodes[0], roll.scores[0])
+            if folder is not None:
+                folder.append(file, {"index": index, **asdict(found[index])})
+
+    if left:
+        greedy = rollout.model_copy(update={"temperature": 0.0})
+        with Engine.load(model, environments, greedy) as engine:
+            engine.run(ask(engine))
+    return summary(found[index] for index in sorted(found))
 
 
-async def _measure(generator: TransformersGenerator, config: HeldoutConfig) -> dict[str, Any]:
-    async with open_sandbox() as sandbox:
-        answers = await asyncio.gather(
-            *(
-                _answers(generator, sandbox, format, environment, config)
-                for format, environment in open_environments().items()
-            )
-        )
-    await generator.close()
-    return summary(one for found in answers for one in found)
-
-
-async def _answers(
-    generator: Generator, sandbox: Sandbox, format: str, environment: Environment, config: HeldoutConfig
-) -> list[Answer]:
-    rollout = Rollout(environment, generator, sandbox, budget=Budget(tokens=config.max_tokens))
-    draws = [Draw(format, task) for task in heldout_tasks(format, config.n, config.seed)]
-    episodes = await asyncio.gather(*(rollout.episode(draw.task) for draw in draws))
-    return [
-        answer(draw, episode, environment.score([episode], {})[0])
-        for draw, episode in zip(draws, episodes, strict=True)
-    ]
+def correct(found: Mapping[str, Any]) -> int:
+    """Right answers of a summary, all judges together."""
+    return sum(one["accuracy"]["count"] for one in found.values())
 
 
 def summary(answers: Iterable[Answer]) -> dict[str, Any]:

@@ -1,26 +1,86 @@
-"""A recipe: every choice of a training run, stage by stage."""
+"""A recipe: every choice of a training run, table by table."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from collections.abc import Mapping
+from typing import Literal
 
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tirjudge_training.data import DataConfig, EnvironmentConfig
 from tirjudge_training.heldout import HeldoutConfig
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.sft import SftConfig
-from tirjudge_training.warmup import WarmupConfig
+from tirjudge_training.stages.rejection import RejectionConfig
+from tirjudge_training.stages.selection import ValidationConfig
+from tirjudge_training.stages.warm_up import WarmUpConfig
+
+
+class ModelConfig(BaseModel):
+    """What is trained."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    base: str | None = None
+    """A model folder or a hub id; None builds the miniature from random weights and warms it up."""
+
+
+class IterateConfig(BaseModel):
+    """The cycles of `--iterative` (TIR §4.3)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rounds: int = Field(default=2, gt=0)
+    """Of rejection sampling, SFT from the initial model and RL, after the first RL."""
+    control: bool = False
+    """Also the arms that show what the rounds add: the first RL continued for as many steps, and rejection
+    sampling and SFT without any RL (TIR Fig. 5 has the second)."""
 
 
 class Recipe(BaseModel):
-    """The miniature's run: warm-up corpus, supervised warm-up, RL, and what is measured on the way."""
+    """One run: its model, its data, its method and every stage's settings."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     description: str = ""
+    method: Literal["rl", "iterative"] = "rl"
+    """`rl`: RL alone; `iterative`: TIR-Judge-Zero."""
     seed: int = 0
     """Everything drawn in a run is a function of it."""
     threads: int = Field(default=1, gt=0)
     """CPU threads of torch; a model of this size loses with more, most of all beside other busy processes."""
-    corpus: WarmupConfig = WarmupConfig()
-    sft: SftConfig = SftConfig()
+    model: ModelConfig = ModelConfig()
+    data: DataConfig = DataConfig()
+    environments: Mapping[str, EnvironmentConfig] = Field(default_factory=dict)
+    """The judges that rows are put to, by a name of one's own; by default TIR-Judge's for pairs and lists."""
+    warmup: WarmUpConfig = WarmUpConfig()
+    """The miniature's."""
     rl: RlConfig
+    rejection: RejectionConfig = RejectionConfig()
+    sft: SftConfig = SftConfig()
+    """Of the cycles; the warm-up has its own."""
+    iterate: IterateConfig = IterateConfig()
+    validation: ValidationConfig = ValidationConfig()
     heldout: HeldoutConfig = HeldoutConfig()
+
+    @property
+    def generated(self) -> bool:
+        """Whether the tasks are the miniature's generated ones."""
+        return self.data.train is None
+
+    @property
+    def measured(self) -> bool:
+        """Whether there is anything to measure the run's models on."""
+        return self.generated or self.data.heldout is not None
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Recipe:
+        if not self.generated and self.model.base is None:
+            raise ValueError("data.train needs model.base: the miniature knows no tasks but its own")
+        if self.generated and (self.environments or self.data.heldout):
+            raise ValueError(
+                "environments and data.heldout belong to rows of one's own: name them in data.train"
+            )
+        if self.generated and self.method == "iterative" and self.rejection.prompts is None:
+            raise ValueError("the generated tasks have no end: say how many with rejection.prompts")
+        return self

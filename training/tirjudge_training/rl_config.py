@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from tirjudge_training.advantages import Filter, Sigma
+from tirjudge_training.engine import RolloutConfig
 
 Loss = Literal["dapo", "per_response", "sequence"]
 
 
-class RlConfig(BaseModel):
+class RlConfig(RolloutConfig):
     """The RL stage. Defaults are TIR-Judge's (§5.1) where the paper has a number; `ours` marks the rest."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     steps: int = Field(gt=0)
     """Generation batches (ours)."""
@@ -32,7 +31,9 @@ class RlConfig(BaseModel):
     warmup_steps: int = Field(default=0, ge=0)
     """Optimizer steps over which the learning rate rises to its constant value (ours)."""
     decay: bool = False
-    """Let the learning rate fall linearly to 0 over the stage instead of staying constant (ours)."""
+    """Let the learning rate fall linearly over the stage instead of staying constant (ours)."""
+    final_learning_rate: float = Field(default=0.0, ge=0)
+    """Where the falling learning rate ends; J1-70B's is 3e-7."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     loss: Loss = "dapo"
     """What is averaged: `dapo`, all tokens of a batch alike (TIR-Judge Eq. 2, JudgeLRM footnote 2);
@@ -55,22 +56,15 @@ class RlConfig(BaseModel):
     """Rounds of replacement for groups that teach nothing (ours)."""
     redraws: int = Field(default=2, ge=0)
     """How often an episode is drawn again whose sandbox or generator failed (ours)."""
-    temperature: float = Field(default=1.0, gt=0)
-    """Ours."""
-    max_tokens: int = Field(default=8192, gt=0)
-    """New tokens of one trajectory, the sandbox's included."""
-    tool_calls: int = Field(default=3, ge=0)
-    turns: int = Field(default=8, gt=0)
-    """Turns of one trajectory (ours)."""
-    cpu_seconds: float = Field(default=30.0, gt=0)
-    """CPU time of a trajectory's programs together (ours)."""
-    program_cpu_seconds: float = Field(default=10.0, gt=0)
-    """CPU time of one program (ours)."""
     checkpoint_every: int = Field(default=10, gt=0)
     """Generation batches between checkpoints (ours)."""
+    keep_checkpoints: int = Field(default=2, gt=0)
+    """The last ones, which stay: a run goes on from the last, and a cycle chooses among them (ours)."""
 
     @model_validator(mode="after")
-    def _divides(self) -> RlConfig:
+    def _fits_together(self) -> RlConfig:
+        if self.temperature == 0:
+            raise ValueError("temperature = 0 draws the same rollout every time: nothing can be compared")
         self.shares(1)
         return self
 
@@ -79,6 +73,8 @@ class RlConfig(BaseModel):
 
         Raises ValueError if the batch cannot be shared out.
         """
+        if self.final_learning_rate and not (self.decay and self.final_learning_rate < self.learning_rate):
+            raise ValueError("final_learning_rate is what a larger learning_rate falls to: set decay = true")
         rows = self.groups * self.samples
         micro_batch = min(self.micro_batch, max(1, rows // (processes * self.optimizer_steps)))
         if rows % (micro_batch * self.optimizer_steps * processes):

@@ -6,11 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tirjudge.generation import Sampling
 from tirjudge.run_folder import RunFolder
 from tirjudge_environments import Environment
-from tirjudge_environments.budget import Budget
-from tirjudge_sandbox import Limits
 from tirjudge_training import checkpoints
 from tirjudge_training.engine import Engine
 from tirjudge_training.journal import Journal
@@ -48,14 +45,9 @@ def train_rl(
         model,
         tokenizer,
         environments,
-        budget=Budget(
-            turns=config.turns,
-            tool_calls=config.tool_calls,
-            tokens=config.max_tokens,
-            cpu_seconds=config.cpu_seconds,
-        ),
-        limits=Limits(cpu_seconds=config.program_cpu_seconds),
-        sampling=Sampling(temperature=config.temperature, max_tokens=config.max_tokens),
+        budget=config.budget,
+        limits=config.limits,
+        sampling=config.sampling,
     ) as engine:
         trainer = build_trainer(
             model,

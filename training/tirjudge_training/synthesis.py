@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import count, islice
 from random import Random
 
 from tirjudge_environments import JudgeTask, Message, derive_seed
@@ -14,7 +15,12 @@ CANDIDATES = {"tir-pairwise": 2, "tir-pointwise": 2, "tir-listwise": 4}
 
 The responses of a pointwise pair are shown one at a time, and their reward links them.
 """
-MIXTURE = ("tir-pairwise",) * 4 + ("tir-pointwise", "tir-listwise")
+VALIDATION = 0.05
+"""Share of the training half's prompts that no training draw has; they choose checkpoints (TIR §5.1)."""
+ATTEMPTS = 400
+"""Draws of a family in search of a prompt that is held back; one with few prompts may have none."""
+MIXTURE = {"tir-pairwise": 4.0, "tir-pointwise": 1.0, "tir-listwise": 1.0}
+"""Format to its weight in training."""
 
 
 def task(split: str, format: str, index: int, seed: int) -> JudgeTask:
@@ -45,21 +51,49 @@ def tasks(split: str, format: str, n: int, seed: int) -> list[JudgeTask]:
 
 
 def train_draw(
-    index: int, seed: int, *, formats: Sequence[str] = MIXTURE, families: Sequence[str] = tuple(FAMILIES)
+    index: int,
+    seed: int,
+    *,
+    formats: Mapping[str, float] = MIXTURE,
+    families: Sequence[str] = tuple(FAMILIES),
 ) -> Draw:
-    """Element `index` of the endless training stream; formats and families are drawn evenly from these.
+    """Element `index` of the endless training stream: formats by weight, families evenly.
 
-    By default pairs 4 : single 1 : lists of four 1, and every family alike.
+    By default pairs 4 : single 1 : lists of four 1, and every family alike; no prompt is one held back.
     """
-    format = Random(derive_seed("mixture", seed, index)).choice(formats)
+    rng = Random(derive_seed("mixture", seed, index))
+    (format,) = rng.choices(list(formats), list(formats.values()))
     family = Random(derive_seed("family", seed, index)).choice(families)
-    place = list(FAMILIES).index(family)
-    return Draw(format, task("train", format, index * len(FAMILIES) + place, seed))
+    place = index * len(FAMILIES) + list(FAMILIES).index(family)
+    attempts = (task("train", format, place, _again(seed, attempt)) for attempt in count())
+    return Draw(format, next(one for one in attempts if not held_back(one)))
+
+
+def validation_tasks(format: str, n: int) -> list[JudgeTask]:
+    """`n` tasks of the training half on prompts that no training draw has; always the same ones."""
+    return list(islice(_held_back(format), n))
+
+
+def held_back(task: JudgeTask) -> bool:
+    """Whether training leaves this prompt out; a function of the prompt alone."""
+    return derive_seed("by prompt", task.prompt[0].content) < VALIDATION * 2**32
 
 
 def heldout_tasks(format: str, n: int, seed: int) -> list[JudgeTask]:
     """`n` tasks on words, thresholds and wordings that training never sees."""
     return tasks("heldout", format, n, seed)
+
+
+def _held_back(format: str) -> Iterator[JudgeTask]:
+    """For each family in turn the next task on a prompt that is held back."""
+    seed = derive_seed("validation tasks")
+    for index in count():
+        attempts = (task("train", format, index, _again(seed, attempt)) for attempt in range(ATTEMPTS))
+        yield from islice((one for one in attempts if held_back(one)), 1)
+
+
+def _again(seed: int, attempt: int) -> int:
+    return derive_seed("again", seed, attempt) if attempt else seed
 
 
 def _request(rng: Random, split: Split, constraint: Constraint) -> str:

@@ -33,8 +33,8 @@ SHOWN: dict[str, Shown] = {
     "tir-pointwise": "pointwise",
     "tir-listwise": "listwise",
 }
-FORMATS = ("tir-pairwise", "tir-pairwise", "tir-pointwise", "tir-listwise")
-"""Of the dialogues: single responses and lists more often than in RL, so that they are learned at all."""
+FORMATS = {"tir-pairwise": 2, "tir-pointwise": 1, "tir-listwise": 1}
+"""Weights for the dialogues: single responses and lists more often than in RL, or they are not learned."""
 WEIGHTED = (*FAMILIES, *[family.name for family in MANNERS] * 3)
 """Families of the dialogues: reading for oneself has no short examples, so it comes more often."""
 
@@ -46,7 +46,7 @@ QUESTIONS: dict[Shown, str] = {
 """The last words of the miniature's prompts."""
 
 
-class WarmupConfig(BaseModel):
+class CorpusConfig(BaseModel):
     """What the corpus holds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,7 +65,7 @@ class WarmupConfig(BaseModel):
         return self.programs + self.readings + self.dialogues
 
 
-async def corpus(tokenizer: Any, sandbox: Sandbox, config: WarmupConfig, seed: int) -> list[Sample]:
+async def corpus(tokenizer: Any, sandbox: Sandbox, config: CorpusConfig, seed: int) -> list[Sample]:
     """The samples in their order; a function of tokenizer, configuration and seed."""
     encoder, end = ChatEncoder(tokenizer), tokenizer.eos_token_id
     short = [
@@ -93,7 +93,7 @@ def reading_example(index: int, seed: int) -> tuple[str, str]:
     return f"{output}{QUESTIONS[shown]}", answer(rng, shown, marked(shown, output))
 
 
-async def dialogues(tokenizer: Any, sandbox: Sandbox, config: WarmupConfig, seed: int) -> list[Trajectory]:
+async def dialogues(tokenizer: Any, sandbox: Sandbox, config: CorpusConfig, seed: int) -> list[Trajectory]:
     """The teacher's dialogues, each on one view of a task of its own training stream."""
     encoder = ChatEncoder(tokenizer)
     tools, text = (

@@ -1,0 +1,66 @@
+"""The miniature's data: an endless stream of generated tasks, and a share of its prompts held back."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from tirjudge_environments import derive_seed
+from tirjudge_training.data import (
+    WHOLE,
+    DataConfig,
+    EnvironmentConfig,
+    open_judges,
+    put,
+    put_both_ways,
+)
+from tirjudge_training.grouping import Draw
+from tirjudge_training.miniature import ENVIRONMENT
+from tirjudge_training.rl import Source
+from tirjudge_training.synthesis import CANDIDATES, MIXTURE, heldout_tasks, train_draw, validation_tasks
+
+STRIDE = 4
+"""Places of the stream that a batch may look at, for each of its slots."""
+
+
+class GeneratedData:
+    """Trains on the training half of the checkable constraints, without the prompts held back.
+
+    Validation is on those prompts; held-out tasks are of the other half: its words, thresholds and wordings.
+    """
+
+    def __init__(self, config: DataConfig) -> None:
+        judges = {name: EnvironmentConfig(name=name, options=ENVIRONMENT) for name in CANDIDATES}
+        self._config = config
+        _, self.environments = open_judges(judges, config.no_tools)
+
+    def source(self, groups: int, seed: int) -> Source:
+        def deal(step: int, turn: int, position: int) -> Draw:
+            stream = derive_seed("rl", seed) if turn == 0 else derive_seed("rl replacement", seed, turn)
+            return self._draw(step * STRIDE * groups + position, stream)
+
+        return deal
+
+    def prompts(self, n: int | None, seed: int) -> list[Draw]:
+        if n is None:
+            raise ValueError("the miniature's stream of tasks has no end: say how many with rejection.tasks")
+        stream = derive_seed("prompts", seed)
+        return [self._draw(index, stream) for index in range(n)]
+
+    def validation(self, n: int) -> list[Draw]:
+        draws = [Draw(format, task) for format in CANDIDATES for task in validation_tasks(format, n)]
+        return put_both_ways(draws, self._config.no_tools)
+
+    def heldout(self, n: int, seed: int) -> list[Draw]:
+        draws = [Draw(format, task) for format in CANDIDATES for task in heldout_tasks(format, n, seed)]
+        return put_both_ways(draws, self._config.no_tools)
+
+    def _draw(self, index: int, seed: int) -> Draw:
+        """Element `index` of a stream, drawn again as often as the weight of its domain wants it."""
+        weights = self._config.weights
+        for attempt in count():
+            again = derive_seed("again", seed, attempt) if attempt else seed
+            draw = train_draw(index, again, formats={**MIXTURE, **self._config.formats})
+            chance = weights.get(draw.task.domain, 1.0) / max(1.0, *weights.values(), 0.0)
+            if derive_seed("weight", draw.task.id) < chance * WHOLE:
+                return put(draw, self._config.no_tools)
+        raise AssertionError("unreachable")

@@ -1,0 +1,33 @@
+"""Model folders: what is loaded from one, and what a trained one must hold."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from tirjudge.embedded import NOTE_FILE
+
+
+def load(path: str | Path) -> tuple[Any, Any]:
+    """(model, tokenizer) of a folder or hub id: float32, safetensors only, none of its own code is run."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    model = AutoModelForCausalLM.from_pretrained(
+        path, dtype="float32", attn_implementation="sdpa", use_safetensors=True
+    )
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    return model.to(device), AutoTokenizer.from_pretrained(path)
+
+
+def save(folder: Path, model: Any, *, start: str) -> None:
+    """A folder that `tirjudge judge --model` takes; tokenizer and note are those of the model `start`."""
+    from transformers import AutoTokenizer
+
+    model.config.use_cache = True  # trainers turn it off
+    model.save_pretrained(folder)
+    AutoTokenizer.from_pretrained(start).save_pretrained(folder)
+    note = Path(start) / NOTE_FILE
+    if note.is_file():
+        shutil.copyfile(note, folder / NOTE_FILE)

@@ -1,0 +1,148 @@
+"""A user's own rows as training data: split by prompt, dealt to judges, in passes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from random import Random
+from statistics import fmean
+
+from tirjudge.rows import BadRow, Row, RowFile
+from tirjudge_environments import JudgeTask, derive_seed
+from tirjudge_environments.tasks import Columns, RowError, read_task
+from tirjudge_training.data import (
+    WHOLE,
+    DataConfig,
+    EnvironmentConfig,
+    open_judges,
+    prompt_seed,
+    put,
+    put_both_ways,
+)
+from tirjudge_training.grouping import Draw
+from tirjudge_training.rl import Source
+
+JUDGES = {
+    "tir-pairwise": EnvironmentConfig(name="tir-pairwise"),
+    "tir-listwise": EnvironmentConfig(name="tir-listwise"),
+}
+"""What rows are put to unless a recipe says otherwise."""
+JUDGE = "environment"
+"""The column in which a row may name its judge."""
+
+
+class RowData:
+    """Labelled rows, those of the validation prompts set apart.
+
+    Of each (judge, domain) the validation share of its prompts is held back, at least one: those with the
+    smallest hash, so a prompt that several of them have is held back in all. A row whose prompt is held back
+    anywhere, or is in the held-out file, is never trained on.
+    """
+
+    def __init__(self, config: DataConfig, environments: Mapping[str, EnvironmentConfig]) -> None:
+        """Reads everything; raises ValueError, naming file and line, for what cannot be used."""
+        self._config = config
+        self._judges, self.environments = open_judges(environments or JUDGES, config.no_tools)
+        rows = list(self._read(config.train))
+        self._heldout = list(self._read(config.heldout))
+        back = _held_back(rows, config.validation)
+        reported = {prompt_seed(draw.task) for draw in self._heldout}
+        self._validation = sorted(
+            (draw for draw in rows if prompt_seed(draw.task) in back), key=lambda d: prompt_seed(d.task)
+        )
+        seen = back | reported
+        left = [put(draw, config.no_tools) for draw in rows if prompt_seed(draw.task) not in seen]
+        self._train = [draw for draw in left for _ in range(self._copies(draw.task))]
+        if not self._train:
+            raise ValueError(f"{config.train}: nothing is left to train on after the split by prompt")
+        self._slots = fmean(len(self.environments[d.format].views(d.task)) for d in self._train)
+        self._order = lru_cache(maxsize=4)(self._shuffled)
+
+    def source(self, groups: int, seed: int) -> Source:
+        """Pass after pass over the rows, each in its own order; replacements are the rows that follow."""
+        stride = max(1, round(groups / self._slots))
+
+        def deal(step: int, turn: int, position: int) -> Draw:
+            number, place = divmod(step * stride + turn * groups + position, len(self._train))
+            return self._train[self._order(seed, number)[place]]
+
+        return deal
+
+    def prompts(self, n: int | None, seed: int) -> list[Draw]:
+        order = self._order(seed, 0)
+        distinct = {self._train[place].task.id: self._train[place] for place in order}
+        return list(distinct.values())[:n]
+
+    def validation(self, n: int) -> list[Draw]:
+        return put_both_ways(_of_each(self._validation, n), self._config.no_tools)
+
+    def heldout(self, n: int, seed: int) -> list[Draw]:
+        order = sorted(self._heldout, key=lambda draw: derive_seed("held out", seed, draw.task.id))
+        return put_both_ways(_of_each(order, n), self._config.no_tools)
+
+    def _shuffled(self, seed: int, number: int) -> Sequence[int]:
+        rows = range(len(self._train))
+        return Random(derive_seed("pass", seed, number)).sample(rows, len(rows))
+
+    def _copies(self, task: JudgeTask) -> int:
+        """How often a row comes in a pass: the weight of its domain, its fraction by a hash of the row."""
+        weight = self._config.weights.get(task.domain, 1.0)
+        whole = int(weight)
+        return whole + (derive_seed("weight", task.id) < (weight - whole) * WHOLE)
+
+    def _read(self, path: Path | None) -> Iterator[Draw]:
+        if path is None:
+            return
+        columns, ids = Columns(**self._config.columns), set()
+        for row in RowFile(str(path)):
+            if isinstance(row, BadRow):
+                raise ValueError(f"{row.where}: {row.reason}")
+            try:
+                task = read_task(
+                    row.fields, default_id=row.default_id, columns=columns, labels=self._config.labels
+                )
+            except RowError as error:
+                raise ValueError(f"{row.where}: {error}") from None
+            if task.label is None:
+                raise ValueError(f"{row.where}: no label: nothing can be learned from it")
+            if task.id in ids:
+                raise ValueError(f"{row.where}: a second row with the id {task.id!r}")
+            ids.add(task.id)
+            yield Draw(self._judge(row, task), task)
+
+    def _judge(self, row: Row, task: JudgeTask) -> str:
+        """The judge that the row names, or one that takes it, drawn by weight."""
+        named = row.fields.get(JUDGE)
+        if named is not None and named not in self._judges:
+            raise ValueError(f"{row.where}: no judge {named!r}; there are {', '.join(self._judges)}")
+        fit, reason = [], ""
+        for name in self._judges if named is None else (named,):
+            try:
+                self._judges[name].views(task)
+                fit.append(name)
+            except ValueError as error:
+                reason = str(error)
+        weights = [self._config.formats.get(name, 1.0) for name in fit]
+        if not any(weights):
+            raise ValueError(f"{row.where}: no judge takes it: {reason or 'their weights are 0'}")
+        return Random(derive_seed("judge", task.id)).choices(fit, weights)[0]
+
+
+def _held_back(rows: Iterable[Draw], share: float) -> set[int]:
+    """The prompts, by their hash, that validation keeps to itself."""
+    kinds: dict[tuple[str, str], set[int]] = {}
+    for draw in rows:
+        kinds.setdefault((draw.format, draw.task.domain), set()).add(prompt_seed(draw.task))
+    return {
+        prompt for found in kinds.values() for prompt in sorted(found)[: max(1, round(share * len(found)))]
+    }
+
+
+def _of_each(draws: Iterable[Draw], n: int) -> Iterator[Draw]:
+    """The first `n` of each judge."""
+    kinds: dict[str, list[Draw]] = {}
+    for draw in draws:
+        kinds.setdefault(draw.format, []).append(draw)
+    return (draw for found in kinds.values() for draw in islice(found, n))

@@ -1,0 +1,1 @@
+"""The stages that runs are made of."""

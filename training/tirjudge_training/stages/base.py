@@ -1,0 +1,82 @@
+"""The contract of a stage: one step of a run, in a folder of its own, that a kill can only delay."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict
+
+from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge_training.data import Data
+
+MODEL = "model"
+"""The folder, inside a stage's, of the model that it made."""
+SAMPLES = "samples.jsonl"
+"""The file, inside a stage's folder, of what it wrote for supervised training: one row a prompt.
+
+`index` is the prompt's place in the stage's list, and `kept` a list of `{"ids": [...], "labels": [...]}`, one
+for each view; it is empty where nothing was good enough.
+"""
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What the stages of one run share."""
+
+    path: Path
+    """The run's folder; a stage's lies inside, under the stage's name."""
+    base: str | None
+    """The model that the run starts from, a folder or a hub id; None for the miniature, which is built."""
+    data: Data
+    say: Say
+
+    def model(self, stage: str | None) -> str:
+        """Where the model lies that an earlier stage made; None stands for the run's base."""
+        if stage is not None:
+            return str(self.path / stage / MODEL)
+        if self.base is None:
+            raise ValueError("the miniature has no base model: a run of it begins with its warm-up")
+        return self.base
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """How much a stage computes, in trajectories, as far as that is known before it runs."""
+
+    what: str
+    """In words, for people: `130 batches of 16 x 8`."""
+    sampled: int = 0
+    """Rolled out, at least."""
+    resampled: int = 0
+    """Rolled out beyond that, at most: replacements for groups that teach nothing."""
+    trained: int = 0
+    """Passed forward and backward, counted once for each pass."""
+    compared: int = 0
+    """Passed forward through the reference model of the KL divergence."""
+
+
+class Stage(BaseModel, ABC):
+    """A step of a run. Its fields, written to its folder, and the run's data are all that it depends on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    """Its folder's name, unique in the run."""
+    seed: int = 0
+    """Every draw of the stage is a function of it."""
+
+    @abstractmethod
+    def work(self, folder: RunFolder, run: Run) -> JsonObject:
+        """Do it in `folder`, or what is left of it after a kill; returns the result, for `done.json`.
+
+        Leaves the same behind, and returns the same, whether or not it was interrupted.
+        """
+
+    @abstractmethod
+    def size(self, data: Data) -> Size:
+        """How much there is to do, told without doing any of it."""

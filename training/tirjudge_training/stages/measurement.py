@@ -1,0 +1,35 @@
+"""The reported measurement of an earlier stage's model."""
+
+from __future__ import annotations
+
+from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge_training.data import Data, trajectories
+from tirjudge_training.engine import RolloutConfig
+from tirjudge_training.heldout import HeldoutConfig, lines, measure
+from tirjudge_training.stages.base import Run, Size, Stage
+
+
+class Measurement(Stage):
+    """Greedy on held-out tasks, which no stage trains on and no checkpoint is chosen by."""
+
+    start: str | None
+    config: HeldoutConfig
+    rollout: RolloutConfig
+
+    def work(self, folder: RunFolder, run: Run) -> JsonObject:
+        draws = run.data.heldout(self.config.n, self.config.seed)
+        run.say(f"{len(draws)} tasks")
+        found = measure(
+            run.model(self.start),
+            draws,
+            run.data.environments,
+            self.config.rollout(self.rollout),
+            folder=folder,
+        )
+        for line in lines(found):
+            run.say(line)
+        return found
+
+    def size(self, data: Data) -> Size:
+        draws = data.heldout(self.config.n, self.config.seed)
+        return Size(f"{len(draws):,} tasks", sampled=trajectories(data, draws))

@@ -1,0 +1,52 @@
+"""RL from one model to the next."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge_training import models
+from tirjudge_training.data import Data
+from tirjudge_training.journal import METRICS
+from tirjudge_training.rl_config import RlConfig
+from tirjudge_training.rl_stage import train_rl
+from tirjudge_training.stages.base import MODEL, Run, Size, Stage
+
+PARTS = ("rollout", "train", "programs")
+
+
+class Reinforcement(Stage):
+    """RL (TIR §4.2) that starts from, and is held near to, the model of an earlier stage."""
+
+    start: str | None
+    config: RlConfig
+
+    def work(self, folder: RunFolder, run: Run) -> JsonObject:
+        start = run.model(self.start)
+        model = train_rl(
+            Path(start),
+            folder,
+            self.config,
+            environments=run.data.environments,
+            source=run.data.source(self.config.groups, self.seed),
+            seed=self.seed,
+            say=run.say,
+        )
+        models.save(folder.path / MODEL, model, start=start)
+        rows = list(folder.read(METRICS))
+        return {
+            "steps": len(rows),
+            "seconds": sum(row["seconds/rollout"] + row["seconds/train"] for row in rows),
+            "cpu_seconds": sum(row[f"cpu_seconds/{part}"] for row in rows for part in PARTS),
+        }
+
+    def size(self, data: Data) -> Size:
+        config = self.config
+        rows = config.steps * config.groups * config.samples
+        return Size(
+            f"{config.steps} batches of {config.groups} x {config.samples}",
+            sampled=rows,
+            resampled=rows * config.refills,
+            trained=rows,
+            compared=rows if config.beta else 0,
+        )

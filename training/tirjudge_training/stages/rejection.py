@@ -1,0 +1,109 @@
+"""Rejection sampling: of a few rollouts per prompt the best right one is kept for supervised training."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge.records import episode_record
+from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge_environments import Reward, Transcript
+from tirjudge_training.data import Data, trajectories
+from tirjudge_training.engine import Engine, RolloutConfig
+from tirjudge_training.grouping import Roll, rolls
+from tirjudge_training.samples import Sample
+from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
+
+SAID_EVERY = 100
+"""Prompts between two lines of progress."""
+
+
+class RejectionConfig(BaseModel):
+    """How trajectories are drawn and which are kept (TIR §4.3)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prompts: int | None = Field(default=None, gt=0)
+    """Training tasks that are sampled on; None is all of them. The miniature's stream has no end."""
+    samples: int = Field(default=4, gt=0)
+    """Rollouts of a task, the paper's G."""
+    keep: Literal["shortest", "fewest_calls"] = "shortest"
+    """Which one of those with the full reward: by the model's own tokens, or by calls and then tokens."""
+    reward: float = 1.0
+    """The full reward, which every view must have: R = 1, right, well formed and without an error."""
+
+
+class Rejection(Stage):
+    """Samples on the training prompts with the model of an earlier stage."""
+
+    start: str | None
+    config: RejectionConfig
+    rollout: RolloutConfig
+
+    def work(self, folder: RunFolder, run: Run) -> JsonObject:
+        draws = run.data.prompts(self.config.prompts, self.seed)
+        done = {row["index"] for row in folder.read(SAMPLES)}
+        left = [(index, draw) for index, draw in enumerate(draws) if index not in done]
+        if left:
+            with Engine.load(run.model(self.start), run.data.environments, self.rollout) as engine:
+                engine.run(self._sample(engine, left, len(draws), folder, run))
+        return summary(folder)
+
+    def size(self, data: Data) -> Size:
+        draws = data.prompts(self.config.prompts, self.seed)
+        samples = self.config.samples
+        return Size(f"{len(draws):,} prompts x {samples}", sampled=trajectories(data, draws) * samples)
+
+    async def _sample(self, engine: Engine, left: Any, total: int, folder: RunFolder, run: Run) -> None:
+        finished = total - len(left)
+        async for index, roll in rolls(left, engine.rollouts(self.seed), size=self.config.samples):
+            folder.append(SAMPLES, row(index, roll, self.config))
+            finished += 1
+            if finished % SAID_EVERY == 0 or finished == total:
+                run.say(f"{finished}/{total} prompts")
+
+
+def row(index: int, roll: Roll, config: RejectionConfig) -> JsonObject:
+    """What is written down of a prompt: how its rollouts did, and the one that is kept."""
+    best = chosen(roll, config)
+    kept = [] if best is None else [Sample.of(t) for t in roll.episodes[best].trajectories]
+    return {
+        "index": index,
+        "id": roll.draw.task.id,
+        "format": roll.draw.format,
+        "rewards": [[_total(score) for score in scores] for scores in roll.scores],
+        "kept": [{"ids": sample.ids, "labels": sample.labels} for sample in kept],
+        "episode": None if best is None else episode_record(roll.episodes[best], roll.scores[best]),
+    }
+
+
+def chosen(roll: Roll, config: RejectionConfig) -> int | None:
+    """The episode to keep, the first of equals; None if none has the full reward in all its views."""
+    full = [
+        i
+        for i, scores in enumerate(roll.scores)
+        if all(isinstance(score, Reward) and score.total >= config.reward for score in scores)
+    ]
+    return min(full, key=lambda i: _cost(roll, i, config.keep), default=None)
+
+
+def summary(folder: RunFolder) -> JsonObject:
+    """Counts by judge: prompts sampled on and prompts with a trajectory that was kept."""
+    found: dict[str, dict[str, int]] = {}
+    for one in folder.read(SAMPLES):
+        counts = found.setdefault(one["format"], {"prompts": 0, "kept": 0})
+        counts["prompts"] += 1
+        counts["kept"] += bool(one["kept"])
+    return {name: found[name] for name in sorted(found)}
+
+
+def _cost(roll: Roll, index: int, keep: str) -> tuple[int, ...]:
+    trajectories = roll.episodes[index].trajectories
+    tokens = sum(sum(Transcript.of(trajectory).mask) for trajectory in trajectories)
+    calls = sum(len(trajectory.calls) for trajectory in trajectories)
+    return (tokens,) if keep == "shortest" else (calls, tokens)
+
+
+def _total(score: Any) -> float | None:
+    return score.total if isinstance(score, Reward) else None

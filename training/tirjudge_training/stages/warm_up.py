@@ -1,0 +1,52 @@
+"""The miniature's first stage: from random weights, through a generated corpus, to a model that can try."""
+
+from __future__ import annotations
+
+import asyncio
+
+from pydantic import BaseModel, ConfigDict
+
+from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge_sandbox import open_sandbox
+from tirjudge_training import miniature
+from tirjudge_training.data import Data
+from tirjudge_training.samples import Sample
+from tirjudge_training.sft import SftConfig, train_sft
+from tirjudge_training.stages.base import MODEL, Run, Size, Stage
+from tirjudge_training.warmup import CorpusConfig, corpus
+
+BASE = "base"
+"""The folder of the random weights."""
+
+
+class WarmUpConfig(BaseModel):
+    """What the miniature learns from before RL, and how."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    corpus: CorpusConfig = CorpusConfig()
+    sft: SftConfig = SftConfig()
+
+
+class WarmUp(Stage):
+    """Builds the miniature and trains it on the warm-up corpus."""
+
+    config: WarmUpConfig
+
+    def work(self, folder: RunFolder, run: Run) -> JsonObject:
+        model, tokenizer = miniature.build_model(self.seed)
+        miniature.save(folder.path / BASE, model, tokenizer)
+        run.say(f"writing {self.config.corpus.samples} samples")
+
+        async def write() -> list[Sample]:
+            async with open_sandbox() as sandbox:
+                return await corpus(tokenizer, sandbox, self.config.corpus, self.seed)
+
+        samples = asyncio.run(write())
+        model = train_sft(folder.path / BASE, folder, self.config.sft, samples, seed=self.seed, say=run.say)
+        miniature.save(folder.path / MODEL, model, tokenizer)
+        return {"samples": len(samples)}
+
+    def size(self, data: Data) -> Size:
+        samples = self.config.corpus.samples
+        return Size(f"{samples:,} generated samples", trained=samples * self.config.sft.epochs)
