@@ -21,8 +21,8 @@ from tirjudge.generation import endpoint
 from tirjudge.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_environments import ChatEncoder
 from tirjudge_sandbox import open_sandbox
-from tirjudge_training import distill
-from tirjudge_training.distill import Distillation
+from tirjudge_training import distillation
+from tirjudge_training.distillation import Distillation
 from tirjudge_training.grouping import Draw
 from tirjudge_training.inquiry import GivenUp
 from tirjudge_training.samples import IGNORED
@@ -42,7 +42,7 @@ def running() -> Iterator[EndpointServer]:
 @pytest.fixture
 def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> EndpointServer:
     """A teacher with native calls, whose retries come at once; programs run in a sandbox that opens fast."""
-    monkeypatch.setattr(distill, "open_sandbox", partial(open_sandbox, "local", capacity=2, preload=()))
+    monkeypatch.setattr(distillation, "open_sandbox", partial(open_sandbox, "local", capacity=2, preload=()))
     monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(endpoint, "LONGEST_PAUSE", 0.002)
     running.asked.clear()
@@ -67,10 +67,10 @@ def asked(folder: Path, config: TeacherConfig, tasks: Sequence[Draw], say: Said 
         return Distillation(run, config, tasks, STUDENT, seed=0, say=Said() if say is None else say).ask()
 
 
-def rows(folder: Path, config: TeacherConfig, tasks: Sequence[Draw], longest: int = 8192) -> list[JsonObject]:
+def rows(folder: Path, config: TeacherConfig, tasks: Sequence[Draw]) -> list[JsonObject]:
     with RunFolder(folder) as run:
         lessons = Distillation(run, config, tasks, STUDENT, seed=0, say=Said())
-        return list(lessons.rows(ENCODER, TOKENIZER.eos_token_id, longest))
+        return list(lessons.rows(ENCODER, TOKENIZER.eos_token_id))
 
 
 def learned(row: JsonObject) -> list[str]:
@@ -128,7 +128,7 @@ def test_of_several_dialogues_the_preferred_ones_are_kept(server: EndpointServer
         return chat(f"{next(texts)}<preference>{'A' if body['seed'] else 'B'}</preference>")
 
     server.script = script
-    four = config(server, samples=4, keep=2, concurrency=1)
+    four = config(server, samples=4, per_prompt=2, concurrency=1)
     task = next(
         draw for draw in draws(8) if STUDENT["tir-pairwise"].views(draw.task)[0].order[0] == draw.task.label
     )
@@ -147,7 +147,7 @@ from functools import partial
 from pathlib import Path
 from tests.training.teachers import STUDENT, draws
 from tirjudge.run_folder import RunFolder
-from tirjudge_training.distill import Distillation
+from tirjudge_training.distillation import Distillation
 from tirjudge_training.teacher_config import TeacherConfig
 with RunFolder(Path(sys.argv[1])) as run:
     config = TeacherConfig(model="teacher", base_url=sys.argv[2], concurrency=3)
@@ -203,7 +203,9 @@ def test_a_second_teacher_corrects_what_the_first_got_wrong(server: EndpointServ
 def test_a_correction_that_is_wrong_again_is_not_kept(server: EndpointServer, tmp_path: Path) -> None:
     server.script = lambda body: chat("<preference>C</preference>")
     two = config(server, corrector=CorrectorConfig(model="second"))
-    with pytest.raises(RuntimeError, match=r"none of the teacher's 2 dialogues has R = 1 .*dialogues\.jsonl"):
+    with pytest.raises(
+        RuntimeError, match=r"none of the teacher's 2 dialogues has the full reward, .*dialogues\.jsonl"
+    ):
         asked(tmp_path, two, draws(2))
     assert all(row["kept"] == [] for row in rows(tmp_path, two, draws(2)))
 
@@ -229,8 +231,8 @@ def test_the_cap_ends_the_asking_and_not_the_run(server: EndpointServer, tmp_pat
 def test_progress_tells_rate_yield_and_tokens(server: EndpointServer, tmp_path: Path) -> None:
     said = Said()
     asked(tmp_path, config(server), draws(4, hard=1), said)
-    assert said[-1].startswith("teacher 4/4  ")
-    assert said[-1].endswith("0.0 min left  3 prompts with R = 1  56 tokens read, 24 written")
+    assert said[-1].startswith("dialogues 4/4  ")
+    assert said[-1].endswith("0.0 min left  3 prompts with a full reward  56 tokens read, 24 written")
 
 
 def test_a_busy_teacher_is_waited_for(server: EndpointServer, tmp_path: Path) -> None:
@@ -305,17 +307,6 @@ def test_a_second_address_gets_its_own_key_and_never_the_firsts(
         asked(tmp_path / "b", two, draws(2, hard=1))
         assert {one.headers["authorization"] for one in other.asked[2:]} == {"Bearer second"}
         assert {one.headers["authorization"] for one in server.asked} == {"Bearer first"}
-
-
-def test_a_dialogue_that_is_too_long_for_the_student_is_left_out_and_counted(
-    server: EndpointServer, tmp_path: Path
-) -> None:
-    asked(tmp_path, config(server), draws(1))
-    (whole,) = rows(tmp_path, config(server), draws(1))
-    length = len(whole["kept"][0]["ids"])
-    (fits,), (not_quite,) = (rows(tmp_path, config(server), draws(1), n) for n in (length, length - 1))
-    assert (len(fits["kept"]), fits["too_long"]) == (1, 0)
-    assert (len(not_quite["kept"]), not_quite["too_long"]) == (0, 1)
 
 
 @pytest.mark.parametrize(

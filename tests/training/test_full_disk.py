@@ -25,7 +25,7 @@ FOLDER = Path(sys.argv[1])
 """
 DISTIL = """
 from tests.training.teachers import STUDENT, draws
-from tirjudge_training.distill import Distillation
+from tirjudge_training.distillation import Distillation
 from tirjudge_training.teacher_config import TeacherConfig
 config = TeacherConfig(model="teacher", base_url=sys.argv[2], concurrency=2)
 

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tirjudge.generation import Generator, Sampling
@@ -132,20 +133,18 @@ class Inquiry:
         self.failed += 1
         self._in_a_row += 1
         if self.failed <= SHOWN_FAILURES:
-            self._say(printable(f"{self._name}: {question.draw.task.id}: {trajectory.detail}"))
+            self._say(printable(f"{question.draw.task.id}: {trajectory.detail}"))
         if self._in_a_row >= self._terms.give_up_after:
             raise GivenUp(
-                printable(
-                    f"the {self._name} is given up after {self._in_a_row} failed dialogues in a row, "
-                    f"the last one because: {trajectory.detail}; the same command goes on, "
-                    f"{len(self.had)} dialogues are in {self._run.path / self._file}"
-                )
+                f"the {self._name} is given up after {self._in_a_row} failed dialogues in a row, "
+                f"the last one because: {printable(trajectory.detail)}; the same command goes on, "
+                f"{len(self.had)} dialogues are in {self._run.path / self._file}"
             )
 
     def _tell(self, pace: _Pace, yielded: str) -> None:
         tokens = f"{self.usage.prompt_tokens:,} tokens read, {self.usage.completion_tokens:,} written"
         failures = f"{self.failed} failed" if self.failed else ""
-        parts = (f"{self._name} {pace.done}/{pace.total}", pace.rate, yielded, failures, tokens)
+        parts = (f"{Path(self._file).stem} {pace.done}/{pace.total}", pace.rate, yielded, failures, tokens)
         self._say("  ".join(part for part in parts if part))
 
 

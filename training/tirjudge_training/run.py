@@ -9,11 +9,14 @@ from pathlib import Path
 
 from tirjudge.run_folder import JsonObject, RunFolder, write_atomically
 from tirjudge_training.card import model_card
-from tirjudge_training.config import BadRecipe, difference, to_toml
+from tirjudge_training.config import BadRecipe, difference, to_toml, without
 from tirjudge_training.course import Course, reinforce
 from tirjudge_training.data import Data
+from tirjudge_training.distill import distill
+from tirjudge_training.full_disk import full_disk_told
 from tirjudge_training.generated import GeneratedData
 from tirjudge_training.iterate import iterate
+from tirjudge_training.preflight import check
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.results import table
 from tirjudge_training.row_data import RowData
@@ -21,7 +24,9 @@ from tirjudge_training.stages.base import Run, Say, Stage
 
 CONFIG, DONE, RESULTS = "config.toml", "done.json", "results.md"
 
-METHODS = {"rl": reinforce, "iterative": iterate}
+METHODS = {"rl": reinforce, "iterative": iterate, "distill": distill}
+PASSING = ("teacher.base_url", "teacher.concurrency", "teacher.give_up_after", "teacher.token_cap")
+"""Keys on which nothing depends that is left behind: a run may go on with others."""
 
 
 class RunMismatch(ValueError):
@@ -46,10 +51,11 @@ def train(recipe: Recipe, folder: Path, *, command: str, say: Say) -> Path:
     Finished stages are not repeated, and an interrupted one goes on from where it was. Raises RunMismatch
     for the folder of another recipe, and Locked while another process trains there.
     """
-    course = course_of(recipe)
-    with RunFolder(folder) as whole:
+    course, data = course_of(recipe), data_of(recipe)
+    check(recipe, course, data, folder)
+    with full_disk_told(folder), RunFolder(folder) as whole:
         _claim(whole, recipe)
-        run = Run(folder, recipe.model.base, data_of(recipe), say)
+        run = Run(folder, recipe.model.base, data, say)
         results = {stage.name: _done(stage, run) for stage in course.stages}
         if course.models:
             whole.write(RESULTS, table(course, results))
@@ -62,12 +68,12 @@ def train(recipe: Recipe, folder: Path, *, command: str, say: Say) -> Path:
 def _claim(run: RunFolder, recipe: Recipe) -> None:
     """Write the resolved recipe down, or refuse to mix two runs in one folder."""
     path, text = run.path / CONFIG, to_toml(recipe)
-    if not path.exists():
-        run.write(CONFIG, text)
-        return
-    found = difference(tomllib.loads(path.read_text(encoding="utf-8")), tomllib.loads(text))
-    if found is not None:
-        raise RunMismatch(f"{path} has another {found}: use the same recipe, or another --output")
+    if path.exists():
+        before, now = tomllib.loads(path.read_text(encoding="utf-8")), tomllib.loads(text)
+        found = difference(without(before, PASSING), without(now, PASSING))
+        if found is not None:
+            raise RunMismatch(f"{path} has another {found}: use the same recipe, or another --output")
+    run.write(CONFIG, text)
 
 
 def _done(stage: Stage, run: Run) -> JsonObject:
@@ -76,7 +82,7 @@ def _done(stage: Stage, run: Run) -> JsonObject:
     if (path / DONE).exists():
         run.say(f"{stage.name}: done")
     else:
-        with RunFolder(path) as folder:
+        with full_disk_told(path), RunFolder(path) as folder:
             folder.write(CONFIG, to_toml(stage))
             own = replace(run, say=lambda line: run.say(f"{stage.name}: {line}"))
             folder.write(DONE, json.dumps(stage.work(folder, own), indent=2) + "\n")

@@ -19,44 +19,53 @@ TEACHER_KEY, CORRECTOR_KEY = "TIRJUDGE_TEACHER_API_KEY", "TIRJUDGE_CORRECTOR_API
 Tier = Literal["tools", "turns", "continue"]
 
 
-class _Endpoint(BaseModel):
+class EndpointConfig(BaseModel):
+    """A model behind an OpenAI-compatible endpoint."""
+
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    model: str = Field(min_length=1)
+    model: str = ""
     """The name that the endpoint knows it by."""
+    base_url: str = ""
     tier: Tier = "tools"
     """Native calls, or programs in fences through plain or continued chat (see `OpenAIGenerator`)."""
 
-
-class CorrectorConfig(_Endpoint):
-    """A second teacher, who writes anew what the first got wrong, the answer told (RM-R1, App. B)."""
-
-    base_url: str = ""
-    """Empty: the first teacher's, with its key. Another address gets a key of its own."""
-
     @field_validator("base_url")
     @classmethod
-    def _is_address(cls, value: str) -> str:
-        return value and _address(value)
+    def _holds_no_secret(cls, value: str) -> str:
+        if value:
+            api_root(value)
+        return value
 
 
-class TeacherConfig(_Endpoint):
-    """The teacher behind an OpenAI-compatible endpoint. TIR-Judge's is Gemini-2.5-Flash (section 4.3).
+class CorrectorConfig(EndpointConfig):
+    """A second teacher, who writes anew what the first got wrong, the answer told (RM-R1, App. B).
+
+    Without a base URL of its own it is asked at the first one's, with the first one's key; at another address
+    it gets its own key or none.
+    """
+
+    model: str = Field(min_length=1)
+
+
+class TeacherConfig(EndpointConfig):
+    """Whom a student learns from; TIR-Judge's teacher is Gemini-2.5-Flash (TIR §4.3).
 
     `ours` marks what the paper does not print.
     """
 
-    base_url: str
-    prompts: str = "tir"
-    """Its family of prompts; the student keeps its own (ours)."""
-    tasks: int = Field(default=10_000, gt=0)
-    """Put to the teacher. The paper tells what it kept: about 10,000 trajectories."""
+    family: str = "tir"
+    """Of the prompts that it gets; the student keeps its own (ours)."""
+    prompts: int | None = Field(default=None, gt=0)
+    """Training tasks that are put to it; None is all of them. The paper kept about 10,000 trajectories."""
     samples: int = Field(default=1, gt=0)
-    """Dialogues for each prompt (ours)."""
-    keep: int = Field(default=1, gt=0)
-    """Of a prompt's dialogues with R = 1, the most that the student learns from (ours)."""
-    prefer: Literal["shortest", "fewest_calls"] = "shortest"
-    """Which of them, as in rejection sampling (ours)."""
+    """Dialogues about each prompt (ours)."""
+    keep: Literal["shortest", "fewest_calls"] = "shortest"
+    """Which of those with the full reward: by their length, or by calls and then length (ours)."""
+    per_prompt: int = Field(default=1, gt=0)
+    """How many of them at most (ours)."""
+    reward: float = 1.0
+    """The full reward: R = 1, right, well formed and without an error."""
     reasoning: Reasoning = "drop"
     """Hidden thinking, which some endpoints return apart from the text: left out, or written before it.
 
@@ -79,11 +88,6 @@ class TeacherConfig(_Endpoint):
     """
     corrector: CorrectorConfig | None = None
 
-    @field_validator("base_url")
-    @classmethod
-    def _is_address(cls, value: str) -> str:
-        return _address(value)
-
     def open_teacher(self) -> OpenAIGenerator:
         return self._open(self.model, self.base_url, self.tier, (TEACHER_KEY, *KEY_VARIABLES))
 
@@ -98,9 +102,3 @@ class TeacherConfig(_Endpoint):
     def _open(self, model: str, base_url: str, tier: Tier, keys: Sequence[str]) -> OpenAIGenerator:
         key = next((os.environ[name] for name in keys if os.environ.get(name)), None)
         return OpenAIGenerator(model, base_url, api_key=key, tier=tier, concurrency=self.concurrency)
-
-
-def _address(value: str) -> str:
-    """As it is; raises ValueError, without repeating it, for an address that holds a password or is none."""
-    api_root(value)
-    return value
