@@ -47,6 +47,9 @@ class Judge:
     ) -> None:
         """`options` are the fields of JudgeConfig; without a model the embedded one judges.
 
+        A `format` other than TIR-Judge's says how many responses it takes: the methods raise ValueError for
+        another number.
+
         A `generator` is used in place of a model and left open; a `sandbox` that is not open yet is opened
         and closed with the judge. Raises ValueError, in one line, for an option that cannot be.
         """

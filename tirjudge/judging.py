@@ -1,11 +1,12 @@
-"""One judge at work: a model, a sandbox and the three formats, opened together."""
+"""One judge at work: a model, a sandbox and the formats, opened together."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,9 +16,11 @@ from tirjudge.generation.openai import OpenAIGenerator, Tier
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.judgment import Judgment, judgment
 from tirjudge.rollout import Rollout
-from tirjudge_environments import JudgeTask
+from tirjudge_environments import Environment, JudgeTask
 from tirjudge_environments.budget import Budget
-from tirjudge_environments.catalog import open_environment
+from tirjudge_environments.catalog import environment_options, open_environment
+from tirjudge_environments.formats.text_only import TextOnly
+from tirjudge_environments.orders import Order
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
@@ -40,8 +43,12 @@ class JudgeConfig(BaseModel):
     """Folder or hub id of the endpoint model's tokenizer, which tier `completions` needs."""
     prompts: str = ""
     """The family of prompts; empty: what the model's folder names, else `tir`."""
-    order: Literal["both", "random", "given"] = "random"
-    """Of the responses in pairs and lists: one seeded permutation, as given, or as given and reversed."""
+    format: str = ""
+    """A judge format by the name that `tirjudge formats` lists; empty: TIR-Judge's, by the row."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Further options of the format."""
+    order: Order | None = None
+    """Of responses that are shown together; None: the format's own default, a random one for TIR-Judge's."""
     tools: bool = True
     """False: the judge answers from its text alone, with the prompts made for that."""
     bindings: bool = True
@@ -75,9 +82,11 @@ class Judging:
         self.config = config
         self._given_generator, self._given_sandbox = generator, sandbox
         self._stack = AsyncExitStack()
-        self._rollouts: dict[Kind, Rollout] = {}
+        self._rollouts: dict[str, Rollout] = {}
+        self._runs_programs = config.tools
 
     async def __aenter__(self) -> Self:
+        self._check_format()
         async with AsyncExitStack() as stack:
             self._open_generator(stack)
             await self._open_sandbox(stack)
@@ -90,16 +99,19 @@ class Judging:
         await self._stack.aclose()
 
     async def judge(self, task: JudgeTask, kind: Kind | None = None) -> Judgment:
-        """Judge a task; without a kind by its number of responses. Raises ValueError if they do not fit."""
-        kind = kind or kind_for(task)
-        return judgment(kind, await self.rollout(kind).episode(task))
+        """Judge a task in the configured format, else as this kind, else by its number of responses.
 
-    def rollout(self, kind: Kind) -> Rollout:
-        """Raises ValueError where the family of prompts has none for this kind."""
-        if kind not in self._rollouts:
+        Raises ValueError if the responses do not fit.
+        """
+        name = self.config.format or kind or kind_for(task)
+        return judgment(name, await self.rollout(name).episode(task))
+
+    def rollout(self, name: str) -> Rollout:
+        """Of a kind, or of a format by its name; raises ValueError for prompts or options that it lacks."""
+        if name not in self._rollouts:
             config = self.config
-            self._rollouts[kind] = Rollout(
-                open_environment(f"tir-{kind}", **self._options(kind)),
+            self._rollouts[name] = Rollout(
+                self._environment(name),
                 self._generator,
                 self._sandbox,
                 budget=Budget(
@@ -110,18 +122,37 @@ class Judging:
                 sampling=Sampling(temperature=config.temperature, max_tokens=config.max_tokens),
                 seed=config.seed,
             )
-        return self._rollouts[kind]
+        return self._rollouts[name]
 
-    def _options(self, kind: Kind) -> dict[str, Any]:
+    def _environment(self, name: str) -> Environment:
+        """Of what was configured, a format is given the options that it has."""
         config = self.config
-        options = {
+        format = f"tir-{name}" if name in get_args(Kind) else name
+        wanted = {
             "tools": config.tools,
             "prompts": config.prompts or self.note.prompts,
             "bindings": config.bindings,
             "exact": config.exact,
             "protocol": "tool" if config.tier == "tools" else "fence",
+            "order": config.order,
+            "seed": config.seed,
         }
-        return options if kind == "pointwise" else {**options, "order": config.order, "seed": config.seed}
+        known = environment_options(format)
+        taken = {key: value for key, value in wanted.items() if key in known and value is not None}
+        return open_environment(format, **{**taken, **config.options})
+
+    def _check_format(self) -> None:
+        """Before a model is loaded, which may take minutes."""
+        format = self.config.format
+        if not format:
+            if self.config.options:
+                raise ValueError("options are a format's: give --format")
+            return
+        environment = open_environment(format, **self.config.options)
+        self._runs_programs = self.config.tools and not isinstance(environment, TextOnly)
+        embedded = not (self._given_generator or self.config.model or self.config.base_url)
+        if embedded and not format.startswith("tir-"):
+            raise ValueError(f"the embedded model knows TIR-Judge's formats alone: give --model for {format}")
 
     def _open_generator(self, stack: AsyncExitStack) -> None:
         if self._given_generator is not None:
@@ -133,7 +164,7 @@ class Judging:
 
     async def _open_sandbox(self, stack: AsyncExitStack) -> None:
         sandbox = self._given_sandbox
-        if sandbox is None and self.config.tools:
+        if sandbox is None and self._runs_programs:
             sandbox = open_sandbox("local", allow_weak_isolation=self.config.allow_weak_isolation)
         self._sandbox = await stack.enter_async_context(sandbox or NoSandbox())
         self._rollouts.clear()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import fmean
 from typing import Any
 
 from tirjudge.passages import passages
 from tirjudge.records import failed, verdict_record
-from tirjudge_environments import Episode, Refused, StopReason, Trajectory, Usage
+from tirjudge_environments import Episode, Refused, StopReason, Trajectory, Usage, Verdict, View
 from tirjudge_environments.letters import letter
 
 _DOWN = (StopReason.SANDBOX_DOWN, StopReason.GENERATOR_DOWN)
@@ -19,12 +20,12 @@ class Judgment:
     """A verdict, or the reason why there is none."""
 
     kind: str
-    """`pointwise`, `pairwise` or `listwise`."""
+    """`pointwise`, `pairwise` or `listwise` of TIR-Judge, or another format's name."""
     best: tuple[int, ...]
     """Candidates that share the first place: one is a choice, several are a tie. Empty without a verdict,
     and for a single response, which has nothing to be better than."""
     scores: Mapping[int, float]
-    """Candidate index to score; empty when the judge names the best without scoring."""
+    """Candidate index to score, the mean over the views that gave one; empty if none did."""
     stop: StopReason
     """VERDICT, or how the first view without one ended; a part that was down comes before all others."""
     detail: str
@@ -83,16 +84,16 @@ class Judgment:
 def judgment(kind: str, episode: Episode) -> Judgment:
     """What an episode's views say together.
 
-    Views that name different candidates make a tie, and so do equal highest scores. One view without a
-    verdict leaves the task without one; scores that other views gave are kept.
+    Views that name different candidates make a tie, and so do equal highest scores and a view that says so.
+    One view without a verdict leaves the task without one; scores that other views gave are kept.
     """
     stop, detail = _stop(episode)
-    verdicts = [trajectory.verdict for trajectory in episode.trajectories if trajectory.verdict is not None]
-    scores = {index: score for verdict in verdicts for index, score in verdict.scores.items()}
+    ended = [(one.verdict, one.view) for one in episode.trajectories if one.verdict is not None]
+    scores = _mean_scores([verdict for verdict, _ in ended])
     best: tuple[int, ...] = ()
     if stop is StopReason.VERDICT:
-        chosen = {verdict.choice for verdict in verdicts if verdict.choice is not None}
-        best = tuple(sorted(chosen)) if chosen else _highest(scores)
+        named = {index for verdict, view in ended for index in _named(verdict, view)}
+        best = tuple(sorted(named)) if named else _highest(scores)
     return Judgment(kind, best, scores, stop, detail, episode)
 
 
@@ -142,6 +143,21 @@ def _stop(episode: Episode) -> tuple[StopReason, str]:
     ended = [(one.stop, one.detail) for one in episode.trajectories if one.stop is not StopReason.VERDICT]
     ended.sort(key=lambda pair: pair[0] not in _DOWN)
     return ended[0] if ended else (StopReason.VERDICT, "")
+
+
+def _named(verdict: Verdict, view: View) -> tuple[int, ...]:
+    """Whom one view puts first; nobody in particular if it only gives scores."""
+    if verdict.tie:
+        return view.order
+    return () if verdict.choice is None else (verdict.choice,)
+
+
+def _mean_scores(verdicts: Sequence[Verdict]) -> dict[int, float]:
+    given: dict[int, list[float]] = {}
+    for verdict in verdicts:
+        for index, score in verdict.scores.items():
+            given.setdefault(index, []).append(score)
+    return {index: fmean(scores) for index, scores in given.items()}
 
 
 def _highest(scores: Mapping[int, float]) -> tuple[int, ...]:

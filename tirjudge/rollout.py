@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
 from itertools import islice
 from typing import Any, TypeVar
 
+from tirjudge.asking import Asking
 from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling
-from tirjudge_environments import Environment, Episode, JudgeTask, StopReason, Trajectory, View
+from tirjudge_environments import Environment, Episode, JudgeTask, Score, StopReason, Trajectory, View
 from tirjudge_environments.budget import Budget
 from tirjudge_environments.seeds import derive_seed
 from tirjudge_environments.session import JudgeSession
@@ -39,15 +40,18 @@ class Rollout:
         sampling: Sampling = Sampling(),
         seed: int = 0,
         concurrency: int = 512,
+        asking: Asking | None = None,
     ) -> None:
         """`budget` bounds a trajectory, `limits` each of its programs; `sampling` is how every turn is drawn.
 
         Its seed is not used: each turn gets its own. At most `concurrency` trajectories run at once.
+        `asking` answers the questions of a judge whose reward depends on another model.
         """
         self.environment, self._generator, self._sandbox = environment, generator, sandbox
         self._budget, self._limits, self._sampling, self._seed = budget, limits, sampling, seed
         self._concurrency = concurrency
         self._free = asyncio.Semaphore(concurrency)
+        self._asking = asking
 
     async def trajectory(self, task: JudgeTask, view: View, sample: int = 0) -> Trajectory:
         """One dialogue, from the prompt to its end."""
@@ -77,6 +81,17 @@ class Rollout:
     async def group(self, task: JudgeTask, size: int) -> list[Episode]:
         """`size` samples of one task."""
         return await _all(self.episode(task, sample) for sample in range(size))
+
+    async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]:
+        """The environment's scores of a group, once its questions are answered.
+
+        Raises NotAnswered when the model that answers them stays down, and ValueError without one.
+        """
+        asks = self.environment.ask(group)
+        if asks and self._asking is None:
+            raise ValueError("the reward of this judge asks another model: give it one (meta_judge)")
+        answers = await self._asking.answers(asks) if asks and self._asking else {}
+        return self.environment.score(group, answers)
 
     async def episodes(self, tasks: Iterable[JudgeTask], size: int = 1) -> AsyncIterator[Episode]:
         """`size` samples of every task, each episode as it finishes; tasks are drawn as room is made.

@@ -5,6 +5,7 @@ from tirjudge_environments.budget import Budget
 from tirjudge_environments.catalog import environment_names, open_environment
 from tirjudge_environments.chat_encoder import ChatEncoder
 from tirjudge_environments.encoder import Encoder
+from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.formats.rm_r1 import RmR1
 from tirjudge_environments.formats.tir_listwise import TirListwise
 from tirjudge_environments.formats.tir_pairwise import TirPairwise
@@ -59,6 +60,7 @@ __all__ = [
     "Malformed",
     "Message",
     "Prompt",
+    "Rationale",
     "Reading",
     "Refused",
     "Reward",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
 from pydantic import ValidationError
 
 from tirjudge_environments.base import Environment
+from tirjudge_environments.judge_card import JudgeCard
 
 GROUP = "tirjudge.environments"
 
@@ -19,16 +20,48 @@ def environment_names() -> tuple[str, ...]:
 
 def open_environment(name: str, **options: Any) -> Environment:
     """The environment of this name; raises ValueError, in one line, for an unknown name or a bad option."""
-    found = [entry for entry in entry_points(group=GROUP) if entry.name == name]
-    if not found:
-        raise ValueError(f"no environment {name!r}; there are {', '.join(environment_names())}")
+    entry = _entry(name)
     try:
-        return cast(Environment, found[0].load()(**options))
+        return cast(Environment, entry.load()(**options))
     except ValidationError as error:
         problems = "; ".join(_problem(one) for one in error.errors())
         raise ValueError(f"environment {name!r}: {problems}") from None
     except (TypeError, ValueError) as error:
         raise ValueError(f"environment {name!r}: {error}") from error
+
+
+def environment_options(name: str) -> frozenset[str]:
+    """The options that an environment declares as pydantic fields; raises ValueError for an unknown name."""
+    fields = getattr(_entry(name).load(), "model_fields", {})
+    return frozenset(fields)
+
+
+def judge_cards(package: str = "") -> dict[str, JudgeCard]:
+    """By name, sorted, what the environments say of themselves; with `package` those of one package alone."""
+    cards = {}
+    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+        if entry.value.startswith(package):
+            card = getattr(entry.load(), "card", None)
+            if isinstance(card, JudgeCard):
+                cards[entry.name] = card
+    return cards
+
+
+def judge_table(package: str = "") -> str:
+    """The cards as the Markdown table that the documentation holds."""
+    head = ["judge", "sees", "answers", "reward", "source"]
+    rows = [
+        [f"`{name}`", card.views, card.answer, card.reward, card.source]
+        for name, card in judge_cards(package).items()
+    ]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def _entry(name: str) -> EntryPoint:
+    for entry in entry_points(group=GROUP):
+        if entry.name == name:
+            return entry
+    raise ValueError(f"no environment {name!r}; there are {', '.join(environment_names())}")
 
 
 def _problem(error: Any) -> str:

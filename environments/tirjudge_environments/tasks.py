@@ -15,6 +15,7 @@ from tirjudge_environments.types import JudgeTask, Message
 _ROLES = ("system", "user", "assistant")
 _TIE = re.compile(r"tie|[A-Z]+(=[A-Z]+)+", re.IGNORECASE)
 _RANKING = re.compile(r"[A-Z]+(>{1,2}[A-Z]+)+|[A-Z]+(<{1,2}[A-Z]+)+", re.IGNORECASE)
+_PAIR = re.compile(r"[A-Z]+(>{1,2}|<{1,2})[A-Z]+", re.IGNORECASE)
 _MISSING = object()
 
 
@@ -47,6 +48,8 @@ class Columns(BaseModel):
     label: str = "label"
     domain: str = "domain"
     tags: str = "tags"
+    checklist: str = "checklist"
+    """People's reasons for the label, a list of texts."""
 
     @classmethod
     def parse(cls, assignments: Iterable[str]) -> Self:
@@ -85,12 +88,14 @@ def read_task(
 
     The prompt is a text or a list of chat messages. A response is a text, a number, or a list of chat
     messages whose last one it is. A label is an index counted from 0, a letter, a ranking (`A>B`), or a tie
-    (`tie`, `A=B`: then the task has no best response). `labels` translates a data set's own values first,
-    such as {"1": "A", "2": "B", "0": "tie"}; a value that it lacks is an error.
+    (`tie`, `A=B`: then the task has no best response). A ranking or a tie also says by how much the best is
+    better: `gold["strength"]` is 2 for `A>>B`, 1 for `A>B`, 0 for a tie. `labels` translates a data set's own
+    values first, such as {"1": "A", "2": "B", "0": "tie"}; a value that it lacks is an error.
     """
     candidates, label = _candidates(row, columns)
+    said = _label_text(columns.find(row, "label"), labels)
     if label is None:
-        label = _label(columns.find(row, "label"), len(candidates), labels)
+        label = _label(said, len(candidates))
     domain = columns.find(row, "domain")
     return JudgeTask(
         id=_id(columns.find(row, "id"), default_id),
@@ -98,6 +103,7 @@ def read_task(
         candidates=candidates,
         label=label,
         domain="" if domain is None else _text(domain, "domain"),
+        gold=_gold(columns.find(row, "checklist"), said),
         tags=_tags(columns.find(row, "tags")),
     )
 
@@ -234,15 +240,20 @@ def _tags(value: Any) -> tuple[str, ...]:
     return tuple(_text(tag, "a tag") for tag in value or () if tag != "")
 
 
-def _label(value: Any, count: int, labels: Mapping[str, str] | None) -> int | None:
+def _label_text(value: Any, labels: Mapping[str, str] | None) -> str:
+    """A label in our own words; empty for none."""
     if value is None or value == "":
-        return None
+        return ""
     text = _text(value, "label").strip()
-    if labels is not None:
-        if text not in labels:
-            raise RowError(f"label {text!r} is none of {', '.join(labels)}")
-        text = labels[text]
-    if _TIE.fullmatch(text):
+    if labels is None:
+        return text
+    if text not in labels:
+        raise RowError(f"label {text!r} is none of {', '.join(labels)}")
+    return labels[text]
+
+
+def _label(text: str, count: int) -> int | None:
+    if not text or _TIE.fullmatch(text):
         return None
     best = _best(text, count)
     if best is None:
@@ -251,6 +262,17 @@ def _label(value: Any, count: int, labels: Mapping[str, str] | None) -> int | No
             f"label {text!r} is no index from 0 to {count - 1}, no letter from A to {last}, no A>B"
         )
     return best
+
+
+def _gold(checklist: Any, label: str) -> dict[str, Any]:
+    gold: dict[str, Any] = {}
+    if checklist is not None:
+        if not isinstance(checklist, list):
+            raise RowError("checklist must be a list of texts")
+        gold["checklist"] = tuple(_text(point, "a point of the checklist") for point in checklist)
+    if _TIE.fullmatch(label) or _PAIR.fullmatch(label):
+        gold["strength"] = max(label.count(">"), label.count("<"))
+    return gold
 
 
 def _best(text: str, count: int) -> int | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
@@ -276,4 +276,7 @@ class Ask:
     """A question to another model (a MetaJudge) that a reward depends on."""
 
     key: str
+    """The same for the same question: an answer that is kept need not be asked for again."""
     prompt: Prompt
+    readable: Callable[[str], bool] = field(default=lambda answer: True, compare=False)
+    """Whether the reward can read an answer; one that it cannot is asked for again."""

@@ -57,3 +57,10 @@ def test_noise_is_a_function_of_seed_and_position() -> None:
     assert np.array_equal(noise(-1, 5), noise((1 << 64) - 1, 5))
     assert noise(3, 100_000).mean() == pytest.approx(0.5, abs=0.005)
     assert noise(3, 100_000).max() <= 1 - 2**-24
+
+
+def test_logits_that_are_no_numbers_are_an_error_and_no_token() -> None:
+    logits = torch.zeros(2, 20)
+    logits[1, 7] = float("nan")
+    with pytest.raises(ValueError, match="logits are no numbers"):
+        draw(logits, [0.5, 0.5], [1.0, 1.0], [1.0, 1.0])

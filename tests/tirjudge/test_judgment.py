@@ -84,3 +84,15 @@ def test_a_ranking_orders_all_that_have_scores(scores: Mapping[int, float], rank
 def test_a_single_response_has_a_score_and_no_choice() -> None:
     result = judged(Verdict(scores={0: 7.0}), candidates=1, label=0)
     assert (result.score, result.choice, result.verdict, result.credit) == (7.0, None, None, None)
+
+
+def test_a_view_that_says_tie_names_both() -> None:
+    tie = Verdict(scores={0: 4.0, 1: 4.0}, tie=True)
+    assert judged(tie).verdict == "tie"
+    assert judged(Verdict(choice=0), tie).verdict == "tie"
+    assert judged(Verdict(tie=True)).best == (0, 1)
+
+
+def test_scores_of_several_views_are_averaged_and_a_choice_stands() -> None:
+    result = judged(Verdict(choice=1, scores={0: 9.0, 1: 2.0}), Verdict(choice=1, scores={0: 6.0, 1: 3.0}))
+    assert (result.verdict, dict(result.scores)) == ("B", {0: 7.5, 1: 2.5})

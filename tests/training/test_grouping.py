@@ -12,6 +12,7 @@ from tirjudge_environments import (
     Episode,
     JudgeTask,
     Message,
+    Score,
     Segment,
     StopReason,
     Trajectory,
@@ -35,6 +36,9 @@ class Replay:
 
     async def group(self, task: JudgeTask, size: int) -> Sequence[Episode]:
         return [await self.episode(task, sample) for sample in range(size)]
+
+    async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]:
+        return self.environment.score(group, {})
 
     async def episode(self, task: JudgeTask, sample: int = 0) -> Episode:
         views = self.environment.views(task)
@@ -135,7 +139,7 @@ async def test_an_unscored_episode_is_drawn_again_and_stays_out_if_it_fails_agai
 
 
 async def test_nothing_scored_is_an_error_and_no_batch() -> None:
-    with pytest.raises(RuntimeError, match="none of 8 rollouts could be scored: sandbox_down"):
+    with pytest.raises(RuntimeError, match=r"none of 8 rollouts could be scored, .*: sandbox_down"):
         await collect({"a": [DOWN] * 99}, {0: [pair("a")]})
 
 

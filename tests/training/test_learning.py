@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +15,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from tirjudge.asking import Asking
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging import NoSandbox
 from tirjudge.rollout import Rollout
@@ -37,6 +39,8 @@ class Case:
     wrong: Mapping[str, str]
     rl: Mapping[str, Any]
     """What the paper's loss is told."""
+    asking: Callable[[], Asking] | None = None
+    """Makes what answers the questions of a judge whose reward asks another model."""
 
 
 CASES = {
@@ -99,7 +103,8 @@ def learn(case: Case, start: Path, folder: Path, *, sign: float) -> dict[str, tu
         output=str(folder),
     )
     before = engine.log_probabilities(model)
-    trainer.train()
+    with closing(engine):
+        trainer.train()
     after = engine.log_probabilities(model)
     return {view: (after[view][0] - before[view][0], after[view][1] - before[view][1]) for view in before}
 
@@ -132,8 +137,15 @@ class FixedAnswers:
             for view in case.environment.views(case.task)
         }
 
+        self.runner, self.asking = asyncio.Runner(), case.asking() if case.asking else None
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run(work)
+        return self.runner.run(work)
+
+    def close(self) -> None:
+        if self.asking is not None:
+            self.run(self.asking.close())
+        self.runner.close()
 
     def rollouts(self, seed: int) -> dict[str, Rollout]:
         asked: Counter[str] = Counter()
@@ -144,7 +156,7 @@ class FixedAnswers:
             return (self.case.right if asked[view] % 2 else self.case.wrong)[view]
 
         generator = ScriptedGenerator(answer, encoder=self.encoder)
-        return {"judge": Rollout(self.environment, generator, NoSandbox())}
+        return {"judge": Rollout(self.environment, generator, NoSandbox(), asking=self.asking)}
 
     def log_probabilities(self, model: Any) -> dict[str, tuple[float, float]]:
         """Of the right and the wrong answer to each view."""

@@ -77,7 +77,8 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
 def _timeless(value: Any) -> Any:
     """The gap goes too: its last bits depend on which rows happened to be decoded side by side."""
     if isinstance(value, dict):
-        return {k: _timeless(item) for k, item in value.items() if "seconds" not in k and k != "sampler_gap"}
+        timed = {key for key in value if "seconds" in key or key.startswith("share/") or key == "sampler_gap"}
+        return {key: _timeless(item) for key, item in value.items() if key not in timed}
     return [_timeless(item) for item in value] if isinstance(value, list) else value
 
 
@@ -102,6 +103,14 @@ def test_every_rollout_and_a_row_of_metrics_per_step_are_kept(whole: Path) -> No
         assert row["entropy"] > 0
     programs = [p for e in episodes for t in e["trajectories"] for p in t["programs"]]
     assert {"ok", "error"} <= {program["status"] for program in programs}, "the sandbox ran them"
+
+
+def test_the_time_of_a_step_is_shared_out(whole: Path) -> None:
+    for row in read_lines(whole / "metrics.jsonl"):
+        shares = [row[f"share/{part}"] for part in ("generation", "sandbox", "training")]
+        assert all(share > 0 for share in shares)
+        assert sum(shares) <= 1
+        assert row["seconds/generating"] <= row["seconds/rollout"]
 
 
 def test_the_policy_changes_and_its_samples_are_its_own(whole: Path, tiny_model: Path) -> None:

@@ -18,7 +18,11 @@ GROUP = "tirjudge.commands"
 UNAVAILABLE = 2
 
 _ANY_OPTIONS = {"ignore_unknown_options": True, "allow_extra_args": True}
-_OURS = {"judge": "tirjudge.cli.judge:judge", "sandbox": "tirjudge.cli.sandbox:sandbox"}
+_OURS = {
+    "formats": "tirjudge.cli.formats:formats",
+    "judge": "tirjudge.cli.judge:judge",
+    "sandbox": "tirjudge.cli.sandbox:sandbox",
+}
 
 
 class Commands(TyperGroup):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal, NoReturn
@@ -38,6 +39,12 @@ def judge(
     pointwise: Annotated[bool, typer.Option("--pointwise", help="Score every response alone.")] = False,
     pairwise: Annotated[bool, typer.Option("--pairwise", help="Which of two responses is better.")] = False,
     listwise: Annotated[bool, typer.Option("--listwise", help="Which of three or more is the best.")] = False,
+    format: Annotated[
+        str, typer.Option(help="Another judge, by the name that `tirjudge formats` lists.")
+    ] = "",
+    option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of the format, as often as needed.")
+    ] = None,
     model: Annotated[
         str, typer.Option(help="Folder, hub id, or an endpoint's name for it. Default: the embedded model.")
     ] = "",
@@ -49,8 +56,11 @@ def judge(
     tokenizer: Annotated[str, typer.Option(help="The endpoint model's, for tier completions.")] = "",
     prompts: Annotated[str, typer.Option(help="Family of prompts. Default: the model's own, or tir.")] = "",
     order: Annotated[
-        Literal["both", "random", "given"], typer.Option(help="How responses are shown; both judges twice.")
-    ] = "random",
+        Literal["both", "random", "given"] | None,
+        typer.Option(
+            help="How responses are shown; both judges twice. Default: random, or the format's own."
+        ),
+    ] = None,
     no_tools: Annotated[bool, typer.Option("--no-tools", help="No programs: judge from the text.")] = False,
     no_bindings: Annotated[
         bool, typer.Option("--no-bindings", help="Programs do not find the prompt and responses defined.")
@@ -92,6 +102,8 @@ def judge(
             tier=tier,
             tokenizer=tokenizer,
             prompts=prompts,
+            format=format,
+            options=_format_options(option or ()),
             order=order,
             tools=not no_tools,
             bindings=not no_bindings,
@@ -104,7 +116,7 @@ def judge(
             allow_weak_isolation=allow_weak_isolation,
         )
         plan = Plan(
-            kind=_one_kind(pointwise=pointwise, pairwise=pairwise, listwise=listwise),
+            kind=_one_kind(format, pointwise=pointwise, pairwise=pairwise, listwise=listwise),
             columns=Columns.parse(column or ()),
             labels=_label_values(labels),
             truncate=truncate,
@@ -144,8 +156,8 @@ async def _judge(
     if not sys.stderr.isatty():
         os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     async with Judging(config) as judging:
-        if plan.kind is not None:
-            judging.rollout(plan.kind)
+        if config.format or plan.kind:
+            judging.rollout(config.format or str(plan.kind))
         note = judging.note.note
         display.say(f"judging with {judging.model}" + (f", {note}" if note else ""))
         with display:
@@ -159,18 +171,33 @@ async def _judge(
 def _settings(config: JudgeConfig, plan: Plan) -> dict[str, Any]:
     """What every verdict in a result file has in common; the same model may move to another address."""
     return config.model_dump(exclude={"base_url", "concurrency", "allow_weak_isolation"}) | {
-        "format": plan.kind,
+        "format": config.format or plan.kind,
         "columns": plan.columns.model_dump(exclude_unset=True),
         "labels": plan.labels,
         "truncate": plan.truncate,
     }
 
 
-def _one_kind(**wanted: bool) -> Kind | None:
+def _one_kind(format: str, **wanted: bool) -> Kind | None:
     kinds: list[Any] = [kind for kind, is_wanted in wanted.items() if is_wanted]
-    if len(kinds) > 1:
-        raise ValueError(f"--{kinds[0]} and --{kinds[1]} exclude each other")
+    asked_for = ["format"] * bool(format) + kinds
+    if len(asked_for) > 1:
+        raise ValueError(f"--{asked_for[0]} and --{asked_for[1]} exclude each other")
     return kinds[0] if kinds else None
+
+
+def _format_options(assignments: Iterable[str]) -> dict[str, Any]:
+    """A value is JSON where it can be read so (true, 0.5, {"math": true}), else the text itself."""
+    options: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not key or not equals:
+            raise ValueError(f"--option {assignment!r}: write KEY=VALUE")
+        try:
+            options[key] = json.loads(value)
+        except (ValueError, RecursionError):
+            options[key] = value
+    return options
 
 
 def _label_values(text: str) -> dict[str, str] | None:

@@ -29,6 +29,10 @@ class ContextTooLong(GeneratorFailed):
     """The context leaves the model no room for an answer."""
 
 
+class Withheld(GeneratorFailed):
+    """A filter of the endpoint's kept the answer back: asking the same again will not help."""
+
+
 class Generator(Protocol):
     """A model. Stateless as seen from here; inside, a context that extends an earlier one may resume it."""
 

@@ -24,12 +24,15 @@ def draw(
 
     logits: `[rows, vocabulary]`. The logprob is under the distribution that the token is drawn from, so after
     temperature and top_p; for a greedy row (temperature 0), whose distribution is a point, it is the model's
-    own at temperature 1. The same row gives the same token whatever the other rows are.
+    own at temperature 1. The same row gives the same token whatever the other rows are. Raises ValueError for
+    logits that are NaN.
     """
     logprobs = logits.float()
     if any(temperature not in (0.0, 1.0) for temperature in temperatures):
         logprobs = logprobs / logprobs.new_tensor([t or 1.0 for t in temperatures])[:, None]
     logprobs = logprobs.log_softmax(-1)
+    if logprobs[:, 0].isnan().any():  # one NaN makes a whole row of them
+        raise ValueError("the model's logits are no numbers: its weights or its precision are at fault")
     cut = [i for i, (t, p) in enumerate(zip(temperatures, top_ps, strict=True)) if t > 0 and p < 1]
     if cut:
         logprobs[cut] = _nucleus(logprobs[cut], logprobs.new_tensor([top_ps[i] for i in cut]))

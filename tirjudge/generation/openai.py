@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pydantic import BaseModel
 
 from tirjudge.generation.answers import ChatAnswer, ChatChoice, ChatMessage, TokenAnswer, TokenChoice
-from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
+from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling, Withheld
 from tirjudge.generation.chat_turns import alternating, continued, tools, unfinished
 from tirjudge.generation.dialect import Dialect
 from tirjudge.generation.endpoint import Endpoint, Refused
@@ -247,7 +247,7 @@ def _encoder(tokenizer: Any) -> ChatEncoder:
 def _finish(choice: ChatChoice | TokenChoice) -> Finish:
     match choice.finish_reason:
         case "content_filter":
-            raise GeneratorFailed("the endpoint's content filter withheld the answer")
+            raise Withheld("the endpoint's content filter withheld the answer")
         case "length" | "max_tokens":
             return Finish.LENGTH
         case _:

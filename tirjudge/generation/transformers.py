@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -60,6 +61,8 @@ class TransformersGenerator:
         self._driver: asyncio.Task[None] | None = None
         self._futures: dict[Row, asyncio.Future[None]] = {}
         self._stops: dict[tuple[str, ...], StopStrings] = {}
+        self.busy_seconds = 0.0
+        """Wall time since the start in which tokens were computed."""
 
     @classmethod
     def load(cls, path: str, *, device: str | None = None, **options: Any) -> Self:
@@ -180,11 +183,13 @@ class TransformersGenerator:
         """Steps until a row ends."""
         import torch
 
+        began = time.perf_counter()
         with torch.inference_mode():
-            while self._decoder.busy:
-                if ended := self._decoder.step():
-                    return ended
-        return []
+            ended: list[Row] = []
+            while self._decoder.busy and not ended:
+                ended = self._decoder.step()
+        self.busy_seconds += time.perf_counter() - began
+        return ended
 
     def _fail(self, error: Exception) -> None:
         """The forward pass broke, for lack of memory or otherwise: every row fails, later ones may not."""

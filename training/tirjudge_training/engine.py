@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tirjudge.asking import Asking
 from tirjudge.generation import Sampling
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.rollout import Rollout
@@ -72,13 +73,22 @@ class Engine:
         sampling: Sampling,
         limits: Limits | None = None,
         name: str = "policy",
+        asking: Asking | None = None,
     ) -> None:
+        """`asking` answers the questions of rewards that depend on another model; closed with the engine."""
         self.generator = TransformersGenerator(model, tokenizer, name=name)
         self.environments = environments
+        self._asking = asking
         self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
 
     @classmethod
-    def load(cls, model: str, environments: Mapping[str, Environment], config: RolloutConfig) -> Self:
+    def load(
+        cls,
+        model: str,
+        environments: Mapping[str, Environment],
+        config: RolloutConfig,
+        asking: Asking | None = None,
+    ) -> Self:
         """For a model folder or hub id that is not being trained."""
         return cls(
             *models.load(model),
@@ -87,6 +97,7 @@ class Engine:
             limits=config.limits,
             sampling=config.sampling,
             name=model,
+            asking=asking,
         )
 
     def __enter__(self) -> Self:
@@ -96,6 +107,9 @@ class Engine:
             self._sandbox = self.run(sandbox.__aenter__())
             stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))
             stack.callback(lambda: self.run(self.generator.close()))
+            if self._asking is not None:
+                asking = self._asking
+                stack.callback(lambda: self.run(asking.close()))
             self._open = stack.pop_all()
         return self
 
@@ -122,6 +136,7 @@ class Engine:
                 limits=self._limits,
                 sampling=self._sampling,
                 seed=seed,
+                asking=self._asking,
             )
             for name, environment in self.environments.items()
         }

@@ -37,6 +37,8 @@ class Roller(Protocol):
 
     async def group(self, task: JudgeTask, size: int) -> Sequence[Episode]: ...
 
+    async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]: ...
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -167,7 +169,7 @@ async def rolls(
 async def roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
     """`size` scored samples of a task; one that cannot be scored is drawn again at most `redraws` times."""
     episodes = list(await rollout.group(draw.task, size))
-    scores = rollout.environment.score(episodes, {})
+    scores = await rollout.score(episodes)
     redrawn = 0
     for attempt in range(1, redraws + 1):
         failed = [i for i, row in enumerate(scores) if any(isinstance(score, Unscored) for score in row)]
@@ -177,7 +179,7 @@ async def roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
         for i, episode in zip(failed, fresh, strict=True):
             episodes[i] = episode
         redrawn += len(failed)
-        scores = rollout.environment.score(episodes, {})
+        scores = await rollout.score(episodes)
     return Roll(draw, tuple(episodes), tuple(scores), redrawn)
 
 
@@ -186,4 +188,4 @@ def _some_scored(rolls: Sequence[Roll]) -> None:
     unscored = [score for score in scores if isinstance(score, Unscored)]
     if len(unscored) == len(scores):
         reason = unscored[0].reason if unscored else "no task fits into the batch"
-        raise RuntimeError(f"none of {len(scores)} rollouts could be scored: {reason}")
+        raise RuntimeError(f"none of {len(scores)} rollouts could be scored, drawn again too: {reason}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tirjudge.asking import Asking
 from tirjudge.metrics import Proportion
 from tirjudge.records import failed
 from tirjudge.run_folder import RunFolder
@@ -78,13 +79,14 @@ def measure(
     environments: Mapping[str, Environment],
     rollout: RolloutConfig,
     *,
+    asking: Callable[[], Asking | None] = lambda: None,
     folder: RunFolder | None = None,
     file: str = ANSWERS,
 ) -> dict[str, Any]:
     """A `summary` of the greedy answers of a model folder, or hub id, to `draws`.
 
     With a `folder` every answer is written to its `file`, and those that are there already are not asked for
-    again: a measurement that was killed goes on.
+    again: a measurement that was killed goes on. `asking` opens what answers the questions of rewards.
     """
     rows = [] if folder is None else list(folder.read(file))
     found = {row.pop("index"): Answer(**row) for row in rows}
@@ -98,7 +100,7 @@ def measure(
 
     if left:
         greedy = rollout.model_copy(update={"temperature": 0.0})
-        with Engine.load(model, environments, greedy) as engine:
+        with Engine.load(model, environments, greedy, asking()) as engine:
             engine.run(ask(engine))
     return summary(found[index] for index in sorted(found))
 

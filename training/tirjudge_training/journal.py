@@ -14,30 +14,22 @@ from tirjudge_environments import Reward, Trajectory
 from tirjudge_environments.transcript import Transcript
 from tirjudge_sandbox import Execution
 from tirjudge_training.grouping import CORRECT, Roll
+from tirjudge_training.health import Health
 from tirjudge_training.rl import Generation
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
 
-TRAINER_METRICS = {
-    "loss": "loss",
-    "grad_norm": "grad_norm",
-    "learning_rate": "learning_rate",
-    "entropy": "entropy",
-    "kl": "kl",
-    "clip_ratio/low_mean": "clipped_low",
-    "clip_ratio/high_mean": "clipped_high",
-}
-"""TRL's name to ours; its other metrics describe rows that are fillers too."""
-
 
 class Journal:
-    """Told of every generation batch and of every log of the trainer; writes one row when both are there."""
+    """Told of every generation batch and of every log of the trainer; writes a row when it has both.
 
-    def __init__(self, run: RunFolder, steps: int, say: Callable[[str], None]) -> None:
-        self._run, self._steps, self._say = run, steps, say
-        self._row: dict[str, Any] = {}
+    Raises Unhealthy where the run should stop, when what shows it is written down.
+    """
+
+    def __init__(self, run: RunFolder, steps: int, say: Callable[[str], None], health: Health) -> None:
+        self._run, self._steps, self._say, self._health = run, steps, say, health
+        self._step = 0
         self._began: tuple[int, float] | None = None
-        self._trained = self._cpu = 0.0
 
     def resume(self, step: int) -> None:
         """Forget what an interrupted run wrote of `step` and later: it is done again."""
@@ -46,23 +38,25 @@ class Journal:
             kept = [row for row in rows if row["step"] < step]
             if len(kept) < len(rows):
                 self._run.write(name, b"".join(map(encode_line, kept)).decode())
+            if name == METRICS:
+                self._health.earlier(kept)
 
-    def generation(self, generation: Generation) -> None:
+    def generation(self, generation: Generation) -> dict[str, float]:
+        """Writes the episodes down; returns the numbers of the batch."""
         self._run.append(EPISODES, *episode_rows(generation))
-        self._row = {"step": generation.step, **batch_metrics(generation)}
+        self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.refills))
+        self._step = generation.step
         self._began = self._began or (generation.step, time.perf_counter() - generation.seconds)
-        self._trained, self._cpu = time.perf_counter(), time.process_time()
+        return batch_metrics(generation)
 
     def log(self, logs: dict[str, Any]) -> None:
-        """A log of TRL's trainer, averaged over the optimizer steps of the batch."""
-        if not self._row or "loss" not in logs:
+        """A log of the trainer: those numbers and its own, averaged over the batch's optimizer steps."""
+        if "loss" not in logs:
             return
-        self._row |= {ours: logs[theirs] for theirs, ours in TRAINER_METRICS.items() if theirs in logs}
-        self._row["seconds/train"] = round(time.perf_counter() - self._trained, 3)
-        self._row["cpu_seconds/train"] = round(time.process_time() - self._cpu, 3)
-        self._run.append(METRICS, self._row)
-        self._say(self._progress(self._row))
-        self._row = {}
+        row = {"step": self._step} | {name: value for name, value in logs.items() if name != "epoch"}
+        self._run.append(METRICS, row)
+        self._say(self._progress(row))
+        self._health.trained(row)
 
     def _progress(self, row: dict[str, Any]) -> str:
         first, began = self._began or (0, 0.0)
@@ -106,7 +100,8 @@ def batch_metrics(generation: Generation) -> dict[str, Any]:
         "groups/refill_tasks": len(batch.refills),
         "episodes/redrawn": sum(roll.redrawn for roll in every),
         "sampler_gap": generation.sampler_gap,
-        "seconds/rollout": round(generation.seconds, 3),
+        "seconds/rollout": generation.seconds,
+        "seconds/generating": round(generation.generating, 3),
         "cpu_seconds/rollout": round(generation.cpu_seconds, 3),
         **_programs(every),
     }

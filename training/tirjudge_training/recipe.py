@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge_training.data import DataConfig, EnvironmentConfig
 from tirjudge_training.heldout import HeldoutConfig
 from tirjudge_training.rl_config import RlConfig
@@ -54,6 +55,8 @@ class Recipe(BaseModel):
     data: DataConfig = DataConfig()
     environments: Mapping[str, EnvironmentConfig] = Field(default_factory=dict)
     """The judges that rows are put to, by a name of one's own; by default TIR-Judge's for pairs and lists."""
+    meta_judge: MetaJudgeConfig | None = None
+    """Who answers the questions of a reward that depends on another model; None where none does."""
     warmup: WarmUpConfig = WarmUpConfig()
     """The miniature's."""
     rl: RlConfig

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from tirjudge_environments.seeds import derive_seed
+from tirjudge_training import reporters
 from tirjudge_training.dealing import dealt, seed_shuffle
 from tirjudge_training.grouping import Batch, Draw, gather
 from tirjudge_training.padding import buckets, from_the_left
 from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.rl_config import RlConfig
+from tirjudge_training.stopwatch import Stopwatch, shares_of_time
 from tirjudge_training.trl_rollout import Row, batch_rows, rollout_output
 
 if TYPE_CHECKING:
@@ -24,8 +26,13 @@ if TYPE_CHECKING:
 else:
     GRPOTrainer = object
 
-TOKEN_MEANS = {"entropy", "kl", "clip_ratio/low_mean", "clip_ratio/high_mean"}
-"""What TRL logs of a batch's tokens."""
+TOKEN_MEANS = {
+    "entropy": "entropy",
+    "kl": "kl",
+    "clip_ratio/low_mean": "clipped_low",
+    "clip_ratio/high_mean": "clipped_high",
+}
+"""What TRL knows of a batch's tokens: its name to ours. Its other metrics describe fillers too."""
 
 Source = Callable[[int, int, int], Draw]
 """(step, round, position) to a task: pure, so that a resumed run draws what an uninterrupted one does."""
@@ -41,8 +48,14 @@ class Generation:
     """Wall time of the rollouts, their programs included."""
     cpu_seconds: float
     """CPU time of the processes meanwhile: generation, without the programs."""
+    generating: float
+    """Seconds of `seconds` in which the first process was computing tokens."""
     sampler_gap: float
     """Largest |logprob as sampled - logprob of the trainer| over the model's tokens that were compared."""
+
+
+Keep = Callable[[Generation], Mapping[str, float]]
+"""Whoever keeps the record; returns what is to be logged beside the trainer's own numbers."""
 
 
 class JudgeBatches(GRPOTrainer):
@@ -59,13 +72,15 @@ class JudgeBatches(GRPOTrainer):
         source: Source,
         config: RlConfig,
         seed: int,
-        keep: Callable[[Generation], None],
+        keep: Keep,
         processes: Processes = ALONE,
         **trl: Any,
     ) -> None:
         self.engine, self.source, self.config, self.seed, self.keep = engine, source, config, seed, keep
         self.processes = processes
         self.rows: list[Row] = []
+        self._kept: Mapping[str, float] = {}
+        self._trained = Stopwatch()
         super().__init__(**trl)
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
@@ -73,9 +88,10 @@ class JudgeBatches(GRPOTrainer):
 
         step = self.state.global_step // self.config.optimizer_steps
         shuffle = derive_seed("shuffle", self.seed, step)
-        wall, cpu = time.perf_counter(), time.process_time()
+        watch, generated = Stopwatch(), self.engine.generator.busy_seconds
         batch = self._gather(step)
-        seconds, cpu_seconds = time.perf_counter() - wall, time.process_time() - cpu
+        seconds, cpu_seconds = watch.read()
+        generating = self.engine.generator.busy_seconds - generated
         rows = batch_rows(
             batch,
             slots=self.config.groups,
@@ -90,9 +106,22 @@ class JudgeBatches(GRPOTrainer):
         output["advantages"] = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
         output["num_responses_in_batch"] = torch.tensor(sum(any(row.mask) for row in rows))
         gaps, cpus = zip(*self.processes.every((self._sampler_gap(output), cpu_seconds)), strict=True)
-        self.keep(Generation(step, batch, seconds, sum(cpus), max(gaps)))
+        gap = torch.tensor(gaps).max().item()
+        self._kept = self.keep(Generation(step, batch, seconds, sum(cpus), generating, gap))
+        self._trained = Stopwatch()
         seed_shuffle(shuffle)
         return output
+
+    def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
+        """The numbers of a generation batch, the same for our record and for whatever TRL reports to."""
+        if "loss" in logs:
+            theirs = self._metrics["train"]
+            logs |= {ours: fmean(theirs[name]) for name, ours in TOKEN_MEANS.items() if theirs.get(name)}
+            seconds, cpu_seconds = self._trained.read()
+            logs |= {**self._kept, "seconds/train": seconds, "cpu_seconds/train": cpu_seconds}
+            logs |= shares_of_time(logs)
+            theirs.clear()
+        super().log(logs, start_time)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
         """TRL's, over parts of like length: a loss is a sum, so it is the same without the padding."""
@@ -111,7 +140,7 @@ class JudgeBatches(GRPOTrainer):
         self.entropy_coef = float(self.config.entropy_bonus * tokens / weight)
         loss = super()._compute_loss(model, part) * weight
         each = self.config.length_buckets * self.accelerator.reduce(tokens, reduction="mean").item()
-        for name in TOKEN_MEANS & self._metrics["train"].keys():
+        for name in TOKEN_MEANS.keys() & self._metrics["train"].keys():
             self._metrics["train"][name][-1] *= each
         return loss
 
@@ -130,11 +159,13 @@ class JudgeBatches(GRPOTrainer):
         )
 
     def _sampler_gap(self, output: dict[str, Any]) -> float:
-        """Over all rows where TRL computed their logprobs anyway, else over the first group alone."""
+        """Over all rows where TRL computed their logprobs anyway, else over as many as a group has."""
         import torch
 
-        count = len(self.rows) if "old_per_token_logps" in output else self.config.samples
-        part = {name: tensor[:count] for name, tensor in output.items() if tensor.dim() > 1}
+        rows = [number for number, row in enumerate(self.rows) if any(row.mask)] or [0]
+        if "old_per_token_logps" not in output:
+            rows = rows[: self.config.samples]
+        part = {name: tensor[rows] for name, tensor in output.items() if tensor.dim() > 1}
         logprobs = part.get("old_per_token_logps")
         if logprobs is None:
             ids = torch.cat([part["prompt_ids"], part["completion_ids"]], dim=1)
@@ -157,7 +188,7 @@ def build_trainer(
     source: Source,
     seed: int,
     output: str,
-    keep: Callable[[Generation], None] = lambda generation: None,
+    keep: Keep = lambda generation: {},
     processes: Processes = ALONE,
     callbacks: tuple[Any, ...] = (),
 ) -> Any:
@@ -166,6 +197,7 @@ def build_trainer(
     from transformers import PrinterCallback
     from trl import GRPOConfig, GRPOTrainer
 
+    reporters.require(config.report_to)
     with _quiet():
         trainer: Any = type("JudgeTrainer", (JudgeBatches, GRPOTrainer), {})(
             engine=engine,
@@ -224,7 +256,8 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "save_steps": config.checkpoint_every * config.optimizer_steps,
         "save_total_limit": config.keep_checkpoints,
         "ignore_data_skip": True,
-        "report_to": [],
+        "report_to": list(config.report_to),
+        "logging_nan_inf_filter": False,
         "disable_tqdm": True,
     }
 

@@ -8,6 +8,8 @@ from pydantic import Field, model_validator
 
 from tirjudge_training.advantages import Filter, Sigma
 from tirjudge_training.engine import RolloutConfig
+from tirjudge_training.health import HealthConfig
+from tirjudge_training.reporters import Reporter
 
 Loss = Literal["dapo", "per_response", "sequence"]
 
@@ -56,6 +58,9 @@ class RlConfig(RolloutConfig):
     """Rounds of replacement for groups that teach nothing (ours)."""
     redraws: int = Field(default=2, ge=0)
     """How often an episode is drawn again whose sandbox or generator failed (ours)."""
+    report_to: tuple[Reporter, ...] = ()
+    """Where the numbers of `metrics.jsonl` go besides; may be changed when a stopped run goes on (ours)."""
+    health: HealthConfig = HealthConfig()
     checkpoint_every: int = Field(default=10, gt=0)
     """Generation batches between checkpoints (ours)."""
     keep_checkpoints: int = Field(default=2, gt=0)

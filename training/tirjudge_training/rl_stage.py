@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from tirjudge.asking import Asking
 from tirjudge.run_folder import RunFolder
 from tirjudge_environments import Environment
 from tirjudge_training import checkpoints
 from tirjudge_training.engine import Engine
+from tirjudge_training.health import Health
 from tirjudge_training.journal import Journal
 from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.rl import Source, build_trainer
@@ -28,18 +30,20 @@ def train_rl(
     seed: int,
     say: Callable[[str], None],
     processes: Processes = ALONE,
+    asking: Asking | None = None,
 ) -> Any:
     """RL from the model folder `start`, which is also the KL reference; returns the trained model.
 
     Checkpoints lie in `run`. A stage that was killed goes on from the last whole one and writes what an
-    uninterrupted one would have written. Every one of several `processes` makes this call.
+    uninterrupted one would have written. Every one of several `processes` makes this call. Raises NotAnswered
+    when `asking`, which answers the questions of rewards and is closed here, stays without answers.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(start)
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS))
-    journal = Journal(run, config.steps, say)
+    journal = Journal(run, config.steps, say, Health(config.health))
     journal.resume(checkpoints.step_of(saved) // config.optimizer_steps if saved else 0)
     with Engine(
         model,
@@ -48,6 +52,7 @@ def train_rl(
         budget=config.budget,
         limits=config.limits,
         sampling=config.sampling,
+        asking=asking,
     ) as engine:
         trainer = build_trainer(
             model,

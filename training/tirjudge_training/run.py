@@ -55,7 +55,7 @@ def train(recipe: Recipe, folder: Path, *, command: str, say: Say) -> Path:
     check(recipe, course, data, folder)
     with full_disk_told(folder), RunFolder(folder) as whole:
         _claim(whole, recipe)
-        run = Run(folder, recipe.model.base, data, say)
+        run = Run(folder, recipe.model.base, data, say, recipe.meta_judge)
         results = {stage.name: _done(stage, run) for stage in course.stages}
         if course.models:
             whole.write(RESULTS, table(course, results))

@@ -123,12 +123,16 @@ class JudgeRolloutFunc:
         groups: dict[str, list[Episode]] = {}
         for prompt, episode in zip(prompts, self._engine.run(every()), strict=True):
             groups.setdefault(prompt, []).append(episode)
+
+        async def scored() -> list[list[tuple[Score, ...]]]:
+            return await asyncio.gather(*(rollout.score(group) for group in groups.values()))
+
         rows = {
             prompt: [
                 self._row(prompt, episode, scores)
-                for episode, scores in zip(group, rollout.environment.score(group, {}), strict=True)
+                for episode, scores in zip(groups[prompt], found, strict=True)
             ]
-            for prompt, group in groups.items()
+            for prompt, found in zip(groups, self._engine.run(scored()), strict=True)
         }
         return rollout_output([rows[prompt].pop(0) for prompt in prompts])
 

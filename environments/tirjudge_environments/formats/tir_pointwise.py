@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tirjudge_environments.formats.tir import TirFormat
+from tirjudge_environments.judge_card import JudgeCard
 from tirjudge_environments.orders import single_views
 from tirjudge_environments.rewards import (
     failed,
@@ -22,6 +23,13 @@ _NUMBER = re.compile(r"[0-9]{1,2}(\.[0-9]{1,6})?", re.ASCII)
 
 class TirPointwise(TirFormat):
     """One response; answered by `<score>7</score>`, a number from 1 to 10 that need not be whole."""
+
+    card: ClassVar[JudgeCard] = JudgeCard(
+        views="each response alone",
+        answer="`<score>7</score>`, from 1 to 10, decimals allowed",
+        reward="Rc * (0.1 + 0.9 * [Rt and Rf]); Rc for all views if the better one scores higher",
+        source="TIR-Judge section 4.2, Fig. 7, without tools Fig. 10",
+    )
 
     kind: ClassVar[str] = "pointwise"
     tag: ClassVar[str] = "score"

@@ -9,6 +9,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
+from tirjudge.asking import Asked, Asking
+from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge.run_folder import JsonObject, RunFolder
 from tirjudge_training.data import Data
 
@@ -34,6 +36,14 @@ class Run:
     """The model that the run starts from, a folder or a hub id; None for the miniature, which is built."""
     data: Data
     say: Say
+    meta_judge: MetaJudgeConfig | None = None
+    """Who answers the questions of rewards, if they have any."""
+
+    def asking(self, folder: RunFolder) -> Asking | None:
+        """Answers questions, and keeps its answers in the folder of the stage that has them."""
+        if self.meta_judge is None:
+            return None
+        return self.meta_judge.open(kept=Asked(folder.path), say=self.say)
 
     def model(self, stage: str | None) -> str:
         """Where the model lies that an earlier stage made; None stands for the run's base."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tirjudge.run_folder import JsonObject, RunFolder
 from tirjudge_training.data import Data, trajectories
 from tirjudge_training.engine import RolloutConfig
@@ -24,6 +26,7 @@ class Measurement(Stage):
             draws,
             run.data.environments,
             self.config.rollout(self.rollout),
+            asking=partial(run.asking, folder),
             folder=folder,
         )
         for line in lines(found):

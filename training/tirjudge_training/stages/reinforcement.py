@@ -31,6 +31,7 @@ class Reinforcement(Stage):
             source=run.data.source(self.config.groups, self.seed),
             seed=self.seed,
             say=run.say,
+            asking=run.asking(folder),
         )
         models.save(folder.path / MODEL, model, start=start)
         rows = list(folder.read(METRICS))

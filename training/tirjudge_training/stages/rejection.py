@@ -46,7 +46,8 @@ class Rejection(Stage):
         done = {row["index"] for row in folder.read(SAMPLES)}
         left = [(index, draw) for index, draw in enumerate(draws) if index not in done]
         if left:
-            with Engine.load(run.model(self.start), run.data.environments, self.rollout) as engine:
+            model, judges = run.model(self.start), run.data.environments
+            with Engine.load(model, judges, self.rollout, run.asking(folder)) as engine:
                 engine.run(self._sample(engine, left, len(draws), folder, run))
         return summary(folder)
 

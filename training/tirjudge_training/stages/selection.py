@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -48,6 +49,7 @@ class Selection(Stage):
                 draws,
                 run.data.environments,
                 self.rollout,
+                asking=partial(run.asking, folder),
                 folder=folder,
                 file=f"answers-{step}.jsonl",
             )

@@ -1,0 +1,151 @@
+"""The rationale judge: its reasons are rewarded as far as they are people's reasons (Rationale, Fig. 13)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal
+
+from pydantic import Field
+
+from tirjudge_environments.elements import behind_thinking
+from tirjudge_environments.formats.text_only import Wording
+from tirjudge_environments.formats.text_pair import TextPair
+from tirjudge_environments.judge_card import JudgeCard
+from tirjudge_environments.letters import letter
+from tirjudge_environments.rationales.matching import Matching
+from tirjudge_environments.rationales.metajudge import matching_ask, read_matching
+from tirjudge_environments.rationales.reasons import read_assessment
+from tirjudge_environments.rewards import failed
+from tirjudge_environments.types import (
+    Ask,
+    Episode,
+    JudgeTask,
+    Malformed,
+    Reward,
+    Score,
+    Trajectory,
+    Unscored,
+    Verdict,
+    View,
+)
+
+EVALUATED = 5
+"""Reasons that an evaluation looks at (section 2.3); training looks at all."""
+
+_NAMED = re.compile(r"@?\bresponse ([12])\b", re.IGNORECASE)
+
+
+class Rationale(TextPair):
+    """Reasons in order of importance, then one of five verdicts, from A>>B to B>>A.
+
+    A task's `gold["checklist"]` holds people's reasons, in which `Response 1` is the first candidate, and
+    `gold["strength"]` how much better the label is: 2 significantly, 1 slightly, 0 for a tie, which has no
+    label. MetaJudge (`ask`) says how far the judge's reasons express them.
+    """
+
+    card: ClassVar[JudgeCard] = JudgeCard(
+        views="two responses in one order",
+        answer="a list of reasons and `\\boxed{A>>B}`, `A>B`, `A=B`, `B>A` or `B>>A`",
+        reward="AP of the reasons, matched one to one with people's by another model, times the outcome",
+        source="Rationale section 4.1, Eq. 1, 3 and 4, Fig. 9 and 13",
+    )
+    wording: ClassVar[Wording] = Wording("rationale")
+
+    reward: Literal["hybrid", "outcome", "rationale"] = "hybrid"
+    """AP times the outcome (Eq. 4); or one of them alone, as a control. `outcome` asks no other model."""
+    exact: bool = False
+    """Count only the very verdict of five as right; else its direction is compared (ours: the paper says
+    that the prediction matches the label)."""
+    top: int | None = Field(default=None, ge=1)
+    """Match only so many reasons, the first ones; None: all. The paper evaluates 5 and trains on all."""
+
+    def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
+        answer = behind_thinking(text)
+        if answer is None:
+            return Malformed("the thinking was not closed")
+        read = read_assessment(answer)
+        if isinstance(read, Malformed):
+            return read
+        parsed = {"reasons": list(read.reasons), "strength": read.strength}
+        if not read.preferred:
+            return Verdict(tie=True, parsed=parsed)
+        return Verdict(choice=view.order["AB".index(read.preferred)], parsed=parsed)
+
+    def ask(self, group: Sequence[Episode]) -> tuple[Ask, ...]:
+        """One question for each list of reasons; equal lists are asked about once."""
+        asks = (
+            self._ask(episode.task, trajectory) for episode in group for trajectory in episode.trajectories
+        )
+        return tuple({ask.key: ask for ask in asks if ask is not None}.values())
+
+    def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
+        """Parts: `correct`, the outcome, 0 or 1; `rationale`, the AP; `consistency`, the soft recall.
+
+        Without a readable answer of the MetaJudge there is no reward: Unscored, and never 0.
+        """
+        return [
+            tuple(self._score(episode.task, trajectory, answers) for trajectory in episode.trajectories)
+            for episode in group
+        ]
+
+    def matching(
+        self, task: JudgeTask, trajectory: Trajectory, answers: Mapping[str, str]
+    ) -> Matching | Unscored:
+        """A trajectory's reasons against the task's checklist; no reasons match nothing."""
+        checklist, reasons = _checklist(task), self._reasons(trajectory)
+        if not checklist:
+            return Unscored("the task has no checklist of people's reasons")
+        ask = self._ask(task, trajectory)
+        if ask is None:
+            return Matching((), len(checklist), 0)
+        if ask.key not in answers:
+            return Unscored("the MetaJudge gave no answer")
+        read = read_matching(answers[ask.key], humans=len(checklist), reasons=len(reasons))
+        if isinstance(read, Malformed):
+            return Unscored(f"the MetaJudge's answer cannot be read: {read.reason}")
+        return read
+
+    def _score(self, task: JudgeTask, trajectory: Trajectory, answers: Mapping[str, str]) -> Score:
+        unscored = failed(trajectory) or self._unlabelled(task)
+        if unscored is not None:
+            return unscored
+        outcome = float(self._right(task, trajectory.verdict))
+        if self.reward == "outcome":
+            return Reward(outcome, {"correct": outcome})
+        matching = self.matching(task, trajectory, answers)
+        if isinstance(matching, Unscored):
+            return matching
+        rationale = matching.average_precision
+        parts = {"correct": outcome, "rationale": rationale, "consistency": matching.recall}
+        return Reward(rationale * (outcome if self.reward == "hybrid" else 1.0), parts)
+
+    def _unlabelled(self, task: JudgeTask) -> Unscored | None:
+        """A tie has no label and is known to be one."""
+        if task.label is None and task.gold.get("strength") != 0:
+            return Unscored("the task has no label")
+        if self.exact and "strength" not in task.gold:
+            return Unscored("the task's label does not say by how much: write it as A>>B or A>B")
+        return None
+
+    def _right(self, task: JudgeTask, verdict: Verdict | None) -> bool:
+        if verdict is None or verdict.choice != task.label:
+            return False
+        return not self.exact or verdict.parsed["strength"] == task.gold.get("strength")
+
+    def _ask(self, task: JudgeTask, trajectory: Trajectory) -> Ask | None:
+        """None where there is nothing to ask, or its answer would not be used."""
+        checklist, reasons = _checklist(task), self._reasons(trajectory)
+        if self.reward == "outcome" or not checklist or not reasons or self._unlabelled(task):
+            return None
+        shown = {str(index + 1): letter(place) for place, index in enumerate(trajectory.view.order)}
+        renamed = [_NAMED.sub(lambda name: f"Response {shown[name[1]]}", point) for point in checklist]
+        return matching_ask(renamed, reasons)
+
+    def _reasons(self, trajectory: Trajectory) -> list[str]:
+        verdict = trajectory.verdict
+        return [] if verdict is None else verdict.parsed["reasons"][: self.top]
+
+
+def _checklist(task: JudgeTask) -> tuple[str, ...]:
+    return tuple(task.gold.get("checklist", ()))

@@ -1,0 +1,38 @@
+"""A judge's reasons against people's: how they are asked for, read, matched one to one and measured."""
+
+from tirjudge_environments.rationales.decomposition import (
+    Decomposition,
+    decomposition_ask,
+    read_decomposition,
+)
+from tirjudge_environments.rationales.flaws import (
+    FLAWS,
+    FlawShares,
+    Grounding,
+    Label,
+    flaws_ask,
+    read_flaws,
+)
+from tirjudge_environments.rationales.matching import Matching, Pair, match, rationale_consistency
+from tirjudge_environments.rationales.metajudge import matching_ask, read_matching
+from tirjudge_environments.rationales.reasons import Assessment, read_assessment
+
+__all__ = [
+    "FLAWS",
+    "Assessment",
+    "Decomposition",
+    "FlawShares",
+    "Grounding",
+    "Label",
+    "Matching",
+    "Pair",
+    "decomposition_ask",
+    "flaws_ask",
+    "match",
+    "matching_ask",
+    "rationale_consistency",
+    "read_assessment",
+    "read_decomposition",
+    "read_flaws",
+    "read_matching",
+]

@@ -1,0 +1,173 @@
+"""What stops an RL run, each for real: it says which, and goes on when the cause is gone."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import runpy
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tirjudge.run_folder import RunFolder, read_lines
+from tirjudge_environments import Environment, Reward
+from tirjudge_sandbox import Execution, Limits, Program, Status
+from tirjudge_training import checkpoints, rl_stage
+from tirjudge_training.engine import Engine
+from tirjudge_training.health import Health, HealthConfig, Unhealthy
+from tirjudge_training.rl_config import RlConfig
+
+TINY = runpy.run_path(str(Path(__file__).with_name("conftest.py")))
+CONFIG = RlConfig(
+    steps=3,
+    groups=4,
+    samples=4,
+    micro_batch=8,
+    beta=0.0,
+    learning_rate=1e-3,
+    max_tokens=120,
+    checkpoint_every=1,
+    health=HealthConfig(patience=1, window=1),
+)
+
+
+class BrokenSandbox:
+    """Keeps the contract, and can run nothing."""
+
+    capacity = 1
+
+    async def run(self, program: Program, limits: Limits) -> Execution:
+        return Execution(status=Status.SANDBOX_FAILED, detail="the worker was killed")
+
+
+def poison(engine: Engine) -> None:
+    with torch.no_grad():
+        engine.model.model.norm.weight[0] = math.nan
+
+
+def forget_programs(engine: Engine) -> None:
+    """Blank the output weights of the two tokens that are programs."""
+    with torch.no_grad():
+        engine.model.lm_head.weight[256:258] = 0.0
+
+
+def break_sandbox(engine: Engine) -> None:
+    engine._sandbox = BrokenSandbox()
+
+
+def spoil_rewards(engine: Engine) -> None:
+    class Spoilt:
+        def __init__(self, environment: Environment) -> None:
+            self._environment = environment
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._environment, name)
+
+        def score(self, group: Any, answers: Any) -> Any:
+            scores = self._environment.score(group, answers)
+            return [
+                tuple(dataclasses.replace(s, total=math.nan) if isinstance(s, Reward) else s for s in row)
+                for row in scores
+            ]
+
+    engine.environments = {name: Spoilt(environment) for name, environment in engine.environments.items()}
+
+
+def train(start: Path, folder: Path) -> None:
+    with RunFolder(folder) as run:
+        model = rl_stage.train_rl(
+            start,
+            run,
+            CONFIG,
+            environments=TINY["ENVIRONMENTS"],
+            source=TINY["source"],
+            seed=1,
+            say=lambda line: None,
+        )
+        model.save_pretrained(folder / "model")
+
+
+@pytest.fixture(scope="module")
+def healthy(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("healthy")
+    train(tiny_model, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        (poison, r"none of 16 rollouts could be scored, .*: generator_down: .* logits are no numbers"),
+        (forget_programs, r"rl stopped at step 2: tool use has collapsed: 0\.0\d calls a response over"),
+        (break_sandbox, r"rl stopped at step 2: the sandbox keeps failing: \d+% of the rollouts"),
+        (spoil_rewards, r"rl stopped at step 2: the reward of task '1-0-0' is nan: look at the environ"),
+    ],
+)
+def test_a_sick_run_stops_and_goes_on_when_the_cause_is_gone(
+    fault: Callable[[Engine], None],
+    line: str,
+    healthy: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = []
+
+    class Faulty(Engine):
+        def __init__(self, model: Any, *args: Any, **options: Any) -> None:
+            super().__init__(model, *args, **options)
+            self.model = model
+
+        def rollouts(self, seed: int) -> Any:
+            steps.append(seed)
+            if len(steps) == 2:
+                fault(self)
+            return super().rollouts(seed)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rl_stage, "Engine", Faulty)
+        with pytest.raises(RuntimeError, match=line) as stopped:
+            train(tiny_model, tmp_path)
+    assert "\n" not in str(stopped.value)
+    assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-1"
+
+    train(tiny_model, tmp_path)
+    assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [0, 1, 2]
+    resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path, healthy))
+    assert all(resumed[name].equal(expected[name]) for name in expected)
+
+
+def row(step: int, calls: float, **more: float) -> dict[str, float]:
+    return {"step": step, "tools/calls": calls, "loss": 0.0, **more}
+
+
+def test_a_judge_without_tools_has_no_tool_use_to_lose() -> None:
+    health = Health(HealthConfig(window=2))
+    for step in range(8):
+        health.trained(row(step, 0.05 if step < 4 else 0.0))
+
+
+def test_a_passing_dip_in_tool_use_or_in_the_sandbox_stops_nothing() -> None:
+    health = Health(HealthConfig(window=3, patience=2))
+    for step in range(12):
+        health.trained(row(step, 0.0 if step % 3 else 0.9, **{"stop/sandbox_down": 0.5 * (step % 2)}))
+
+
+def test_what_a_resumed_run_knows_is_what_an_uninterrupted_one_knows() -> None:
+    """The most calls there were lie before the interruption."""
+    health = Health(HealthConfig(window=2))
+    health.earlier([row(0, 1.0), row(1, 1.0)])
+    health.trained(row(2, 0.0))
+    with pytest.raises(Unhealthy, match=r"stopped at step 4: .* 0\.00 calls .* where it has been 1\.00"):
+        health.trained(row(3, 0.0))
+
+
+@pytest.mark.parametrize("name", ["loss", "grad_norm", "sampler_gap"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_number_that_is_none_is_named(name: str, value: float) -> None:
+    with pytest.raises(Unhealthy, match=f"{name} is {value}"):
+        Health(HealthConfig()).trained(row(0, 0.0) | {name: value})
