@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from tirjudge_training import footprint
+from tirjudge_training import footprint, reporters
 from tirjudge_training.config import BadRecipe
 from tirjudge_training.course import Course
 from tirjudge_training.data import Data
@@ -30,6 +30,7 @@ def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
     """
     for library in LIBRARIES:
         import_module(library)
+    reporters.require(recipe.rl.report_to)
     if recipe.method == "distill":
         _has_prompts(recipe, data)
     if recipe.model.base is not None:

@@ -25,7 +25,17 @@ from tirjudge_training.stages.base import Run, Say, Stage
 CONFIG, DONE, RESULTS = "config.toml", "done.json", "results.md"
 
 METHODS = {"rl": reinforce, "iterative": iterate, "distill": distill}
-PASSING = ("teacher.base_url", "teacher.concurrency", "teacher.give_up_after", "teacher.token_cap")
+PASSING = (
+    "teacher.base_url",
+    "teacher.concurrency",
+    "teacher.give_up_after",
+    "teacher.token_cap",
+    "meta_judge.base_url",
+    "meta_judge.concurrency",
+    "meta_judge.patience",
+    "rl.health",
+    "rl.report_to",
+)
 """Keys on which nothing depends that is left behind: a run may go on with others."""
 
 
