@@ -35,6 +35,13 @@ def parameters(model: str) -> int:
     return sum(parameter.numel() for parameter in found.parameters())
 
 
+def vocabulary(model: str) -> int:
+    """Entries of the vocabulary of a model folder or hub id. Raises OSError for one that does not exist."""
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(model, trust_remote_code=False).get_text_config().vocab_size
+
+
 def training_bytes(parameters: int, *, reference: bool = False) -> int:
     """Memory that training cannot do without, whatever the batch; of one process.
 
