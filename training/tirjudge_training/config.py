@@ -6,7 +6,7 @@ import difflib
 import json
 import re
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from importlib import resources
 from itertools import islice
@@ -114,19 +114,6 @@ def _laid_over(values: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any
             value = _laid_over(below, value)
         values[key] = value
     return values
-
-
-def without(values: Mapping[str, Any], keys: Iterable[str]) -> dict[str, Any]:
-    """A copy that lacks these keys, written as `a.b`, where it has them."""
-    inner: dict[str, list[str]] = {}
-    for key in keys:
-        head, _, rest = key.partition(".")
-        inner.setdefault(head, []).append(rest)
-    return {
-        key: without(value, inner[key]) if key in inner and isinstance(value, Mapping) else value
-        for key, value in values.items()
-        if "" not in inner.get(key, ())
-    }
 
 
 def _assign(values: dict[str, Any], assignment: str) -> None:
