@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 python -m tests.bench.kill_cycles
 
-Both runs are `tirjudge train --iterative` from the embedded model, at sizes that take about two minutes. Each
-kill is a SIGKILL after a time drawn between the first line of the run and a share of a whole run's length.
+Both runs are `tirjudge train --iterative` from the embedded model, at sizes that take about two minutes. A
+kill is a SIGKILL up to a second after a line of progress drawn from all that an uninterrupted run prints.
 Prints what differs, and exits with 1 if anything does.
 """
 
@@ -53,22 +53,25 @@ def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log.open("ab"))
 
 
-def spoken(log: Path) -> int:
-    return log.read_bytes().count(b"\n") if log.exists() else 0
+def places(log: Path) -> list[str]:
+    """What a run said, without its clock and its numbers."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [line.split(" ", 1)[1].split("  ")[0] for line in lines]
 
 
-def killed(folder: Path, log: Path, seconds: float) -> str | None:
-    """Run for `seconds` after the first line, then kill; the stage it was in, or None if it had ended."""
-    before, process = spoken(log), start(folder, log)
-    while spoken(log) == before and process.poll() is None:
-        time.sleep(0.01)
-    try:
-        assert process.wait(seconds) == 0, log.read_text()
-        return None
-    except subprocess.TimeoutExpired:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-        return log.read_text().splitlines()[-1]
+def killed(folder: Path, log: Path, order: list[str], place: int, delay: float) -> str | None:
+    """Run to a place in the order of the uninterrupted run, and kill `delay` seconds later.
+
+    Returns where that was; None if the run had ended before.
+    """
+    before, process = len(places(log)), start(folder, log)
+    while process.poll() is None:
+        if any(line in order and order.index(line) >= place for line in places(log)[before:]):
+            time.sleep(delay)
+            process.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.02)
+    return None if process.wait() == 0 else places(log)[-1]
 
 
 def finished(folder: Path) -> dict[str, int]:
@@ -117,17 +120,16 @@ def main() -> int:
         root = Path(name)
         began = time.perf_counter()
         assert start(root / "whole", root / "whole.log").wait() == 0, (root / "whole.log").read_text()
-        length = time.perf_counter() - began
-        print(f"uninterrupted: {length:.0f} s, {len(finished(root / 'whole'))} stages", flush=True)
+        seconds, order = time.perf_counter() - began, places(root / "whole.log")
+        print(f"uninterrupted: {seconds:.0f} s, {len(finished(root / 'whole'))} stages", flush=True)
         done: dict[str, int] = {}
         changed = set()
-        for number in range(options.kills):
-            seconds = rng.uniform(0, 1.5 * length / options.kills)
-            line = killed(root / "resumed", root / "resumed.log", seconds)
+        for place in sorted(rng.sample(range(len(order)), options.kills)):
+            line = killed(root / "resumed", root / "resumed.log", order, place, rng.random())
             now = finished(root / "resumed")
             changed |= {stage for stage, time in done.items() if now[stage] != time}
             done = now
-            print(f"kill {number + 1} after {seconds:.1f} s, {len(done)} stages done: {line}", flush=True)
+            print(f"killed, with {len(done)} stages done, after: {line}", flush=True)
         assert start(root / "resumed", root / "resumed.log").wait() == 0, (root / "resumed.log").read_text()
         found = differences(root / "whole", root / "resumed")
         found += [f"{stage}: finished twice" for stage in sorted(changed)]

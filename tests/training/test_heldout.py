@@ -9,6 +9,7 @@ def one(family: str, correct: bool | None, *, calls: int = 1, errors: int = 0) -
     return Answer(
         format="tir-pairwise",
         family=family,
+        domain="safety" if family == "starts" else "",
         correct=correct,
         reward=None if correct is None else float(correct),
         verdicts=int(correct is not None),
@@ -35,6 +36,7 @@ def test_accuracy_is_over_what_could_be_scored() -> None:
     assert (found["program_errors"]["count"], found["program_errors"]["n"]) == (1, 3)
     assert found["families"]["starts"]["accuracy"]["n"] == 1
     assert found["families"]["ends"]["accuracy"]["rate"] == 0.5
+    assert found["domains"]["safety"]["accuracy"]["count"] == 1
 
 
 def test_the_line_for_people_names_count_and_interval() -> None:

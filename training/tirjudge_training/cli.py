@@ -6,7 +6,7 @@ import json
 import shlex
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
@@ -15,13 +15,16 @@ import typer
 
 from tirjudge.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_training.config import BadRecipe, load, shipped
-from tirjudge_training.data import DataConfig
+from tirjudge_training.comparison import compare
+from tirjudge_training.config import BadRecipe, load, load_arms, shipped
+from tirjudge_training.data import Data, DataConfig
 from tirjudge_training.engine import RolloutConfig
 from tirjudge_training.generated import GeneratedData
 from tirjudge_training.heldout import lines, measure
+from tirjudge_training.plan import NoRows
+from tirjudge_training.plan import plan as planned
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import RunMismatch
+from tirjudge_training.run import RunMismatch, course_of, data_of
 from tirjudge_training.run import train as run_train
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
@@ -43,6 +46,9 @@ def train(
     ] = False,
     model: Annotated[str | None, typer.Option(help="Short for --set model.base: a folder or hub id.")] = None,
     data: Annotated[Path | None, typer.Option(help="Short for --set data.train: a file of rows.")] = None,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Print stages, sizes, hours, memory and disk, and start nothing.")
+    ] = False,
     output: Annotated[Path | None, typer.Option(help="The run folder; by default runs/RECIPE-SEED.")] = None,
     assign: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key: rl.steps=10.")
@@ -53,7 +59,8 @@ def train(
     """Train a judge. The same command goes on where a stopped run was."""
     if list_recipes:
         for name in shipped():
-            print(f"{name}: {load(Recipe, name).description}")
+            found = load(Recipe, name)
+            print(f"{name}: {found.description}{' (never run)' if found.run == 'never' else ''}")
         return
     short = {
         "method=iterative": iterative,
@@ -65,12 +72,19 @@ def train(
     }
     assignments = [*(assign or []), *(assignment for assignment, wanted in short.items() if wanted)]
     with _one_line_errors():
-        config = load(Recipe, recipe, assignments)
+        config, arms = load(Recipe, recipe, assignments), load_arms(Recipe, recipe, assignments)
         folder = output or Path("runs") / f"{Path(recipe).stem}-{config.seed}"
+        if plan:
+            _print_plans(arms or {"": config}, folder)
+            return
         _quiet_libraries(config.threads)
         command = ["tirjudge", "train", "--recipe", recipe]
         command += [word for assignment in assignments for word in ("--set", assignment)]
-        print(run_train(config, folder, command=shlex.join(command), say=_say))
+        if arms:
+            compared = compare(arms, folder, command=shlex.join(command), say=_say)
+            print(compared.read_text(encoding="utf-8"), end="")
+        else:
+            print(run_train(config, folder, command=shlex.join(command), say=_say))
 
 
 def heldout(
@@ -108,6 +122,22 @@ def _one_line_errors() -> Iterator[None]:
         _stop(error, FAILED)
     except KeyboardInterrupt:
         _stop("interrupted; the same command goes on from the last checkpoint", INTERRUPTED)
+
+
+def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
+    for arm, recipe in recipes.items():
+        if arm:
+            print(f"arm {arm}:")
+        for line in planned(recipe, course_of(recipe), _rows(recipe), folder / arm):
+            print(line)
+
+
+def _rows(recipe: Recipe) -> Data:
+    """A plan can be made before there are rows."""
+    try:
+        return data_of(recipe)
+    except FileNotFoundError:
+        return NoRows()
 
 
 def _stop(reason: object, code: int) -> None:

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import difflib
 import json
+import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from importlib import resources
+from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
 Config = TypeVar("Config", bound=BaseModel)
-EXTENDS = "extends"
-"""The one key that a recipe file may have beside those of its configuration."""
+EXTENDS, ARMS = "extends", "arms"
+"""The keys that a recipe file may have beside those of its configuration."""
 
 
 class BadRecipe(ValueError):
@@ -22,25 +25,28 @@ class BadRecipe(ValueError):
 
 
 def shipped() -> dict[str, Path]:
-    """The recipes that come with the package, by name."""
+    """The recipes that come with the package, by name; those in folders, `ablations/...`, come last."""
     folder = Path(str(resources.files("tirjudge_training") / "recipes"))
-    return {path.stem: path for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)}
+    found = ((path.relative_to(folder).with_suffix("").as_posix(), path) for path in folder.rglob("*.toml"))
+    return dict(sorted(found, key=lambda one: ("/" in one[0], one[0])))
 
 
 def load(kind: type[Config], recipe: str, assignments: Sequence[str] = ()) -> Config:
     """The recipe called, or in the file, `recipe`, with `a.b=c` assignments over it. Raises BadRecipe.
 
     The right side of an assignment is TOML; what is not (`a.b=adamw`) is taken as text. A recipe that says
-    `extends = "NAME"` is laid over the shipped recipe, or the file beside it, of that name.
+    `extends = "NAME"` is laid over the shipped recipe, or the file beside it, of that name. Its arms are left
+    out: see `load_arms`.
     """
-    path = shipped().get(recipe, Path(recipe))
-    values = _read(path, ())
-    for assignment in assignments:
-        _assign(values, assignment)
-    try:
-        return kind.model_validate(values)
-    except ValidationError as error:
-        raise BadRecipe(f"{path}: {_first(error, kind)}") from None
+    return next(iter(_arms(kind, recipe, assignments)))[1]
+
+
+def load_arms(kind: type[Config], recipe: str, assignments: Sequence[str] = ()) -> dict[str, Config]:
+    """The arms of a comparison by name: each a table `[arms.NAME...]`, laid over the rest of the recipe.
+
+    Empty for a recipe without arms. Raises BadRecipe.
+    """
+    return dict(islice(_arms(kind, recipe, assignments), 1, None))
 
 
 def to_toml(config: BaseModel) -> str:
@@ -60,10 +66,32 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any], path: tuple[str, 
     return None
 
 
+def _arms(kind: type[Config], recipe: str, assignments: Sequence[str]) -> Iterator[tuple[str, Config]]:
+    """The recipe itself, without a name, and then its arms."""
+    path = shipped().get(recipe, Path(recipe))
+    values = _read(path, ())
+    for assignment in assignments:
+        _assign(values, assignment)
+    arms = values.pop(ARMS, {})
+    if not isinstance(arms, dict) or not all(isinstance(arm, dict) for arm in arms.values()):
+        raise BadRecipe(f"{path}: {ARMS}: write a table for each arm, as in [{ARMS}.NAME.rl]")
+    for name, over in {"": {}, **arms}.items():
+        where = f"{path}: {ARMS}.{name}" if name else str(path)
+        if name and not re.fullmatch("[A-Za-z0-9][A-Za-z0-9_-]*", name):
+            raise BadRecipe(f"{where!r}: an arm's name is that of its folder: letters, digits, - and _")
+        try:
+            yield name, kind.model_validate(_laid_over(deepcopy(values), over))
+        except ValidationError as error:
+            raise BadRecipe(f"{where}: {_first(error, kind)}") from None
+
+
 def _read(path: Path, extending: tuple[Path, ...]) -> dict[str, Any]:
     """A file's values, over those of the recipe that it extends."""
     if not path.is_file():
-        raise BadRecipe(f"no recipe {str(path)!r}: neither a file nor one of {', '.join(shipped())}")
+        near = difflib.get_close_matches(str(path), list(shipped()), n=1, cutoff=0.0)
+        raise BadRecipe(
+            f"no recipe {str(path)!r}: no file, nor one that --list names; the nearest is {near[0]!r}"
+        )
     if path in extending:
         raise BadRecipe(f"{path}: extends itself, by way of {extending[-1]}")
     try:

@@ -45,13 +45,15 @@ def begin(recipe: Recipe) -> tuple[str | None, list[Stage]]:
     """(where the initial model comes from, the stages that make and measure it)."""
     if recipe.model.base is not None:
         return None, measure(recipe, BASE, None)
-    warm_up = WarmUp(name=WARM_UP, seed=recipe.seed, config=recipe.warmup)
+    corpus = recipe.warmup.corpus.for_share(recipe.data.no_tools)
+    config = recipe.warmup.model_copy(update={"corpus": corpus})
+    warm_up = WarmUp(name=WARM_UP, seed=recipe.seed, config=config)
     return WARM_UP, [warm_up, *measure(recipe, BASE, WARM_UP)]
 
 
-def rl(recipe: Recipe, name: str, start: str | None, *, times: int = 1) -> Stage:
-    """RL from the model of `start`, for `times` the recipe's steps."""
-    config = recipe.rl.model_copy(update={"steps": times * recipe.rl.steps})
+def rl(recipe: Recipe, name: str, start: str | None, *, steps: int | None = None) -> Stage:
+    """RL from the model of `start`, for `steps` generation batches or as many as the recipe's."""
+    config = recipe.rl if steps is None else recipe.rl.model_copy(update={"steps": steps})
     return Reinforcement(name=name, seed=seed(recipe, name), start=start, config=config)
 
 

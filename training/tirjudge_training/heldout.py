@@ -43,6 +43,7 @@ class Answer:
 
     format: str
     family: str
+    domain: str
     correct: bool | None
     """Rc; None when the sandbox or the generator failed, which says nothing about the model."""
     reward: float | None
@@ -63,6 +64,7 @@ def answer(draw: Draw, episode: Episode, scores: Sequence[Score]) -> Answer:
     return Answer(
         format=draw.format,
         family=str(draw.task.gold.get("family", "")),
+        domain=draw.task.domain,
         correct=all(reward.parts[CORRECT] == 1.0 for reward in rewards) if scored else None,
         reward=sum(reward.total for reward in rewards) / len(rewards) if scored else None,
         verdicts=sum(trajectory.verdict is not None for trajectory in episode.trajectories),
@@ -115,7 +117,14 @@ def summary(answers: Iterable[Answer]) -> dict[str, Any]:
     formats: dict[str, list[Answer]] = {}
     for one in answers:
         formats.setdefault(one.format, []).append(one)
-    return {name: _summary(found) | {"families": _families(found)} for name, found in formats.items()}
+    return {
+        name: _summary(found)
+        | {
+            "families": _parts(found, lambda one: one.family),
+            "domains": _parts(found, lambda one: one.domain),
+        }
+        for name, found in formats.items()
+    }
 
 
 def _summary(answers: Sequence[Answer]) -> dict[str, Any]:
@@ -133,10 +142,10 @@ def _summary(answers: Sequence[Answer]) -> dict[str, Any]:
     }
 
 
-def _families(answers: Sequence[Answer]) -> dict[str, Any]:
-    names = sorted({one.family for one in answers})
+def _parts(answers: Sequence[Answer], part: Callable[[Answer], str]) -> dict[str, Any]:
+    names = sorted({part(one) for one in answers})
     return {
-        name: _accuracy([one for one in answers if one.family == name and one.correct is not None])
+        name: _accuracy([one for one in answers if part(one) == name and one.correct is not None])
         for name in names
     }
 

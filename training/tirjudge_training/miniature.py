@@ -21,6 +21,7 @@ NOTE = (
 )
 START, END, PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 VOCABULARY = 1024
+PARAMETERS = 918_912
 
 _WHOLE = r"```python|```output|```|</?preference>|</?score>"
 """Cut out before merging, so that each becomes one ordinary token."""

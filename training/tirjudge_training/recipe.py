@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge_training.data import DataConfig, EnvironmentConfig
 from tirjudge_training.heldout import HeldoutConfig
+from tirjudge_training.rates import Rates
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.sft import SftConfig
 from tirjudge_training.stages.rejection import RejectionConfig
@@ -33,6 +34,8 @@ class IterateConfig(BaseModel):
 
     rounds: int = Field(default=2, gt=0)
     """Of rejection sampling, SFT from the initial model and RL, after the first RL."""
+    steps: int | None = Field(default=None, gt=0)
+    """Generation batches of the RL that ends a round; None is as many as the first RL has (ours)."""
     control: bool = False
     """Also the arms that show what the rounds add: the first RL continued for as many steps, and rejection
     sampling and SFT without any RL (TIR Fig. 5 has the second)."""
@@ -44,6 +47,8 @@ class Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     description: str = ""
+    run: Literal["never"] | None = None
+    """`never`: nobody has run this recipe as it stands; its values are those of a paper."""
     method: Literal["rl", "iterative"] = "rl"
     """`rl`: RL alone; `iterative`: TIR-Judge-Zero."""
     seed: int = 0
@@ -65,6 +70,8 @@ class Recipe(BaseModel):
     iterate: IterateConfig = IterateConfig()
     validation: ValidationConfig = ValidationConfig()
     heldout: HeldoutConfig = HeldoutConfig()
+    rates: Rates = Rates()
+    """What `--plan` reckons with; nothing else depends on it."""
 
     @property
     def generated(self) -> bool:

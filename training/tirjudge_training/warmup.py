@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -33,9 +33,9 @@ SHOWN: dict[str, Shown] = {
     "tir-pointwise": "pointwise",
     "tir-listwise": "listwise",
 }
-FORMATS = {"tir-pairwise": 2, "tir-pointwise": 1, "tir-listwise": 1}
+FORMATS = {"tir-pairwise": 2, "tir-pointwise": 1, "tir-listwise": 2}
 """Weights for the dialogues: single responses and lists more often than in RL, or they are not learned."""
-WEIGHTED = (*FAMILIES, *[family.name for family in MANNERS] * 3)
+WEIGHTED = (*FAMILIES, *[family.name for family in MANNERS] * 6)
 """Families of the dialogues: reading for oneself has no short examples, so it comes more often."""
 
 QUESTIONS: dict[Shown, str] = {
@@ -63,6 +63,17 @@ class CorpusConfig(BaseModel):
     @property
     def samples(self) -> int:
         return self.programs + self.readings + self.dialogues
+
+    def for_share(self, no_tools: float) -> Self:
+        """For a run that puts this share of its tasks without tools: as many samples, but of that kind.
+
+        Without any tool there is nothing to write or to read, and all samples are dialogues.
+        """
+        if no_tools < 1:
+            return self.model_copy(update={"text_only": max(self.text_only, no_tools)})
+        return self.model_copy(
+            update={"programs": 0, "readings": 0, "dialogues": self.samples, "text_only": 1.0}
+        )
 
 
 async def corpus(tokenizer: Any, sandbox: Sandbox, config: CorpusConfig, seed: int) -> list[Sample]:

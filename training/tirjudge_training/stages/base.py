@@ -16,6 +16,8 @@ from tirjudge_training.data import Data
 
 MODEL = "model"
 """The folder, inside a stage's, of the model that it made."""
+DONE = "done.json"
+"""The file, inside a stage's folder, that holds its result; it is written last."""
 SAMPLES = "samples.jsonl"
 """The file, inside a stage's folder, of what it wrote for supervised training: one row a prompt.
 

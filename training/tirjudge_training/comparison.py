@@ -1,0 +1,83 @@
+"""The arms of a comparison, trained one after another, and what they reach side by side."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tirjudge.run_folder import RunFolder
+from tirjudge_training.course import HELDOUT, WARM_UP, Course
+from tirjudge_training.heldout import shown
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.run import course_of, train
+from tirjudge_training.stages.base import DONE, Say
+
+COMPARISON = "comparison.md"
+MECHANISM = (
+    "A test of the mechanism: a demonstration model on generated tasks, each arm from random weights. It "
+    "says nothing about larger models."
+)
+
+
+def compare(arms: Mapping[str, Recipe], folder: Path, *, command: str, say: Say) -> Path:
+    """Train every arm in `folder`/ARM; returns the file with the table. Goes on where it was stopped.
+
+    Arms whose warm-up is the same have it made once.
+    """
+    with RunFolder(folder) as whole:
+        for name, recipe in arms.items():
+            _lend_warm_up(arms, name, folder)
+            train(recipe, folder / name, command=f"{command} (arm {name})", say=_named(say, name))
+        whole.write(COMPARISON, "\n".join(table(arms, folder)) + "\n")
+    return folder / COMPARISON
+
+
+def table(arms: Mapping[str, Recipe], folder: Path) -> Iterator[str]:
+    """Markdown: for every arm and judge the base and the result, by domain, with 95 % intervals."""
+    if all(recipe.generated for recipe in arms.values()):
+        yield f"{MECHANISM}\n"
+    rows = [row for name, recipe in arms.items() for row in _rows(name, course_of(recipe), folder / name)]
+    domains = sorted({domain for _, found in rows for domain in found["domains"]})
+    yield from _line(["arm", "model", "judge", "all", *domains, "calls per verdict"])
+    yield from _line(["---"] * (len(domains) + 5))
+    for names, found in rows:
+        parts = [found["domains"].get(domain) for domain in domains]
+        cells = ["-" if part is None else shown(part["accuracy"]) for part in parts]
+        calls = found["calls_per_verdict"]
+        yield from _line([*names, shown(found["accuracy"]), *cells, "-" if calls is None else f"{calls:.2f}"])
+
+
+def _rows(arm: str, course: Course, folder: Path) -> Iterator[tuple[Sequence[str], Mapping[str, Any]]]:
+    for model in course.models:
+        found = json.loads((folder / f"{HELDOUT}{model}" / DONE).read_text(encoding="utf-8"))
+        for judge, one in found.items():
+            yield (arm, model, judge), one
+
+
+def _line(cells: Sequence[str]) -> Iterator[str]:
+    yield f"| {' | '.join(cells)} |"
+
+
+def _named(say: Say, arm: str) -> Say:
+    return lambda line: say(f"{arm}/{line}")
+
+
+def _lend_warm_up(arms: Mapping[str, Recipe], arm: str, folder: Path) -> None:
+    """Copy the finished warm-up of an earlier arm that has the very same one."""
+    own = folder / arm / WARM_UP
+    if own.exists():
+        return
+    same = (other for other in arms if _warm_up(arms[other]) == _warm_up(arms[arm]))
+    done = (folder / other / WARM_UP for other in same if (folder / other / WARM_UP / DONE).exists())
+    if (lent := next(done, None)) is not None:
+        own.parent.mkdir(exist_ok=True)
+        fresh = own.with_name(f".{WARM_UP}")
+        shutil.copytree(lent, fresh, dirs_exist_ok=True)
+        fresh.rename(own)
+
+
+def _warm_up(recipe: Recipe) -> Any:
+    return next((stage for stage in course_of(recipe).stages if stage.name == WARM_UP), None)

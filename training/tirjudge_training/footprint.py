@@ -1,0 +1,97 @@
+"""What a run needs of memory and disk, told from a model's configuration before any weight is loaded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+TRAINED = 16
+"""Bytes a parameter while it is trained: weight, gradient and Adam's two moments, all in float32."""
+REFERENCE = 4
+"""Bytes a parameter of the KL reference."""
+LOGIT = 12
+"""Bytes a logit of one forward and backward pass: itself, its logarithm, its gradient."""
+CHECKPOINT, MODEL = 12, 4
+"""Bytes a parameter on the disk: a checkpoint with Adam's moments, a finished model."""
+KEPT = 2
+"""Checkpoints of a stage that lie side by side, at least."""
+UNLIMITED = 1 << 60
+
+CGROUPS = Path("/sys/fs/cgroup")
+MEMORY = Path("/proc/meminfo")
+
+
+def parameters(model: str) -> int:
+    """Of a model folder or hub id. Raises OSError for one that does not exist, ValueError for one unknown."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.from_pretrained(model, trust_remote_code=False)
+    with torch.device("meta"):
+        found = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+    return sum(parameter.numel() for parameter in found.parameters())
+
+
+def vocabulary(model: str) -> int:
+    """Entries of the vocabulary of a model folder or hub id. Raises OSError for one that does not exist."""
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(model, trust_remote_code=False).get_text_config().vocab_size
+
+
+def training_bytes(parameters: int, *, reference: bool = False) -> int:
+    """Memory that training cannot do without, whatever the batch; of one process.
+
+    Activations and logits come on top (see `logits_bytes`). Where FSDP or DeepSpeed share the state out, it
+    is this process's share.
+    """
+    sharded = any(os.environ.get(f"ACCELERATE_USE_{name}") == "true" for name in ("FSDP", "DEEPSPEED"))
+    shares = int(os.environ.get("WORLD_SIZE", "1")) if sharded else 1
+    return parameters * (TRAINED + REFERENCE * reference) // shares
+
+
+def logits_bytes(rows: int, tokens: int, vocabulary: int) -> int:
+    """Of a micro-batch whose rows are as long as they may be: mostly the largest single thing."""
+    return rows * tokens * vocabulary * LOGIT
+
+
+def disk_bytes(parameters: int, stages: int) -> int:
+    """What `stages` training stages leave behind, and one more checkpoint while it is written."""
+    return parameters * (stages * (KEPT * CHECKPOINT + MODEL) + CHECKPOINT)
+
+
+def memory_there() -> tuple[int, str]:
+    """(bytes that are free to train with, where): of this process's GPU, or of the machine or container."""
+    import torch
+
+    if torch.cuda.is_available():
+        return torch.cuda.mem_get_info()[0], f"free on {torch.cuda.get_device_name()}"
+    return min(_machine(), *_containers()), "free in memory"
+
+
+def disk_there(folder: Path) -> int:
+    """Bytes that the run may fill: what is free, and what it has filled already."""
+    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    filled = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    return shutil.disk_usage(there).free + filled
+
+
+def gib(size: int) -> str:
+    return f"{size / 2**30:,.1f} GiB"
+
+
+def _machine() -> int:
+    for line in MEMORY.read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return UNLIMITED
+
+
+def _containers() -> Iterator[int]:
+    """Limits of the control group around this process, in either version's words."""
+    for file in (CGROUPS / "memory.max", CGROUPS / "memory" / "memory.limit_in_bytes"):
+        with suppress(OSError, ValueError):  # no such group, or its limit is the word `max`
+            yield int(file.read_text())
