@@ -23,6 +23,7 @@ from tirjudge_training.generated import GeneratedData
 from tirjudge_training.heldout import lines, measure
 from tirjudge_training.plan import NoRows
 from tirjudge_training.plan import plan as planned
+from tirjudge_training.processes import FirstFailed, Processes
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import RunMismatch, course_of, data_of
 from tirjudge_training.run import train as run_train
@@ -72,19 +73,24 @@ def train(
     }
     assignments = [*(assign or []), *(assignment for assignment, wanted in short.items() if wanted)]
     with _one_line_errors():
-        config, arms = load(Recipe, recipe, assignments), load_arms(Recipe, recipe, assignments)
+        processes = Processes.launched()
+        config, arms = processes.first(
+            lambda: (load(Recipe, recipe, assignments), load_arms(Recipe, recipe, assignments))
+        )
         folder = output or Path("runs") / f"{Path(recipe).stem}-{config.seed}"
         if plan:
             _print_plans(arms or {"": config}, folder)
             return
         _quiet_libraries(config.threads)
-        command = ["tirjudge", "train", "--recipe", recipe]
-        command += [word for assignment in assignments for word in ("--set", assignment)]
+        words = [word for assignment in assignments for word in ("--set", assignment)]
+        command = shlex.join(["tirjudge", "train", "--recipe", recipe, *words])
         if arms:
-            compared = compare(arms, folder, command=shlex.join(command), say=_say)
-            print(compared.read_text(encoding="utf-8"), end="")
+            compared = compare(arms, folder, command=command, say=_say, processes=processes)
+            result = compared.read_text(encoding="utf-8")
         else:
-            print(run_train(config, folder, command=shlex.join(command), say=_say))
+            result = f"{run_train(config, folder, command=command, say=_say, processes=processes)}\n"
+        if processes.rank == 0:
+            print(result, end="")
 
 
 def heldout(
@@ -114,6 +120,8 @@ def heldout(
 def _one_line_errors() -> Iterator[None]:
     try:
         yield
+    except FirstFailed:
+        raise typer.Exit(FAILED) from None
     except (BadRecipe, RunMismatch) as error:
         _stop(error, USAGE)
     except ImportError as error:
