@@ -31,9 +31,12 @@ def claims(*points: str) -> dict[str, Any]:
     return chat(f"<RESULT_START>\n{result}\n<RESULT_END>")
 
 
+def asked(body: dict[str, Any]) -> str:
+    return body["messages"][0]["content"]
+
+
 def decompose(body: dict[str, Any]) -> Any:
-    text = body["messages"][0]["content"]
-    return claims("one") if "short" in text else claims("one", "two", "three")
+    return claims("one") if "short" in asked(body) else claims("one", "two", "three")
 
 
 def run(folder: Path, server: EndpointServer, *rows: Any, options: tuple[str, ...] = ()) -> Result:
@@ -53,7 +56,7 @@ def test_rows_gain_a_checklist_of_three_to_seven_points(tmp_path: Path, server: 
     assert done.exit_code == 0, done.output
     assert written(tmp_path) == [row("is wrong") | {"checklist": ["one", "two", "three"]}]
     assert "1 checklists, 1 too short or too long, 0 rows failed" in done.stderr
-    question = server.bodies[0]["messages"][0]["content"]
+    (question,) = (text for text in map(asked, server.bodies) if "is wrong" in text)
     assert "[Brief Evaluation Summary]Evaluator 1: @Response 1 is wrong\nEvaluator 2: Shorter.\n" in question
     evaluation = "Evaluator 1 on Response 1: Polite.\nEvaluator 1 on Response 2: Rude."
     assert f"\n[Evaluation Content]{evaluation}\n<INPUT END>" in question
@@ -107,4 +110,4 @@ def test_texts_will_do_as_remarks(tmp_path: Path, server: EndpointServer) -> Non
     server.script = decompose
     done = run(tmp_path, server, row("x", why=["A lies"]), options=("--remarks", "why"))
     assert done.exit_code == 0, done.output
-    assert "Summary]Evaluator 1: A lies\n[Evaluation Content]\n" in server.bodies[0]["messages"][0]["content"]
+    assert "Summary]Evaluator 1: A lies\n[Evaluation Content]\n" in asked(server.bodies[0])
