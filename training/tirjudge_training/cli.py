@@ -26,7 +26,7 @@ from tirjudge_training.plan import NoRows
 from tirjudge_training.plan import plan as planned
 from tirjudge_training.processes import FirstFailed, Processes
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import RunMismatch, course_of, data_of
+from tirjudge_training.run import RunMismatch, counted, course_of, data_of
 from tirjudge_training.run import train as run_train
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
@@ -160,14 +160,17 @@ def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
     for arm, recipe in recipes.items():
         if arm:
             print(f"arm {arm}:")
-        for line in planned(recipe, course_of(recipe), _rows(recipe), folder / arm):
+        data = _rows(recipe)
+        course = course_of(recipe if isinstance(data, NoRows) else counted(recipe, data))
+        for line in planned(recipe, course, data, folder / arm):
             print(line)
 
 
 def _rows(recipe: Recipe) -> Data:
-    """A plan can be made before there are rows."""
+    """A plan can be made before there are rows, and counts those with too long a prompt too."""
+    every = recipe.data.model_copy(update={"max_prompt_tokens": None})
     try:
-        return data_of(recipe)
+        return data_of(recipe.model_copy(update={"data": every}))
     except FileNotFoundError:
         return NoRows()
 

@@ -53,7 +53,7 @@ def begin(recipe: Recipe) -> tuple[str | None, list[Stage]]:
 
 def rl(recipe: Recipe, name: str, start: str | None, *, steps: int | None = None) -> Stage:
     """RL from the model of `start`, for `steps` generation batches or as many as the recipe's."""
-    config = recipe.rl if steps is None else recipe.rl.model_copy(update={"steps": steps})
+    config = recipe.rl.model_copy(update={"steps": steps, "epochs": None}) if steps else recipe.rl
     return Reinforcement(name=name, seed=seed(recipe, name), start=start, config=config)
 
 
