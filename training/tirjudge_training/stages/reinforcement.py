@@ -56,4 +56,6 @@ class Reinforcement(Stage):
 
 
 def _length(config: RlConfig) -> str:
-    return f"{config.steps} batches" if config.epochs is None else f"{config.epochs:g} epochs in batches"
+    if config.epochs is None:
+        return f"{config.steps} batches"
+    return f"{config.epochs:g} epoch{'s' * (config.epochs != 1)} in batches"
