@@ -73,4 +73,6 @@ class Selection(Stage):
 
 def candidates(config: RlConfig) -> int:
     """How many checkpoints an RL stage leaves."""
+    if config.epochs is not None:
+        return config.keep_checkpoints
     return min(config.keep_checkpoints, -(-config.steps // config.checkpoint_every))
