@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
@@ -18,6 +17,7 @@ _TIE = re.compile(r"tie|[A-Z]+(=[A-Z]+)+", re.IGNORECASE)
 _RANKING = re.compile(r"[A-Z]+(>{1,2}[A-Z]+)+|[A-Z]+(<{1,2}[A-Z]+)+", re.IGNORECASE)
 _PAIR = re.compile(r"[A-Z]+(>{1,2}|<{1,2})[A-Z]+", re.IGNORECASE)
 _MISSING = object()
+_LARGEST_SCORE = 1e9
 
 
 class RowError(ValueError):
@@ -52,7 +52,7 @@ class Columns(BaseModel):
     checklist: str = "checklist"
     """People's reasons for the label, a list of texts."""
     gold_scores: str = "gold_scores"
-    """A score for each response, such as GPT-4's: a list of numbers, or a text of numbers (`8 7`)."""
+    """What each response deserves, a list of numbers: GPT-4's scores in JudgeLM-100K."""
 
     @classmethod
     def parse(cls, assignments: Iterable[str]) -> Self:
@@ -93,12 +93,12 @@ def read_task(
     messages whose last one it is. A label is an index counted from 0, a letter, a ranking (`A>B`), or a tie
     (`tie`, `A=B`: then the task has no best response). A ranking or a tie also says by how much the best is
     better: `gold["strength"]` is 2 for `A>>B`, 1 for `A>B`, 0 for a tie. `labels` translates a data set's own
-    values first, such as {"1": "A", "2": "B", "0": "tie"}; a value that it lacks is an error. Without a label
-    the highest gold score is the best response's, unless several have it.
+    values first, such as {"1": "A", "2": "B", "0": "tie"}; a value that it lacks is an error. Gold scores are
+    `gold["scores"]`; where no label is given, the only highest of them is one.
     """
     candidates, label = _candidates(row, columns)
     said = _label_text(columns.find(row, "label"), labels)
-    scores = _scores(columns.find(row, "gold_scores"), len(candidates))
+    scores = _gold_scores(columns.find(row, "gold_scores"), len(candidates))
     if label is None:
         label = _label(said, len(candidates)) if said else _highest(scores)
     domain = columns.find(row, "domain")
@@ -280,29 +280,23 @@ def _gold(checklist: Any, label: str) -> dict[str, Any]:
     return gold
 
 
-def _scores(value: Any, count: int) -> tuple[float, ...]:
-    """A number for each response; none at all where the row has no such column."""
-    if value is None or value == "":
+def _gold_scores(value: Any, count: int) -> tuple[float, ...]:
+    """Empty where there are none."""
+    if value is None:
         return ()
-    parts = value.split() if isinstance(value, str) else value
-    numbers = [_number(part) for part in parts] if isinstance(parts, list) else []
-    found = tuple(number for number in numbers if number is not None)
-    if len(found) != count or len(numbers) != count:
-        raise RowError(f"gold_scores must be {count} numbers, one for each response")
-    return found
+    if not isinstance(value, list) or len(value) != count or not all(map(_is_score, value)):
+        raise RowError(f"gold_scores must be a list of {count} numbers, one for each response")
+    return tuple(float(score) for score in value)
 
 
-def _number(value: Any) -> float | None:
-    try:
-        number = float(value) if isinstance(value, str | int | float) else None
-    except (ValueError, OverflowError):
-        return None
-    return number if number is not None and math.isfinite(number) else None
+def _is_score(value: Any) -> bool:
+    """A number that is finite, and fits a float."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST_SCORE
 
 
 def _highest(scores: Sequence[float]) -> int | None:
-    best = [index for index, score in enumerate(scores) if score == max(scores)]
-    return best[0] if len(best) == 1 else None
+    top = [index for index, score in enumerate(scores) if score == max(scores)]
+    return top[0] if len(top) == 1 else None
 
 
 def _best(text: str, count: int) -> int | None:
