@@ -80,7 +80,7 @@ def train(recipe: Recipe, folder: Path, *, command: str, say: Say, processes: Pr
 
     Finished stages are not repeated, and an interrupted one goes on from where it was. Every one of several
     `processes` makes this call; the first alone speaks and writes. Raises RunMismatch for the folder of
-    another recipe, and Locked while another run is at work there.
+    another recipe, Locked while another run is at work there, and ReporterMissing.
     """
     data = data_of(recipe)
     course = course_of(counted(recipe, data))
