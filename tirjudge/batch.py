@@ -143,9 +143,10 @@ class Batch:
         except ValueError as error:
             self._fail(Failure(work.where, work.task.id, str(error)))
             return
-        if result.down:
+        if result.stop.unscored:
             self._fail(Failure(work.where, work.task.id, f"{result.stop}: {result.detail}"))
-            self._count_down(result.detail)
+            if result.stop.down:
+                self._count_down(result.detail)
             return
         self._down = 0
         row = result_row(result) | {

@@ -12,8 +12,6 @@ from tirjudge.records import failed, verdict_record
 from tirjudge_environments import Episode, Refused, StopReason, Trajectory, Usage, Verdict, View
 from tirjudge_environments.letters import letter
 
-_DOWN = (StopReason.SANDBOX_DOWN, StopReason.GENERATOR_DOWN)
-
 
 @dataclass(frozen=True, slots=True)
 class Judgment:
@@ -27,7 +25,7 @@ class Judgment:
     scores: Mapping[int, float]
     """Candidate index to score, the mean over the views that gave one; empty if none did."""
     stop: StopReason
-    """VERDICT, or how the first view without one ended; a part that was down comes before all others."""
+    """VERDICT, or how the first view without one ended; one that is unscored comes before all others."""
     detail: str
     """For a stop other than VERDICT: what was wrong, in one line."""
     episode: Episode
@@ -62,11 +60,6 @@ class Judgment:
     @property
     def trajectories(self) -> tuple[Trajectory, ...]:
         return self.episode.trajectories
-
-    @property
-    def down(self) -> bool:
-        """The model or the sandbox failed: nothing was judged, and trying again may help."""
-        return self.stop in _DOWN
 
     @property
     def usage(self) -> Usage:
@@ -141,7 +134,7 @@ def _view(trajectory: Trajectory) -> dict[str, Any]:
 
 def _stop(episode: Episode) -> tuple[StopReason, str]:
     ended = [(one.stop, one.detail) for one in episode.trajectories if one.stop is not StopReason.VERDICT]
-    ended.sort(key=lambda pair: pair[0] not in _DOWN)
+    ended.sort(key=lambda pair: not pair[0].unscored)
     return ended[0] if ended else (StopReason.VERDICT, "")
 
 

@@ -121,7 +121,7 @@ class Rollout:
                 context, replace(self._sampling, seed=seed, max_tokens=most)
             )
         except ContextTooLong as error:
-            outgrown = StopReason.TOKEN_BUDGET if context.segments else StopReason.GENERATOR_DOWN
+            outgrown = StopReason.TOKEN_BUDGET if context.segments else StopReason.PROMPT_TOO_LONG
             session.fail(outgrown, str(error))
         except GeneratorFailed as error:
             session.fail(StopReason.GENERATOR_DOWN, str(error))

@@ -8,7 +8,6 @@ from tirjudge_environments.types import (
     Episode,
     JudgeTask,
     Reward,
-    StopReason,
     Trajectory,
     Unscored,
     Verdict,
@@ -60,6 +59,6 @@ def label_scores_highest(task: JudgeTask, verdicts: Iterable[Verdict | None]) ->
 
 def failed(trajectory: Trajectory) -> Unscored | None:
     """Why this trajectory says nothing about the policy, if so."""
-    if trajectory.stop in (StopReason.SANDBOX_DOWN, StopReason.GENERATOR_DOWN):
+    if trajectory.stop.unscored:
         return Unscored(f"{trajectory.stop.value}: {trajectory.detail}")
     return None

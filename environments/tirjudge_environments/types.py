@@ -221,6 +221,18 @@ class StopReason(StrEnum):
     """Unscored: out of the baseline and the loss, and drawn again."""
     GENERATOR_DOWN = "generator_down"
     """Unscored, likewise."""
+    PROMPT_TOO_LONG = "prompt_too_long"
+    """The prompt leaves the model's context no room: unscored, and no use to draw again."""
+
+    @property
+    def down(self) -> bool:
+        """A part of the machinery failed: trying again may help."""
+        return self in (StopReason.SANDBOX_DOWN, StopReason.GENERATOR_DOWN)
+
+    @property
+    def unscored(self) -> bool:
+        """It says nothing about the judge."""
+        return self.down or self is StopReason.PROMPT_TOO_LONG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -200,7 +200,9 @@ async def test_single_scores_are_rewarded_together(make_task, play, case) -> Non
     assert [score.total for score in scores] == totals
 
 
-@pytest.mark.parametrize("stop", [StopReason.SANDBOX_DOWN, StopReason.GENERATOR_DOWN])
+@pytest.mark.parametrize(
+    "stop", [StopReason.SANDBOX_DOWN, StopReason.GENERATOR_DOWN, StopReason.PROMPT_TOO_LONG]
+)
 async def test_a_failure_of_ours_is_no_one_s_reward(make_task, play, stop: StopReason) -> None:
     task, pairwise, pointwise = make_task(), TirPairwise(order="both"), TirPointwise()
     pair = [await play(pairwise, task, [RIGHT]), await play(pairwise, task, [WRONG], view=1)]

@@ -58,7 +58,7 @@ def test_a_row_too_long_for_the_model_fails_and_fits_when_truncated(
     arguments = ("rows.jsonl", "--model", model, "--max-tokens", "4")
     run = judge(*arguments)
     assert run.exit_code == 1
-    assert "rows.jsonl:1: generator_down: " in run.stderr
+    assert "rows.jsonl:1: prompt_too_long: " in run.stderr
     assert "tokens" in run.stderr
     run = judge(*arguments, "--truncate", "200", "--output", "cut.jsonl")
     assert run.exit_code == 0, run.output

@@ -154,10 +154,10 @@ def test_a_failure_is_a_judgment_that_says_so() -> None:
         result = judge.compare("p", "x", "y")
     assert (result.verdict, result.choice, result.ranking) == (None, None, ())
     assert (result.stop, result.detail) == (StopReason.GENERATOR_DOWN, "nobody is there")
-    assert result.down
+    assert result.stop.down
     with Judge(generator=ScriptedGenerator(["I do not know."]), tools=False) as judge:
         result = judge.score("p", "x")
-    assert (result.score, result.stop, result.down) == (None, StopReason.MALFORMED, False)
+    assert (result.score, result.stop, result.stop.down) == (None, StopReason.MALFORMED, False)
 
 
 def test_through_an_endpoint() -> None:

@@ -69,8 +69,8 @@ def test_scores_stand_when_another_view_gave_none() -> None:
 
 def test_a_part_that_was_down_comes_before_what_the_judge_did() -> None:
     result = judged(StopReason.MALFORMED, StopReason.SANDBOX_DOWN, Verdict(choice=0))
-    assert (result.stop, result.down) == (StopReason.SANDBOX_DOWN, True)
-    assert not judged(StopReason.MALFORMED).down
+    assert (result.stop, result.stop.down) == (StopReason.SANDBOX_DOWN, True)
+    assert not judged(StopReason.MALFORMED).stop.down
 
 
 @pytest.mark.parametrize(

@@ -237,7 +237,7 @@ async def test_a_program_has_the_limits_of_the_rollout_and_a_seed_of_its_own() -
 
 
 @pytest.mark.parametrize(
-    ("turns", "stop"), [([PROGRAM], StopReason.TOKEN_BUDGET), ([], StopReason.GENERATOR_DOWN)]
+    ("turns", "stop"), [([PROGRAM], StopReason.TOKEN_BUDGET), ([], StopReason.PROMPT_TOO_LONG)]
 )
 async def test_a_dialogue_that_outgrows_the_model_has_spent_its_tokens(
     turns: list[str], stop: StopReason

@@ -65,7 +65,7 @@ def test_a_recipe_that_is_no_toml_or_not_there(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("seed = = 1")
     with pytest.raises(BadRecipe, match=r"bad\.toml: "):
         load(Outer, str(tmp_path / "bad.toml"))
-    with pytest.raises(BadRecipe, match="no recipe 'minni'"):
+    with pytest.raises(BadRecipe, match=r"no recipe 'minni': .*; the nearest is 'mini'"):
         load(Outer, "minni")
 
 
@@ -79,7 +79,7 @@ def test_a_recipe_goes_over_the_one_it_extends(recipe: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ('extends = "none.toml"', "none.toml': neither a file nor one of mini"),
+        ('extends = "none.toml"', "none.toml': no file, nor one that --list names"),
         ('extends = "self.toml"', "self.toml: extends itself"),
         ("extends = 3", "self.toml: extends: write the name of a recipe"),
     ],

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
 import pytest
@@ -136,8 +137,8 @@ class FixedAnswers:
             view.name: tuple(encoder.prompt(case.environment.prompt(case.task, view)))
             for view in case.environment.views(case.task)
         }
-
         self.runner, self.asking = asyncio.Runner(), case.asking() if case.asking else None
+        self.generator = SimpleNamespace(busy_seconds=0.0)
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)

@@ -59,7 +59,8 @@ def train(
     """Train a judge. The same command goes on where a stopped run was."""
     if list_recipes:
         for name in shipped():
-            print(f"{name}: {load(Recipe, name).description}")
+            found = load(Recipe, name)
+            print(f"{name}: {found.description}{' (never run)' if found.run == 'never' else ''}")
         return
     short = {
         "method=iterative": iterative,

@@ -25,9 +25,10 @@ class BadRecipe(ValueError):
 
 
 def shipped() -> dict[str, Path]:
-    """The recipes that come with the package, by name."""
+    """The recipes that come with the package, by name; those in folders, `ablations/...`, come last."""
     folder = Path(str(resources.files("tirjudge_training") / "recipes"))
-    return {path.stem: path for path in sorted(folder.glob("*.toml"), key=lambda path: path.stem)}
+    found = ((path.relative_to(folder).with_suffix("").as_posix(), path) for path in folder.rglob("*.toml"))
+    return dict(sorted(found, key=lambda one: ("/" in one[0], one[0])))
 
 
 def load(kind: type[Config], recipe: str, assignments: Sequence[str] = ()) -> Config:
@@ -87,7 +88,10 @@ def _arms(kind: type[Config], recipe: str, assignments: Sequence[str]) -> Iterat
 def _read(path: Path, extending: tuple[Path, ...]) -> dict[str, Any]:
     """A file's values, over those of the recipe that it extends."""
     if not path.is_file():
-        raise BadRecipe(f"no recipe {str(path)!r}: neither a file nor one of {', '.join(shipped())}")
+        near = difflib.get_close_matches(str(path), list(shipped()), n=1, cutoff=0.0)
+        raise BadRecipe(
+            f"no recipe {str(path)!r}: no file, nor one that --list names; the nearest is {near[0]!r}"
+        )
     if path in extending:
         raise BadRecipe(f"{path}: extends itself, by way of {extending[-1]}")
     try:

@@ -32,6 +32,8 @@ class DataConfig(BaseModel):
     """Where a row holds what, as `tirjudge judge --column` says it: `{prompt = "question"}`."""
     labels: Mapping[str, str] | None = None
     """A data set's own labels to letters: `{"1" = "A", "2" = "B"}`."""
+    max_prompt_tokens: int | None = Field(default=None, gt=0)
+    """Rows with a longer prompt, in tokens of the model that is trained, are left out of training."""
     validation: float = Field(default=0.05, gt=0, lt=1)
     """Share of the rows' prompts, of each judge and domain, that checkpoints are chosen by (TIR §5.1)."""
     no_tools: float = Field(default=0.0, ge=0, le=1)
@@ -61,6 +63,9 @@ class Data(Protocol):
 
     def source(self, groups: int, seed: int) -> Source:
         """The training tasks of an RL stage with `groups` slots a batch."""
+
+    def steps(self, groups: int, epochs: float) -> int:
+        """Batches of `groups` slots in so many passes; raises ValueError where there is no end."""
 
     def prompts(self, n: int | None, seed: int) -> list[Draw]:
         """`n` training tasks, each once; None is all of them. Raises ValueError where there is no end."""

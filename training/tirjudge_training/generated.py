@@ -40,6 +40,9 @@ class GeneratedData:
 
         return deal
 
+    def steps(self, groups: int, epochs: float) -> int:
+        raise ValueError("the miniature's stream of tasks has no end: say how many batches with rl.steps")
+
     def prompts(self, n: int | None, seed: int) -> list[Draw]:
         if n is None:
             raise ValueError("the miniature's stream of tasks has no end: say how many with rejection.tasks")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tirjudge.embedded import NOTE_FILE
+from tirjudge_environments import Prompt
+from tirjudge_environments.chat_encoder import ChatEncoder
 
 
 def load(path: str | Path) -> tuple[Any, Any]:
@@ -19,6 +22,14 @@ def load(path: str | Path) -> tuple[Any, Any]:
     )
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return model.to(device), AutoTokenizer.from_pretrained(path)
+
+
+def prompt_tokens(path: str | Path) -> Callable[[Prompt], int]:
+    """Counts the tokens that a judge's prompt has for the model of a folder or hub id."""
+    from transformers import AutoTokenizer
+
+    encoder = ChatEncoder(AutoTokenizer.from_pretrained(path))
+    return lambda prompt: len(encoder.prompt(prompt))
 
 
 def save(folder: Path, model: Any, *, start: str) -> None:

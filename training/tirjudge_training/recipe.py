@@ -47,6 +47,8 @@ class Recipe(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     description: str = ""
+    run: Literal["never"] | None = None
+    """`never`: nobody has run this recipe as it stands; its values are those of a paper."""
     method: Literal["rl", "iterative"] = "rl"
     """`rl`: RL alone; `iterative`: TIR-Judge-Zero."""
     seed: int = 0

@@ -119,7 +119,7 @@ class JudgeBatches(GRPOTrainer):
             logs |= {ours: fmean(theirs[name]) for name, ours in TOKEN_MEANS.items() if theirs.get(name)}
             seconds, cpu_seconds = self._trained.read()
             logs |= {**self._kept, "seconds/train": seconds, "cpu_seconds/train": cpu_seconds}
-            logs |= shares_of_time(logs)
+            logs |= shares_of_time(logs) if self._kept else {}
             theirs.clear()
         super().log(logs, start_time)
 

@@ -17,8 +17,10 @@ Loss = Literal["dapo", "per_response", "sequence"]
 class RlConfig(RolloutConfig):
     """The RL stage. Defaults are TIR-Judge's (§5.1) where the paper has a number; `ours` marks the rest."""
 
-    steps: int = Field(gt=0)
-    """Generation batches (ours)."""
+    steps: int = Field(default=0, ge=0)
+    """Generation batches (ours); 0: as many as `epochs` takes."""
+    epochs: float | None = Field(default=None, gt=0)
+    """Passes over the training tasks, instead of `steps`: TIR-Judge 2, JudgeLRM 1, the rationale judge 2."""
     groups: int = Field(default=128, gt=0)
     """Slots of a generation batch: one per view of a task (ours: the paper does not print it)."""
     samples: int = Field(default=8, gt=1)
@@ -80,6 +82,8 @@ class RlConfig(RolloutConfig):
         """
         if self.final_learning_rate and not (self.decay and self.final_learning_rate < self.learning_rate):
             raise ValueError("final_learning_rate is what a larger learning_rate falls to: set decay = true")
+        if bool(self.steps) == (self.epochs is not None):
+            raise ValueError("say either steps or epochs")
         rows = self.groups * self.samples
         micro_batch = min(self.micro_batch, max(1, rows // (processes * self.optimizer_steps)))
         if rows % (micro_batch * self.optimizer_steps * processes):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
@@ -10,7 +11,7 @@ from random import Random
 from statistics import fmean
 
 from tirjudge.rows import BadRow, Row, RowFile
-from tirjudge_environments import JudgeTask, derive_seed
+from tirjudge_environments import JudgeTask, Prompt, derive_seed
 from tirjudge_environments.tasks import Columns, RowError, read_task
 from tirjudge_training.data import (
     WHOLE,
@@ -41,8 +42,17 @@ class RowData:
     anywhere, or is in the held-out file, is never trained on.
     """
 
-    def __init__(self, config: DataConfig, environments: Mapping[str, EnvironmentConfig]) -> None:
-        """Reads everything; raises ValueError, naming file and line, for what cannot be used."""
+    def __init__(
+        self,
+        config: DataConfig,
+        environments: Mapping[str, EnvironmentConfig],
+        *,
+        tokens: Callable[[Prompt], int] | None = None,
+    ) -> None:
+        """Reads everything; raises ValueError, naming file and line, for what cannot be used.
+
+        `tokens` counts those of a judge's prompt, which `max_prompt_tokens` needs.
+        """
         self._config = config
         self._judges, self.environments = open_judges(environments or JUDGES, config.no_tools)
         rows = list(self._read(config.train))
@@ -54,21 +64,28 @@ class RowData:
         )
         seen = back | reported
         left = [put(draw, config.no_tools) for draw in rows if prompt_seed(draw.task) not in seen]
+        if tokens is not None and config.max_prompt_tokens is not None:
+            left = [draw for draw in left if self._longest(draw, tokens) <= config.max_prompt_tokens]
         self._train = [draw for draw in left for _ in range(self._copies(draw.task))]
         if not self._train:
-            raise ValueError(f"{config.train}: nothing is left to train on after the split by prompt")
+            raise ValueError(
+                f"{config.train}: nothing is left to train on; validation and max_prompt_tokens took all"
+            )
         self._slots = fmean(len(self.environments[d.format].views(d.task)) for d in self._train)
         self._order = lru_cache(maxsize=4)(self._shuffled)
 
     def source(self, groups: int, seed: int) -> Source:
         """Pass after pass over the rows, each in its own order; replacements are the rows that follow."""
-        stride = max(1, round(groups / self._slots))
+        stride = self._stride(groups)
 
         def deal(step: int, turn: int, position: int) -> Draw:
             number, place = divmod(step * stride + turn * groups + position, len(self._train))
             return self._train[self._order(seed, number)[place]]
 
         return deal
+
+    def steps(self, groups: int, epochs: float) -> int:
+        return math.ceil(epochs * len(self._train) / self._stride(groups))
 
     def prompts(self, n: int | None, seed: int) -> list[Draw]:
         order = self._order(seed, 0)
@@ -82,9 +99,18 @@ class RowData:
         order = sorted(self._heldout, key=lambda draw: derive_seed("held out", seed, draw.task.id))
         return put_both_ways(_of_each(order, n), self._config.no_tools)
 
+    def _stride(self, groups: int) -> int:
+        """Rows that fill a batch of so many slots."""
+        return max(1, round(groups / self._slots))
+
     def _shuffled(self, seed: int, number: int) -> Sequence[int]:
         rows = range(len(self._train))
         return Random(derive_seed("pass", seed, number)).sample(rows, len(rows))
+
+    def _longest(self, draw: Draw, tokens: Callable[[Prompt], int]) -> int:
+        """Tokens of the longest prompt among the views of a task."""
+        judge = self.environments[draw.format]
+        return max(tokens(judge.prompt(draw.task, view)) for view in judge.views(draw.task))
 
     def _copies(self, task: JudgeTask) -> int:
         """How often a row comes in a pass: the weight of its domain, its fraction by a hash of the row."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tirjudge.run_folder import JsonObject, RunFolder, write_atomically
+from tirjudge_training import models
 from tirjudge_training.card import model_card
 from tirjudge_training.config import BadRecipe, difference, to_toml
 from tirjudge_training.course import Course, reinforce
@@ -35,9 +36,25 @@ def course_of(recipe: Recipe) -> Course:
 def data_of(recipe: Recipe) -> Data:
     """Raises BadRecipe for judges or rows that cannot be used, OSError for files that cannot be read."""
     try:
-        return GeneratedData(recipe.data) if recipe.generated else RowData(recipe.data, recipe.environments)
+        if recipe.generated:
+            return GeneratedData(recipe.data)
+        base, limited = recipe.model.base, recipe.data.max_prompt_tokens is not None
+        tokens = models.prompt_tokens(base) if base is not None and limited else None
+        return RowData(recipe.data, recipe.environments, tokens=tokens)
     except ValueError as error:
         raise BadRecipe(str(error)) from None
+
+
+def counted(recipe: Recipe, data: Data) -> Recipe:
+    """The recipe with its epochs as the number of batches that they are; raises BadRecipe without an end."""
+    if recipe.rl.epochs is None:
+        return recipe
+    try:
+        steps = data.steps(recipe.rl.groups, recipe.rl.epochs)
+    except ValueError as error:
+        raise BadRecipe(str(error)) from None
+    rl = recipe.rl.model_copy(update={"steps": steps, "epochs": None})
+    return recipe.model_copy(update={"rl": rl})
 
 
 def train(recipe: Recipe, folder: Path, *, command: str, say: Say) -> Path:
@@ -46,10 +63,10 @@ def train(recipe: Recipe, folder: Path, *, command: str, say: Say) -> Path:
     Finished stages are not repeated, and an interrupted one goes on from where it was. Raises RunMismatch
     for the folder of another recipe, and Locked while another process trains there.
     """
-    course = course_of(recipe)
     with RunFolder(folder) as whole:
         _claim(whole, recipe)
         run = Run(folder, recipe.model.base, data_of(recipe), say, recipe.meta_judge)
+        course = course_of(counted(recipe, run.data))
         results = {stage.name: _done(stage, run) for stage in course.stages}
         if course.models:
             whole.write(RESULTS, table(course, results))

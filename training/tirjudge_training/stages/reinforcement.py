@@ -45,9 +45,13 @@ class Reinforcement(Stage):
         config = self.config
         rows = config.steps * config.groups * config.samples
         return Size(
-            f"{config.steps} batches of {config.groups} x {config.samples}",
+            f"{_length(config)} of {config.groups} x {config.samples}",
             sampled=rows,
             resampled=rows * config.refills,
             trained=rows,
             compared=rows if config.beta else 0,
         )
+
+
+def _length(config: RlConfig) -> str:
+    return f"{config.steps} batches" if config.epochs is None else f"{config.epochs:g} epochs in batches"

@@ -1,0 +1,150 @@
+"""Every shipped recipe loads, holds what its paper prints, and marks every line that the paper does not."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tirjudge_environments import open_environment
+from tirjudge_training.config import load, shipped
+from tirjudge_training.recipe import Recipe
+
+OURS = re.compile(r"#\s*(ours|inferred)\b")
+STRUCTURE = {"extends", "description", "run", "method"}
+
+# JudgeLRM, section 4.1 "Implementation Details", Eq. 6 and 7, footnote 2.
+JUDGELRM: dict[str, Any] = {
+    "data.max_prompt_tokens": 1024,
+    "environments.judgelrm.name": "judgelrm-pair",
+    "rl.epochs": 1,
+    "rl.groups": 16,
+    "rl.samples": 8,
+    "rl.loss": "dapo",
+    "rl.sigma": "population",
+    "rl.eta": 1e-6,
+    "rl.epsilon": 0.5,
+    "rl.epsilon_high": 0.5,
+    "rl.beta": 0.001,
+    "rl.max_tokens": 2048,
+    "rl.tool_calls": 0,
+}
+# J1, section 2.4 and Appendix B.
+J1: dict[str, Any] = {
+    "data.max_prompt_tokens": 4096,
+    "environments.j1.name": "j1-pav",
+    "rl.groups": 512,
+    "rl.samples": 5,
+    "rl.learning_rate": 1e-6,
+    "rl.entropy_bonus": 0.0,
+    "rl.temperature": 1.0,
+    "rl.max_tokens": 4096,
+    "rl.tool_calls": 0,
+}
+# RM-R1, Appendix A to C and E.
+RM_R1: dict[str, Any] = {
+    "data.max_prompt_tokens": 4096,
+    "environments.rm-r1.name": "rm-r1",
+    "rl.groups": 1024,
+    "rl.optimizer_steps": 1024 // 128,
+    "rl.samples": 7,
+    "rl.loss": "per_response",
+    "rl.epsilon": 0.2,
+    "rl.epsilon_high": 0.2,
+    "rl.beta": 1e-3,
+    "rl.temperature": 1.0,
+    "rl.max_tokens": 8192,
+    "rl.tool_calls": 0,
+}
+DISTILLED = RM_R1 | {"environments.rm-r1.options.style": "reasoning"}
+# The rationale judge, Eq. 4, section 4.2 and Appendix D.1.
+RATIONALE: dict[str, Any] = {
+    "data.max_prompt_tokens": 8 * 1024,
+    "environments.rationale.name": "rationale",
+    "meta_judge.model": "Qwen/Qwen3-30B-A3B-Instruct-2507",
+    "rl.epochs": 2,
+    "rl.groups": 256,
+    "rl.optimizer_steps": 256 // 128,
+    "rl.samples": 8,
+    "rl.learning_rate": 2e-6,
+    "rl.epsilon": 2e-4,
+    "rl.epsilon_high": 2e-4,
+    "rl.max_tokens": 12 * 1024,
+    "rl.tool_calls": 0,
+}
+PRINTED: dict[str, dict[str, Any]] = {
+    "judgelrm-3b": JUDGELRM | {"model.base": "Qwen/Qwen2.5-3B-Instruct", "rl.learning_rate": 3e-7},
+    "judgelrm-4b": JUDGELRM | {"model.base": "Qwen/Qwen3-4B", "rl.learning_rate": 3e-7},
+    "judgelrm-7b": JUDGELRM | {"model.base": "Qwen/Qwen2.5-7B-Instruct", "rl.learning_rate": 1e-6},
+    "judgelrm-8b": JUDGELRM | {"model.base": "Qwen/Qwen3-8B", "rl.learning_rate": 1e-6},
+    "judgelrm-14b": JUDGELRM | {"model.base": "Qwen/Qwen2.5-14B-Instruct", "rl.learning_rate": 1e-6},
+    "j1-8b": J1 | {"model.base": "meta-llama/Llama-3.1-8B-Instruct", "rl.beta": 0.01},
+    "j1-70b": J1
+    | {
+        "model.base": "meta-llama/Llama-3.3-70B-Instruct",
+        "rl.beta": 0.0,
+        "rl.final_learning_rate": 3e-7,
+    },
+    **{
+        f"rm-r1-distilled-{size}b": DISTILLED
+        | {"model.base": f"deepseek-ai/DeepSeek-R1-Distill-Qwen-{size}B", "rl.learning_rate": rate}
+        for size, rate in ((7, 1e-6), (14, 1e-6), (32, 8e-7))
+    },
+    "rationale-14b": RATIONALE | {"model.base": "Qwen/Qwen3-14B"},
+    "rationale-30b-a3b": RATIONALE | {"model.base": "Qwen/Qwen3-30B-A3B"},
+}
+ABLATIONS = sorted(name for name in shipped() if name.startswith("ablations/"))
+
+
+def value(recipe: Recipe, path: str) -> Any:
+    found: Any = recipe.model_dump()
+    for key in path.split("."):
+        found = found[key]
+    return found
+
+
+def lines(name: str) -> Iterator[tuple[str, str]]:
+    """(key with its tables, the line) of every line of a recipe file that sets something."""
+    table = ""
+    for line in shipped()[name].read_text(encoding="utf-8").splitlines():
+        if line.startswith("["):
+            table = line.strip("[]") + "."
+        elif line:
+            yield table + line.split(" = ")[0], line
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_recipe_holds_what_its_paper_prints(name: str) -> None:
+    recipe = load(Recipe, name)
+    assert {path: value(recipe, path) for path in PRINTED[name]} == PRINTED[name]
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_a_line_that_the_paper_does_not_print_is_marked(name: str) -> None:
+    for path, line in lines(name):
+        if path not in STRUCTURE:
+            assert bool(OURS.search(line)) != (path in PRINTED[name]), line
+
+
+@pytest.mark.parametrize("name", [*PRINTED, *ABLATIONS])
+def test_nobody_has_run_a_paper_s_recipe(name: str) -> None:
+    recipe = load(Recipe, name)
+    assert recipe.run == "never"
+    for judge in recipe.environments.values():
+        open_environment(judge.name, **judge.options)
+
+
+def test_every_shipped_recipe_is_checked() -> None:
+    assert set(shipped()) == {"mini", "mini-paper", *PRINTED, *ABLATIONS}
+
+
+@pytest.mark.parametrize("name", ABLATIONS)
+def test_an_ablation_changes_only_what_it_says(name: str) -> None:
+    values = tomllib.loads(shipped()[name].read_text(encoding="utf-8"))
+    changed = {path for path, _ in lines(name)} - STRUCTURE
+    assert values["extends"] in PRINTED
+    assert 1 <= len(changed) <= 4
+    assert values["description"].startswith(("JudgeLRM ", "J1 ", "RM-R1 ", "The rationale judge", "Ours: "))
