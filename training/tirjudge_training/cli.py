@@ -24,7 +24,7 @@ from tirjudge_training.heldout import lines, measure
 from tirjudge_training.plan import NoRows
 from tirjudge_training.plan import plan as planned
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import RunMismatch, course_of, data_of
+from tirjudge_training.run import RunMismatch, counted, course_of, data_of
 from tirjudge_training.run import train as run_train
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
@@ -128,7 +128,9 @@ def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
     for arm, recipe in recipes.items():
         if arm:
             print(f"arm {arm}:")
-        for line in planned(recipe, course_of(recipe), _rows(recipe), folder / arm):
+        data = _rows(recipe)
+        whole = recipe if isinstance(data, NoRows) else counted(recipe, data)
+        for line in planned(whole, course_of(whole), data, folder / arm):
             print(line)
 
 

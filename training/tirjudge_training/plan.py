@@ -30,6 +30,9 @@ class NoRows:
     def source(self, groups: int, seed: int) -> Source:
         raise ValueError("there are no rows")
 
+    def steps(self, groups: int, epochs: float) -> int:
+        raise ValueError("there are no rows")
+
     def prompts(self, n: int | None, seed: int) -> list[Draw]:
         return []
 

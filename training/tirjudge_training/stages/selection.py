@@ -71,6 +71,6 @@ class Selection(Stage):
         models.save(folder.path / MODEL, model, start=run.model(self.stage))
 
 
-def candidates(config: RlConfig) -> int:
-    """How many checkpoints an RL stage leaves."""
-    return min(config.keep_checkpoints, -(-config.steps // config.checkpoint_every))
+def candidates(config: RlConfig, steps: int) -> int:
+    """How many checkpoints an RL stage of so many generation batches leaves."""
+    return min(config.keep_checkpoints, -(-steps // config.checkpoint_every))
