@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import cached_property
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -12,6 +13,7 @@ from tirjudge.generation.base import Generator, Sampling
 from tirjudge.generation.openai import OpenAIGenerator
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.judging import KEY_VARIABLES
+from tirjudge_environments import Completion, Context, Encoder
 
 
 class MetaJudgeConfig(BaseModel):
@@ -37,7 +39,7 @@ class MetaJudgeConfig(BaseModel):
     """Seconds for which an endpoint that is down is waited for before the run stops."""
 
     def open(self, *, kept: Asked | None = None, say: Callable[[str], None] = lambda line: None) -> Asking:
-        """Raises GeneratorFailed for a model that cannot be loaded, ValueError for what is no address."""
+        """A local model is loaded at the first question. Raises ValueError for what is no address."""
         return Asking(
             self._generator(),
             sampling=Sampling(temperature=self.temperature, max_tokens=self.max_tokens),
@@ -48,6 +50,28 @@ class MetaJudgeConfig(BaseModel):
 
     def _generator(self) -> Generator:
         if not self.base_url:
-            return TransformersGenerator.load(self.model, max_rows=self.concurrency)
+            return _Local(self.model, self.concurrency)
         key = next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
         return OpenAIGenerator(self.model, self.base_url, api_key=key, concurrency=self.concurrency)
+
+
+class _Local:
+    """A model in this process, loaded when it is needed: a control reward asks nothing."""
+
+    def __init__(self, model: str, rows: int) -> None:
+        self.model, self._rows = model, rows
+
+    @cached_property
+    def _loaded(self) -> TransformersGenerator:
+        return TransformersGenerator.load(self.model, max_rows=self._rows)
+
+    @property
+    def encoder(self) -> Encoder | None:
+        return self._loaded.encoder
+
+    async def generate(self, context: Context, sampling: Sampling) -> Completion:
+        return await self._loaded.generate(context, sampling)
+
+    async def close(self) -> None:
+        if "_loaded" in vars(self):
+            await self._loaded.close()

@@ -12,6 +12,7 @@ from tirjudge.asking import Asked, Asking, NotAnswered
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.openai import OpenAIGenerator
 from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge.rollout import Rollout
 from tirjudge.run_folder import read_lines
 from tirjudge_environments import Ask, JudgeTask, Message, Prompt, Reward, Unscored
@@ -174,3 +175,24 @@ async def test_answers_come_from_any_generator() -> None:
 
     with pytest.raises(NotAnswered, match="out of memory"):
         await Asking(ScriptedGenerator(down), patience=0.0).answers([ask("a")])
+
+
+async def test_a_local_model_is_loaded_at_the_first_question(tmp_path: Path) -> None:
+    config = MetaJudgeConfig(model=str(tmp_path / "no-such-model"), patience=0.0)
+    asking = config.open()
+    assert await asking.answers([]) == {}
+    with pytest.raises(GeneratorFailed, match="no-such-model"):
+        await asking.answers([ask("a")])
+    await asking.close()
+
+
+async def test_a_meta_judge_behind_an_endpoint(
+    server: EndpointServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TIRJUDGE_API_KEY", "secret")
+    server.answers(chat("yes"))
+    asking = MetaJudgeConfig(model="meta", base_url=server.url, max_tokens=77).open()
+    assert await asking.answers([ask("a")]) == {"a": "yes"}
+    assert server.asked[0].headers["authorization"] == "Bearer secret"
+    assert (server.bodies[0]["max_tokens"], server.bodies[0]["temperature"]) == (77, 0.0)
+    await asking.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import runpy
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,23 +37,40 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
 def main(start: Path, folder: Path) -> None:
-    """One run for each loss, by all processes that were launched."""
+    """One run for each loss, by all processes that were launched; the first of several is interrupted."""
     processes = Processes.launched()
-    tiny = runpy.run_path(str(Path(__file__).with_name("conftest.py")))
     for loss in LOSSES:
-        with processes.folder(folder / loss) as run:
-            model = train_rl(
-                start,
-                run,
-                CONFIG.model_copy(update={"loss": loss}),
-                environments=tiny["ENVIRONMENTS"],
-                source=tiny["source"],
-                seed=1,
-                say=lambda line: None,
-                processes=processes,
-            )
-            if processes.rank == 0:
-                model.save_pretrained(run.path / "model")
+        if processes.world > 1 and loss == "dapo":
+            with pytest.raises(Interrupted):
+                run_rl(start, folder / loss, loss, processes, interrupt)
+        run_rl(start, folder / loss, loss, processes, lambda line: None)
+
+
+class Interrupted(Exception):
+    pass
+
+
+def interrupt(line: str) -> None:
+    """Between the checkpoint of the first step and that of the second."""
+    if line.startswith("rl 2/2"):
+        raise Interrupted
+
+
+def run_rl(start: Path, folder: Path, loss: str, processes: Processes, say: Callable[[str], None]) -> None:
+    tiny = runpy.run_path(str(Path(__file__).with_name("conftest.py")))
+    with processes.folder(folder) as run:
+        model = train_rl(
+            start,
+            run,
+            CONFIG.model_copy(update={"loss": loss}),
+            environments=tiny["ENVIRONMENTS"],
+            source=tiny["source"],
+            seed=1,
+            say=say,
+            processes=processes,
+        )
+        if processes.rank == 0:
+            model.save_pretrained(folder / "model")
 
 
 def rows(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -74,7 +92,7 @@ def runs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_two_processes_give_the_loss_of_one(loss: str, runs: tuple[Path, Path]) -> None:
-    """The same rollouts, filter, replacements and optimizer steps; the first process alone writes."""
+    """The same rollouts, filter, replacements and optimizer steps, resumed too; the first alone writes."""
     one, two = (rows(folder / loss, "metrics.jsonl") for folder in runs)
     assert sum(row["groups/refill_tasks"] for row in one) > 0, "the case must exercise dynamic sampling"
     assert len(one) == len(two) == CONFIG.steps

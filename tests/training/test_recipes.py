@@ -16,6 +16,29 @@ from tirjudge_training.recipe import Recipe
 OURS = re.compile(r"#\s*(ours|inferred)\b")
 STRUCTURE = {"extends", "description", "run", "method"}
 
+# TIR-Judge, sections 4.2, 4.3 and 5.1.
+ZERO: dict[str, Any] = {
+    "model.base": "Qwen/Qwen3-8B",
+    "rl.epochs": 2,
+    "rl.samples": 8,
+    "rl.micro_batch": 4,
+    "rl.groups": 128,
+    "rl.learning_rate": 1e-6,
+    "rl.loss": "dapo",
+    "rl.epsilon": 0.2,
+    "rl.epsilon_high": 0.3,
+    "rl.beta": 0.01,
+    "rl.filter": "correctness",
+    "rl.max_tokens": 8192,
+    "rl.tool_calls": 3,
+    "rejection.samples": 4,
+    "sft.epochs": 1,
+    "sft.batch": 64,
+    "sft.learning_rate": 2e-6,
+    "sft.max_tokens": 8192,
+    "iterate.rounds": 2,
+    "data.validation": 0.05,
+}
 # JudgeLRM, section 4.1 "Implementation Details", Eq. 6 and 7, footnote 2.
 JUDGELRM: dict[str, Any] = {
     "data.max_prompt_tokens": 1024,
@@ -76,6 +99,7 @@ RATIONALE: dict[str, Any] = {
     "rl.tool_calls": 0,
 }
 PRINTED: dict[str, dict[str, Any]] = {
+    "zero": ZERO,
     "judgelrm-3b": JUDGELRM | {"model.base": "Qwen/Qwen2.5-3B-Instruct", "rl.learning_rate": 3e-7},
     "judgelrm-4b": JUDGELRM | {"model.base": "Qwen/Qwen3-4B", "rl.learning_rate": 3e-7},
     "judgelrm-7b": JUDGELRM | {"model.base": "Qwen/Qwen2.5-7B-Instruct", "rl.learning_rate": 1e-6},
@@ -138,7 +162,7 @@ def test_nobody_has_run_a_paper_s_recipe(name: str) -> None:
 
 
 def test_every_shipped_recipe_is_checked() -> None:
-    assert set(shipped()) == {"mini", "mini-paper", *PRINTED, *ABLATIONS}
+    assert set(shipped()) == {"mini", "mini-arms", "mini-paper", *PRINTED, *ABLATIONS}
 
 
 @pytest.mark.parametrize("name", ABLATIONS)

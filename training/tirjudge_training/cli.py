@@ -13,6 +13,7 @@ from typing import Annotated
 
 import typer
 
+from tirjudge.printable import printable
 from tirjudge.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.comparison import compare
@@ -23,11 +24,15 @@ from tirjudge_training.generated import GeneratedData
 from tirjudge_training.heldout import lines, measure
 from tirjudge_training.plan import NoRows
 from tirjudge_training.plan import plan as planned
+from tirjudge_training.processes import FirstFailed, Processes
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import RunMismatch, counted, course_of, data_of
 from tirjudge_training.run import train as run_train
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
+LONGEST = 1000
+"""Characters of an error's line."""
+_ADVICE = "; a smaller micro_batch or max_tokens, in tables rl and sft, needs less memory"
 MAX_TOKENS = 320
 """Of a miniature's measured trajectory."""
 
@@ -41,6 +46,15 @@ def train(
     control: Annotated[
         bool, typer.Option("--control", help="With --iterative: also as much RL without the rounds.")
     ] = False,
+    distill: Annotated[
+        bool, typer.Option("--distill", help="TIR-Judge-Distill: SFT on a teacher's dialogues, and RL.")
+    ] = False,
+    teacher: Annotated[
+        str | None, typer.Option(metavar="MODEL", help="With --distill: an endpoint's name for it.")
+    ] = None,
+    teacher_base_url: Annotated[
+        str | None, typer.Option(metavar="URL", help="With --distill: an OpenAI-compatible endpoint.")
+    ] = None,
     no_tools: Annotated[
         bool, typer.Option("--no-tools", help="The text-only control: the same tasks, no programs.")
     ] = False,
@@ -64,6 +78,9 @@ def train(
         return
     short = {
         "method=iterative": iterative,
+        "method=distill": distill,
+        f"teacher.model={json.dumps(teacher)}": teacher is not None,
+        f"teacher.base_url={json.dumps(teacher_base_url)}": teacher_base_url is not None,
         "iterate.control=true": control,
         "data.no_tools=1.0": no_tools,
         f"model.base={json.dumps(model)}": model is not None,
@@ -72,19 +89,26 @@ def train(
     }
     assignments = [*(assign or []), *(assignment for assignment, wanted in short.items() if wanted)]
     with _one_line_errors():
-        config, arms = load(Recipe, recipe, assignments), load_arms(Recipe, recipe, assignments)
+        if iterative and distill:
+            raise BadRecipe("--iterative and --distill exclude each other")
+        processes = Processes.launched()
+        config, arms = processes.first(
+            lambda: (load(Recipe, recipe, assignments), load_arms(Recipe, recipe, assignments))
+        )
         folder = output or Path("runs") / f"{Path(recipe).stem}-{config.seed}"
         if plan:
             _print_plans(arms or {"": config}, folder)
             return
         _quiet_libraries(config.threads)
-        command = ["tirjudge", "train", "--recipe", recipe]
-        command += [word for assignment in assignments for word in ("--set", assignment)]
+        words = [word for assignment in assignments for word in ("--set", assignment)]
+        command = shlex.join(["tirjudge", "train", "--recipe", recipe, *words])
         if arms:
-            compared = compare(arms, folder, command=shlex.join(command), say=_say)
-            print(compared.read_text(encoding="utf-8"), end="")
+            compared = compare(arms, folder, command=command, say=_say, processes=processes)
+            result = compared.read_text(encoding="utf-8")
         else:
-            print(run_train(config, folder, command=shlex.join(command), say=_say))
+            result = f"{run_train(config, folder, command=command, say=_say, processes=processes)}\n"
+        if processes.rank == 0:
+            print(result, end="")
 
 
 def heldout(
@@ -114,14 +138,22 @@ def heldout(
 def _one_line_errors() -> Iterator[None]:
     try:
         yield
+    except FirstFailed:
+        raise typer.Exit(FAILED) from None
     except (BadRecipe, RunMismatch) as error:
         _stop(error, USAGE)
     except ImportError as error:
         _stop(f"training needs `pip install tirjudge[train]`: {error}", FAILED)
-    except (Locked, OSError, RuntimeError, SandboxUnavailable) as error:
-        _stop(error, FAILED)
+    except (Locked, MemoryError, OSError, RuntimeError, SandboxUnavailable) as error:
+        _stop(f"{error}{_ADVICE if _starved(error) else ''}", FAILED)
     except KeyboardInterrupt:
         _stop("interrupted; the same command goes on from the last checkpoint", INTERRUPTED)
+
+
+def _starved(error: Exception) -> bool:
+    """Out of memory, in the words of Python, CUDA or torch's allocator on a CPU."""
+    text = str(error)
+    return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
 
 
 def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
@@ -135,15 +167,16 @@ def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
 
 
 def _rows(recipe: Recipe) -> Data:
-    """A plan can be made before there are rows."""
+    """A plan can be made before there are rows, and counts those with too long a prompt too."""
+    every = recipe.data.model_copy(update={"max_prompt_tokens": None})
     try:
-        return data_of(recipe)
+        return data_of(recipe.model_copy(update={"data": every}))
     except FileNotFoundError:
         return NoRows()
 
 
 def _stop(reason: object, code: int) -> None:
-    print(f"error: {reason}", file=sys.stderr)
+    print(f"error: {printable(' '.join(str(reason).split()), LONGEST)}", file=sys.stderr)
     raise typer.Exit(code)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tirjudge.run_folder import RunFolder
 from tirjudge_training.course import HELDOUT, WARM_UP, Course
 from tirjudge_training.heldout import shown
+from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import course_of, train
 from tirjudge_training.stages.base import DONE, Say
@@ -22,15 +23,23 @@ MECHANISM = (
 )
 
 
-def compare(arms: Mapping[str, Recipe], folder: Path, *, command: str, say: Say) -> Path:
+def compare(
+    arms: Mapping[str, Recipe], folder: Path, *, command: str, say: Say, processes: Processes = ALONE
+) -> Path:
     """Train every arm in `folder`/ARM; returns the file with the table. Goes on where it was stopped.
 
     Arms whose warm-up is the same have it made once.
     """
-    with RunFolder(folder) as whole:
+    with processes.folder(folder) as whole:
         for name, recipe in arms.items():
-            _lend_warm_up(arms, name, folder)
-            train(recipe, folder / name, command=f"{command} (arm {name})", say=_named(say, name))
+            processes.first(partial(_lend_warm_up, arms, name, folder))
+            train(
+                recipe,
+                folder / name,
+                command=f"{command} (arm {name})",
+                say=_named(say, name),
+                processes=processes,
+            )
         whole.write(COMPARISON, "\n".join(table(arms, folder)) + "\n")
     return folder / COMPARISON
 

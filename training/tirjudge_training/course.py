@@ -58,7 +58,7 @@ def begin(recipe: Recipe) -> tuple[str | None, list[Stage]]:
 
 def rl(recipe: Recipe, name: str, start: str | None, *, steps: int | None = None) -> Stage:
     """RL from the model of `start`, for `steps` generation batches or as many as the recipe's."""
-    config = recipe.rl if steps is None else recipe.rl.model_copy(update={"steps": steps})
+    config = recipe.rl.model_copy(update={"steps": steps, "epochs": None}) if steps else recipe.rl
     return Reinforcement(name=name, seed=seed(recipe, name), start=start, config=config)
 
 
@@ -80,14 +80,14 @@ def reject(recipe: Recipe, name: str, start: str | None) -> Stage:
     )
 
 
-def fine_tune(recipe: Recipe, name: str, start: str | None, samples: str) -> Stage:
-    """SFT of the model of `start` on what the stage `samples` kept."""
+def fine_tune(recipe: Recipe, name: str, start: str | None, samples: str, prompts: int | None) -> Stage:
+    """SFT of the model of `start` on what the stage `samples` kept of `prompts` tasks."""
     return FineTuning(
         name=name,
         seed=seed(recipe, name),
         start=start,
         samples=(samples,),
-        prompts=recipe.rejection.prompts,
+        prompts=prompts,
         config=recipe.sft,
     )
 

@@ -48,7 +48,7 @@ def plan(recipe: Recipe, course: Course, data: Data, folder: Path) -> Iterator[s
     shape = _shape(recipe)
     sizes = [stage.size(data) for stage in course.stages]
     done = [(folder / stage.name / DONE).exists() for stage in course.stages]
-    yield f"{len(sizes)} stages, from {_model(recipe, shape)}"
+    yield f"{len(sizes)} stage{'s' * (len(sizes) != 1)}, from {_model(recipe, shape)}"
     if isinstance(data, NoRows):
         yield f"{recipe.data.train} is not here: what goes through its rows is not counted"
     yield ""

@@ -79,6 +79,7 @@ class JudgeBatches(GRPOTrainer):
         self.engine, self.source, self.config, self.seed, self.keep = engine, source, config, seed, keep
         self.processes = processes
         self.rows: list[Row] = []
+        self._batch: list[Row] = []
         self._kept: Mapping[str, float] = {}
         self._trained = Stopwatch()
         super().__init__(**trl)
@@ -92,7 +93,7 @@ class JudgeBatches(GRPOTrainer):
         batch = self._gather(step)
         seconds, cpu_seconds = watch.read()
         generating = self.engine.generator.busy_seconds - generated
-        rows = batch_rows(
+        self._batch = batch_rows(
             batch,
             slots=self.config.groups,
             size=self.config.samples,
@@ -100,11 +101,13 @@ class JudgeBatches(GRPOTrainer):
             sigma=self.config.sigma,
             eta=self.config.eta,
         )
-        self.rows = dealt(rows, steps=self.config.optimizer_steps, processes=self.processes, seed=shuffle)
+        self.rows = dealt(
+            self._batch, steps=self.config.optimizer_steps, processes=self.processes, seed=shuffle
+        )
         with _quiet():
             output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
         output["advantages"] = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
-        output["num_responses_in_batch"] = torch.tensor(sum(any(row.mask) for row in rows))
+        output["num_responses_in_batch"] = torch.tensor(sum(any(row.mask) for row in self._batch))
         gaps, cpus = zip(*self.processes.every((self._sampler_gap(output), cpu_seconds)), strict=True)
         gap = torch.tensor(gaps).max().item()
         self._kept = self.keep(Generation(step, batch, seconds, sum(cpus), generating, gap))
@@ -116,7 +119,8 @@ class JudgeBatches(GRPOTrainer):
         """The numbers of a generation batch, the same for our record and for whatever TRL reports to."""
         if "loss" in logs:
             theirs = self._metrics["train"]
-            logs |= {ours: fmean(theirs[name]) for name, ours in TOKEN_MEANS.items() if theirs.get(name)}
+            if any(any(row.mask) for row in self._batch):
+                logs |= {ours: fmean(theirs[name]) for name, ours in TOKEN_MEANS.items() if name in theirs}
             seconds, cpu_seconds = self._trained.read()
             logs |= {**self._kept, "seconds/train": seconds, "cpu_seconds/train": cpu_seconds}
             logs |= shares_of_time(logs) if self._kept else {}
@@ -268,4 +272,10 @@ def _device() -> dict[str, Any]:
 
     if torch.cuda.is_available():
         return {}
-    return {"use_cpu": True, "bf16": False, "gradient_checkpointing": False, "dataloader_pin_memory": False}
+    return {
+        "use_cpu": True,
+        "bf16": False,
+        "gradient_checkpointing": False,
+        "dataloader_pin_memory": False,
+        "ddp_find_unused_parameters": False,
+    }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import tomllib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tirjudge.run_folder import JsonObject, RunFolder, write_atomically
@@ -13,8 +14,12 @@ from tirjudge_training.card import model_card
 from tirjudge_training.config import BadRecipe, difference, to_toml
 from tirjudge_training.course import Course, reinforce
 from tirjudge_training.data import Data
+from tirjudge_training.distill import distill
+from tirjudge_training.full_disk import full_disk_told
 from tirjudge_training.generated import GeneratedData
 from tirjudge_training.iterate import iterate
+from tirjudge_training.preflight import check
+from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.results import table
 from tirjudge_training.row_data import RowData
@@ -22,7 +27,20 @@ from tirjudge_training.stages.base import DONE, Run, Say, Stage
 
 CONFIG, RESULTS = "config.toml", "results.md"
 
-METHODS = {"rl": reinforce, "iterative": iterate}
+UNCLAIMED = (
+    "teacher.base_url",
+    "teacher.concurrency",
+    "teacher.give_up_after",
+    "teacher.token_cap",
+    "rl.health",
+    "rl.report_to",
+    "meta_judge.base_url",
+    "meta_judge.concurrency",
+    "meta_judge.patience",
+)
+"""Keys that may differ when a run goes on: nothing that is computed depends on them."""
+
+METHODS = {"rl": reinforce, "iterative": iterate, "distill": distill}
 
 
 class RunMismatch(ValueError):
@@ -57,44 +75,63 @@ def counted(recipe: Recipe, data: Data) -> Recipe:
     return recipe.model_copy(update={"rl": rl})
 
 
-def train(recipe: Recipe, folder: Path, *, command: str, say: Say) -> Path:
+def train(recipe: Recipe, folder: Path, *, command: str, say: Say, processes: Processes = ALONE) -> Path:
     """Run what is left of `recipe` in `folder`; returns the trained model's folder.
 
-    Finished stages are not repeated, and an interrupted one goes on from where it was. Raises RunMismatch
-    for the folder of another recipe, and Locked while another process trains there.
+    Finished stages are not repeated, and an interrupted one goes on from where it was. Every one of several
+    `processes` makes this call; the first alone speaks and writes. Raises RunMismatch for the folder of
+    another recipe, and Locked while another run is at work there.
     """
-    with RunFolder(folder) as whole:
-        _claim(whole, recipe)
-        run = Run(folder, recipe.model.base, data_of(recipe), say, recipe.meta_judge)
-        course = course_of(counted(recipe, run.data))
+    data = data_of(recipe)
+    course = course_of(counted(recipe, data))
+    processes.first(lambda: check(recipe, course, data, folder))
+    with full_disk_told(folder), processes.folder(folder) as whole:
+        processes.first(lambda: _claim(whole, recipe))
+        say = say if processes.rank == 0 else _silent
+        run = Run(folder, recipe.model.base, data, say, recipe.meta_judge, processes)
         results = {stage.name: _done(stage, run) for stage in course.stages}
         if course.models:
             whole.write(RESULTS, table(course, results))
         model = Path(run.model(course.result))
         if recipe.model.base is None:
-            write_atomically(model / "README.md", model_card(recipe, command, course, results))
+            card = model_card(recipe, command, course, results)
+            processes.first(lambda: write_atomically(model / "README.md", card))
     return model
 
 
 def _claim(run: RunFolder, recipe: Recipe) -> None:
     """Write the resolved recipe down, or refuse to mix two runs in one folder."""
     path, text = run.path / CONFIG, to_toml(recipe)
-    if not path.exists():
-        run.write(CONFIG, text)
-        return
-    found = difference(tomllib.loads(path.read_text(encoding="utf-8")), tomllib.loads(text))
-    if found is not None:
-        raise RunMismatch(f"{path} has another {found}: use the same recipe, or another --output")
+    if path.exists():
+        found = difference(_claimed(path.read_text(encoding="utf-8")), _claimed(text))
+        if found is not None:
+            raise RunMismatch(f"{path} has another {found}: use the same recipe, or another --output")
+    run.write(CONFIG, text)
+
+
+def _claimed(text: str) -> JsonObject:
+    """The keys of a resolved recipe that a run is bound to."""
+    recipe = tomllib.loads(text)
+    for key in UNCLAIMED:
+        table, _, name = key.rpartition(".")
+        recipe.get(table, {}).pop(name, None)
+    return recipe
 
 
 def _done(stage: Stage, run: Run) -> JsonObject:
     """The result of a stage: read, if it is done, and else worked for."""
-    path = run.path / stage.name
-    if (path / DONE).exists():
+    path, processes = run.path / stage.name, run.processes
+    if processes.first((path / DONE).exists):
         run.say(f"{stage.name}: done")
     else:
-        with RunFolder(path) as folder:
+        with full_disk_told(path), processes.folder(path) as folder:
             folder.write(CONFIG, to_toml(stage))
             own = replace(run, say=lambda line: run.say(f"{stage.name}: {line}"))
-            folder.write(DONE, json.dumps(stage.work(folder, own), indent=2) + "\n")
-    return json.loads((path / DONE).read_text(encoding="utf-8"))
+            work = partial(stage.work, folder, own)
+            result = work() if stage.together else processes.first(work)
+            folder.write(DONE, json.dumps(result, indent=2) + "\n")
+    return processes.first(lambda: json.loads((path / DONE).read_text(encoding="utf-8")))
+
+
+def _silent(line: str) -> None:
+    """How the processes but the first speak."""

@@ -150,6 +150,7 @@ def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> An
         bf16=not cpu,
         gradient_checkpointing=not cpu,
         dataloader_pin_memory=not cpu,
+        ddp_find_unused_parameters=False if cpu else None,
     )
 
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -13,6 +14,7 @@ from tirjudge.asking import Asked, Asking
 from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge.run_folder import JsonObject, RunFolder
 from tirjudge_training.data import Data
+from tirjudge_training.processes import ALONE, Processes
 
 MODEL = "model"
 """The folder, inside a stage's, of the model that it made."""
@@ -40,12 +42,13 @@ class Run:
     say: Say
     meta_judge: MetaJudgeConfig | None = None
     """Who answers the questions of rewards, if they have any."""
+    processes: Processes = ALONE
 
     def asking(self, folder: RunFolder) -> Asking | None:
         """Answers questions, and keeps its answers in the folder of the stage that has them."""
         if self.meta_judge is None:
             return None
-        return self.meta_judge.open(kept=Asked(folder.path), say=self.say)
+        return self.meta_judge.open(kept=Asked(folder.path, self.processes.rank), say=self.say)
 
     def model(self, stage: str | None) -> str:
         """Where the model lies that an earlier stage made; None stands for the run's base."""
@@ -81,6 +84,8 @@ class Stage(BaseModel, ABC):
     """Its folder's name, unique in the run."""
     seed: int = 0
     """Every draw of the stage is a function of it."""
+    together: ClassVar[bool] = False
+    """Whether all processes of a run work at it, or the first alone while the others wait."""
 
     @abstractmethod
     def work(self, folder: RunFolder, run: Run) -> JsonObject:

@@ -22,6 +22,7 @@ class FineTuning(Stage):
     prompts: int | None
     """The prompts that each of them went through; None is every training row."""
     config: SftConfig
+    together = True
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         found = [sample for name in self.samples for sample in kept(run.path / name)]
@@ -34,8 +35,16 @@ class FineTuning(Stage):
         if not samples:
             raise RuntimeError(f"{self.name}: all {len(found)} samples are longer than sft.max_tokens")
         start = run.model(self.start)
-        model = train_sft(Path(start), folder, self.config, samples, seed=self.seed, say=run.say)
-        models.save(folder.path / MODEL, model, start=start)
+        model = train_sft(
+            Path(start),
+            folder,
+            self.config,
+            samples,
+            seed=self.seed,
+            say=run.say,
+            processes=run.processes,
+        )
+        run.processes.first(lambda: models.save(folder.path / MODEL, model, start=start))
         return {"samples": len(samples), "too_long": len(found) - len(samples)}
 
     def size(self, data: Data) -> Size:

@@ -20,6 +20,7 @@ class Reinforcement(Stage):
 
     start: str | None
     config: RlConfig
+    together = True
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         start = run.model(self.start)
@@ -31,9 +32,10 @@ class Reinforcement(Stage):
             source=run.data.source(self.config.groups, self.seed),
             seed=self.seed,
             say=run.say,
+            processes=run.processes,
             asking=run.asking(folder),
         )
-        models.save(folder.path / MODEL, model, start=start)
+        run.processes.first(lambda: models.save(folder.path / MODEL, model, start=start))
         rows = list(folder.read(METRICS))
         return {
             "steps": len(rows),
@@ -54,4 +56,6 @@ class Reinforcement(Stage):
 
 
 def _length(config: RlConfig) -> str:
-    return f"{config.steps} batches" if config.epochs is None else f"{config.epochs:g} epochs in batches"
+    if config.epochs is None:
+        return f"{config.steps} batches"
+    return f"{config.epochs:g} epoch{'s' * (config.epochs != 1)} in batches"

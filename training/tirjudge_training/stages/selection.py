@@ -72,5 +72,8 @@ class Selection(Stage):
 
 
 def candidates(config: RlConfig, steps: int) -> int:
-    """How many checkpoints an RL stage of so many generation batches leaves."""
-    return min(config.keep_checkpoints, -(-steps // config.checkpoint_every))
+    """How many checkpoints an RL stage of so many generation batches leaves.
+
+    At most so many for 0 steps: epochs that are not counted yet.
+    """
+    return min(config.keep_checkpoints, -(-steps // config.checkpoint_every)) or config.keep_checkpoints

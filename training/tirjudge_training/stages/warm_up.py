@@ -32,19 +32,29 @@ class WarmUp(Stage):
     """Builds the miniature and trains it on the warm-up corpus."""
 
     config: WarmUpConfig
+    together = True
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         model, tokenizer = miniature.build_model(self.seed)
-        miniature.save(folder.path / BASE, model, tokenizer)
+        base = model
+        run.processes.first(lambda: miniature.save(folder.path / BASE, base, tokenizer))
         run.say(f"writing {self.config.corpus.samples} samples")
 
         async def write() -> list[Sample]:
             async with open_sandbox() as sandbox:
                 return await corpus(tokenizer, sandbox, self.config.corpus, self.seed)
 
-        samples = asyncio.run(write())
-        model = train_sft(folder.path / BASE, folder, self.config.sft, samples, seed=self.seed, say=run.say)
-        miniature.save(folder.path / MODEL, model, tokenizer)
+        samples = run.processes.first(lambda: asyncio.run(write()))
+        model = train_sft(
+            folder.path / BASE,
+            folder,
+            self.config.sft,
+            samples,
+            seed=self.seed,
+            say=run.say,
+            processes=run.processes,
+        )
+        run.processes.first(lambda: miniature.save(folder.path / MODEL, model, tokenizer))
         return {"samples": len(samples)}
 
     def size(self, data: Data) -> Size:

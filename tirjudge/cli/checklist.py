@@ -1,0 +1,155 @@
+"""`tirjudge checklist`: rows with people's remarks to rows with a checklist, for the rationale judge."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import aclosing, contextmanager
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from pydantic import ValidationError
+
+from tirjudge.asking import Asked
+from tirjudge.batch import Failure
+from tirjudge.checklists import REMARKS, Checked, checklists
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.meta_judge import MetaJudgeConfig
+from tirjudge.printable import printable
+from tirjudge.rows import STANDARD_INPUT, RowFile
+from tirjudge.run_folder import JsonLines, Locked
+from tirjudge_environments.rationales.decomposition import SIZES
+from tirjudge_environments.tasks import Columns
+
+SOME_FAILED, USAGE, INTERRUPTED = 1, 2, 130
+SAID_EVERY = 10.0
+"""Seconds between two lines of progress."""
+SHOWN_FAILURES = 20
+
+
+def checklist(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Rows: JSON lines, JSON or CSV; - is standard input.")
+    ],
+    model: Annotated[str, typer.Option(help="Folder, hub id, or an endpoint's name for it.")],
+    base_url: Annotated[str, typer.Option(help="An OpenAI-compatible endpoint.")] = "",
+    output: Annotated[
+        Path | None, typer.Option(help="Result file; by default NAME.checklists.jsonl in this folder.")
+    ] = None,
+    remarks: Annotated[
+        str, typer.Option(metavar="COLUMN", help="What people said: HelpSteer3's list, texts, or a text.")
+    ] = REMARKS,
+    at_least: Annotated[int, typer.Option(min=0, help="Points of a checklist that is kept.")] = SIZES.start,
+    at_most: Annotated[int, typer.Option(min=0, help="Points of a checklist that is kept.")] = SIZES.stop - 1,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PART=COLUMN", help="Where rows hold a part: prompt=context."),
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many rows.")] = None,
+    max_tokens: Annotated[int, typer.Option(min=1, help="Of one answer.")] = 8192,
+    concurrency: Annotated[int, typer.Option(min=1, help="Requests at once.")] = 32,
+    patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for a model that is down.")] = 600.0,
+) -> None:
+    """Turn people's remarks on pairs of responses into checklists (atomic decomposition).
+
+    The same command goes on where a stopped one was: answers are kept in OUTPUT.asked. Exit codes: 0 all rows
+    read, 1 some could not be, 2 usage or a model that is down, 130 interrupted.
+    """
+    with _one_line_errors():
+        config = MetaJudgeConfig(
+            model=model, base_url=base_url, max_tokens=max_tokens, concurrency=concurrency, patience=patience
+        )
+        target = output or _default_output(file)
+        rows = RowFile(file)
+        if target.exists() and rows.is_at(target):
+            raise ValueError(f"{target} is the input: choose another --output")
+        work = _write(
+            rows, config, target, Columns.parse(column or ()), remarks, range(at_least, at_most + 1), limit
+        )
+        failed = asyncio.run(work)
+        raise typer.Exit(SOME_FAILED if failed else 0)
+
+
+async def _write(
+    rows: RowFile,
+    config: MetaJudgeConfig,
+    output: Path,
+    columns: Columns,
+    remarks: str,
+    sizes: range,
+    limit: int | None,
+) -> int:
+    """Returns how many rows failed."""
+    answers = output.with_name(output.name + ".asked")
+    answers.mkdir(exist_ok=True)
+    tally = Tally()
+    with JsonLines(output, truncate=True) as lines:
+        asking = config.open(kept=Asked(answers), say=_say)
+        try:
+            found = checklists(islice(rows, limit), asking, columns=columns, remarks=remarks, sizes=sizes)
+            async with aclosing(found):
+                async for one in found:
+                    tally.count(one)
+                    if isinstance(one, Checked) and one.kept:
+                        lines.append(one.fields)
+        finally:
+            await asking.close()
+    tally.say()
+    print(output)
+    return tally.failed
+
+
+class Tally:
+    """What became of the rows, said now and then."""
+
+    def __init__(self) -> None:
+        self.kept = self.left_out = self.failed = 0
+        self._said = time.monotonic()
+
+    def count(self, one: Checked | Failure) -> None:
+        if isinstance(one, Failure):
+            self.failed += 1
+            if self.failed <= SHOWN_FAILURES:
+                _say(f"{one.where}: {one.reason}")
+        elif one.kept:
+            self.kept += 1
+        else:
+            self.left_out += 1
+        if time.monotonic() - self._said > SAID_EVERY:
+            self.say()
+
+    def say(self) -> None:
+        self._said = time.monotonic()
+        _say(f"{self.kept} checklists, {self.left_out} too short or too long, {self.failed} rows failed")
+
+
+def _default_output(file: str) -> Path:
+    if file == STANDARD_INPUT:
+        raise ValueError("standard input has no name to derive one from: give --output")
+    return Path(f"{Path(file).stem}.checklists.jsonl")
+
+
+def _say(line: str) -> None:
+    print(printable(line), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def _one_line_errors() -> Iterator[None]:
+    try:
+        yield
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        _stop(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}", USAGE)
+    except (GeneratorFailed, Locked, OSError, ValueError) as error:
+        _stop(str(error), USAGE)
+    except KeyboardInterrupt:
+        _stop("interrupted; the same command goes on", INTERRUPTED)
+
+
+def _stop(reason: str, code: int) -> NoReturn:
+    print(f"tirjudge checklist: {printable(reason)}", file=sys.stderr)
+    raise typer.Exit(code)
