@@ -28,12 +28,14 @@ pytestmark = [
 ]
 TOKENIZER = bpe_tokenizer("print the answer and then the preference", "```python\nprint(1)\n```\n" * 3)
 CPU = {"dtype": "float32", "enforce_eager": True, "max_context": 256}
+HEAD = 32
+"""The smallest width of a head that vLLM's kernels for a CPU take."""
 GREEDY = Sampling(temperature=0.0, max_tokens=24)
 
 
 def tied_model(folder: Path, seed: int) -> Any:
     """Whose output layer is its embedding; saved in `folder`."""
-    model = tiny_qwen3(len(TOKENIZER), seed=seed, tie_word_embeddings=True)
+    model = tiny_qwen3(len(TOKENIZER), seed=seed, tie_word_embeddings=True, head_dim=HEAD)
     model.save_pretrained(folder)
     TOKENIZER.save_pretrained(folder)
     return model

@@ -19,6 +19,8 @@ SETTINGS = {
     "VLLM_NO_USAGE_STATS": "1",
 }
 """Of vLLM's environment, unless set by the caller: else it logs to standard output, and reports its use."""
+LONGEST = 300
+"""Characters of an error's line."""
 SEEDS = (1 << 63) - 1
 """What torch takes as a seed."""
 
@@ -182,4 +184,5 @@ class VllmGenerator:
 
 
 def _one_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    line = " ".join(str(error).split()) or type(error).__name__
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"

@@ -18,6 +18,7 @@ from tirjudge_environments.budget import Budget
 from tirjudge_sandbox import Limits, open_sandbox
 from tirjudge_training import models
 from tirjudge_training.policy import OwnPolicy, Policy, Sampler, VllmPolicy
+from tirjudge_training.processes import ALONE, Processes
 
 T = TypeVar("T")
 
@@ -83,12 +84,14 @@ class Engine:
         asking: Asking | None = None,
         generator: Sampler = "transformers",
         vllm: Mapping[str, Any] | None = None,
+        processes: Processes = ALONE,
     ) -> None:
-        """`vllm` are arguments of the engine that starts here where `generator` is vllm. `asking` answers the
-        questions of rewards that depend on another model. Both are closed with this. Raises GeneratorFailed.
+        """`vllm` are arguments of the engine that starts here where `generator` is vllm; each of several
+        `processes` that train the model makes this call. `asking` answers the questions of rewards that
+        depend on another model. Both are closed with this. Raises GeneratorFailed.
         """
         self._policy: Policy = (
-            VllmPolicy(model, tokenizer, name, **(vllm or {}))
+            VllmPolicy(model, tokenizer, name, processes=processes, **(vllm or {}))
             if generator == "vllm"
             else OwnPolicy(model, tokenizer, name)
         )

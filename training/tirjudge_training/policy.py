@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from tirjudge.generation import Generator
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.generation.vllm import VllmGenerator
+from tirjudge_training.processes import ALONE, Processes
 
 Sampler = Literal["transformers", "vllm"]
 
@@ -49,31 +50,42 @@ class OwnPolicy:
 
 
 class VllmPolicy:
-    """A second copy of the trainer's model, in vLLM; the weights go there as a file in memory."""
+    """A copy of the trainer's model in vLLM, one for each process of a machine.
 
-    def __init__(self, model: Any, tokenizer: Any, name: str, **engine: Any) -> None:
-        """`engine` are arguments of vLLM's engine. Raises GeneratorFailed."""
-        self._model = model
-        self._folder = TemporaryDirectory(prefix="tirjudge-", dir=MEMORY if MEMORY.is_dir() else None)
+    The weights go there through a folder in memory that the first process writes and all of them read.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, name: str, *, processes: Processes = ALONE, **engine: Any
+    ) -> None:
+        """`engine` are arguments of vLLM's engine. Every one of several `processes` makes the same calls.
+
+        Raises GeneratorFailed.
+        """
+        self._model, self._processes = model, processes
+        self._memory = TemporaryDirectory(prefix="tirjudge-", dir=MEMORY if MEMORY.is_dir() else None)
+        self._folder = Path(processes.first(lambda: self._memory.name))
         try:
-            tokenizer.save_pretrained(self._folder.name)
+            processes.first(lambda: tokenizer.save_pretrained(self._folder))
             self._save()
-            self.generator = VllmGenerator.load(self._folder.name, **{"device_ids": own_device(), **engine})
+            self.generator = VllmGenerator.load(str(self._folder), **{"device_ids": own_device(), **engine})
         except BaseException:
-            self._folder.cleanup()
+            self._memory.cleanup()
             raise
         self.generator.model = name
 
     async def refresh(self) -> None:
+        self._processes.every("read")  # what was written before, before it is overwritten
         self._save()
-        await self.generator.load_weights(Path(self._folder.name))
+        await self.generator.load_weights(self._folder)
 
     async def close(self) -> None:
-        self._folder.cleanup()
+        self._memory.cleanup()
         await self.generator.close()
 
     def _save(self) -> None:
-        self._model.save_pretrained(self._folder.name)
+        """By the first process: transformers writes nothing in the others."""
+        self._processes.first(lambda: self._model.save_pretrained(self._folder))
 
 
 def own_device() -> list[int] | None:

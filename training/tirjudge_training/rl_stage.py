@@ -56,6 +56,7 @@ def train_rl(
         asking=asking,
         generator=config.generator,
         vllm=config.vllm,
+        processes=processes,
     ) as engine:
         trainer = build_trainer(
             model,
