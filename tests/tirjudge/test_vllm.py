@@ -25,6 +25,7 @@ pytestmark = [
     pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed"),
     pytest.mark.asyncio(loop_scope="module"),
     pytest.mark.filterwarnings("default"),
+    pytest.mark.timeout(600),
 ]
 TOKENIZER = bpe_tokenizer("print the answer and then the preference", "```python\nprint(1)\n```\n" * 3)
 CPU = {"dtype": "float32", "enforce_eager": True, "max_context": 256}

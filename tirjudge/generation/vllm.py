@@ -110,6 +110,7 @@ class VllmGenerator:
 
     async def close(self) -> None:
         self._engine.shutdown()
+        del self._engine  # which else shuts down once more when Python ends, and complains
 
     def _ids(self, context: Context) -> list[int]:
         if context.ids is None:
