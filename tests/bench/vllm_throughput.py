@@ -1,6 +1,7 @@
 """Trajectories a second from vLLM and from our own generator, with programs of several lengths.
 
-    . .venv-vllm/bin/activate && export OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind
+    . .venv-vllm/bin/activate
+    export OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind
     python -m tests.bench.vllm_throughput
 
 Both hold the same weights, of the miniature's shape, taught a few dialogues by heart so that its programs
