@@ -13,6 +13,7 @@ import typer
 from tirjudge import __version__
 from tirjudge.cli.judge_options import taking
 from tirjudge.cli.judging_options import JudgingOptions
+from tirjudge.cli.listening import open_listening, url_of
 from tirjudge.cli.one_line import one_line_errors
 from tirjudge.cli.token import read_token
 from tirjudge.judging import JudgeConfig, Judging
@@ -22,7 +23,7 @@ from tirjudge.serve.settings import OPEN_PATHS, JudgeServerSettings
 from tirjudge_sandbox.base import MIB
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
-from tirjudge_sandbox.server.lifetime import listen, serve_app
+from tirjudge_sandbox.server.lifetime import serve_app
 from tirjudge_sandbox.server.settings import ServerSettings
 
 TOKEN = "TIRJUDGE_SERVE_TOKEN"
@@ -68,32 +69,20 @@ def serve(
             ),
             no_verdict_reward=no_verdict_reward,
         )
-        with _listening(host, port, settings.access) as listening:
+        with open_listening(host, port, ServerSettings(access=settings.access), TOKEN) as listening:
             asyncio.run(_serving(options.config(), listening, settings))
 
 
 async def _serving(config: JudgeConfig, listening: socket.socket, settings: JudgeServerSettings) -> None:
     async with Judging(config) as judging:
         app = create_app(judging, settings, version=__version__)
-        host, port = listening.getsockname()[:2]
-        url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
         await serve_app(
             app,
             listening,
             settings.intake.requests,
-            lambda: _say(f"{url} judges with {judging.model}"),
+            lambda: _say(f"{url_of(listening)} judges with {judging.model}"),
         )
     _say("ended")
-
-
-def _listening(host: str, port: int, access: Access) -> socket.socket:
-    """Raises ValueError."""
-    try:
-        return listen(host, port, ServerSettings(access=access))
-    except ValueError as error:
-        raise ValueError(f"{error}: set {TOKEN} or --token-file, or leave --host as it is") from None
-    except OSError as error:
-        raise ValueError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
 
 
 def _say(text: str) -> None:
