@@ -15,10 +15,10 @@ from tirjudge_environments.chat_encoder import ChatEncoder
 
 SETTINGS = {
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
-    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
 }
-"""Of vLLM's environment, unless set by the caller: else it logs to standard output, and reports its use."""
+"""Of vLLM's environment, unless set by the caller: else it chats on standard output, and reports its use."""
 LONGEST = 300
 """Characters of an error's line."""
 SEEDS = (1 << 63) - 1
@@ -73,6 +73,7 @@ class VllmGenerator:
                     "logprobs_mode": "processed_logprobs",
                     "worker_extension_cls": "tirjudge.generation.vllm_worker.WeightReloader",
                     "disable_log_stats": True,
+                    "use_tqdm_on_load": False,
                     **engine,
                 }
             )
