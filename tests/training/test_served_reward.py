@@ -16,17 +16,16 @@ import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
-from tests.tirjudge.endpoint_server import chat, serving
+from tests.tirjudge.endpoint_server import chat, failure, serving
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
+from tirjudge.generation.base import GeneratorFailed
 from tirjudge.serve.trl import JudgeReward
 
-STEPS, BATCH = 12, 16
+STEPS, BATCH = 8, 16
 COMMAND = [sys.executable, "-c", "from tirjudge.cli import main; main()", "serve", "--port", "0"]
 RESPONSE = re.compile(r"\nResponse:\n(.*)\n\nGuidelines:\n", re.DOTALL)
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing. is deprecated:FutureWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing. is deprecated:FutureWarning")
 
 
 @dataclass
@@ -61,17 +60,15 @@ def judge() -> Iterator[Judge]:
             process.communicate()
 
 
-def test_a_policy_learns_what_the_served_judge_rewards(judge: Judge, tmp_path: Path) -> None:
+def trainer(url: str, folder: Path) -> GRPOTrainer:
     tokenizer = bpe_tokenizer("Write letters.")
-    policy = tiny_qwen3(len(tokenizer))
-    before = [parameter.clone() for parameter in policy.parameters()]
-    trainer = GRPOTrainer(
-        model=policy,
-        reward_funcs=JudgeReward(judge.url),
+    return GRPOTrainer(
+        model=tiny_qwen3(len(tokenizer)),
+        reward_funcs=JudgeReward(url),
         train_dataset=Dataset.from_list([{"prompt": "Write letters."}] * BATCH),
         processing_class=tokenizer,
         args=GRPOConfig(
-            output_dir=str(tmp_path),
+            output_dir=str(folder),
             max_steps=STEPS,
             per_device_train_batch_size=BATCH,
             num_generations=BATCH,
@@ -87,12 +84,25 @@ def test_a_policy_learns_what_the_served_judge_rewards(judge: Judge, tmp_path: P
             seed=0,
         ),
     )
-    trainer.train()
 
-    logs = [log for log in trainer.state.log_history if "reward" in log]
+
+def test_a_policy_learns_what_the_served_judge_rewards(judge: Judge, tmp_path: Path) -> None:
+    grpo = trainer(judge.url, tmp_path)
+    before = [parameter.clone() for parameter in grpo.model.parameters()]
+    grpo.train()
+
+    logs = [log for log in grpo.state.log_history if "reward" in log]
     of_each_step = [judge.scores[first : first + BATCH] for first in range(0, STEPS * BATCH, BATCH)]
     assert [log["reward"] for log in logs] == pytest.approx([fmean(scores) for scores in of_each_step])
     assert {log["judge/no_verdict"] for log in logs} == {0.0}
-    assert any(not torch.equal(*pair) for pair in zip(before, policy.parameters(), strict=True))
+    assert any(not torch.equal(*pair) for pair in zip(before, grpo.model.parameters(), strict=True))
     assert fmean(log["reward"] for log in logs[-3:]) > 1 + fmean(log["reward"] for log in logs[:3])
-    print([log["reward"] for log in logs])
+
+
+def test_a_judge_that_stays_down_stops_the_training(tmp_path: Path) -> None:
+    with serving() as down:
+        down.answers(failure(503, "generator_down: off", {"retry-after": "0"}))
+        grpo = trainer(down.url, tmp_path)
+        with pytest.raises(GeneratorFailed, match="generator_down: off"):
+            grpo.train()
+    assert grpo.state.global_step == 0
