@@ -282,7 +282,9 @@ def _endpoint(config: JudgeConfig) -> OpenAIGenerator:
 
 def _sandbox(config: JudgeConfig) -> Sandbox:
     """What is not asked for is not said: not every backend has a policy, or a way to isolate less."""
-    asked: dict[str, Any] = {"policy": Policy()} if config.policy else {}
+    options = dict(config.backend_options)
+    if config.policy:
+        options["policy"] = Policy()
     if config.allow_weak_isolation:
-        asked["allow_weak_isolation"] = True
-    return open_sandbox(config.backend, **asked, **config.backend_options)
+        options["allow_weak_isolation"] = True
+    return open_sandbox(config.backend, **options)

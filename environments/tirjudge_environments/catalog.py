@@ -19,7 +19,7 @@ def environment_names() -> tuple[str, ...]:
     return ENVIRONMENTS.names()
 
 
-def open_environment(name: str, **options: Any) -> Environment:
+def open_environment(name: str, /, **options: Any) -> Environment:
     """The environment of this name; raises ValueError, in one line, for an unknown name or a bad option."""
     try:
         return cast(Environment, ENVIRONMENTS.open(name, **options))
@@ -41,7 +41,7 @@ def judge_cards(package: str = "") -> dict[str, JudgeCard]:
     cards = {}
     for entry in ENVIRONMENTS.entries():
         if entry.value.startswith(package):
-            card = getattr(entry.load(), "card", None)
+            card = getattr(ENVIRONMENTS.imported(entry), "card", None)
             if isinstance(card, JudgeCard):
                 cards[entry.name] = card
     return cards

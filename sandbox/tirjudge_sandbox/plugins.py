@@ -35,14 +35,17 @@ class Plugins:
         return entry
 
     def load(self, name: str) -> Any:
-        """What the entry names. Raises ValueError as `entry` does, and where it cannot be imported."""
-        entry = self.entry(name)
+        """What a name stands for. Raises ValueError as `entry` and `imported` do."""
+        return self.imported(self.entry(name))
+
+    def imported(self, entry: EntryPoint) -> Any:
+        """What an entry names. Raises ValueError, in one line, where it cannot be imported."""
         try:
             return entry.load()
         except (ImportError, AttributeError) as error:
-            raise ValueError(f"{self.noun} {name!r}: cannot import {entry.value}: {error}") from error
+            raise ValueError(f"{self.noun} {entry.name!r}: cannot import {entry.value}: {error}") from error
 
-    def open(self, name: str, *arguments: Any, **options: Any) -> Any:
+    def open(self, name: str, /, *arguments: Any, **options: Any) -> Any:
         """What the entry, called, makes of these. Raises ValueError as `load` does, and for a bad option."""
         make = self.load(name)
         try:

@@ -16,7 +16,7 @@ def sandbox_names() -> tuple[str, ...]:
     return SANDBOXES.names()
 
 
-def open_sandbox(name: str = "local", **options: Any) -> Sandbox:
+def open_sandbox(name: str = "local", /, **options: Any) -> Sandbox:
     """A sandbox by name, to be used as `async with open_sandbox("local") as box: await box.run(...)`.
 
     Options are the backend's own; `local` takes `capacity`, `preload` and `allow_weak_isolation` (see

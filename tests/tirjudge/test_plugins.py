@@ -104,7 +104,8 @@ def test_its_benchmark_is_judged_in_its_format_by_its_generator_in_its_sandbox(
         (("--generator-option", "rows"), "--generator-option 'rows': write KEY=VALUE"),
         (("--backend", "nosuch"), "no sandbox 'nosuch'; there are docker, jupyter, local, remote"),
         (("--backend", "remote", "--policy"), "sandbox 'remote': "),
-        (("--backend-option", "colour=red"), "sandbox 'local': "),
+        (("--backend-option", "name=red"), "sandbox 'local': "),
+        (("--format", "j1-pav", "--option", "name=red"), "environment 'j1-pav': name: no such option"),
         (
             ("--generator", "nosuch", "--base-url", "http://127.0.0.1:9", "--model", "m"),
             "a generator is for a model in this process",

@@ -16,7 +16,7 @@ def generator_names() -> tuple[str, ...]:
     return GENERATORS.names()
 
 
-def open_generator(name: str, model: str, *, max_rows: int = 32, **options: Any) -> Generator:
+def open_generator(name: str, model: str, /, *, max_rows: int = 32, **options: Any) -> Generator:
     """The generator of this name, around a model.
 
     `model`: what the generator can make one of: ours take a local folder or a hub id. `max_rows`: how many
