@@ -118,7 +118,8 @@ def test_a_name_or_an_option_that_there_is_not_is_one_line(
     rows = write_rows(tmp_path / "rows.jsonl", [{"prompt": "p", "responses": ["x", "y"]}])
     run = CliRunner().invoke(app, ["judge", str(rows), "--output", str(tmp_path / "out"), *arguments])
     assert run.exit_code == 2
-    assert run.stderr.startswith(f"tirjudge judge: {line}")
+    # Loading a model may draw its progress before.
+    assert run.stderr.splitlines()[-1].startswith(f"tirjudge judge: {line}")
     assert run.stderr.count("\n") == 1
 
 
