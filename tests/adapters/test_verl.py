@@ -80,6 +80,15 @@ async def test_a_prompt_that_does_not_fit_is_refused_and_not_cut() -> None:
         await judge.run({}, extra_info=ROW)
 
 
+async def test_a_turn_that_was_aborted_is_no_rollout_of_a_lower_reward() -> None:
+    class Aborted:
+        async def generate(self, **request: Any) -> TokenOutput:
+            return TokenOutput(token_ids=[], stop_reason="aborted")
+
+    with pytest.raises(RuntimeError, match="aborted"):
+        await loop(Aborted()).run({}, extra_info=ROW)
+
+
 async def test_a_reward_over_several_views_is_refused_by_name() -> None:
     judge = loop(ScriptedServer(SCRIPTS[0]), judge="tir-pointwise", options={})
     with pytest.raises(LinkedViews, match=r"verl scores one rollout at a time.*JudgeRolloutFunc"):

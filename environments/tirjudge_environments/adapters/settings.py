@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_serializer
 
 from tirjudge_environments.base import Environment
 from tirjudge_environments.budget import Budget
@@ -43,6 +43,11 @@ class JudgeSettings(BaseModel):
     """CPU time of one program."""
     seed: int = 0
     """Of the programs' random numbers."""
+
+    @field_serializer("columns")
+    def _named_columns(self, columns: Columns) -> dict[str, str]:
+        """A column that was named must be there, so a copy names no others."""
+        return columns.model_dump(exclude_unset=True)
 
     @cached_property
     def environment(self) -> Environment:
