@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -15,9 +16,13 @@ from starlette.responses import Response
 from verifiers.v1.harnesses.null import NullHarnessConfig
 from verifiers.v1.harnesses.utils.launch import CHAT_PROGRAM_SOURCE
 from verifiers.v1.runtimes.subprocess import SubprocessRuntime
+from verifiers.v1.utils.loaders import taskset_class
 
-from tests.adapters.dialogues import ROW, SCRIPTS, Outcome, Script, ours, outcome, settings
+from tests.adapters.dialogues import ROW, SCRIPTS, Outcome, Script, Turn, ours, outcome, settings
+from tests.adapters.examples import example
 from tests.tirjudge.endpoint_server import EndpointServer, serving
+from tirjudge_environments.adapters.chat_dialogue import ChatDialogue
+from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.adapters.single_views import LinkedViews
 from tirjudge_environments.adapters.verifiers import JudgeTaskset, JudgeTasksetConfig
 
@@ -27,14 +32,18 @@ SETTINGS = settings(options={"order": "given", "protocol": "tool"})
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[EndpointServer]:
     with serving() as server:
-        server.script = next_turn
+        server.script = scripted
         yield server
 
 
-def next_turn(body: dict[str, Any]) -> Response:
-    """What the script that the prompt names writes next, streamed in one piece."""
+def scripted(body: dict[str, Any]) -> Response:
+    """What the script that the prompt names writes next."""
     (script,) = [script for script in SCRIPTS if f"({script.name})" in body["messages"][0]["content"]]
-    turn = script.turns[sum(message["role"] == "assistant" for message in body["messages"])]
+    return streamed(script.turns[sum(message["role"] == "assistant" for message in body["messages"])])
+
+
+def streamed(turn: Turn) -> Response:
+    """An OpenAI chat completion, streamed in one piece."""
     calls = [
         {
             "index": number,
@@ -51,9 +60,29 @@ def next_turn(body: dict[str, Any]) -> Response:
     ]
     chunk = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "scripted"}
     events = [json.dumps(chunk | {"choices": [choice]}) for choice in choices]
-    return Response(
-        "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"]), media_type="text/event-stream"
-    )
+    text = "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
+    return Response(text, media_type="text/event-stream")
+
+
+class Miniature:
+    """The embedded model behind an endpoint: asked in its own words, its fenced programs given as calls."""
+
+    def __init__(self, policy: Any, judged: ModuleType) -> None:
+        self._policy, self._rows = policy, judged.ROWS
+        self._settings = JudgeSettings(**judged.SETTINGS)
+
+    def __call__(self, body: dict[str, Any]) -> Response:
+        asked, *history = body["messages"]
+        (row,) = [row for row in self._rows if row["prompt"] in asked["content"]]
+        dialogue = ChatDialogue(self._settings, row, framework="an endpoint")
+        text = self._policy.prompt(dialogue.messages)
+        for message in history:
+            if message["role"] == "tool":
+                text += f"```output\n{message['content']}\n```\n"
+            for call in message.get("tool_calls") or ():
+                text += f"```python\n{json.loads(call['function']['arguments'])['code']}```\n"
+        said, _, program = self._policy.write(text, dialogue.stop).partition("```python\n")
+        return streamed(Turn(said, (program.removesuffix("```\n"),) if program else ()))
 
 
 @pytest.fixture(scope="module")
@@ -111,3 +140,20 @@ def test_a_reward_over_several_views_is_refused_by_name(tmp_path: Path) -> None:
         LinkedViews, match=r"verifiers' Taskset scores one rollout at a time.*JudgeRolloutFunc"
     ):
         tasks(tmp_path, [ROW], judge="tir-pointwise", options={"protocol": "tool"})
+
+
+def test_the_example_package_is_found_by_its_name() -> None:
+    assert taskset_class("tirjudge-judge") is JudgeTaskset
+
+
+async def test_the_example_rolls_out_a_model_that_runs_programs(
+    installed_program: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judge = example("verifiers_judge", monkeypatch)
+    with serving() as endpoint:
+        endpoint.script = Miniature(example("policy", monkeypatch).Policy(), example("judged", monkeypatch))
+        await judge.main(f"{endpoint.url}/v1", "mini")
+    assert capsys.readouterr().out.splitlines() == [
+        "river 1.0 {'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
+        "garden 1.0 {'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
+    ]

@@ -11,6 +11,7 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 from verl.workers.rollout.replica import TokenOutput
 
 from tests.adapters.dialogues import ROW, SCRIPTS, Script, ours, outcome, settings
+from tests.adapters.examples import example
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge_environments import Transcript
 from tirjudge_environments.adapters.single_views import LinkedViews
@@ -108,3 +109,12 @@ async def test_the_tool_runs_programs_within_a_trajectory_s_budget() -> None:
         await tool.release(name)
     assert answers[0] == answers[2] == "42"
     assert "budget of 1 programs is spent" in answers[1]
+
+
+async def test_the_example_rolls_out_a_model_that_runs_programs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await example("verl_judge", monkeypatch).main()
+    river, garden = capsys.readouterr().out.splitlines()
+    assert river.startswith("river 1.0 ")
+    assert garden.startswith("garden 1.0 ")
