@@ -11,12 +11,12 @@ from tests.adapters.dialogues import ROW, SCRIPTS, Outcome, Script, ours, outcom
 from tests.adapters.examples import example
 from tirjudge_environments.adapters.single_views import LinkedViews
 
-skyrl_gym.register(id="judge", entry_point="tirjudge_environments.adapters.skyrl:JudgeEnv")
+skyrl_gym.register(id="scripted-judge", entry_point="tirjudge_environments.adapters.skyrl:JudgeEnv")
 CONFIG = settings().model_dump(exclude_defaults=True)
 
 
 def make(row: dict[str, Any], **changes: Any) -> Any:
-    return skyrl_gym.make("judge", env_config=CONFIG | changes, extras={"extra_info": row})
+    return skyrl_gym.make("scripted-judge", env_config=CONFIG | changes, extras={"extra_info": row})
 
 
 def played(script: Script) -> Outcome:
