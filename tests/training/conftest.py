@@ -84,7 +84,9 @@ def tokenizer_of_words(said: Sequence[str] = WORDS) -> PreTrainedTokenizerFast:
     return fast
 
 
-def tiny_qwen(tokenizer: PreTrainedTokenizerFast, positions: int = 512) -> Qwen3ForCausalLM:
+def tiny_qwen(
+    tokenizer: PreTrainedTokenizerFast, positions: int = 512, head_dim: int = 16
+) -> Qwen3ForCausalLM:
     torch.manual_seed(0)
     return Qwen3ForCausalLM(
         Qwen3Config(
@@ -94,7 +96,7 @@ def tiny_qwen(tokenizer: PreTrainedTokenizerFast, positions: int = 512) -> Qwen3
             num_hidden_layers=2,
             num_attention_heads=2,
             num_key_value_heads=1,
-            head_dim=16,
+            head_dim=head_dim,
             max_position_embeddings=positions,
             tie_word_embeddings=True,
             initializer_range=0.2,

@@ -13,6 +13,7 @@ from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling, 
 from tirjudge.generation.chat_turns import alternating, continued, tools, unfinished
 from tirjudge.generation.dialect import Dialect
 from tirjudge.generation.endpoint import Endpoint, Refused
+from tirjudge.generation.model_encoder import load_encoder
 from tirjudge.generation.turn_end import restored
 from tirjudge_environments import Completion, Context, Encoder, Finish, Prompt, ToolCall, Usage
 from tirjudge_environments.chat_encoder import ChatEncoder
@@ -226,22 +227,7 @@ class OpenAIGenerator:
 
 
 def _encoder(tokenizer: Any) -> ChatEncoder:
-    if not isinstance(tokenizer, str):
-        return ChatEncoder(tokenizer)
-    try:
-        from transformers import AutoTokenizer, GenerationConfig
-    except ImportError as error:
-        raise GeneratorFailed(f"a tokenizer needs `pip install tirjudge[local]`: {error}") from error
-    try:
-        loaded = AutoTokenizer.from_pretrained(tokenizer, trust_remote_code=False)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise GeneratorFailed(f"cannot load the tokenizer {tokenizer!r}: {reason}") from error
-    try:
-        ends = GenerationConfig.from_pretrained(tokenizer).eos_token_id
-    except OSError:  # many models have none
-        ends = None
-    return ChatEncoder(loaded, ends=[ends] if isinstance(ends, int) else ends or ())
+    return load_encoder(tokenizer) if isinstance(tokenizer, str) else ChatEncoder(tokenizer)
 
 
 def _finish(choice: ChatChoice | TokenChoice) -> Finish:

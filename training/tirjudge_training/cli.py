@@ -29,6 +29,7 @@ from tirjudge_training.processes import FirstFailed, Processes
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import RunMismatch, counted, course_of, data_of
 from tirjudge_training.run import train as run_train
+from tirjudge_training.shrink import shrunk
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
 LONGEST = 1000
@@ -64,6 +65,9 @@ def train(
     plan: Annotated[
         bool, typer.Option("--plan", help="Print stages, sizes, hours, memory and disk, and start nothing.")
     ] = False,
+    shrink: Annotated[
+        bool, typer.Option("--shrink", help="See it run: a two-layer model of the architecture, two batches.")
+    ] = False,
     output: Annotated[Path | None, typer.Option(help="The run folder; by default runs/RECIPE-SEED.")] = None,
     assign: Annotated[
         list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key: rl.steps=10.")
@@ -97,10 +101,18 @@ def train(
             lambda: (load(Recipe, recipe, assignments), load_arms(Recipe, recipe, assignments))
         )
         folder = output or Path("runs") / f"{Path(recipe).stem}-{config.seed}"
+        _quiet_libraries(config.threads)
+        if shrink:
+            folder = output or folder.with_name(f"{folder.name}-shrunk")
+            config, arms = processes.first(
+                lambda: (
+                    shrunk(config, folder),
+                    {arm: shrunk(one, folder / arm) for arm, one in arms.items()},
+                )
+            )
         if plan:
             _print_plans(arms or {"": config}, folder)
             return
-        _quiet_libraries(config.threads)
         words = [word for assignment in assignments for word in ("--set", assignment)]
         command = shlex.join(["tirjudge", "train", "--recipe", recipe, *words])
         if arms:

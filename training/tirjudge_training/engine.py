@@ -12,12 +12,13 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.asking import Asking
 from tirjudge.generation import Sampling
-from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Environment
 from tirjudge_environments.budget import Budget
 from tirjudge_sandbox import Limits, open_sandbox
 from tirjudge_training import models
+from tirjudge_training.policy import OwnPolicy, Policy, Sampler, VllmPolicy
+from tirjudge_training.processes import ALONE, Processes
 
 T = TypeVar("T")
 
@@ -40,6 +41,10 @@ class RolloutConfig(BaseModel):
     """CPU time of one program (ours)."""
     sandbox: str = "local"
     """What runs the programs, by name; may be another when a stopped run goes on (ours)."""
+    generator: Sampler = "transformers"
+    """What draws: the model in this process, or vLLM with the same weights (ours)."""
+    vllm: Mapping[str, Any] = Field(default_factory=dict)
+    """Arguments of vLLM's engine: gpu_memory_utilization, tensor_parallel_size, ... (ours)."""
 
     @property
     def budget(self) -> Budget:
@@ -77,9 +82,20 @@ class Engine:
         name: str = "policy",
         sandbox: str = "local",
         asking: Asking | None = None,
+        generator: Sampler = "transformers",
+        vllm: Mapping[str, Any] | None = None,
+        processes: Processes = ALONE,
     ) -> None:
-        """`asking` answers the questions of rewards that depend on another model; closed with the engine."""
-        self.generator = TransformersGenerator(model, tokenizer, name=name)
+        """`vllm` are arguments of the engine that starts here where `generator` is vllm; each of several
+        `processes` that train the model makes this call. `asking` answers the questions of rewards that
+        depend on another model. Both are closed with this. Raises GeneratorFailed.
+        """
+        self._policy: Policy = (
+            VllmPolicy(model, tokenizer, name, processes=processes, **(vllm or {}))
+            if generator == "vllm"
+            else OwnPolicy(model, tokenizer, name)
+        )
+        self.generator = self._policy.generator
         self.environments = environments
         self._asking, self._sandbox_name = asking, sandbox
         self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
@@ -102,6 +118,8 @@ class Engine:
             name=model,
             sandbox=config.sandbox,
             asking=asking,
+            generator=config.generator,
+            vllm=config.vllm,
         )
 
     def __enter__(self) -> Self:
@@ -110,7 +128,7 @@ class Engine:
             sandbox = open_sandbox(self._sandbox_name)
             self._sandbox = self.run(sandbox.__aenter__())
             stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))
-            stack.callback(lambda: self.run(self.generator.close()))
+            stack.callback(lambda: self.run(self._policy.close()))
             if self._asking is not None:
                 asking = self._asking
                 stack.callback(lambda: self.run(asking.close()))
@@ -125,12 +143,12 @@ class Engine:
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)
 
-    def rollouts(self, seed: int) -> dict[str, Rollout]:
-        """One rollout engine per format, over the weights as they are now.
+    def refresh(self) -> None:
+        """Sample with the weights as they are now: call it after they change, while nothing is rolled out."""
+        self.run(self._policy.refresh())
 
-        Every draw is a function of (seed, task, view, sample).
-        """
-        self.generator.weights_changed()
+    def rollouts(self, seed: int) -> dict[str, Rollout]:
+        """One rollout engine per format; every draw is a function of (seed, task, view, sample)."""
         return {
             name: Rollout(
                 environment,

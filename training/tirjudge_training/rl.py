@@ -14,6 +14,7 @@ from tirjudge_environments.seeds import derive_seed
 from tirjudge_training import reporters
 from tirjudge_training.dealing import dealt, seed_shuffle
 from tirjudge_training.grouping import Batch, Draw, gather
+from tirjudge_training.importance import truncated_weights
 from tirjudge_training.padding import buckets, from_the_left
 from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.rl_config import RlConfig
@@ -107,7 +108,11 @@ class JudgeBatches(GRPOTrainer):
         )
         with _quiet():
             output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
-        output["advantages"] = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
+        advantages = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
+        if self.config.importance_cap is not None:
+            sampled, cap = output["sampling_per_token_logps"], self.config.importance_cap
+            advantages = advantages[:, None] * truncated_weights(self._logprobs(output), sampled, cap)
+        output["advantages"] = advantages
         output["num_responses_in_batch"] = torch.tensor(sum(any(row.mask) for row in self._batch))
         gaps, cpus = zip(*self.processes.every((self._sampler_gap(output), cpu_seconds)), strict=True)
         gap = torch.tensor(gaps).max().item()
@@ -150,6 +155,7 @@ class JudgeBatches(GRPOTrainer):
         return loss
 
     def _gather(self, step: int) -> Batch:
+        self.engine.refresh()
         return self.engine.run(
             gather(
                 lambda turn, position: self.source(step, turn, position),
@@ -165,23 +171,32 @@ class JudgeBatches(GRPOTrainer):
 
     def _sampler_gap(self, output: dict[str, Any]) -> float:
         """Over all rows where TRL computed their logprobs anyway, else over as many as a group has."""
-        import torch
-
         rows = [number for number, row in enumerate(self.rows) if any(row.mask)] or [0]
         if "old_per_token_logps" not in output:
             rows = rows[: self.config.samples]
         part = {name: tensor[rows] for name, tensor in output.items() if tensor.dim() > 1}
-        logprobs = part.get("old_per_token_logps")
-        if logprobs is None:
-            ids = torch.cat([part["prompt_ids"], part["completion_ids"]], dim=1)
-            attention = torch.cat([part["prompt_mask"], part["completion_mask"]], dim=1)
-            with torch.no_grad():
-                logprobs, _, _ = self._get_per_token_logps_and_entropies(
-                    self.model, ids, attention, part["completion_ids"].shape[1]
-                )
+        logprobs = self._logprobs(part)
         mask = (part["completion_mask"] * part["tool_mask"]).bool()
         gap = (logprobs - part["sampling_per_token_logps"])[mask].abs()
         return gap.max().item() if gap.numel() else 0.0
+
+    def _logprobs(self, part: dict[str, Any]) -> Any:
+        """The trainer's, of completion tokens: as TRL has computed them, else by a forward pass."""
+        import torch
+
+        if part.get("old_per_token_logps") is not None:
+            return part["old_per_token_logps"]
+        ids = torch.cat([part["prompt_ids"], part["completion_ids"]], dim=1)
+        attention = torch.cat([part["prompt_mask"], part["completion_mask"]], dim=1)
+        with torch.no_grad():
+            logprobs, _, _ = self._get_per_token_logps_and_entropies(
+                self.model,
+                ids,
+                attention,
+                part["completion_ids"].shape[1],
+                batch_size=self.args.per_device_train_batch_size,
+            )
+        return logprobs
 
 
 def build_trainer(

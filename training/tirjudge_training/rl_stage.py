@@ -54,6 +54,9 @@ def train_rl(
         sampling=config.sampling,
         sandbox=config.sandbox,
         asking=asking,
+        generator=config.generator,
+        vllm=config.vllm,
+        processes=processes,
     ) as engine:
         trainer = build_trainer(
             model,

@@ -113,6 +113,7 @@ class JudgeRolloutFunc:
         """
         accelerator = trainer.accelerator
         seed = derive_seed(self._seed, trainer.state.global_step, accelerator.process_index)
+        self._engine.refresh()
         rollout = self._engine.rollouts(seed)[self._format]
 
         async def every() -> list[Episode]:

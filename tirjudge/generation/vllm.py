@@ -1,0 +1,190 @@
+"""A local model inside vLLM's engine: token ids in and out, and weights that a trainer can replace."""
+
+from __future__ import annotations
+
+import os
+import time
+from itertools import count
+from pathlib import Path
+from typing import Any, Self
+
+from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
+from tirjudge.generation.model_encoder import load_encoder
+from tirjudge_environments import Completion, Context, Finish, Usage
+from tirjudge_environments.chat_encoder import ChatEncoder
+
+SETTINGS = {
+    "VLLM_LOGGING_STREAM": "ext://sys.stderr",
+    "VLLM_LOGGING_LEVEL": "ERROR",
+    "VLLM_NO_USAGE_STATS": "1",
+}
+"""Of vLLM's environment, unless set by the caller: else it chats on standard output, and reports its use."""
+LONGEST = 300
+"""Characters of an error's line."""
+SEEDS = (1 << 63) - 1
+"""What torch takes as a seed."""
+
+
+class VllmGenerator:
+    """Samples from a model that vLLM holds in processes of its own.
+
+    Logprobs are those of the distribution that was sampled from. The same seed and context give the same
+    completion up to the last bits of the matrix products, as with any batch. Belongs to one event loop.
+    """
+
+    def __init__(self, engine: Any, encoder: ChatEncoder, *, name: str) -> None:
+        """`engine` is an `AsyncLLM` with `logprobs_mode="processed_logprobs"`; it is closed with this."""
+        self.model = name
+        self.encoder = encoder
+        self._engine = engine
+        self._max_context: int = engine.model_config.max_model_len
+        self._numbers = count()
+        self._running = 0
+        self._since = 0.0
+        self.busy_seconds = 0.0
+        """Wall time since the start in which tokens were computed, or waited for."""
+
+    @classmethod
+    def load(cls, path: str, *, max_rows: int = 128, max_context: int | None = None, **engine: Any) -> Self:
+        """From a local folder or a hub id: safetensors only, none of the repository's own code is run.
+
+        At most `max_rows` rows run at once, the others wait in order. `max_context` bounds prompt and answer
+        together, in tokens; None is what the model's positions allow. `engine` are further arguments of
+        vLLM's `AsyncEngineArgs`: tensor_parallel_size, gpu_memory_utilization, dtype, ...
+        Raises GeneratorFailed.
+        """
+        for name, value in SETTINGS.items():
+            os.environ.setdefault(name, value)
+        try:
+            from vllm.engine.arg_utils import AsyncEngineArgs
+            from vllm.v1.engine.async_llm import AsyncLLM
+        except ImportError as error:
+            raise GeneratorFailed(f"vLLM needs `pip install tirjudge[vllm]`: {error}") from error
+        encoder = load_encoder(path)
+        try:
+            arguments = AsyncEngineArgs(
+                **{
+                    "model": path,
+                    "max_num_seqs": max_rows,
+                    "max_model_len": max_context,
+                    "load_format": "safetensors",
+                    "trust_remote_code": False,
+                    "generation_config": "vllm",
+                    "logprobs_mode": "processed_logprobs",
+                    "worker_extension_cls": "tirjudge.generation.vllm_worker.WeightReloader",
+                    "disable_log_stats": True,
+                    "use_tqdm_on_load": False,
+                    **engine,
+                }
+            )
+            return cls(AsyncLLM.from_engine_args(arguments), encoder, name=path)
+        except Exception as error:  # vLLM has no class of its own for what it refuses
+            raise GeneratorFailed(f"vLLM cannot load {path!r}: {_one_line(error)}") from error
+
+    async def generate(self, context: Context, sampling: Sampling) -> Completion:
+        """One turn. Cancelling frees the row. Raises GeneratorFailed, ContextTooLong."""
+        ids = self._ids(context)
+        self._begin()
+        try:
+            output = await self._output(ids, self._parameters(context, sampling))
+        finally:
+            self._end()
+        return self._completion(output, context)
+
+    async def load_weights(self, folder: Path) -> None:
+        """Continue with the weights of a model folder of the same architecture; what was cached is dropped.
+
+        Raises RuntimeError while rows are generated, GeneratorFailed where the weights do not arrive: which
+        ones the engine then holds is unknown.
+        """
+        if self._running:
+            raise RuntimeError(f"the weights changed under {self._running} running rows")
+        try:
+            await self._engine.collective_rpc("reload_from", args=(str(folder),))
+            dropped = await self._engine.reset_prefix_cache()
+        except Exception as error:
+            raise GeneratorFailed(f"{self.model}: new weights: {_one_line(error)}") from error
+        if not dropped:
+            raise GeneratorFailed(
+                f"{self.model}: new weights: keys and values of the old ones are still held"
+            )
+
+    async def close(self) -> None:
+        self._engine.shutdown()
+        del self._engine  # which else shuts down once more when Python ends, and complains
+
+    def _ids(self, context: Context) -> list[int]:
+        if context.ids is None:
+            raise GeneratorFailed(f"{self.model} takes token ids: give the session this generator's encoder")
+        if len(context.ids) >= self._max_context:
+            raise ContextTooLong(
+                f"the context has {len(context.ids)} tokens and {self.model} takes {self._max_context} with "
+                "its answer: shorten the row, or raise max_context"
+            )
+        return list(context.ids)
+
+    def _parameters(self, context: Context, sampling: Sampling) -> Any:
+        from vllm import SamplingParams
+        from vllm.sampling_params import RequestOutputKind
+
+        assert context.ids is not None
+        return SamplingParams(
+            temperature=sampling.temperature,
+            top_p=sampling.top_p,
+            seed=sampling.seed & SEEDS,
+            max_tokens=max(1, min(sampling.max_tokens, self._max_context - len(context.ids))),
+            stop=list(context.prompt.stop),
+            stop_token_ids=sorted(self.encoder.end_of_turn),
+            logprobs=0,
+            # A stop string that is a special token is only seen in a text that shows them.
+            skip_special_tokens=False,
+            spaces_between_special_tokens=False,
+            output_kind=RequestOutputKind.FINAL_ONLY,
+        )
+
+    async def _output(self, ids: list[int], parameters: Any) -> Any:
+        """What the engine made of a request, whole."""
+        outputs: list[Any] = []
+        try:
+            request = self._engine.generate(
+                {"prompt_token_ids": ids}, parameters, f"row-{next(self._numbers)}"
+            )
+            async for answer in request:
+                outputs = answer.outputs
+        except Exception as error:
+            raise GeneratorFailed(f"{self.model}: {_one_line(error)}") from error
+        if not outputs or outputs[0].finish_reason not in ("stop", "length"):
+            reason = outputs[0].finish_reason if outputs else "no answer"
+            raise GeneratorFailed(f"{self.model}: vLLM broke off ({reason})")
+        return outputs[0]
+
+    def _completion(self, output: Any, context: Context) -> Completion:
+        ids = tuple(output.token_ids)
+        drawn = zip(ids, output.logprobs, strict=True)
+        if output.finish_reason == "length":
+            finish = Finish.LENGTH
+        else:
+            finish = Finish.STOP if output.stop_reason in context.prompt.stop else Finish.END
+        assert context.ids is not None
+        return Completion(
+            text=self.encoder.decode(ids),
+            finish=finish,
+            token_ids=ids,
+            logprobs=tuple(position[token].logprob for token, position in drawn),
+            usage=Usage(prompt_tokens=len(context.ids), completion_tokens=len(ids)),
+        )
+
+    def _begin(self) -> None:
+        if not self._running:
+            self._since = time.perf_counter()
+        self._running += 1
+
+    def _end(self) -> None:
+        self._running -= 1
+        if not self._running:
+            self.busy_seconds += time.perf_counter() - self._since
+
+
+def _one_line(error: BaseException) -> str:
+    line = " ".join(str(error).split()) or type(error).__name__
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"

@@ -1,0 +1,99 @@
+"""The policy as a generator: the trainer's own model, or vLLM with weights that follow it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, Protocol
+
+from tirjudge.generation import Generator
+from tirjudge.generation.transformers import TransformersGenerator
+from tirjudge.generation.vllm import VllmGenerator
+from tirjudge_training.processes import ALONE, Processes
+
+Sampler = Literal["transformers", "vllm"]
+
+MEMORY = Path("/dev/shm")
+
+
+class PolicyGenerator(Generator, Protocol):
+    """A generator that tells how long it was at work."""
+
+    busy_seconds: float
+
+
+class Policy(Protocol):
+    """Who samples in a training run."""
+
+    @property
+    def generator(self) -> PolicyGenerator: ...
+
+    async def refresh(self) -> None:
+        """Sample with the weights as they are now. Raises GeneratorFailed."""
+        ...
+
+    async def close(self) -> None: ...
+
+
+class OwnPolicy:
+    """The trainer's model itself."""
+
+    def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
+        self.generator = TransformersGenerator(model, tokenizer, name=name)
+
+    async def refresh(self) -> None:
+        self.generator.weights_changed()
+
+    async def close(self) -> None:
+        await self.generator.close()
+
+
+class VllmPolicy:
+    """A copy of the trainer's model in vLLM, one for each process of a machine.
+
+    The weights go there through a folder in memory that the first process writes and all of them read.
+    """
+
+    def __init__(
+        self, model: Any, tokenizer: Any, name: str, *, processes: Processes = ALONE, **engine: Any
+    ) -> None:
+        """`engine` are arguments of vLLM's engine. Every one of several `processes` makes the same calls.
+
+        Raises GeneratorFailed.
+        """
+        self._model, self._processes = model, processes
+        self._memory = TemporaryDirectory(prefix="tirjudge-", dir=MEMORY if MEMORY.is_dir() else None)
+        self._folder = Path(processes.first(lambda: self._memory.name))
+        try:
+            processes.first(lambda: tokenizer.save_pretrained(self._folder))
+            self._save()
+            self.generator = VllmGenerator.load(str(self._folder), **{"device_ids": own_device(), **engine})
+        except BaseException:
+            self._memory.cleanup()
+            raise
+        self.generator.model = name
+
+    async def refresh(self) -> None:
+        self._processes.every("read")  # what was written before, before it is overwritten
+        self._save()
+        await self.generator.load_weights(self._folder)
+
+    async def close(self) -> None:
+        self._memory.cleanup()
+        await self.generator.close()
+
+    def _save(self) -> None:
+        """By the first process: transformers writes nothing in the others."""
+        self._processes.first(lambda: self._model.save_pretrained(self._folder))
+
+
+def own_device() -> list[int] | None:
+    """The GPU of this process where a launcher started several, for vLLM would put all engines on the first.
+
+    None lets vLLM choose.
+    """
+    import torch
+
+    rank = os.environ.get("LOCAL_RANK")
+    return [int(rank)] if rank is not None and torch.cuda.device_count() else None
