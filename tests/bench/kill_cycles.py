@@ -51,7 +51,8 @@ def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-c", "from tirjudge.cli import main; main()", "train", "--iterative"]
     command += ["--recipe", *RECIPE, "--output", str(folder)]
     command += [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
-    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=log.open("ab"))
+    with log.open("ab") as said:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
 
 
 def places(log: Path) -> list[str]:

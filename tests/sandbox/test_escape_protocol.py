@@ -11,7 +11,8 @@ import sys
 import pytest
 
 from tests.sandbox.targets import last_line
-from tirjudge_sandbox import Status
+from tirjudge_sandbox import Program, Status
+from tirjudge_sandbox.local import LocalSandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -108,6 +109,18 @@ FATAL = sorted(
     - {signal.SIGCHLD, signal.SIGURG, signal.SIGWINCH, signal.SIGCONT, signal.SIGSTOP, signal.SIGTSTP}
     - {signal.SIGTTIN, signal.SIGTTOU, signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT}
 )
+
+
+async def test_a_signal_that_the_host_ignores_still_ends_a_program():
+    """A shell has its background jobs ignore these two."""
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        async with LocalSandbox(preload=()) as box:
+            execution = await box.run(Program(source="import os; os.kill(os.getpid(), 3)"))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    assert (execution.status, execution.signal) == (Status.SIGNAL, signal.SIGQUIT)
 
 
 @pytest.mark.parametrize("number", [*FATAL[:25], FATAL[-1]])

@@ -149,7 +149,7 @@ def test_a_disk_too_small_for_the_run_is_refused_before_anyone_is_asked(
     monkeypatch.setattr(footprint, "disk_there", lambda folder: 50_000_000)
     result = distill(tmp_path / "run", server.url)
     assert result.exit_code == 1
-    assert "0.00 billion parameters: the run writes about 0.1 GiB of checkpoints and models" in result.stderr
+    assert "0.00 billion parameters: the run writes about 59.6 MiB of checkpoints and models" in result.stderr
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
     assert not server.asked

@@ -42,7 +42,7 @@ def running() -> Iterator[EndpointServer]:
 @pytest.fixture
 def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> EndpointServer:
     """A teacher with native calls, whose retries come at once; programs run in a sandbox that opens fast."""
-    monkeypatch.setattr(distillation, "open_sandbox", partial(open_sandbox, "local", capacity=2, preload=()))
+    monkeypatch.setattr(distillation, "open_sandbox", partial(open_sandbox, capacity=2, preload=()))
     monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(endpoint, "LONGEST_PAUSE", 0.002)
     running.asked.clear()

@@ -28,6 +28,7 @@ from tirjudge_sandbox.guest.settings import Inside
 from tirjudge_sandbox.guest.wire import CANCEL, RECORD_BYTES, Ending, Job, Payload
 
 _MOST_BASE_PROCESSES = 64
+_IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 _OF_THE_HOST = ("/", "/dev/shm", "/etc/passwd", "/home", "/proc", "/root", "/sys", "/tmp", "/var")
 """Some of it on every machine; all must be closed."""
 _LONGEST_POLL = 3_600_000
@@ -196,8 +197,7 @@ class Template:
 
 
 def _warm_up(sites: list[str], preload: Sequence[str]) -> None:
-    # The kernel drops a program's signals to PID 1 only as long as there is no handler.
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    _default_signals()
     sys.path += sites
     site.setquit()
     site.setcopyright()
@@ -207,6 +207,15 @@ def _warm_up(sites: list[str], preload: Sequence[str]) -> None:
             importlib.import_module(name)
     # numpy loads its generators on first use, which would else be every program's.
     program.seed_generators(0)
+
+
+def _default_signals() -> None:
+    """Signals as from a terminal, whatever the host ignores: a job in the background, one under nohup."""
+    # The kernel drops a program's signals to PID 1 only as long as there is no handler.
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    for number in signal.valid_signals() - _IGNORED_BY_PYTHON:
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, signal.SIG_DFL)
 
 
 def _process_floor() -> int:
