@@ -11,12 +11,13 @@ from tirjudge_training.config import BadRecipe
 from tirjudge_training.course import Course
 from tirjudge_training.data import Data
 from tirjudge_training.distillation import asked_by
-from tirjudge_training.footprint import gib
+from tirjudge_training.footprint import Shape, gib
+from tirjudge_training.lora import LoraConfig
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.stages.fine_tuning import FineTuning
 from tirjudge_training.stages.reinforcement import Reinforcement
 
-LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "trl")
+LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "trl", "peft")
 
 
 class TooSmall(RuntimeError):
@@ -38,7 +39,7 @@ def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
     if recipe.method == "distill":
         _has_prompts(recipe, data)
     if recipe.model.base is not None:
-        _has_room(recipe.model.base, course, folder)
+        _has_room(_shape(recipe.model.base, recipe.model.lora), recipe.model.base, course, folder)
 
 
 def _has_prompts(recipe: Recipe, data: Data) -> None:
@@ -52,19 +53,18 @@ def _has_prompts(recipe: Recipe, data: Data) -> None:
                 raise BadRecipe(f"teacher.family: {error}") from None
 
 
-def _has_room(base: str, course: Course, folder: Path) -> None:
-    parameters = _parameters(base)
+def _has_room(shape: Shape, base: str, course: Course, folder: Path) -> None:
     trainings = [stage for stage in course.stages if isinstance(stage, FineTuning | Reinforcement)]
     reference = any(isinstance(stage, Reinforcement) and stage.config.beta > 0 for stage in trainings)
-    needed = footprint.training_bytes(parameters, reference=reference)
+    needed = footprint.training_bytes(shape, reference=reference)
     there, where = footprint.memory_there()
-    told = f"{base} has {parameters / 1e9:.2f} billion parameters"
+    told = f"{base} has {shape.parameters / 1e9:.2f} billion parameters"
     if needed > there:
         raise TooSmall(
             f"{told}: to train them takes {gib(needed)} at least, and {gib(there)} are {where}; "
             "take a smaller model or a larger machine, or share it out with accelerate's FSDP"
         )
-    written, room = footprint.disk_bytes(parameters, len(trainings)), footprint.disk_there(folder)
+    written, room = footprint.disk_bytes(shape, len(trainings)), footprint.disk_there(folder)
     if written > room:
         raise TooSmall(
             f"{told}: the run writes about {gib(written)} of checkpoints and models, and there is room for "
@@ -72,11 +72,15 @@ def _has_room(base: str, course: Course, folder: Path) -> None:
         )
 
 
-def _parameters(base: str) -> int:
+def _shape(base: str, lora: LoraConfig | None) -> Shape:
     if base.startswith((".", "/", "~")) and not Path(base).expanduser().is_dir():
         raise BadRecipe(f"no model {base!r}: there is no such folder")
     try:
-        return footprint.parameters(base)
+        shape = footprint.shape(base)
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise BadRecipe(f"no model {base!r}, neither a folder with one nor a hub id: {reason}") from None
+    try:
+        return shape if lora is None else footprint.adapted(base, lora)
+    except ValueError as error:
+        raise BadRecipe(f"model.lora: {error}") from None
