@@ -45,7 +45,7 @@ def context(ids: Sequence[int], *stop: str) -> Context:
 
 def prompts(*lengths: int) -> list[list[int]]:
     draw = random.Random(0)
-    return [[draw.randrange(2, 300) for _ in range(length)] for length in lengths]
+    return [[draw.randrange(2, len(TOKENIZER)) for _ in range(length)] for length in lengths]
 
 
 def exact_logprobs(model: Any, ids: Sequence[int], completion: Completion, temperature: float) -> list[float]:

@@ -9,19 +9,21 @@ import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import httpx
 import pytest
 import torch
+import typer
+from typer.testing import CliRunner
 
+from tests.tirjudge.judge_command import pairs, results, write_rows
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
-from tirjudge.generation import ContextTooLong, GeneratorFailed, Sampling, endpoint
+from tirjudge.cli.judge import judge
+from tirjudge.generation import ContextTooLong, Sampling, endpoint
 from tirjudge.generation.openai import OpenAIGenerator
-from tirjudge.rollout import Rollout
-from tirjudge_environments import Context, JudgeTask, Message, Prompt, StopReason
-from tirjudge_environments.formats.tir_pairwise import TirPairwise
-from tirjudge_sandbox import open_sandbox
+from tirjudge_environments import Context, Prompt
 
 pytestmark = [
     pytest.mark.vllm,
@@ -31,12 +33,16 @@ pytestmark = [
 TOKENIZER = bpe_tokenizer("print the answer and then the preference", "```python\nprint(1)\n```\n" * 3)
 START = 180.0
 """Seconds that the server has to come up."""
+POSITIONS = 8192
+ROWS = 12
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("served")
-    tiny_qwen3(len(TOKENIZER), tie_word_embeddings=True).save_pretrained(path)
+    tiny_qwen3(len(TOKENIZER), tie_word_embeddings=True, max_position_embeddings=POSITIONS).save_pretrained(
+        path
+    )
     TOKENIZER.save_pretrained(path)
     return path
 
@@ -46,7 +52,7 @@ def server(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    words = "--dtype float32 --enforce-eager --logprobs-mode processed_logprobs --max-model-len 2048"
+    words = "--dtype float32 --enforce-eager --logprobs-mode processed_logprobs"
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
     process = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port), *words.split()])
     url = f"http://127.0.0.1:{port}"
@@ -89,7 +95,7 @@ async def test_ids_and_processed_logprobs_over_http(
             Context(Prompt(messages=()), (), tuple(ids)), Sampling(temperature=temperature, max_tokens=32)
         )
         with pytest.raises(ContextTooLong):
-            await generator.generate(Context(Prompt(messages=()), (), (5,) * 2048), Sampling())
+            await generator.generate(Context(Prompt(messages=()), (), (5,) * POSITIONS), Sampling())
     finally:
         await generator.close()
     assert completion.token_ids is not None
@@ -99,24 +105,34 @@ async def test_ids_and_processed_logprobs_over_http(
     assert completion.text == generator.encoder.decode(completion.token_ids)
 
 
-async def test_a_server_that_dies_ends_its_rollouts_without_a_reward(
-    folder: Path, server: tuple[subprocess.Popen[bytes], str], monkeypatch: pytest.MonkeyPatch
+def test_a_server_that_dies_under_a_judge_fails_the_rows_that_it_had(
+    folder: Path, server: tuple[subprocess.Popen[bytes], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Last of this file: the server is gone afterwards."""
     monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(endpoint, "LONGEST_PAUSE", 0.002)
     process, url = server
-    generator = OpenAIGenerator(str(folder), url, tokenizer=str(folder), max_attempts=2)
-    task = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("a", "b"), label=0)
-    try:
-        async with open_sandbox("local", preload=()) as sandbox:
-            rollout = Rollout(TirPairwise(), generator, sandbox, sampling=Sampling(max_tokens=8))
-            process.kill()
-            process.wait(60)
-            episode = await rollout.episode(task)
-        assert [one.stop for one in episode.trajectories] == [StopReason.GENERATOR_DOWN]
-        with pytest.raises(GeneratorFailed) as failure:
-            await generator.generate(Context(Prompt(messages=()), (), (5, 6)), Sampling())
-        assert "\n" not in str(failure.value)
-    finally:
-        await generator.close()
+    rows = write_rows(tmp_path / "rows.jsonl", pairs(ROWS))
+    verdicts, failures = tmp_path / "verdicts.jsonl", tmp_path / "verdicts.jsonl.failed.jsonl"
+
+    def kill_between_rows() -> None:
+        while not verdicts.exists() or verdicts.read_bytes().count(b"\n") < 2:
+            time.sleep(0.01)
+        process.kill()
+
+    killer = Thread(target=kill_between_rows)
+    killer.start()
+    words = f"--base-url {url} --model {folder} --tier completions --tokenizer {folder} --output {verdicts}"
+    command = typer.Typer()
+    command.command()(judge)
+    judged = CliRunner().invoke(
+        command, [str(rows), *words.split(), "--max-tokens", "400", "--concurrency", "4"]
+    )
+    killer.join()
+    assert judged.exit_code == 1
+    assert "generator_down" in judged.stderr
+    assert "Traceback" not in judged.stderr
+    whole, failed = results(verdicts), results(failures)
+    assert 2 <= len(whole) < ROWS
+    assert len(failed) >= 4, "those that were running"
+    assert {row["id"] for row in whole}.isdisjoint(row["id"] for row in failed)

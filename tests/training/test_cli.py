@@ -11,6 +11,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from tirjudge.run_folder import RunFolder
+from tirjudge_training import preflight
 from tirjudge_training.cli import heldout, train
 from tirjudge_training.config import shipped
 
@@ -90,6 +91,17 @@ def test_bad_input_gets_one_line_and_exit_code_2(words: tuple[str, ...], line: s
     assert result.exit_code == 2
     assert line in result.stderr
     assert result.stderr.count("\n") == 1
+
+
+def test_vllm_is_looked_for_before_anything_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None)
+    result = small(tmp_path / "run", **{"rl.generator": "vllm"})
+    assert result.exit_code == 2
+    assert "vLLM is not installed: `pip install tirjudge[vllm]`" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
 
 
 def test_two_runs_never_write_to_one_folder(tmp_path: Path) -> None:

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from transformers import AutoModelForCausalLM
+import torch
+from safetensors.torch import load_file
+from transformers import AutoConfig
 
 from tests.training.conftest import ENVIRONMENTS, source
-from tirjudge.run_folder import RunFolder, read_lines
+from tirjudge.run_folder import read_lines
+from tirjudge_training.policy import own_device
+from tirjudge_training.processes import Processes
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
 
-pytestmark = [
-    pytest.mark.vllm,
-    pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed"),
-    pytest.mark.filterwarnings("default"),
-]
 CONFIG = RlConfig(
     steps=3,
     groups=2,
@@ -29,18 +30,54 @@ CONFIG = RlConfig(
     vllm={"dtype": "float32", "enforce_eager": True},
     importance_cap=2.0,
 )
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
-def test_samples_are_the_trainers_own_after_every_step(tiny_model: Path, tmp_path: Path) -> None:
-    """A stale tied output layer, or a cache of old keys and values, would show as a gap of the logprobs."""
-    with RunFolder(tmp_path) as run:
+def main(start: Path, folder: Path) -> None:
+    """All processes that were launched, each of which samples from an engine of its own."""
+    processes = Processes.launched()
+    with processes.folder(folder) as run:
         trained = train_rl(
-            tiny_model, run, CONFIG, environments=ENVIRONMENTS, source=source, seed=1, say=lambda line: None
+            start,
+            run,
+            CONFIG,
+            environments=ENVIRONMENTS,
+            source=source,
+            seed=1,
+            say=lambda line: None,
+            processes=processes,
         )
-    start = AutoModelForCausalLM.from_pretrained(tiny_model)
-    assert start.config.tie_word_embeddings
-    assert (trained.lm_head.weight - start.lm_head.weight).abs().max() > 1e-3, "the weights moved"
+        if processes.rank == 0:
+            trained.save_pretrained(folder / "model")
+
+
+@pytest.mark.vllm
+@pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
+def test_samples_are_the_trainers_own_after_every_step_in_every_process(
+    tiny_model: Path, tmp_path: Path
+) -> None:
+    """A stale tied output layer, or a cache of old keys and values, would show as a gap of the logprobs."""
+    subprocess.run([sys.executable, *TORCHRUN, __file__, str(tiny_model), str(tmp_path)], check=True)
+    assert AutoConfig.from_pretrained(tiny_model).tie_word_embeddings
+    before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, tmp_path / "model"))
+    embedding = "model.embed_tokens.weight"
+    assert (after[embedding] - before[embedding]).abs().max() > 1e-3, "the weights moved"
     metrics = list(read_lines(tmp_path / "metrics.jsonl"))
-    assert len(metrics) == 3
-    assert all(0 < row["sampler_gap"] < 1e-4 for row in metrics)
+    assert len(metrics) == CONFIG.steps
+    assert all(0 < row["sampler_gap"] < 1e-4 for row in metrics), "the largest of all processes"
     assert all(row["entropy"] > 0 for row in metrics)
+
+
+@pytest.mark.parametrize(("gpus", "launched", "device"), [(8, "3", [3]), (8, None, None), (0, "3", None)])
+def test_a_launched_process_samples_on_its_own_gpu(
+    gpus: int, launched: str | None, device: list[int] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: gpus)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    if launched is not None:
+        monkeypatch.setenv("LOCAL_RANK", launched)
+    assert own_device() == device
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Protocol
@@ -57,7 +58,7 @@ class VllmPolicy:
         try:
             tokenizer.save_pretrained(self._folder.name)
             self._save()
-            self.generator = VllmGenerator.load(self._folder.name, **engine)
+            self.generator = VllmGenerator.load(self._folder.name, **{"device_ids": own_device(), **engine})
         except BaseException:
             self._folder.cleanup()
             raise
@@ -73,3 +74,14 @@ class VllmPolicy:
 
     def _save(self) -> None:
         self._model.save_pretrained(self._folder.name)
+
+
+def own_device() -> list[int] | None:
+    """The GPU of this process where a launcher started several, for vLLM would put all engines on the first.
+
+    None lets vLLM choose.
+    """
+    import torch
+
+    rank = os.environ.get("LOCAL_RANK")
+    return [int(rank)] if rank is not None and torch.cuda.device_count() else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 from tirjudge_sandbox.registry import sandbox_names
@@ -27,8 +28,8 @@ class TooSmall(RuntimeError):
 def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
     """Nothing is written and no weight is loaded.
 
-    Raises ImportError for a library of the extra `train` that is missing, BadRecipe for a model that cannot
-    be had or a teacher without prompts, TooSmall.
+    Raises ImportError for a library of the extra `train` that is missing, BadRecipe for a model or an engine
+    that cannot be had or a teacher without prompts, TooSmall.
     """
     for library in LIBRARIES:
         import_module(library)
@@ -36,6 +37,10 @@ def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
     for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
         if name not in sandbox_names():
             raise BadRecipe(f"{key}.sandbox: no sandbox {name!r}; there are {', '.join(sandbox_names())}")
+    if recipe.rl.generator == "vllm" and find_spec("vllm") is None:
+        raise BadRecipe(
+            "rl.generator: vLLM is not installed: `pip install tirjudge[vllm]`, or use transformers"
+        )
     if recipe.method == "distill":
         _has_prompts(recipe, data)
     if recipe.model.base is not None:

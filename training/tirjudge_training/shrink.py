@@ -59,10 +59,10 @@ network nor that run is needed."""
 def shrunk(recipe: Recipe, folder: Path) -> Recipe:
     """Two generation batches, of two groups of two, with a two-layer model and rows that are made up.
 
-    The architecture, the judges, the loss and the sandbox stay. Groups that teach nothing are trained on: all
-    of random weights' do. Of a method's stages RL is left, or, where there is none, the learning of answers:
-    such a model has no right dialogues to learn from. Rows of `data.train` are taken where they are. Raises
-    BadRecipe for a model whose architecture is unknown.
+    The architecture, the judges, the loss and the sandbox stay; samples are drawn without vLLM. Groups that
+    teach nothing are trained on: all of random weights' do. Of a method's stages RL is left, or, where there
+    is none, the learning of answers: such a model has no right dialogues to learn from. Rows of `data.train`
+    are taken where they are. Raises BadRecipe for a model whose architecture is unknown.
     """
     made = folder / FOLDER
     changes: dict[str, Any] = {
@@ -76,6 +76,8 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
             "optimizer_steps": 1,
             "micro_batch": 1,
             "max_tokens": 32,
+            "generator": "transformers",
+            "vllm": {},
             "filter": "none",
             "checkpoint_every": 1,
         },
