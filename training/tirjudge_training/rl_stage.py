@@ -60,6 +60,7 @@ def train_rl(
         asking=asking,
         generator=config.generator,
         vllm=config.vllm,
+        processes=processes,
     ) as engine:
         trainer = build_trainer(
             model,
