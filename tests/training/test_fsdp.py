@@ -22,7 +22,8 @@ from tirjudge_training.cli import train as train_command
 
 LAUNCH = resources.files("tirjudge_training") / "launch"
 RECIPE = ("--recipe", "tir-judge-zero-8b", "--shrink")
-KEYS = ("--set", "rl.sandbox=local", "--set", "rl.learning_rate=1e-3")
+KEYS = ("--set", "rl.sandbox=local", "--set", "rl.learning_rate=1e-3", "--set", "rl.entropy_bonus=0.1")
+"""Random weights earn no reward: without the bonus there would be no gradient."""
 RUNS = {"whole": (), "lora": ("--set", "model.lora.rank=4")}
 CHECKPOINT = "rl/checkpoints/checkpoint-{}"
 
@@ -81,6 +82,7 @@ def test_shared_out_over_two_processes_a_recipe_gives_the_loss_of_one(
     for one, two in zip(alone, shared, strict=True):
         for number in ("loss", "grad_norm", "kl", "entropy", "reward"):
             assert two[number] == pytest.approx(one[number], abs=1e-5), number
+        assert one["grad_norm"] > 1e-4
         assert two["sampler_gap"] < 1e-5, "samples are drawn with the weights as they are"
 
 

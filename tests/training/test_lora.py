@@ -138,13 +138,9 @@ def test_checkpoint_and_model_judge_alike(runs: tuple[Path, Path], tmp_path: Pat
         assert torch.allclose(adapter.state_dict()[name], weight, rtol=0, atol=1e-6), name
 
 
-def test_layers_that_a_model_has_not_are_told_before_the_run(roomy_model: Path, tmp_path: Path) -> None:
-    rows = tmp_path / "rows.jsonl"
-    rows.write_text(json.dumps({"prompt": "q", "responses": ["good", "bad"], "label": "A"}) + "\n")
-    words = ["train", "--recipe", "tir-judge-zero-8b", "--model", str(roomy_model), "--data", str(rows)]
-    keys = ["rl.sandbox=local", 'model.lora.targets=["w_pack"]']
-    options = [word for key in keys for word in ("--set", key)]
-    ran = CliRunner().invoke(app, [*words, *options, "--output", str(tmp_path / "run")])
+def test_layers_that_a_model_has_not_are_told_before_the_run(tmp_path: Path) -> None:
+    words = ["train", "--recipe", "judgelrm-3b", "--shrink", "--output", str(tmp_path / "run")]
+    ran = CliRunner().invoke(app, [*words, "--set", 'model.lora.targets=["w_pack"]'])
     assert ran.exit_code == 2
     assert ran.stderr.startswith("error: model.lora: ")
     assert "w_pack" in ran.stderr

@@ -73,9 +73,9 @@ def shape(model: str) -> Shape:
 
 def adapted(model: str, lora: LoraConfig) -> Shape:
     """With an adapter. Raises ValueError also where the model has no layers of the names that it is for."""
-    from peft import get_peft_model
+    from peft import inject_adapter_in_model
 
-    network = get_peft_model(_network(model), lora.adapter())
+    network = inject_adapter_in_model(lora.adapter(), _network(model))
     return replace(shape(model), adapter=_count(p for p in network.parameters() if p.requires_grad))
 
 

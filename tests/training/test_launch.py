@@ -1,0 +1,49 @@
+"""The shipped launch configurations are what accelerate's own launcher takes them for."""
+
+from __future__ import annotations
+
+from importlib import resources
+from typing import Any
+
+import pytest
+import yaml
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
+
+LAUNCH = resources.files("tirjudge_training") / "launch"
+
+
+def launched(name: str) -> Any:
+    words = ["--config_file", str(LAUNCH / name), "--no_python", "tirjudge", "train"]
+    return _validate_launch_command(launch_command_parser().parse_args(words))[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [("fsdp2.yaml", "fsdp_config"), ("deepspeed.yaml", "deepspeed_config")]
+)
+def test_every_key_is_one_of_the_launchers(name: str, table: str) -> None:
+    """It refuses unknown keys of the file itself, and passes over those of its tables."""
+    load_config_from_file(str(LAUNCH / name))
+    keys = yaml.safe_load((LAUNCH / name).read_text(encoding="utf-8"))[table]
+    assert keys.keys() <= vars(launch_command_parser().parse_args(["script"])).keys()
+
+
+def test_fsdp2_shares_the_state_out_and_keeps_whole_checkpoints() -> None:
+    arguments = launched("fsdp2.yaml")
+    environment = prepare_multi_gpu_env(arguments)
+    assert (arguments.num_processes, environment["ACCELERATE_MIXED_PRECISION"]) == (8, "bf16")
+    assert environment["ACCELERATE_USE_FSDP"] == "true"
+    assert environment["FSDP_VERSION"] == "2"
+    assert environment["FSDP_STATE_DICT_TYPE"] == "FULL_STATE_DICT"
+    assert environment["FSDP_CPU_RAM_EFFICIENT_LOADING"] == "false"
+
+
+def test_deepspeed_keeps_the_weights_whole() -> None:
+    arguments = launched("deepspeed.yaml")
+    arguments.deepspeed_fields_from_accelerate_config = ""
+    _, environment = prepare_deepspeed_cmd_env(arguments)
+    assert (arguments.num_processes, environment["ACCELERATE_MIXED_PRECISION"]) == (8, "bf16")
+    assert environment["ACCELERATE_USE_DEEPSPEED"] == "true"
+    assert environment["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == "2"
+    assert environment["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] == "auto"
