@@ -17,12 +17,21 @@ from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.generation.vllm import VllmGenerator
 from tirjudge.judgment import Judgment, consensus, judgment
 from tirjudge.rollout import Rollout
-from tirjudge_environments import Environment, JudgeTask
+from tirjudge_environments import Context, Environment, JudgeTask, Message, Prompt
 from tirjudge_environments.budget import Budget
 from tirjudge_environments.catalog import environment_options, open_environment
 from tirjudge_environments.formats.text_only import TextOnly
 from tirjudge_environments.orders import Order
-from tirjudge_sandbox import Execution, Limits, Policy, Program, Sandbox, Status, open_sandbox
+from tirjudge_sandbox import (
+    Execution,
+    Limits,
+    Policy,
+    Program,
+    Sandbox,
+    SandboxUnavailable,
+    Status,
+    open_sandbox,
+)
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
 KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")
@@ -125,6 +134,20 @@ class Judging:
             return judgment(name, await rollout.episode(task))
         group = await rollout.group(task, self.config.samples)
         return consensus([judgment(name, episode) for episode in group])
+
+    async def check(self) -> None:
+        """Ask the model for one token and the sandbox for an empty program.
+
+        Raises GeneratorFailed or SandboxUnavailable, in one line, for the one that cannot answer.
+        """
+        prompt = Prompt(messages=(Message("user", "Hello"),))
+        encoder = self._generator.encoder
+        ids = None if encoder is None else tuple(encoder.prompt(prompt))
+        await self._generator.generate(Context(prompt, ids=ids), Sampling(max_tokens=1))
+        if self._runs_programs:
+            tried = await self._sandbox.run(Program(source=""))
+            if tried.status is not Status.OK:
+                raise SandboxUnavailable(tried.detail or f"an empty program ended with {tried.status}")
 
     def rollout(self, name: str) -> Rollout:
         """Of a kind, or of a format by its name; raises ValueError for prompts or options that it lacks."""

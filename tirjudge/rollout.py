@@ -76,11 +76,13 @@ class Rollout:
     async def episode(self, task: JudgeTask, sample: int = 0) -> Episode:
         """All views of one sample of a task."""
         views = self.environment.views(task)
-        return Episode(task, sample, tuple(await _all(self.trajectory(task, view, sample) for view in views)))
+        return Episode(
+            task, sample, tuple(await all_or_none(self.trajectory(task, view, sample) for view in views))
+        )
 
     async def group(self, task: JudgeTask, size: int) -> list[Episode]:
         """`size` samples of one task."""
-        return await _all(self.episode(task, sample) for sample in range(size))
+        return await all_or_none(self.episode(task, sample) for sample in range(size))
 
     async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]:
         """The environment's scores of a group, once its questions are answered.
@@ -140,7 +142,7 @@ async def as_finished(works: Iterable[Coroutine[Any, Any, T]], at_once: int) -> 
         await asyncio.gather(*running, return_exceptions=True)
 
 
-async def _all(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+async def all_or_none(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """The results in order; the first error cancels the rest and is raised as it is."""
     try:
         async with asyncio.TaskGroup() as group:

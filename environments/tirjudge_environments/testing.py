@@ -136,6 +136,13 @@ def check_scores(
     assert [len(row) for row in scores] == [len(episode.trajectories) for episode in group]
     assert all(isinstance(score, Reward | Unscored) for row in scores for score in row)
 
+    if not getattr(environment, "linked", True):
+        for episode, row in zip(group, scores, strict=True):
+            alone = [Episode(task, episode.sample, (one,)) for one in episode.trajectories]
+            assert [environment.score([one], answers)[0] for one in alone] == [(score,) for score in row], (
+                "a judge that says its views are not `linked` scores each of them alone"
+            )
+
     down = [replace(one, stop=StopReason.SANDBOX_DOWN, verdict=None) for one in group[0].trajectories]
     unlabelled = replace(task, label=None, gold={})
     for episode in (replace(group[0], trajectories=tuple(down)), replace(group[0], task=unlabelled)):

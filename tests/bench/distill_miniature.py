@@ -12,18 +12,13 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import torch
-import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tests.loopback import served
 from tirjudge.embedded import embedded_model
 from tirjudge.generation import Sampling
 from tirjudge.generation.transformers import TransformersGenerator
@@ -66,22 +61,6 @@ class ChatServer:
         )
 
 
-@contextmanager
-def serving(folder: str) -> Iterator[str]:
-    """The address of a server in a thread of its own."""
-    app = Starlette(routes=[Route("/v1/chat/completions", ChatServer(folder).answer, methods=["POST"])])
-    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.01)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = True
-        thread.join()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--teacher", default=embedded_model(), help="a miniature's folder")
@@ -93,7 +72,8 @@ def main() -> None:
         "teacher.max_tokens": "320",
         "teacher.concurrency": str(CONCURRENCY),
     }
-    with serving(known.teacher) as url:
+    answer = ChatServer(known.teacher).answer
+    with served(Route("/v1/chat/completions", answer, methods=["POST"])) as url:
         command = [sys.executable, "-c", "from tirjudge.cli import main; main()", "train", "--distill"]
         command += ["--teacher", "miniature", "--teacher-base-url", url]
         command += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
-
 import pytest
 
+from tests.environments.counting import lines_run
 from tirjudge_environments.parsing import Turn
 
 PROGRAM = "```python\nprint(1)\n```\n"
@@ -136,22 +135,13 @@ def test_the_work_grows_with_the_text_and_no_faster(unit: str) -> None:
 
     def work(size: int) -> int:
         text = (unit * size)[: 8 * size]
-        count = 0
 
-        def trace(*_: object) -> object:
-            nonlocal count
-            count += 1
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
+        def read() -> None:
             turn = Turn(text)
             turn.answer("score")
             turn.source, turn.awaited, turn.forged, turn.unclosed  # noqa: B018
-        finally:
-            sys.settrace(before)
-        return count
+
+        return lines_run(read)
 
     assert work(2000) <= 2.2 * work(1000) + 100
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from tests.environments.counting import lines_run
 from tirjudge_environments import Completion, Finish, JudgeTask, Malformed, Message, Verdict, View
 from tirjudge_environments.chain_of_rubrics import ChainOfRubrics
 from tirjudge_environments.formats.rm_r1 import RmR1
@@ -187,21 +187,8 @@ def test_the_work_grows_with_the_text_and_no_faster(unit: str) -> None:
 
     def work(size: int) -> int:
         text = (unit * size)[: 8 * size]
-        count = 0
-
-        def trace(*_: object) -> object:
-            nonlocal count
-            count += 1
-            return trace
-
-        before = sys.gettrace()
-        sys.settrace(trace)
-        try:
-            read(f"{text}{A}")
-            RmR1().well_formed(f"{CHAT}{EVAL}{text}{A}")
-        finally:
-            sys.settrace(before)
-        return count
+        answer, whole = f"{text}{A}", f"{CHAT}{EVAL}{text}{A}"
+        return lines_run(lambda: (read(answer), RmR1().well_formed(whole)))
 
     assert work(2000) <= 2.2 * work(1000) + 200
 

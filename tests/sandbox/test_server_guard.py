@@ -8,6 +8,7 @@ import re
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -16,6 +17,7 @@ import sandbox_fusion as client
 from tests.sandbox.serving import Served, serving
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
+from tirjudge_sandbox.server.lifetime import listen
 from tirjudge_sandbox.server.settings import ServerSettings
 
 TOKEN = "0123456789abcdef"
@@ -26,7 +28,7 @@ SLOW = {"code": "import time; time.sleep(60)", "language": "python", "run_timeou
 @pytest.fixture(scope="module")
 def served() -> Iterator[Served]:
     access = Access(token=TOKEN, hosts=("sandbox.example",))
-    intake = IntakeLimits(requests=3, body_bytes=4096, held_bytes=6000, body_seconds=0.5)
+    intake = IntakeLimits(requests=3, body_bytes=4096, held_bytes=6000, body_seconds=2)
     with serving(ServerSettings(access=access, intake=intake)) as served:
         yield served
 
@@ -114,13 +116,29 @@ def test_one_too_many_is_told_to_come_again(served: Served) -> None:
     assert asked(served).status_code == 200
 
 
+def test_who_has_an_answer_may_ask_again_at_once(served: Served) -> None:
+    """As many callers as may be served, each with one request out: none is one too many."""
+    with ThreadPoolExecutor(3) as callers:
+        for statuses in callers.map(lambda _: list(_one_after_another(served, 50)), range(3)):
+            assert set(statuses) == {200}
+
+
+def test_the_end_of_an_answer_is_not_held_back() -> None:
+    """It is written after the head, and would wait for the caller's delayed acknowledgement of that."""
+    with (
+        listen("127.0.0.1", 0, ServerSettings()) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+
+
 def test_bodies_are_held_up_to_a_number_of_bytes(served: Served) -> None:
     body = b'{"code": "", "language": "' + b" " * 4000
     with socket.create_connection(("127.0.0.1", served.port)) as connection:
         connection.sendall(_head(length=4096) + body)
-        time.sleep(0.1)
-        response = served.post("/run_code", {**PROGRAM, "stdin": " " * 3000}, headers=_headers())
-        assert response.status_code == 429
+        beside = {**PROGRAM, "stdin": " " * 3000}
+        _until(lambda: served.post("/run_code", beside, headers=_headers()).status_code == 429)
 
 
 def test_a_caller_that_hangs_up_has_its_program_killed(served: Served) -> None:
@@ -167,6 +185,23 @@ def _slow(served: Served) -> socket.socket:
     body = json.dumps(SLOW).encode()
     connection.sendall(_head(len(body)) + body)
     return connection
+
+
+def _one_after_another(served: Served, requests: int) -> Iterator[int]:
+    """The statuses of requests on one connection."""
+    body = json.dumps(PROGRAM).encode()
+    with (
+        socket.create_connection(("127.0.0.1", served.port)) as connection,
+        connection.makefile("rb") as answers,
+    ):
+        for _ in range(requests):
+            connection.sendall(_head(length=len(body)) + body)
+            yield int(answers.readline().split()[1])
+            length = 0
+            while line := answers.readline().strip():
+                name, _, value = line.partition(b":")
+                length = int(value) if name.lower() == b"content-length" else length
+            answers.read(length)
 
 
 @contextlib.contextmanager

@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+
+from tests.loopback import served
 
 
 @dataclass(frozen=True)
@@ -72,19 +72,8 @@ class EndpointServer:
 def serving() -> Iterator[EndpointServer]:
     """A server on a free port, in a thread of its own."""
     state = EndpointServer()
-    app = Starlette(routes=[Route("/{path:path}", state.handle, methods=["POST"])])
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", lifespan="off", ws="none")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.005)
-    state.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    try:
+    with served(Route("/{path:path}", state.handle, methods=["POST"])) as state.url:
         yield state
-    finally:
-        server.should_exit = server.force_exit = True
-        thread.join()
 
 
 def chat(text: str | None, finish: str = "stop", **more: Any) -> dict[str, Any]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-import threading
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-import uvicorn
-from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+
+from tests.loopback import served
 
 _COMMIT = "a" * 40
 
@@ -41,19 +39,8 @@ class HubServer:
 def hub(repositories: Mapping[str, Mapping[str, bytes]]) -> Iterator[HubServer]:
     """A hub on a free port, in a thread of its own."""
     state = HubServer(repositories)
-    app = Starlette(routes=[Route("/{path:path}", state.handle, methods=["GET", "HEAD", "POST"])])
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", lifespan="off", ws="none")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.005)
-    state.url = f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    try:
+    with served(Route("/{path:path}", state.handle, methods=["GET", "HEAD", "POST"])) as state.url:
         yield state
-    finally:
-        server.should_exit = server.force_exit = True
-        thread.join()
 
 
 def _children(files: Mapping[str, bytes], folder: str) -> list[dict[str, object]]:

@@ -29,10 +29,13 @@ pytestmark = [
     pytest.mark.vllm,
     pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed"),
     pytest.mark.filterwarnings("default"),
+    pytest.mark.timeout(600),
 ]
 TOKENIZER = bpe_tokenizer("print the answer and then the preference", "```python\nprint(1)\n```\n" * 3)
-START = 180.0
+START = 420.0
 """Seconds that the server has to come up."""
+HEAD = 32
+"""The smallest width of a head that vLLM's kernels for a CPU take."""
 POSITIONS = 8192
 ROWS = 12
 
@@ -40,9 +43,8 @@ ROWS = 12
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("served")
-    tiny_qwen3(len(TOKENIZER), tie_word_embeddings=True, max_position_embeddings=POSITIONS).save_pretrained(
-        path
-    )
+    shape = {"head_dim": HEAD, "max_position_embeddings": POSITIONS}
+    tiny_qwen3(len(TOKENIZER), tie_word_embeddings=True, **shape).save_pretrained(path)
     TOKENIZER.save_pretrained(path)
     return path
 
@@ -60,8 +62,8 @@ def server(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
         wait_until_up(process, url)
         yield process, url
     finally:
-        process.terminate()
-        process.wait(60)
+        process.kill()
+        process.wait()
 
 
 def wait_until_up(process: subprocess.Popen[bytes], url: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
+from tests.tirjudge.endpoint_server import EndpointServer, serving
 from tests.training.fitting import fit
 from tirjudge_environments import Environment, JudgeTask, Message, Prompt, View
 from tirjudge_environments.chat_encoder import ChatEncoder
@@ -30,6 +31,13 @@ OUTPUT = "```output\n2\n```\n"
 VERDICTS = ("<preference>A</preference>", "<preference>B</preference>")
 SCORES = ("<score>3</score>", "<score>7</score>")
 """Each of these is one token, so that a model of a few thousand weights can write it."""
+
+
+@pytest.fixture(scope="module")
+def running() -> Iterator[EndpointServer]:
+    """A model server for the tests of one file; each gives it a script and forgets what it was asked."""
+    with serving() as server:
+        yield server
 
 
 class ShortPairwise(TirPairwise):
@@ -76,7 +84,9 @@ def tokenizer_of_words(said: Sequence[str] = WORDS) -> PreTrainedTokenizerFast:
     return fast
 
 
-def tiny_qwen(tokenizer: PreTrainedTokenizerFast, positions: int = 512) -> Qwen3ForCausalLM:
+def tiny_qwen(
+    tokenizer: PreTrainedTokenizerFast, positions: int = 512, head_dim: int = 16
+) -> Qwen3ForCausalLM:
     torch.manual_seed(0)
     return Qwen3ForCausalLM(
         Qwen3Config(
@@ -86,7 +96,7 @@ def tiny_qwen(tokenizer: PreTrainedTokenizerFast, positions: int = 512) -> Qwen3
             num_hidden_layers=2,
             num_attention_heads=2,
             num_key_value_heads=1,
-            head_dim=16,
+            head_dim=head_dim,
             max_position_embeddings=positions,
             tie_word_embeddings=True,
             initializer_range=0.2,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tirjudge.generation import endpoint
 from tirjudge.run_folder import read_lines
 from tirjudge_training import footprint
@@ -31,12 +30,6 @@ SMALL = {
     "heldout.n": 1,
     "heldout.max_tokens": 40,
 }
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[EndpointServer]:
-    with serving() as server:
-        yield server
 
 
 @pytest.fixture

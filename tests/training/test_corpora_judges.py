@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import datasets
 import pytest
 from typer.testing import CliRunner, Result
 
-from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
+from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.training.hub import Hub
 from tirjudge.cli import app
 from tirjudge_training.corpora.sources.wild_chat import NOISE
@@ -27,12 +26,6 @@ SKYWORK = {
     "wildguard": 2,
     "magpie_pro": 1,
 }
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[EndpointServer]:
-    with serving() as server:
-        yield server
 
 
 @pytest.fixture

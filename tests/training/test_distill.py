@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,12 +31,6 @@ from tirjudge_training.teacher_config import CorrectorConfig, TeacherConfig
 TOKENIZER = tokenizer_of_words()
 ENCODER = ChatEncoder(TOKENIZER)
 PAIR = f"I count.\n```python\n{COUNT}\n```\n"
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[EndpointServer]:
-    with serving() as server:
-        yield server
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ import typer
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
+from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.run_folder import RunFolder, read_lines
 from tirjudge_environments import Environment, Reward
 from tirjudge_sandbox import Execution, Limits, Program, Status
@@ -23,7 +23,6 @@ from tirjudge_training.engine import Engine
 from tirjudge_training.health import Health, HealthConfig, Unhealthy
 from tirjudge_training.rl_config import RlConfig
 
-TINY = runpy.run_path(str(Path(__file__).with_name("conftest.py")))
 CONFIG = RlConfig(
     steps=3,
     groups=4,
@@ -85,8 +84,8 @@ def train(start: Path, folder: Path) -> None:
             start,
             run,
             CONFIG,
-            environments=TINY["ENVIRONMENTS"],
-            source=TINY["source"],
+            environments=ENVIRONMENTS,
+            source=source,
             seed=1,
             say=lambda line: None,
         )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -13,6 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.run_folder import read_lines
 from tirjudge_training.dealing import dealt, seed_shuffle
 from tirjudge_training.processes import Processes
@@ -57,14 +57,13 @@ def interrupt(line: str) -> None:
 
 
 def run_rl(start: Path, folder: Path, loss: str, processes: Processes, say: Callable[[str], None]) -> None:
-    tiny = runpy.run_path(str(Path(__file__).with_name("conftest.py")))
     with processes.folder(folder) as run:
         model = train_rl(
             start,
             run,
             CONFIG.model_copy(update={"loss": loss}),
-            environments=tiny["ENVIRONMENTS"],
-            source=tiny["source"],
+            environments=ENVIRONMENTS,
+            source=source,
             seed=1,
             say=say,
             processes=processes,

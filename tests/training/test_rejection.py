@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 import signal
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.run_folder import RunFolder, read_lines
 from tirjudge_environments import (
     Call,
@@ -54,18 +54,16 @@ class Tasks:
     """A user's data: pairs and singles that the tiny model half knows."""
 
     def __init__(self) -> None:
-        parts = runpy.run_path(str(Path(__file__).parent / "conftest.py"))
-        self._source: Source = parts["source"]
-        self.environments: Mapping[str, Environment] = parts["ENVIRONMENTS"]
+        self.environments: Mapping[str, Environment] = ENVIRONMENTS
 
     def source(self, groups: int, seed: int) -> Source:
-        return self._source
+        return source
 
     def prompts(self, n: int | None, seed: int) -> list[Draw]:
-        return [self._source(0, 0, position) for position in range(n or PROMPTS)]
+        return [source(0, 0, position) for position in range(n or PROMPTS)]
 
     def validation(self, n: int) -> list[Draw]:
-        return [self._source(1, 0, position) for position in range(n)]
+        return [source(1, 0, position) for position in range(n)]
 
     def heldout(self, n: int, seed: int) -> list[Draw]:
         return []

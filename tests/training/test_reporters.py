@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import runpy
 from importlib.machinery import PathFinder
 from pathlib import Path
 
 import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.run_folder import RunFolder, read_lines
 from tirjudge_training import reporters
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
 
-TINY = runpy.run_path(str(Path(__file__).with_name("conftest.py")))
 CONFIG = RlConfig(
     steps=2, groups=2, samples=4, optimizer_steps=2, micro_batch=4, max_tokens=120, report_to=("tensorboard",)
 )
@@ -26,8 +25,8 @@ def test_tensorboard_shows_what_the_run_folder_has(tiny_model: Path, tmp_path: P
             tiny_model,
             run,
             CONFIG,
-            environments=TINY["ENVIRONMENTS"],
-            source=TINY["source"],
+            environments=ENVIRONMENTS,
+            source=source,
             seed=1,
             say=lambda line: None,
         )

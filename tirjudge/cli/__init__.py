@@ -26,6 +26,7 @@ _OURS = {
     "judge": "tirjudge.cli.judge:judge",
     "mcp": "tirjudge.cli.mcp:mcp",
     "sandbox": "tirjudge.cli.sandbox:sandbox",
+    "serve": "tirjudge.cli.serve:serve",
     "verify": "tirjudge.cli.verify:verify",
 }
 

@@ -5,27 +5,24 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import aclosing, contextmanager
+from contextlib import aclosing
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
-from pydantic import ValidationError
 
 from tirjudge.asking import Asked
 from tirjudge.batch import Failure
 from tirjudge.checklists import REMARKS, Checked, checklists
-from tirjudge.generation.base import GeneratorFailed
+from tirjudge.cli.one_line import INTERRUPTED, SOME_FAILED, one_line_errors, stop
 from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge.printable import printable
 from tirjudge.rows import STANDARD_INPUT, RowFile
-from tirjudge.run_folder import JsonLines, Locked
+from tirjudge.run_folder import JsonLines
 from tirjudge_environments.rationales.decomposition import SIZES
 from tirjudge_environments.tasks import Columns
 
-SOME_FAILED, USAGE, INTERRUPTED = 1, 2, 130
 SAID_EVERY = 10.0
 """Seconds between two lines of progress."""
 SHOWN_FAILURES = 20
@@ -59,7 +56,7 @@ def checklist(
     The same command goes on where a stopped one was: answers are kept in OUTPUT.asked. Exit codes: 0 all rows
     read, 1 some could not be, 2 usage or a model that is down, 130 interrupted.
     """
-    with _one_line_errors():
+    with one_line_errors("checklist"):
         config = MetaJudgeConfig(
             model=model, base_url=base_url, max_tokens=max_tokens, concurrency=concurrency, patience=patience
         )
@@ -70,7 +67,10 @@ def checklist(
         work = _write(
             rows, config, target, Columns.parse(column or ()), remarks, range(at_least, at_most + 1), limit
         )
-        failed = asyncio.run(work)
+        try:
+            failed = asyncio.run(work)
+        except KeyboardInterrupt:
+            stop("checklist", "interrupted; the same command goes on", INTERRUPTED)
         raise typer.Exit(SOME_FAILED if failed else 0)
 
 
@@ -135,21 +135,3 @@ def _default_output(file: str) -> Path:
 
 def _say(line: str) -> None:
     print(printable(line), file=sys.stderr, flush=True)
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    try:
-        yield
-    except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        _stop(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}", USAGE)
-    except (GeneratorFailed, Locked, OSError, ValueError) as error:
-        _stop(str(error), USAGE)
-    except KeyboardInterrupt:
-        _stop("interrupted; the same command goes on", INTERRUPTED)
-
-
-def _stop(reason: str, code: int) -> NoReturn:
-    print(f"tirjudge checklist: {printable(reason)}", file=sys.stderr)
-    raise typer.Exit(code)

@@ -14,6 +14,7 @@ import typer
 from pydantic import ValidationError
 
 from tirjudge import __version__
+from tirjudge.cli.listening import open_listening, url_of
 from tirjudge.cli.token import read_token
 from tirjudge.mcp.running import ReturnMode
 from tirjudge.mcp.server import PATH, create_server, http_app
@@ -22,7 +23,7 @@ from tirjudge.printable import printable
 from tirjudge_sandbox import Limits, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
-from tirjudge_sandbox.server.lifetime import listen, serve_app
+from tirjudge_sandbox.server.lifetime import serve_app
 from tirjudge_sandbox.server.settings import ServerSettings
 
 USAGE, NO_SANDBOX = 2, 125
@@ -64,7 +65,8 @@ def mcp(
     """
     try:
         access = Access(token=read_token(TOKEN, token_file), hosts=tuple(allow_host or ()))
-        listening = None if transport == "stdio" else _listening(host, port, access)
+        over_http = transport == "http"
+        listening = open_listening(host, port, ServerSettings(access=access), TOKEN) if over_http else None
         settings = {"backend": backend, "mode": return_mode}
         limits = Limits(wall_seconds=timeout, cpu_seconds=timeout)
         asyncio.run(_serving(Verdicts(model, base_url), limits, settings, listening, access))
@@ -92,7 +94,7 @@ async def _serving(
             return
         stack.enter_context(listening)
         intake = IntakeLimits()
-        url = "http://{}:{}".format(*listening.getsockname()[:2])
+        url = url_of(listening)
         await serve_app(
             http_app(server, access, intake),
             listening,
@@ -100,16 +102,6 @@ async def _serving(
             lambda: _say(f"{url}{PATH}"),
             lifespan="on",
         )
-
-
-def _listening(host: str, port: int, access: Access) -> socket.socket:
-    """Raises ValueError."""
-    try:
-        return listen(host, port, ServerSettings(access=access))
-    except ValueError as error:
-        raise ValueError(f"{error}: set {TOKEN} or --token-file, or leave --host as it is") from None
-    except OSError as error:
-        raise ValueError(f"cannot listen on {host} port {port}: {error.strerror or error}") from None
 
 
 def _say(text: str) -> None:

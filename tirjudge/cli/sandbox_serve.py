@@ -13,13 +13,13 @@ from typing import Annotated, Any, NoReturn
 import typer
 from pydantic import SecretStr
 
+from tirjudge.cli.listening import open_listening, url_of
 from tirjudge.cli.token import read_token
 from tirjudge.printable import printable
 from tirjudge_sandbox import Isolation, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.base import MIB
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
-from tirjudge_sandbox.server.lifetime import listen
 from tirjudge_sandbox.server.lifetime import serve as serve_sandbox
 from tirjudge_sandbox.server.settings import MOST, ServerSettings
 
@@ -78,11 +78,9 @@ def serve(
         most=replace(MOST, wall_seconds=max_seconds, cpu_seconds=max_seconds, memory_bytes=max_memory * MIB),
     )
     try:
-        listening = listen(host, port, settings)
+        listening = open_listening(host, port, settings, TOKEN)
     except ValueError as error:
-        _fail(USAGE, f"{error}: set {TOKEN} or --token-file, or leave --host as it is")
-    except OSError as error:
-        _fail(USAGE, f"cannot listen on {host} port {port}: {error.strerror or error}")
+        _fail(USAGE, str(error))
     with listening:
         try:
             asyncio.run(_serving(backend, capacity, notebooks, allow_weak_isolation, listening, settings))
@@ -110,15 +108,10 @@ async def _serving(
 
         def started(isolation: Isolation) -> None:
             weak = f", WITHOUT {', '.join(isolation.missing)}" if isolation.missing else ""
-            _say(f"{_url(listening)} runs {box.capacity} programs at once in `{isolation.placement}`{weak}")
+            _say(f"{url_of(listening)} runs {box.capacity} programs at once in `{isolation.placement}`{weak}")
 
         await serve_sandbox(box, listening, settings, started, kernels)
     _say("ended")
-
-
-def _url(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _token(file: Path | None) -> SecretStr | None:

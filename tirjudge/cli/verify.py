@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from tirjudge.batch import Failure
+from tirjudge.cli.one_line import SOME_FAILED, one_line_errors
 from tirjudge.following import Checked, FollowingTally, check, instructions_by_prompt
 from tirjudge.metrics import Proportion
 from tirjudge.printable import printable
 from tirjudge.row_source import RowSource, open_rows
-from tirjudge.run_folder import JsonLines, Locked
+from tirjudge.run_folder import JsonLines
 from tirjudge_environments.tasks import Columns
 from tirjudge_environments.verifiers import verifier_names
 
-SOME_FAILED, USAGE = 1, 2
 SHOWN_FAILURES = 20
 
 
@@ -44,7 +42,7 @@ def verify(
     A row holds them as IFEval's do (instruction_id_list, kwargs), or --prompts does. Exit codes: 0 all rows
     checked, 1 some could not be, 2 usage.
     """
-    with _one_line_errors():
+    with one_line_errors("verify"):
         if names:
             print("\n".join(verifier_names()))
             return
@@ -117,16 +115,3 @@ def _rate(share: Proportion) -> str:
 def _say(failure: Failure, failed: int) -> None:
     if failed <= SHOWN_FAILURES:
         print(printable(f"{failure.where}: {failure.reason}"), file=sys.stderr)
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    try:
-        yield
-    except (Locked, OSError, ValueError) as error:
-        _stop(str(error), USAGE)
-
-
-def _stop(reason: str, code: int) -> NoReturn:
-    print(f"tirjudge verify: {printable(reason)}", file=sys.stderr)
-    raise typer.Exit(code)

@@ -15,10 +15,12 @@ from tirjudge_environments.chat_encoder import ChatEncoder
 
 SETTINGS = {
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
-    "VLLM_LOGGING_LEVEL": "WARNING",
+    "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
 }
-"""Of vLLM's environment, unless set by the caller: else it logs to standard output, and reports its use."""
+"""Of vLLM's environment, unless set by the caller: else it chats on standard output, and reports its use."""
+LONGEST = 300
+"""Characters of an error's line."""
 SEEDS = (1 << 63) - 1
 """What torch takes as a seed."""
 
@@ -71,6 +73,7 @@ class VllmGenerator:
                     "logprobs_mode": "processed_logprobs",
                     "worker_extension_cls": "tirjudge.generation.vllm_worker.WeightReloader",
                     "disable_log_stats": True,
+                    "use_tqdm_on_load": False,
                     **engine,
                 }
             )
@@ -108,6 +111,7 @@ class VllmGenerator:
 
     async def close(self) -> None:
         self._engine.shutdown()
+        del self._engine  # which else shuts down once more when Python ends, and complains
 
     def _ids(self, context: Context) -> list[int]:
         if context.ids is None:
@@ -182,4 +186,5 @@ class VllmGenerator:
 
 
 def _one_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+    line = " ".join(str(error).split()) or type(error).__name__
+    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"

@@ -11,25 +11,13 @@ from pydantic import BaseModel, ConfigDict
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.judge import Judge
+from tirjudge.judged_program import JudgedProgram, judged_programs
 from tirjudge.judgment import Judgment
-from tirjudge_environments.outputs import output_text
-from tirjudge_environments.types import Refused
-from tirjudge_sandbox import SandboxUnavailable, Status
-
-_LONGEST_OUTPUT = 2000
+from tirjudge_sandbox import SandboxUnavailable
 
 
 class NoVerdict(RuntimeError):
     """There can be none: the model or the sandbox is not to be had, or the question is none."""
-
-
-class JudgedProgram(BaseModel):
-    """A program that the judge ran, and what it read of it."""
-
-    model_config = ConfigDict(frozen=True)
-
-    source: str
-    output: str
 
 
 class JudgeAnswer(BaseModel):
@@ -51,16 +39,13 @@ class JudgeAnswer(BaseModel):
 
     @classmethod
     def of(cls, judgment: Judgment) -> Self:
-        calls = [call for one in judgment.trajectories for call in one.calls]
         return cls(
             verdict=judgment.verdict,
             choice=judgment.choice,
             scores=dict(judgment.scores),
             stop=judgment.stop.value,
             detail=judgment.detail,
-            programs=tuple(
-                JudgedProgram(source=call.request.source, output=_output(call.outcome)) for call in calls
-            ),
+            programs=judged_programs(judgment),
         )
 
 
@@ -90,9 +75,3 @@ class Verdicts:
         if judgment.stop.unscored:
             raise NoVerdict(judgment.detail or judgment.stop.value)
         return JudgeAnswer.of(judgment)
-
-
-def _output(outcome: Any) -> str:
-    if not isinstance(outcome, Refused) and outcome.status is Status.SANDBOX_FAILED:
-        return ""
-    return output_text(outcome, _LONGEST_OUTPUT)

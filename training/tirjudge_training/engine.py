@@ -86,13 +86,13 @@ class Engine:
         vllm: Mapping[str, Any] | None = None,
         processes: Processes = ALONE,
     ) -> None:
-        """`vllm` are arguments of the engine that starts here where `generator` is vllm. `asking` answers the
-        questions of rewards that depend on another model. Both are closed with this. Of several `processes`
-        that train the model each makes one of these. Raises GeneratorFailed.
+        """`vllm` are arguments of the engine that starts here where `generator` is vllm; each of several
+        `processes` that train the model makes this call. `asking` answers the questions of rewards that
+        depend on another model. Both are closed with this. Raises GeneratorFailed.
         """
         self._policy: Policy
         if generator == "vllm":
-            self._policy = VllmPolicy(model, tokenizer, name, processes, **(vllm or {}))
+            self._policy = VllmPolicy(model, tokenizer, name, processes=processes, **(vllm or {}))
         elif processes.share_weights:
             self._policy = CopyPolicy(model, tokenizer, name)
         else:

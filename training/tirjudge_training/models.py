@@ -12,7 +12,7 @@ from tirjudge_environments import Prompt
 from tirjudge_environments.chat_encoder import ChatEncoder
 from tirjudge_training import lora
 from tirjudge_training.processes import ALONE, Processes
-from tirjudge_training.weights import whole_weights
+from tirjudge_training.weights import on_the_first
 
 
 def load(path: str | Path) -> tuple[Any, Any]:
@@ -46,7 +46,7 @@ def save(folder: Path, model: Any, *, start: str, processes: Processes = ALONE) 
 
     An adapter is merged. Every process calls it, since each may hold a part of the weights; the first writes.
     """
-    weights = {name: tensor.cpu() for name, tensor in whole_weights(model) if processes.rank == 0}
+    weights = on_the_first(model, processes)
     processes.first(lambda: _write(folder, model, weights, start))
 
 

@@ -12,7 +12,7 @@ from tirjudge.generation import Generator
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.generation.vllm import VllmGenerator
 from tirjudge_training.processes import ALONE, Processes
-from tirjudge_training.weights import whole_weights
+from tirjudge_training.weights import on_the_first, whole_weights
 
 Sampler = Literal["transformers", "vllm"]
 
@@ -76,41 +76,43 @@ class CopyPolicy:
 
 
 class VllmPolicy:
-    """A second copy of the trainer's model, in vLLM; the weights go there as a file in memory.
+    """A copy of the trainer's model in vLLM, one for each process of a machine.
 
-    The first process of each machine writes it for all of them.
+    The weights go there through a folder in memory that the first process writes and all of them read.
     """
 
     def __init__(
-        self, model: Any, tokenizer: Any, name: str, processes: Processes = ALONE, **engine: Any
+        self, model: Any, tokenizer: Any, name: str, *, processes: Processes = ALONE, **engine: Any
     ) -> None:
-        """`engine` are arguments of vLLM's engine. Raises GeneratorFailed."""
+        """`engine` are arguments of vLLM's engine. Every one of several `processes` makes the same calls.
+
+        Raises GeneratorFailed.
+        """
         self._model, self._processes = model, processes
-        self._folder = TemporaryDirectory(prefix="tirjudge-", dir=MEMORY if MEMORY.is_dir() else None)
-        self._shared = Path(processes.every(self._folder.name)[processes.neighbour])
+        self._memory = TemporaryDirectory(prefix="tirjudge-", dir=MEMORY if MEMORY.is_dir() else None)
+        self._folder = Path(processes.first(lambda: self._memory.name))
         try:
-            tokenizer.save_pretrained(self._folder.name)
+            processes.first(lambda: tokenizer.save_pretrained(self._folder))
             self._save()
-            self.generator = VllmGenerator.load(str(self._shared), **{"device_ids": own_device(), **engine})
+            self.generator = VllmGenerator.load(str(self._folder), **{"device_ids": own_device(), **engine})
         except BaseException:
-            self._folder.cleanup()
+            self._memory.cleanup()
             raise
         self.generator.model = name
 
     async def refresh(self) -> None:
+        self._processes.every("read")  # what was written before, before it is overwritten
         self._save()
-        await self.generator.load_weights(self._shared)
+        await self.generator.load_weights(self._folder)
 
     async def close(self) -> None:
-        self._folder.cleanup()
+        self._memory.cleanup()
         await self.generator.close()
 
     def _save(self) -> None:
-        writes = self._processes.neighbour == self._processes.rank
-        weights = {name: tensor.cpu() for name, tensor in whole_weights(self._model) if writes}
-        if writes:
-            self._model.save_pretrained(self._shared, state_dict=weights)
-        self._processes.every(None)
+        """By the first process: transformers writes nothing in the others."""
+        weights = on_the_first(self._model, self._processes)
+        self._processes.first(lambda: self._model.save_pretrained(self._folder, state_dict=weights))
 
 
 def own_device() -> list[int] | None:

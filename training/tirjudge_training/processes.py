@@ -41,11 +41,6 @@ class Processes:
         return cls(state.process_index, state.num_processes)
 
     @property
-    def neighbour(self) -> int:
-        """The rank of the first process on this machine."""
-        return self.rank - int(os.environ.get("LOCAL_RANK", "0")) if self.world > 1 else self.rank
-
-    @property
     def share_weights(self) -> bool:
         """Whether each holds a part of the model that is trained (FSDP), and not all of it."""
         return self.world > 1 and os.environ.get("ACCELERATE_USE_FSDP") == "true"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -12,7 +11,8 @@ from tirjudge.run_folder import JsonObject, RunFolder, write_atomically
 from tirjudge_training import models
 from tirjudge_training.answers import answer
 from tirjudge_training.card import model_card
-from tirjudge_training.config import BadRecipe, difference, to_toml
+from tirjudge_training.claim import CONFIG, claim
+from tirjudge_training.config import BadRecipe, to_toml
 from tirjudge_training.course import Course, reinforce
 from tirjudge_training.data import Data
 from tirjudge_training.distill import distill
@@ -26,7 +26,7 @@ from tirjudge_training.results import table
 from tirjudge_training.row_data import RowData, require_rows
 from tirjudge_training.stages.base import DONE, Run, Say, Stage
 
-CONFIG, RESULTS = "config.toml", "results.md"
+RESULTS = "results.md"
 
 UNCLAIMED = (
     "teacher.base_url",
@@ -105,21 +105,11 @@ def train(recipe: Recipe, folder: Path, *, command: str, say: Say, processes: Pr
 
 def _claim(run: RunFolder, recipe: Recipe) -> None:
     """Write the resolved recipe down, or refuse to mix two runs in one folder."""
-    path, text = run.path / CONFIG, to_toml(recipe)
-    if path.exists():
-        found = difference(_claimed(path.read_text(encoding="utf-8")), _claimed(text))
-        if found is not None:
-            raise RunMismatch(f"{path} has another {found}: use the same recipe, or another --output")
-    run.write(CONFIG, text)
-
-
-def _claimed(text: str) -> JsonObject:
-    """The keys of a resolved recipe that a run is bound to."""
-    recipe = tomllib.loads(text)
-    for key in UNCLAIMED:
-        table, _, name = key.rpartition(".")
-        recipe.get(table, {}).pop(name, None)
-    return recipe
+    found = claim(run, recipe, UNCLAIMED)
+    if found is not None:
+        raise RunMismatch(
+            f"{run.path / CONFIG} has another {found}: use the same recipe, or another --output"
+        )
 
 
 def _done(stage: Stage, run: Run) -> JsonObject:

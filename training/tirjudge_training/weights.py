@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from tirjudge_training.processes import Processes
+
 ADAPTER, WRAPPED = ".lora_", ".base_layer."
 """What PEFT puts into the names of an adapter's own weights, and of those that it is added to."""
 
@@ -27,6 +29,12 @@ def whole_weights(model: Any) -> Iterator[tuple[str, Any]]:
             if WRAPPED in name:
                 tensor = tensor + _added(model.get_submodule(name.rpartition(WRAPPED)[0]))
         yield name.replace(WRAPPED, "."), tensor
+
+
+def on_the_first(model: Any, processes: Processes) -> dict[str, Any]:
+    """The whole weights, in the first process's memory and in no other; every process makes this call."""
+    first = processes.rank == 0
+    return {name: tensor.cpu() for name, tensor in whole_weights(model) if first}
 
 
 def _added(layer: Any) -> Any:

@@ -29,11 +29,6 @@ class J1(TextOnly):
         verdicts = (trajectory.verdict for trajectory in episode.trajectories)
         return tuple(verdict is not None and verdict.choice == label for verdict in verdicts)
 
-    @property
-    def linked(self) -> bool:
-        """Whether a view's reward depends on the other views."""
-        return False
-
     def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
         return [self._score(episode) for episode in group]
 

@@ -61,6 +61,11 @@ class TextOnly(BaseModel, ABC):
     def wording(self) -> Wording:
         """Which prompt files are filled, and how the answer begins."""
 
+    @property
+    def linked(self) -> bool:
+        """Whether a view's reward depends on the other views."""
+        return False
+
     @abstractmethod
     def views(self, task: JudgeTask) -> tuple[View, ...]: ...
 

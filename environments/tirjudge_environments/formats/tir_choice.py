@@ -21,6 +21,11 @@ class TirChoice(TirFormat):
     """Of the responses: one permutation drawn from (seed, task id); as given; or as given and reversed."""
     seed: int = 0
 
+    @property
+    def linked(self) -> bool:
+        """Whether a view's reward depends on the other views."""
+        return False
+
     def verdict(self, view: View, answer: str) -> Verdict | None:
         shown = dict(zip(letters(len(view.order)), view.order, strict=True))
         return Verdict(choice=shown[answer]) if answer in shown else None

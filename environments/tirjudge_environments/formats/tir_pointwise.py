@@ -34,6 +34,11 @@ class TirPointwise(TirFormat):
     kind: ClassVar[str] = "pointwise"
     tag: ClassVar[str] = "score"
 
+    @property
+    def linked(self) -> bool:
+        """Whether a view's reward depends on the other views."""
+        return True
+
     def views(self, task: JudgeTask) -> tuple[View, ...]:
         return single_views(task)
 

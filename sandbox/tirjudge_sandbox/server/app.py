@@ -21,7 +21,7 @@ from tirjudge_sandbox.server.metrics import Metrics
 from tirjudge_sandbox.server.notebooks import Notebooks, run_cells
 from tirjudge_sandbox.server.settings import ServerSettings
 
-_REFUSALS: dict[int | str, dict[str, Any]] = {
+REFUSALS: dict[int | str, dict[str, Any]] = {
     400: {"description": "The body is no JSON."},
     401: {"description": "No valid token."},
     403: {"description": "A host name that is not this server's, or a page of another origin."},
@@ -31,6 +31,7 @@ _REFUSALS: dict[int | str, dict[str, Any]] = {
     415: {"description": "The content type is not application/json."},
     429: {"description": "Too many requests at once: come again after Retry-After seconds."},
 }
+"""What the guard and the intake answer, for a route's documentation."""
 
 
 def create_app(
@@ -65,7 +66,7 @@ def create_app(
         metrics.ended(execution)
         return execution
 
-    @app.post("/run_code", responses=_REFUSALS, tags=["SandboxFusion"])
+    @app.post("/run_code", responses=REFUSALS, tags=["SandboxFusion"])
     async def run_code(asked: RunCodeRequest, request: Request) -> RunCodeResponse:
         """Run one program."""
         if asked.language != PYTHON:
@@ -75,7 +76,7 @@ def create_app(
         names |= {"cpu_seconds": "run_timeout", "memory_bytes": "memory_limit_MB"}
         return RunCodeResponse.of(await executed(asked.program(_caller(request)), limits, names), limits)
 
-    @app.post("/run_jupyter", responses=_REFUSALS, tags=["SandboxFusion"])
+    @app.post("/run_jupyter", responses=REFUSALS, tags=["SandboxFusion"])
     async def run_jupyter(asked: RunJupyterRequest, request: Request) -> RunJupyterResponse:
         """Run cells one after another in one kernel."""
         if notebooks is None:
@@ -84,7 +85,7 @@ def create_app(
         metrics.closed(answer.status)
         return answer
 
-    @app.post("/v1/run", responses=_REFUSALS, tags=["tirjudge"])
+    @app.post("/v1/run", responses=REFUSALS, tags=["tirjudge"])
     async def run(asked: RunRequest, request: Request) -> RunResponse:
         """Run one program, with all that a program can be given, and tell all that is known of its end."""
         limits = asked.limits.limits(settings.defaults)

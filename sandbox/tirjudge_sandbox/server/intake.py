@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
@@ -60,9 +60,9 @@ class Intake:
         with contextlib.suppress(HungUp):
             try:
                 length = await self._length(scope, receive)
-                with self._held(length):
+                with self._held(length) as place:
                     body = await self._body(receive)
-                    await _while_connected(self._app(scope, _Once(body, receive), send), receive)
+                    await _while_connected(self._app(scope, _Once(body, receive), place.until(send)), receive)
             except Refused as refused:
                 await refused.send(send)
 
@@ -79,17 +79,20 @@ class Intake:
         return length
 
     @contextlib.contextmanager
-    def _held(self, length: int) -> Iterator[None]:
+    def _held(self, length: int) -> Iterator[_Place]:
         limits = self._limits
         if self._requests >= limits.requests or self._held_bytes + length > limits.held_bytes:
             raise Refused(429, f"{self._requests} requests are served or wait already: come again", _RETRY)
-        self._requests += 1
-        self._held_bytes += length
+        self._count(1, length)
+        place = _Place(lambda: self._count(-1, -length))
         try:
-            yield
+            yield place
         finally:
-            self._requests -= 1
-            self._held_bytes -= length
+            place.free()
+
+    def _count(self, requests: int, length: int) -> None:
+        self._requests += requests
+        self._held_bytes += length
 
     async def _body(self, receive: Receive) -> bytes:
         seconds = self._limits.body_seconds
@@ -108,6 +111,29 @@ class Intake:
                     left -= len(part)
                     if left < 0:
                         return
+
+
+class _Place:
+    """What a request takes of what may be held."""
+
+    def __init__(self, freed: Callable[[], None]):
+        self._freed = freed
+        self._taken = True
+
+    def until(self, send: Send) -> Send:
+        """Sends, and is free with the answer's last part: whoever has it may ask again at once."""
+
+        async def sent(event: Event) -> None:
+            if event["type"] == "http.response.body" and not event.get("more_body", False):
+                self.free()
+            await send(event)
+
+        return sent
+
+    def free(self) -> None:
+        if self._taken:
+            self._taken = False
+            self._freed()
 
 
 class _Once:

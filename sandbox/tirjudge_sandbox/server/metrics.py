@@ -7,9 +7,8 @@ from typing import Any
 
 from tirjudge_sandbox.base import Execution, Sandbox
 from tirjudge_sandbox.pool import PoolStats
-from tirjudge_sandbox.server.asgi import App, Event, Receive, Scope, Send
+from tirjudge_sandbox.server.request_metrics import SECONDS, RequestMetrics
 
-_SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300)
 _GAUGES = {
     "capacity": "Programs that run at once at most.",
     "running": "Programs that run.",
@@ -25,18 +24,14 @@ _COUNTERS = {
 }
 
 
-class Metrics:
-    """One server's numbers, in a registry of its own."""
+class Metrics(RequestMetrics):
+    """A sandbox server's numbers."""
 
     def __init__(self, box: Sandbox, paths: frozenset[str]):
-        """`paths`: the routes that are counted each by itself; the others are counted as one."""
-        from prometheus_client import CollectorRegistry, Counter, Histogram
+        """`paths`: see `RequestMetrics`."""
+        from prometheus_client import Counter, Histogram
 
-        self._paths = paths
-        self.registry = CollectorRegistry()
-        self._requests = Counter(
-            "tirjudge_http_requests", "Requests, by answer.", ("path", "status"), registry=self.registry
-        )
+        super().__init__(paths)
         self._programs = Counter(
             "tirjudge_programs", "Programs, by how they ended.", ("status",), registry=self.registry
         )
@@ -44,7 +39,7 @@ class Metrics:
             "tirjudge_notebooks", "Notebooks, by how they ended.", ("status",), registry=self.registry
         )
         self._wall, self._queued = (
-            Histogram(name, text, buckets=_SECONDS, registry=self.registry)
+            Histogram(name, text, buckets=SECONDS, registry=self.registry)
             for name, text in (
                 ("tirjudge_program_seconds", "Wall time of a program."),
                 ("tirjudge_queue_seconds", "Time that a program waited."),
@@ -62,26 +57,6 @@ class Metrics:
     def closed(self, status: str) -> None:
         """Count a notebook."""
         self._notebooks.labels(str(status)).inc()
-
-    def text(self) -> bytes:
-        """All of it, in Prometheus's text format."""
-        from prometheus_client import generate_latest
-
-        return bytes(generate_latest(self.registry))
-
-    def counting(self, app: App) -> App:
-        """ASGI middleware that counts requests by their answer."""
-
-        async def counted(scope: Scope, receive: Receive, send: Send) -> None:
-            async def watched(event: Event) -> None:
-                if event["type"] == "http.response.start":
-                    path = scope["path"] if scope["path"] in self._paths else "other"
-                    self._requests.labels(path, event["status"]).inc()
-                await send(event)
-
-            await app(scope, receive, watched)
-
-        return counted
 
 
 class _PoolCollector:

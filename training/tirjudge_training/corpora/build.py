@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
 from tirjudge.run_folder import JsonObject, RunFolder, read_lines
-from tirjudge_training.config import difference, to_toml
+from tirjudge_training.claim import CONFIG, claim
 from tirjudge_training.corpora.benchmarks import texts
 from tirjudge_training.corpora.card import CorpusCard
 from tirjudge_training.corpora.catalog import open_source
@@ -18,10 +17,10 @@ from tirjudge_training.corpora.making import DROPPED, Making
 from tirjudge_training.corpora.overlap import OverlapIndex
 from tirjudge_training.full_disk import full_disk_told
 
-CONFIG, CARD, REPORT = "config.toml", "README.md", "report.json"
+CARD, REPORT = "README.md", "report.json"
 DATA, WORK, SHARDS = "data", "work", "shards"
-MOVABLE = {"base_url", "concurrency", "patience"}
-"""Keys of a generator that may differ when a build goes on."""
+MOVABLE = ("generators.*.base_url", "generators.*.concurrency", "generators.*.patience")
+"""Keys that may differ when a build goes on."""
 
 
 class OtherCorpus(ValueError):
@@ -83,20 +82,11 @@ def _check(config: CorpusConfig) -> None:
 
 
 def _claim(run: RunFolder, config: CorpusConfig) -> None:
-    path, text = run.path / CONFIG, to_toml(config)
-    if path.exists():
-        found = difference(_claimed(path.read_text(encoding="utf-8")), _claimed(text))
-        if found is not None:
-            raise OtherCorpus(f"{path} has another {found}: use the same command, or another --output")
-    run.write(CONFIG, text)
-
-
-def _claimed(text: str) -> JsonObject:
-    config = tomllib.loads(text)
-    for generator in config.get("generators", {}).values():
-        for key in MOVABLE:
-            generator.pop(key, None)
-    return config
+    found = claim(run, config, MOVABLE)
+    if found is not None:
+        raise OtherCorpus(
+            f"{run.path / CONFIG} has another {found}: use the same command, or another --output"
+        )
 
 
 def _gather_dropped(run: RunFolder, sources: list[str]) -> None:

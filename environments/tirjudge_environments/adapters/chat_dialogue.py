@@ -1,0 +1,78 @@
+"""One dialogue as chat frameworks see it: messages in, an output back as text, a score at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tirjudge_environments.adapters.sandbox_thread import SandboxThread
+from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.adapters.single_views import row_view, score_alone
+from tirjudge_environments.session import JudgeSession
+from tirjudge_environments.tasks import read_task
+from tirjudge_environments.types import Completion, Finish, Score, StopReason
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """What comes back after the model's turn."""
+
+    text: str
+    """The program's output; empty where the turn goes on or the dialogue has ended."""
+    score: Score | None
+    """None until the dialogue has ended."""
+    stop: StopReason | None
+    """Why it ended; None until then."""
+
+    @property
+    def done(self) -> bool:
+        return self.score is not None
+
+
+class ChatDialogue:
+    """A row's dialogue under the `fence` protocol, with outputs as messages of their own.
+
+    The framework's sampling must stop at `stop`: without token ids the session drops what the model wrote
+    behind a program, but the framework has already kept it.
+    """
+
+    def __init__(self, settings: JudgeSettings, row: Mapping[str, Any], *, framework: str) -> None:
+        """Raises RowError for a bad row, LinkedViews, and ValueError where text is not enough."""
+        self.task = read_task(row, default_id="row", columns=settings.columns)
+        self._environment = settings.environment
+        self._thread = SandboxThread.shared(settings.sandbox, settings.sandbox_options)
+        view = row_view(self._environment, self.task, row, framework)
+        self._session = JudgeSession(
+            self._environment,
+            self.task,
+            view,
+            self._thread.sandbox,
+            budget=settings.budget,
+            limits=settings.limits,
+            seed=settings.dialogue_seed(self.task, view),
+        )
+        prompt = self._session.prompt
+        if prompt.prefill or prompt.tools:
+            raise ValueError(
+                f"{framework} shows its environments text alone: this judge "
+                + ("begins the answer itself" if prompt.prefill else "needs the `fence` protocol")
+            )
+        self.stop = prompt.stop
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The judge's prompt."""
+        return [
+            {"role": message.role, "content": message.content} for message in self._session.prompt.messages
+        ]
+
+    def step(self, text: str) -> Reply:
+        """Take a turn of the model's; waits for its program. Raises RuntimeError once it is done."""
+        paused = text.endswith(self.stop) if self.stop else False
+        completion = Completion(text=text, finish=Finish.STOP if paused else Finish.END)
+        appended = self._thread.run(self._session.step(completion))
+        if not self._session.done:
+            return Reply("".join(segment.text for segment in appended), None, None)
+        trajectory = self._session.trajectory
+        return Reply("", score_alone(self._environment, self.task, trajectory), trajectory.stop)

@@ -1,0 +1,133 @@
+"""OpenEnv: a judge behind its server, and the client of that."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from openenv.core import EnvClient
+from openenv.core.client_types import StepResult
+from openenv.core.env_server import Action, Environment, Observation, State, create_app
+from pydantic import Field
+
+from tirjudge_environments.adapters.chat_dialogue import ChatDialogue, Reply
+from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.types import Reward, StopReason
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+
+class JudgeAction(Action):
+    """A turn of the model's."""
+
+    text: str
+
+
+class JudgeObservation(Observation):
+    """What the model sees next; `reward` is None until `done`, and for a rollout that is unscored."""
+
+    messages: list[dict[str, str]]
+    """The prompt after a reset, the program's output after a turn; empty where the turn goes on."""
+    stop: list[str] = Field(default_factory=list)
+    """After a reset: strings that sampling must stop at."""
+    parts: dict[str, float] = Field(default_factory=dict)
+    """The named parts of the reward."""
+    unscored: str = ""
+    """Why there is no reward."""
+    ended: StopReason | None = None
+    """Why the dialogue ended."""
+
+
+class JudgeState(State):
+    """Where a dialogue stands."""
+
+    task: str = ""
+    """Its id."""
+
+
+class JudgeEnv(Environment[JudgeAction, JudgeObservation, JudgeState]):
+    """One dialogue at a time, any number of them beside each other: `reset(row={...})`, then `step`."""
+
+    SUPPORTS_CONCURRENT_SESSIONS = True
+
+    def __init__(self, settings: JudgeSettings) -> None:
+        super().__init__()
+        self._settings = settings
+        self._dialogue: ChatDialogue | None = None
+        self._state = JudgeState()
+
+    def reset(
+        self,
+        seed: int | None = None,
+        episode_id: str | None = None,
+        *,
+        row: Mapping[str, Any] | None = None,
+        **options: Any,
+    ) -> JudgeObservation:
+        """`row` is what is to be judged, a pair say, as `tirjudge judge` reads it.
+
+        Raises ValueError, LinkedViews among it, for a row or a judge that cannot be had here.
+        """
+        settings = self._settings if seed is None else self._settings.model_copy(update={"seed": seed})
+        self._dialogue = ChatDialogue(settings, row or {}, framework="OpenEnv")
+        self._state = JudgeState(episode_id=episode_id or str(uuid4()), task=self._dialogue.task.id)
+        return JudgeObservation(messages=self._dialogue.messages, stop=list(self._dialogue.stop))
+
+    def step(self, action: JudgeAction, timeout_s: float | None = None, **options: Any) -> JudgeObservation:
+        """`timeout_s` is not used: no wall clock ends a dialogue. Raises RuntimeError before a reset."""
+        if self._dialogue is None:
+            raise RuntimeError("reset first: `reset(row={...})`")
+        self._state.step_count += 1
+        return _observation(self._dialogue.step(action.text))
+
+    @property
+    def state(self) -> JudgeState:
+        return self._state
+
+
+class JudgeClient(EnvClient[JudgeAction, JudgeObservation, JudgeState]):
+    """Plays on a server: `async with JudgeClient(base_url=...) as env: await env.reset(row={...})`."""
+
+    def _step_payload(self, action: JudgeAction) -> dict[str, Any]:
+        return {"text": action.text}
+
+    def _parse_result(self, payload: dict[str, Any]) -> StepResult[JudgeObservation]:
+        outer = {"reward": payload.get("reward"), "done": payload.get("done", False)}
+        observation = JudgeObservation.model_validate(payload["observation"] | outer)
+        return StepResult(observation=observation, reward=observation.reward, done=observation.done)
+
+    def _parse_state(self, payload: dict[str, Any]) -> JudgeState:
+        return JudgeState.model_validate(payload)
+
+
+def judge_app(settings: JudgeSettings, *, sessions: int = 64) -> FastAPI:
+    """OpenEnv's own server over the judge, for uvicorn; at most `sessions` dialogues at once.
+
+    It has no authentication: put it where only the trainer reaches it.
+    """
+    return create_app(
+        partial(JudgeEnv, settings),
+        JudgeAction,
+        JudgeObservation,
+        env_name="tirjudge",
+        max_concurrent_envs=sessions,
+        state_cls=JudgeState,
+    )
+
+
+def _observation(reply: Reply) -> JudgeObservation:
+    if reply.score is None:
+        messages = [{"role": "user", "content": reply.text}] if reply.text else []
+        return JudgeObservation(messages=messages)
+    if isinstance(reply.score, Reward):
+        return JudgeObservation(
+            messages=[],
+            done=True,
+            reward=reply.score.total,
+            parts=dict(reply.score.parts),
+            ended=reply.stop,
+        )
+    return JudgeObservation(messages=[], done=True, unscored=reply.score.reason, ended=reply.stop)

@@ -1,0 +1,110 @@
+"""One dialogue in a framework that calls our tool itself and tells what was said only at the end."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tirjudge_environments.adapters.recorder import Recorder, Recording
+from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.adapters.single_views import row_view, score_alone
+from tirjudge_environments.session import JudgeSession
+from tirjudge_environments.tasks import read_task
+from tirjudge_environments.types import Completion, Finish, Score, StopReason, ToolCall, Trajectory
+from tirjudge_sandbox import Execution, Sandbox
+
+ENDED = "The dialogue has ended: this program was not run."
+_UNLIMITED = sys.maxsize
+
+
+class ToolDialogue:
+    """A row's dialogue under the `tool` protocol.
+
+    While it lasts, `call` runs what is asked for; afterwards `score` plays it again from the framework's
+    messages, with the executions there were, since the reward depends on all that the model wrote.
+    """
+
+    def __init__(self, settings: JudgeSettings, row: Mapping[str, Any], *, framework: str) -> None:
+        """Raises RowError for a bad row, LinkedViews, and ValueError for a judge without native calls."""
+        self.task = read_task(row, default_id="row", columns=settings.columns)
+        self._settings = settings
+        self._view = row_view(settings.environment, self.task, row, framework)
+        prompt = settings.environment.prompt(self.task, self._view)
+        if prompt.stop or prompt.prefill or len(prompt.messages) != 1:
+            raise ValueError(
+                f"{framework} has native tools and one user message: open the judge with protocol='tool', "
+                "or use TRL's rollout_func tirjudge_training.trl_rollout.JudgeRolloutFunc"
+            )
+        self.prompt = prompt.messages[0].content
+        self._live: JudgeSession | None = None
+        self._recorder: Recorder | None = None
+
+    @property
+    def executions(self) -> tuple[Execution, ...]:
+        """Of the programs so far, in order."""
+        return tuple(self._recorder.executions) if self._recorder else ()
+
+    async def call(self, code: str, sandbox: Sandbox) -> str:
+        """The output of a program or, in one line, why there is none."""
+        if self._live is None:
+            self._recorder = Recorder(sandbox)
+            self._live = self._session(self._recorder, turns=_UNLIMITED)
+        if self._live.done:
+            return ENDED
+        call = ToolCall("call", "run_python", json.dumps({"code": code}))
+        turn = Completion(text="", finish=Finish.TOOL_CALL, tool_calls=(call,))
+        appended = await self._live.step(turn)
+        return appended[0].text if appended else ENDED
+
+    async def score(self, messages: Sequence[Mapping[str, Any]], executions: Sequence[Execution]) -> Score:
+        """Of the whole dialogue; `messages` as OpenAI has them, arguments as a text or an object."""
+        trajectory = await self._replay(messages, executions)
+        return score_alone(self._settings.environment, self.task, trajectory)
+
+    async def _replay(
+        self, messages: Sequence[Mapping[str, Any]], executions: Sequence[Execution]
+    ) -> Trajectory:
+        session = self._session(Recording(executions), turns=self._settings.turns)
+        for number, (completion, answered) in enumerate(_turns(messages), start=1):
+            if session.done:
+                break
+            if completion.tool_calls and not answered and number < self._settings.turns:
+                session.fail(StopReason.TOKEN_BUDGET, "no room for a program's output")
+                break
+            await session.step(completion)
+        if not session.done:
+            session.fail(StopReason.TOKEN_BUDGET, "the dialogue was cut before a verdict")
+        return session.trajectory
+
+    def _session(self, sandbox: Sandbox, *, turns: int) -> JudgeSession:
+        """Tokens are the framework's to count; while the dialogue lasts, turns are too."""
+        return JudgeSession(
+            self._settings.environment,
+            self.task,
+            self._view,
+            sandbox,
+            budget=replace(self._settings.budget, turns=turns, tokens=_UNLIMITED),
+            limits=self._settings.limits,
+            seed=self._settings.dialogue_seed(self.task, self._view),
+        )
+
+
+def _turns(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Completion, bool]]:
+    """Each of the model's turns, and whether anything follows it."""
+    for number, message in enumerate(messages):
+        if message["role"] == "assistant":
+            calls = tuple(_calls(message))
+            finish = Finish.TOOL_CALL if calls else Finish.END
+            text = message.get("content") or ""
+            yield Completion(text=text, finish=finish, tool_calls=calls), number + 1 < len(messages)
+
+
+def _calls(message: Mapping[str, Any]) -> Iterator[ToolCall]:
+    for number, call in enumerate(message.get("tool_calls") or ()):
+        function = call.get("function", call)
+        arguments = function["arguments"]
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        yield ToolCall(f"call-{number}", function["name"], text)

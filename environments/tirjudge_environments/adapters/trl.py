@@ -1,0 +1,81 @@
+"""TRL: a judge as an `environment_factory`, with programs as native calls of `run_python`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from tirjudge_environments.adapters.sandbox_thread import SandboxThread
+from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.adapters.tool_dialogue import ToolDialogue
+from tirjudge_environments.types import Reward, Score
+
+
+class JudgeEnv:
+    """One dialogue at a time; every public method but `reset` is a tool of the model's.
+
+        settings = JudgeSettings(options={"protocol": "tool"}, columns=Columns(prompt="question"))
+        GRPOTrainer(
+            model,
+            environment_factory=partial(JudgeEnv, settings),
+            reward_funcs=judge_reward,
+            args=GRPOConfig(max_tool_calling_iterations=settings.turns - 1, ...),
+            train_dataset=rows,
+            ...
+        )
+
+    TRL's column `prompt` is the policy's chat, and need not be there: the judged prompt stands in another
+    column. TRL bounds a dialogue's tokens (`max_completion_length`) and turns, and gives the tools' outputs
+    a mask of 0. Its `get_reward` is not offered: it is asked without the model's last turn, which holds the
+    verdict; `judge_reward` sees that.
+    """
+
+    def __init__(self, settings: JudgeSettings) -> None:
+        self.score: Score | None = None
+        """Of the last dialogue, with its parts, once `judge_reward` has seen it."""
+        self._settings = settings
+        self._thread = SandboxThread.shared(settings.sandbox, settings.sandbox_options)
+
+    def reset(self, **row: Any) -> str:
+        """The judge's prompt for a row.
+
+        Raises RowError, LinkedViews, and ValueError for a judge that TRL's native tools cannot have.
+        """
+        self._dialogue = ToolDialogue(self._settings, row, framework="TRL's environment_factory")
+        return self._dialogue.prompt
+
+    def run_python(self, code: str) -> str:
+        """Run a Python program by itself and return what it prints.
+
+        Args:
+            code: The program.
+
+        Returns:
+            What it printed or, if it failed, the error.
+        """
+        return self._thread.run(self._dialogue.call(code, self._thread.sandbox))
+
+    def _finish(self, messages: Sequence[Mapping[str, Any]]) -> Score:
+        self.score = self._thread.run(self._dialogue.score(messages, self._dialogue.executions))
+        return self.score
+
+
+def judge_reward(
+    completions: Sequence[Sequence[Mapping[str, Any]]],
+    environments: Sequence[JudgeEnv],
+    log_metric: Callable[[str, float], None] | None = None,
+    **columns: Any,
+) -> list[float | None]:
+    """The reward function that belongs to JudgeEnv: one total each, None for a rollout that is unscored.
+
+    TRL leaves a None out of the group's baseline. The means of the reward's parts go to the log.
+    """
+    scores = [
+        environment._finish(messages) for environment, messages in zip(environments, completions, strict=True)
+    ]
+    rewards = [score for score in scores if isinstance(score, Reward)]
+    if log_metric is not None and rewards:
+        for part in rewards[0].parts:
+            log_metric(f"judge/{part}", fmean(reward.parts[part] for reward in rewards))
+    return [score.total if isinstance(score, Reward) else None for score in scores]

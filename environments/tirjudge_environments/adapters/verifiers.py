@@ -1,0 +1,103 @@
+"""verifiers v1: a judge as a taskset whose tasks score themselves, and the sandbox as its toolset."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import verifiers.v1 as vf
+from pydantic import Field, TypeAdapter
+
+from tirjudge_environments.adapters.sandbox_thread import SandboxThread
+from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.adapters.single_views import reward_of
+from tirjudge_environments.adapters.tool_dialogue import ToolDialogue
+from tirjudge_sandbox import Execution
+
+_EXECUTIONS = TypeAdapter(tuple[Execution, ...])
+_NATIVE = JudgeSettings(options={"protocol": "tool"})
+
+
+class JudgeData(vf.TaskData):
+    """A row, and the judge that sees it."""
+
+    row: dict[str, Any]
+    settings: JudgeSettings
+
+    @property
+    def dialogue(self) -> ToolDialogue:
+        """Raises ValueError, LinkedViews among it, for a row or a judge that cannot be had here."""
+        return ToolDialogue(self.settings, self.row, framework="verifiers' Taskset")
+
+
+class JudgeState(vf.State):
+    """What the tool server tells the host."""
+
+    executions: str = "[]"
+    """The programs' executions in order, as JSON."""
+
+
+class PythonConfig(vf.ToolsetConfig):
+    """Nothing but the toolset's placement."""
+
+
+class PythonToolset(vf.Toolset[PythonConfig, JudgeState]):
+    """`run_python` for one rollout."""
+
+    TOOL_PREFIX = None
+
+    async def setup_task(self, task: JudgeData) -> None:
+        self._dialogue = task.dialogue
+        self._thread = SandboxThread.shared(task.settings.sandbox, task.settings.sandbox_options)
+
+    @vf.tool
+    async def run_python(self, code: str) -> str:
+        """Run a Python program by itself and return what it prints."""
+        shown = await self._thread.awaited(self._dialogue.call(code, self._thread.sandbox))
+        self.state.executions = _EXECUTIONS.dump_json(self._dialogue.executions).decode()
+        return shown
+
+
+class JudgeTask(vf.Task[JudgeData, JudgeState]):
+    """One dialogue; the reward is the judge's total, its parts are metrics."""
+
+    @classmethod
+    def toolsets(cls, config: vf.TaskConfig) -> list[vf.Toolset]:
+        return [PythonToolset(PythonConfig())]
+
+    @vf.reward
+    async def judge(self, trace: vf.Trace) -> float:
+        """Raises RuntimeError for a rollout that cannot be scored, which the trace keeps as its error."""
+        messages = [node.message.model_dump(exclude_none=True) for node in trace.nodes]
+        executions = _EXECUTIONS.validate_json(trace.state.executions)
+        dialogue = self.data.dialogue
+        reward = reward_of(await dialogue.score(messages, executions), dialogue.task)
+        trace.record_metrics(reward.parts)
+        return reward.total
+
+
+class JudgeTasksetConfig(vf.TasksetConfig):
+    """Where the rows are, and what judges them."""
+
+    rows: Path | None = None
+    """A file of JSON lines, as `tirjudge judge` reads them."""
+    settings: JudgeSettings = Field(default=_NATIVE)
+
+
+class JudgeTaskset(vf.Taskset[JudgeTask, JudgeTasksetConfig]):
+    """Every row of a file."""
+
+    def load(self) -> Iterator[JudgeTask]:
+        """Raises ValueError where no file is named, and for a row that cannot be had here."""
+        if self.config.rows is None:
+            raise ValueError("name a file of JSON lines: taskset.rows")
+        with self.config.rows.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                row = {"id": str(number), **json.loads(line)}
+                data = JudgeData(row=row, settings=self.config.settings)
+                yield JudgeTask(data.model_copy(update={"prompt": data.dialogue.prompt}), self.config.task)
+
+
+__all__ = ["JudgeTaskset"]

@@ -1,0 +1,100 @@
+"""verl: a judge as an agent loop, token ids in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import uuid4
+
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.utils.profiler import simple_timer
+
+from tirjudge_environments.adapters.sandbox_thread import SandboxThread
+from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.adapters.single_views import reward_of, row_view, score_alone
+from tirjudge_environments.chat_encoder import ChatEncoder
+from tirjudge_environments.session import JudgeSession
+from tirjudge_environments.tasks import read_task
+from tirjudge_environments.transcript import Transcript
+from tirjudge_environments.types import Completion, Finish, JudgeTask
+
+
+class JudgeLoop(AgentLoopBase):
+    """One dialogue. Name it in the file at `actor_rollout_ref.rollout.agent.agent_loop_config_path`:
+
+        - name: judge
+          _target_: tirjudge_environments.adapters.verl.JudgeLoop
+          settings: {judge: tir-pairwise}
+
+    and say `agent_name: judge` in every row, the row of the judge, a pair say, in `extra_info`. The prompt,
+    the ids of the sandbox's text and the mask are those of our own engine; the model's ids are as sampled.
+    """
+
+    def __init__(self, *args: Any, settings: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
+        """`settings` holds `JudgeSettings`; raises ValueError for a bad one."""
+        super().__init__(*args, **kwargs)
+        found = JudgeSettings.model_validate(dict(settings or {}))
+        longest = min(found.tokens, self.rollout_config.response_length)
+        self._settings = found.model_copy(update={"tokens": longest})
+        self._encoder = ChatEncoder(self.tokenizer)
+        self._thread = SandboxThread.shared(found.sandbox, found.sandbox_options)
+
+    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
+        """Raises ValueError, LinkedViews among it, for a row or a judge that cannot be had here, and
+
+        RuntimeError for a rollout that cannot be scored: verl has no place for one.
+        """
+        task = read_task(row["extra_info"], default_id="row", columns=self._settings.columns)
+        session = self._session(task, row["extra_info"])
+        timings: dict[str, float] = {}
+        request = uuid4().hex
+        while not session.done:
+            with simple_timer("generate_sequences", timings):
+                completion = await self._generate(session, sampling_params, request)
+            with simple_timer("tool_calls", timings):
+                await self._thread.awaited(session.step(completion))
+        reward = reward_of(score_alone(self._settings.environment, task, session.trajectory), task)
+        script = Transcript.of(session.trajectory)
+        return AgentLoopOutput(
+            prompt_ids=list(script.prompt_ids),
+            response_ids=list(script.completion_ids),
+            response_mask=list(script.mask),
+            response_logprobs=list(script.logprobs) if script.logprobs else None,
+            reward_score=reward.total,
+            num_turns=len(session.trajectory.segments) + 1,
+            metrics=AgentLoopMetrics(**timings),
+            extra_fields={"reward_extra_info": dict(reward.parts), "turn_scores": [], "tool_rewards": []},
+        )
+
+    def _session(self, task: JudgeTask, row: Mapping[str, Any]) -> JudgeSession:
+        settings = self._settings
+        view = row_view(settings.environment, task, row, "verl")
+        session = JudgeSession(
+            settings.environment,
+            task,
+            view,
+            self._thread.sandbox,
+            encoder=self._encoder,
+            budget=settings.budget,
+            limits=settings.limits,
+            seed=settings.dialogue_seed(task, view),
+        )
+        size, room = len(session.context.ids or ()), self.rollout_config.prompt_length
+        if size > room:
+            raise ValueError(f"task {task.id!r}: a prompt of {size} tokens, and prompt_length is {room}")
+        return session
+
+    async def _generate(self, session: JudgeSession, sampling: Mapping[str, Any], request: str) -> Completion:
+        most = session.remaining_tokens
+        stops = {"stop": list(session.prompt.stop), "include_stop_str_in_output": True}
+        output = await self.server_manager.generate(
+            request_id=request,
+            prompt_ids=list(session.context.ids or ()),
+            sampling_params={**sampling, "max_tokens": most, **(stops if session.prompt.stop else {})},
+        )
+        ids = tuple(output.token_ids)
+        finish = Finish.LENGTH if len(ids) >= most else Finish.STOP
+        if ids and ids[-1] in self._encoder.end_of_turn:
+            finish = Finish.END
+        logprobs = tuple(output.log_probs) if output.log_probs else None
+        return Completion(text="", finish=finish, token_ids=ids, logprobs=logprobs)

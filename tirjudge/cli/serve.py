@@ -1,0 +1,89 @@
+"""`tirjudge serve`: the judge over HTTP, for whoever wants verdicts or rewards."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tirjudge import __version__
+from tirjudge.cli.judge_options import taking
+from tirjudge.cli.judging_options import JudgingOptions
+from tirjudge.cli.listening import open_listening, url_of
+from tirjudge.cli.one_line import one_line_errors
+from tirjudge.cli.token import read_token
+from tirjudge.judging import JudgeConfig, Judging
+from tirjudge.printable import printable
+from tirjudge.serve.app import create_app
+from tirjudge.serve.settings import OPEN_PATHS, JudgeServerSettings
+from tirjudge_sandbox.base import MIB
+from tirjudge_sandbox.server.guard import Access
+from tirjudge_sandbox.server.intake import IntakeLimits
+from tirjudge_sandbox.server.lifetime import serve_app
+from tirjudge_sandbox.server.settings import ServerSettings
+
+TOKEN = "TIRJUDGE_SERVE_TOKEN"
+
+
+@taking
+def serve(
+    host: Annotated[
+        str, typer.Option(help="Address to listen on. Any but loopback needs a token.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8082,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help=f"File with the token.  [default: the variable {TOKEN}]"),
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="A name that callers use, beside addresses and localhost. Repeatable."
+        ),
+    ] = None,
+    queue: Annotated[int, typer.Option(min=1, help="Requests served and waiting, before 429.")] = 256,
+    max_body: Annotated[int, typer.Option(min=1, metavar="MIB", help="The largest request.")] = 16,
+    no_verdict_reward: Annotated[
+        float | None,
+        typer.Option(metavar="REWARD", help="Where the judge gives no score. Default: the request fails."),
+    ] = None,
+    *,
+    options: JudgingOptions,
+) -> None:
+    """Serve the judge over HTTP: /v1/judge for verdicts, /get_reward for OpenRLHF, /metrics.
+
+    SIGTERM or Ctrl-C finishes what was accepted; Ctrl-C again ends at once. Exit code 2 for wrong usage, for
+    a model or a sandbox that cannot be had, and for an address that cannot.
+    """
+    with one_line_errors("serve"):
+        settings = JudgeServerSettings(
+            access=Access(
+                token=read_token(TOKEN, token_file), hosts=tuple(allow_host or ()), open_paths=OPEN_PATHS
+            ),
+            intake=IntakeLimits(
+                requests=queue, body_bytes=max_body * MIB, held_bytes=max(256, 2 * max_body) * MIB
+            ),
+            no_verdict_reward=no_verdict_reward,
+        )
+        with open_listening(host, port, ServerSettings(access=settings.access), TOKEN) as listening:
+            asyncio.run(_serving(options.config(), listening, settings))
+
+
+async def _serving(config: JudgeConfig, listening: socket.socket, settings: JudgeServerSettings) -> None:
+    async with Judging(config) as judging:
+        app = create_app(judging, settings, version=__version__)
+        await serve_app(
+            app,
+            listening,
+            settings.intake.requests,
+            lambda: _say(f"{url_of(listening)} judges with {judging.model}"),
+        )
+    _say("ended")
+
+
+def _say(text: str) -> None:
+    print(f"tirjudge serve: {printable(text, limit=1000)}", file=sys.stderr, flush=True)

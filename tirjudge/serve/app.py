@@ -1,0 +1,107 @@
+"""The routes: verdicts, rewards, and what operators ask for."""
+
+# No `from __future__ import annotations`: FastAPI reads the routes' annotations, whose names are local here.
+from typing import Any
+
+from tirjudge.judging import Judging
+from tirjudge.judgment import Judgment
+from tirjudge.serve.messages import Answer, Questions
+from tirjudge.serve.metrics import JudgeMetrics
+from tirjudge.serve.openrlhf import RewardRequest, RewardResponse
+from tirjudge.serve.service import Down, JudgeService
+from tirjudge.serve.settings import JudgeServerSettings
+from tirjudge_sandbox import SandboxUnavailable
+from tirjudge_sandbox.server.app import REFUSALS
+from tirjudge_sandbox.server.asgi import App
+from tirjudge_sandbox.server.fields import FieldRefused, shown
+from tirjudge_sandbox.server.guard import Guard
+from tirjudge_sandbox.server.intake import Intake
+
+_RETRY = {"retry-after": "1"}
+_ANSWERS: dict[int | str, dict[str, Any]] = {
+    **REFUSALS,
+    503: {"description": "The model or the sandbox is down: nothing was judged. Come again."},
+}
+_REWARDS: dict[int | str, dict[str, Any]] = {
+    **_ANSWERS,
+    502: {"description": "The judge ended without a score for one of the queries, so there are no rewards."},
+}
+_READY: dict[int | str, dict[str, Any]] = {503: {"description": "No question can be judged now, and why."}}
+
+
+class NoScore(RuntimeError):
+    """The judge said nothing that is a reward."""
+
+
+def create_app(judging: Judging, settings: JudgeServerSettings, *, version: str) -> App:
+    """The service around an open judge, as an ASGI application.
+
+    Raises SandboxUnavailable where the extra `serve` is not installed.
+    """
+    try:
+        from fastapi import FastAPI, Request, Response
+        from fastapi.exceptions import RequestValidationError
+        from fastapi.responses import JSONResponse, PlainTextResponse
+        from prometheus_client import CONTENT_TYPE_LATEST
+    except ImportError:
+        raise SandboxUnavailable("serving needs FastAPI and more: pip install 'tirjudge[serve]'") from None
+
+    app = FastAPI(title="tirjudge", version=version, docs_url=None, redoc_url=None)
+    metrics = JudgeMetrics(frozenset({"/v1/judge", "/get_reward", "/healthz", "/readyz", "/metrics"}))
+    service = JudgeService(judging, metrics, settings.check_seconds)
+
+    @app.post("/v1/judge", responses=_ANSWERS, tags=["tirjudge"])
+    async def judge(asked: Questions) -> Answer | list[Answer]:
+        """Judge one question, or a list of them, which is answered in its order."""
+        if isinstance(asked, list):
+            return [Answer.of(judgment) for judgment in await service.judge(asked, "many")]
+        (judgment,) = await service.judge([asked], "one")
+        return Answer.of(judgment)
+
+    @app.post("/get_reward", responses=_REWARDS, tags=["OpenRLHF"])
+    async def reward(asked: RewardRequest) -> RewardResponse:
+        """Score what a policy wrote."""
+        judgments = await service.judge(asked.questions(), "query")
+        rewards = [_reward(*numbered, settings.no_verdict_reward) for numbered in enumerate(judgments)]
+        return RewardResponse.of(judgments, rewards)
+
+    @app.get("/healthz", tags=["operation"])
+    async def alive() -> str:
+        """`ok`: the server runs."""
+        return "ok"
+
+    @app.get("/readyz", responses=_READY, tags=["operation"])
+    async def ready() -> str:
+        """`ok`: the model and the sandbox answer."""
+        if reason := await service.check():
+            raise Down(reason)
+        return "ok"
+
+    @app.get("/metrics", response_class=PlainTextResponse, tags=["operation"])
+    async def scrape() -> Response:
+        """Numbers for Prometheus."""
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    @app.exception_handler(RequestValidationError)
+    @app.exception_handler(FieldRefused)
+    async def refuse(_: Request, error: Any) -> Response:
+        return JSONResponse({"detail": shown(error.errors())}, 422)
+
+    @app.exception_handler(Down)
+    async def down(_: Request, error: Exception) -> Response:
+        return JSONResponse({"detail": str(error)}, 503, _RETRY)
+
+    @app.exception_handler(NoScore)
+    async def no_score(_: Request, error: Exception) -> Response:
+        return JSONResponse({"detail": str(error)}, 502)
+
+    app.add_middleware(Intake, limits=settings.intake)
+    app.add_middleware(Guard, access=settings.access)
+    return metrics.counting(app)
+
+
+def _reward(index: int, judgment: Judgment, otherwise: float | None) -> float:
+    reward = otherwise if judgment.score is None else judgment.score
+    if reward is None:
+        raise NoScore(f"query {index}: the judge ended without a score ({judgment.stop.value})")
+    return reward

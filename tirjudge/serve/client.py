@@ -1,0 +1,68 @@
+"""Asks a judge server, for training code that wants verdicts or rewards."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from types import TracebackType
+from typing import Self
+from weakref import WeakKeyDictionary
+
+from tirjudge.generation.endpoint import Endpoint
+from tirjudge.serve.messages import Answer, Question
+
+TOKEN = "TIRJUDGE_SERVE_TOKEN"
+
+
+class JudgeClient:
+    """One question a request, so that what fails is asked again alone; an async context manager.
+
+    Belongs to one event loop. At most `concurrency` requests are out. What may pass is tried again, up to
+    `max_attempts` times with growing pauses: a lost connection, 429, 503 and the like.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        token: str | None = None,
+        concurrency: int = 64,
+        timeout: float = 600.0,
+        max_attempts: int = 8,
+    ) -> None:
+        """`url`: of `tirjudge serve`; `token`: None takes TIRJUDGE_SERVE_TOKEN, if it is set.
+
+        `timeout`: seconds of one attempt. Raises ValueError for what is no URL.
+        """
+        key = os.environ.get(TOKEN) if token is None else token
+        self._endpoint = Endpoint(
+            url, api_key=key, concurrency=concurrency, timeout=timeout, max_attempts=max_attempts
+        )
+
+    async def judge(self, question: Question) -> Answer:
+        """Raises GeneratorFailed, in one line, when there is no answer: never a verdict that is none."""
+        return await self._endpoint.post("judge", question.model_dump(exclude_none=True), Answer)
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+
+def client_of_this_loop(url: str, token: str | None = None) -> JudgeClient:
+    """The one of the running event loop, for callers that have no place to keep one."""
+    clients = _CLIENTS.setdefault(asyncio.get_running_loop(), {})
+    if (url, token) not in clients:
+        clients[url, token] = JudgeClient(url, token=token)
+    return clients[url, token]
+
+
+_CLIENTS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str | None], JudgeClient]] = (
+    WeakKeyDictionary()
+)

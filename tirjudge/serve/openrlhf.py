@@ -1,0 +1,72 @@
+"""The request that OpenRLHF sends to a remote reward model, and its answer (read in OpenRLHF 0.11.2)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+from pydantic import Field, JsonValue
+
+from tirjudge.judgment import Judgment
+from tirjudge.serve.messages import MOST_QUESTIONS, Question
+from tirjudge_sandbox.http.fields import Message, Text
+from tirjudge_sandbox.server.fields import FieldRefused
+
+_ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<eos>", "<end_of_turn>")
+"""OpenRLHF decodes a query with its special tokens: the last of them is the policy's end of turn."""
+_LONGEST_START = 40
+"""Characters of a tokenizer's first token, which may stand in front of a query."""
+
+Texts = Annotated[list[Text], Field(min_length=1, max_length=MOST_QUESTIONS)]
+
+
+class RewardRequest(Message):
+    """Prompts, and the same with what the policy wrote behind each."""
+
+    query: Texts
+    """Prompt and response in one text."""
+    prompts: Texts
+    """As many, in the same order."""
+    labels: list[JsonValue] | None = None
+    """Sent along by OpenRLHF; not looked at."""
+
+    def questions(self) -> list[Question]:
+        """One response each, to be scored. Raises FieldRefused where a query does not hold its prompt."""
+        if len(self.query) != len(self.prompts):
+            text = f"has {len(self.prompts)} texts, query has {len(self.query)}"
+            raise FieldRefused(text, "prompts")
+        pairs = zip(self.query, self.prompts, strict=True)
+        return [_question(index, query, prompt) for index, (query, prompt) in enumerate(pairs)]
+
+
+class RewardResponse(Message):
+    """One number for each query."""
+
+    rewards: list[float]
+    scores: list[float]
+    """The same once more, by which OpenRLHF filters groups."""
+    extra_logs: dict[str, list[float]]
+    """Drawn by OpenRLHF beside its own curves."""
+
+    @classmethod
+    def of(cls, judgments: list[Judgment], rewards: list[float]) -> Self:
+        calls = [float(sum(len(one.calls) for one in judgment.trajectories)) for judgment in judgments]
+        no_verdict = [float(judgment.score is None) for judgment in judgments]
+        logs: dict[str, Any] = {"judge_programs": calls, "judge_no_verdict": no_verdict}
+        return cls(rewards=rewards, scores=rewards, extra_logs=logs)
+
+
+def _question(index: int, query: str, prompt: str) -> Question:
+    if not prompt.strip():
+        raise FieldRefused("is empty", "prompts", index)
+    before, found, response = query.partition(prompt)
+    if not found or len(before) > _LONGEST_START:
+        raise FieldRefused("does not begin with its prompt", "query", index)
+    return Question(prompt=prompt, responses=[_without_end(response)])
+
+
+def _without_end(response: str) -> str:
+    text = response.rstrip()
+    for end in _ENDS:
+        if text.endswith(end):
+            return text.removesuffix(end)
+    return response
