@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,10 @@ def merged(model: Any, folder: Path) -> Any:
     """The base model with the adapter in `folder` added to its weights."""
     from peft import PeftModel
 
-    return PeftModel.from_pretrained(model, folder).merge_and_unload()
+    with warnings.catch_warnings():
+        # PEFT 0.21 still asks transformers by the name that it has given up.
+        warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
+        return PeftModel.from_pretrained(model, folder).merge_and_unload()
 
 
 def base_of(folder: Path) -> str | None:
