@@ -41,7 +41,7 @@ class Judge:
         model: str = "",
         base_url: str = "",
         *,
-        generator: Generator | None = None,
+        generator: Generator | str | None = None,
         sandbox: Sandbox | None = None,
         **options: Any,
     ) -> None:
@@ -50,9 +50,12 @@ class Judge:
         A `format` other than TIR-Judge's says how many responses it takes: the methods raise ValueError for
         another number.
 
-        A `generator` is used in place of a model and left open; a `sandbox` that is not open yet is opened
-        and closed with the judge. Raises ValueError, in one line, for an option that cannot be.
+        A `generator` is used in place of a model and left open, or is the name of what runs the model; a
+        `sandbox` that is not open yet is opened and closed with the judge. Raises ValueError, in one line,
+        for an option that cannot be.
         """
+        if isinstance(generator, str):
+            options["generator"], generator = generator, None
         try:
             config = JudgeConfig(model=model, base_url=base_url, **options)
         except ValidationError as error:

@@ -12,9 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.embedded import EMBEDDED_NAME, ModelNote, embedded_model, read_note
 from tirjudge.generation.base import Generator, Sampling
+from tirjudge.generation.catalog import open_generator
 from tirjudge.generation.openai import OpenAIGenerator, Tier
-from tirjudge.generation.transformers import TransformersGenerator
-from tirjudge.generation.vllm import VllmGenerator
 from tirjudge.judgment import Judgment, consensus, judgment
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Context, Environment, JudgeTask, Message, Prompt
@@ -47,8 +46,10 @@ class JudgeConfig(BaseModel):
     """A local folder, a hub id, or the name that an endpoint knows; empty: the embedded model."""
     base_url: str = ""
     """Of an OpenAI-compatible endpoint; empty: the model runs in this process."""
-    generator: Literal["transformers", "vllm"] = "transformers"
-    """What runs a model in this process."""
+    generator: str = "transformers"
+    """What runs a model in this process, by a name of `generator_names`."""
+    generator_options: Mapping[str, Any] = Field(default_factory=dict)
+    """Further options of the generator; no keys."""
     tier: Tier = "auto"
     """How the endpoint is spoken to (see `OpenAIGenerator`)."""
     tokenizer: str = ""
@@ -79,6 +80,10 @@ class JudgeConfig(BaseModel):
     seed: int = Field(default=0, ge=0)
     concurrency: int = Field(default=32, ge=1)
     """Requests, or rows of a local batch, at once. No verdict depends on it."""
+    backend: str = "local"
+    """Which sandbox runs the programs, by a name of `sandbox_names`."""
+    backend_options: Mapping[str, Any] = Field(default_factory=dict)
+    """Further options of the sandbox."""
     policy: bool = False
     """Refuse programs that import what judging does not take, in words that the model can use."""
     allow_weak_isolation: bool = False
@@ -112,9 +117,11 @@ class Judging:
 
     async def __aenter__(self) -> Self:
         self._check_format()
+        sandbox = self._closed_sandbox()
         async with AsyncExitStack() as stack:
             self._open_generator(stack)
-            await self._open_sandbox(stack)
+            self._sandbox = await stack.enter_async_context(sandbox)
+            self._rollouts.clear()
             self._stack = stack.pop_all()
         return self
 
@@ -208,16 +215,11 @@ class Judging:
         self._generator = self._around(generator) if self._around else generator
         stack.push_async_callback(self._generator.close)
 
-    async def _open_sandbox(self, stack: AsyncExitStack) -> None:
-        sandbox = self._given_sandbox
-        if sandbox is None and self._runs_programs:
-            sandbox = open_sandbox(
-                "local",
-                policy=Policy() if self.config.policy else None,
-                allow_weak_isolation=self.config.allow_weak_isolation,
-            )
-        self._sandbox = await stack.enter_async_context(sandbox or NoSandbox())
-        self._rollouts.clear()
+    def _closed_sandbox(self) -> Sandbox:
+        """Made before a model is loaded: an unknown backend is told at once."""
+        if self._given_sandbox is not None:
+            return self._given_sandbox
+        return _sandbox(self.config) if self._runs_programs else NoSandbox()
 
 
 class NoSandbox:
@@ -251,15 +253,16 @@ def kind_for(task: JudgeTask) -> Kind:
 def _generator(config: JudgeConfig) -> tuple[Generator, ModelNote, str]:
     """The generator, what is known of its model, and the name for result rows."""
     if config.base_url:
-        if config.generator != "transformers":
-            raise ValueError("a generator is for a model in this process: leave out either it or base_url")
+        if config.generator != "transformers" or config.generator_options:
+            raise ValueError("a generator is for a model in this process: leave out either it or --base-url")
         return _endpoint(config), ModelNote(), config.model
     if config.tier not in ("auto", "completions") or config.tokenizer:
         raise ValueError("a tier and a tokenizer are an endpoint's: give --base-url")
     folder = config.model or embedded_model()
     note = read_note(folder)
-    kind = VllmGenerator if config.generator == "vllm" else TransformersGenerator
-    generator = kind.load(folder, max_rows=config.concurrency)
+    generator = open_generator(
+        config.generator, folder, **{"max_rows": config.concurrency, **config.generator_options}
+    )
     return generator, note, config.model or EMBEDDED_NAME
 
 
@@ -275,3 +278,13 @@ def _endpoint(config: JudgeConfig) -> OpenAIGenerator:
         tokenizer=config.tokenizer or None,
         concurrency=config.concurrency,
     )
+
+
+def _sandbox(config: JudgeConfig) -> Sandbox:
+    """What is not asked for is not said: not every backend has a policy, or a way to isolate less."""
+    options = dict(config.backend_options)
+    if config.policy:
+        options["policy"] = Policy()
+    if config.allow_weak_isolation:
+        options["allow_weak_isolation"] = True
+    return open_sandbox(config.backend, **options)

@@ -2,46 +2,46 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
 from pydantic import ValidationError
 
 from tirjudge_environments.base import Environment
 from tirjudge_environments.judge_card import JudgeCard
+from tirjudge_sandbox.plugins import Plugins
 
-GROUP = "tirjudge.environments"
+ENVIRONMENTS = Plugins("tirjudge.environments", "environment")
+"""Each entry takes the options of `open_environment` and gives an `Environment`."""
 
 
 def environment_names() -> tuple[str, ...]:
     """The names that `open_environment` knows, sorted."""
-    return tuple(sorted(set(entry_points(group=GROUP).names)))
+    return ENVIRONMENTS.names()
 
 
-def open_environment(name: str, **options: Any) -> Environment:
+def open_environment(name: str, /, **options: Any) -> Environment:
     """The environment of this name; raises ValueError, in one line, for an unknown name or a bad option."""
-    entry = _entry(name)
     try:
-        return cast(Environment, entry.load()(**options))
-    except ValidationError as error:
-        problems = "; ".join(_problem(one) for one in error.errors())
+        return cast(Environment, ENVIRONMENTS.open(name, **options))
+    except ValueError as error:
+        if not isinstance(error.__cause__, ValidationError):
+            raise
+        problems = "; ".join(_problem(one) for one in error.__cause__.errors())
         raise ValueError(f"environment {name!r}: {problems}") from None
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"environment {name!r}: {error}") from error
 
 
 def environment_options(name: str) -> frozenset[str]:
     """The options that an environment declares as pydantic fields; raises ValueError for an unknown name."""
-    fields = getattr(_entry(name).load(), "model_fields", {})
+    fields = getattr(ENVIRONMENTS.load(name), "model_fields", {})
     return frozenset(fields)
 
 
 def judge_cards(package: str = "") -> dict[str, JudgeCard]:
     """By name, sorted, what the environments say of themselves; with `package` those of one package alone."""
     cards = {}
-    for entry in sorted(entry_points(group=GROUP), key=lambda entry: entry.name):
+    for entry in ENVIRONMENTS.entries():
         if entry.value.startswith(package):
-            card = getattr(entry.load(), "card", None)
+            card = getattr(ENVIRONMENTS.imported(entry), "card", None)
             if isinstance(card, JudgeCard):
                 cards[entry.name] = card
     return cards
@@ -55,13 +55,6 @@ def judge_table(package: str = "") -> str:
         for name, card in judge_cards(package).items()
     ]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
-
-
-def _entry(name: str) -> EntryPoint:
-    for entry in entry_points(group=GROUP):
-        if entry.name == name:
-            return entry
-    raise ValueError(f"no environment {name!r}; there are {', '.join(environment_names())}")
 
 
 def _problem(error: Any) -> str:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 
 from tirjudge_sandbox import placements, processes
 from tirjudge_sandbox.base import Isolation, Limits, Program, SandboxUnavailable, Status
 from tirjudge_sandbox.guest.settings import Preparation
-from tirjudge_sandbox.registry import GROUP, open_sandbox
+from tirjudge_sandbox.registry import open_sandbox, sandbox_names
 from tirjudge_sandbox.worker import WorkerFailed
 
 LOCAL = "local"
@@ -38,8 +37,9 @@ async def examine() -> AsyncIterator[Finding]:
     """Every placement of the local sandbox, the best first, then every other backend that is installed."""
     for placement in placements.ALL:
         yield await _placement(placement)
-    for name in sorted(entry_points(group=GROUP).names - {LOCAL}):
-        yield await _backend(name)
+    for name in sandbox_names():
+        if name != LOCAL:
+            yield await _backend(name)
 
 
 async def _placement(name: str) -> Finding:

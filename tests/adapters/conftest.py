@@ -6,6 +6,6 @@ from importlib.util import find_spec
 
 _PACKAGES = ("openenv", "skyrl_gym", "trl", "verifiers", "verl")
 
-collect_ignore = [
-    f"test_{package.removesuffix('_gym')}.py" for package in _PACKAGES if find_spec(package) is None
+collect_ignore_glob = [
+    f"test_{package.removesuffix('_gym')}*.py" for package in _PACKAGES if find_spec(package) is None
 ]

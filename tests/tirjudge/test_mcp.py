@@ -181,7 +181,7 @@ async def judge(client: Client, endpoint: EndpointServer) -> None:
     [
         (["--transport", "http", "--host", "0.0.0.0", "--port", "0"], 2, "can be reached by others"),
         (["--transport", "http", "--token-file", "/nowhere"], 2, "--token-file /nowhere: No such file"),
-        (["--backend", "nosuch"], 2, "no sandbox is called 'nosuch'"),
+        (["--backend", "nosuch"], 2, "no sandbox 'nosuch'"),
         (["--transport", "smoke"], 2, "smoke"),
     ],
 )

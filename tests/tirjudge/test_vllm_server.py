@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
@@ -56,14 +59,21 @@ def server(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
         port = free.getsockname()[1]
     words = "--dtype float32 --enforce-eager --logprobs-mode processed_logprobs"
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
-    process = subprocess.Popen([*command, "--host", "127.0.0.1", "--port", str(port), *words.split()])
+    command += ["--host", "127.0.0.1", "--port", str(port), *words.split()]
+    process = subprocess.Popen(command, start_new_session=True)
     url = f"http://127.0.0.1:{port}"
     try:
         wait_until_up(process, url)
         yield process, url
     finally:
-        process.kill()
-        process.wait()
+        kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """The server and its engine, which would outlive it."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def wait_until_up(process: subprocess.Popen[bytes], url: str) -> None:
@@ -120,7 +130,7 @@ def test_a_server_that_dies_under_a_judge_fails_the_rows_that_it_had(
     def kill_between_rows() -> None:
         while not verdicts.exists() or verdicts.read_bytes().count(b"\n") < 2:
             time.sleep(0.01)
-        process.kill()
+        kill(process)
 
     killer = Thread(target=kill_between_rows)
     killer.start()

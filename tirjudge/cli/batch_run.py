@@ -26,6 +26,8 @@ from tirjudge.weights import weights_digest
 
 CACHE_VARIABLE = "TIRJUDGE_CACHE"
 """Environment variable: the file in which completions are kept."""
+_MOVABLE = ("base_url", "concurrency", "backend", "backend_options", "allow_weak_isolation")
+"""What may differ when a run goes on: where it runs, not what is asked."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -117,6 +119,7 @@ class BatchRun:
             "weights": weights,
             "base_url": config.base_url,
             "generator": config.generator,
+            "generator_options": dict(config.generator_options),
             "tier": config.tier,
             "tokenizer": config.tokenizer,
         }
@@ -124,10 +127,10 @@ class BatchRun:
         return self._cached
 
     def _settings(self, weights: str) -> dict[str, Any]:
-        """What every verdict in a result file has in common; the same model may move to another address."""
+        """What every verdict in a result file has in common."""
         config, plan = self.config, self.plan
         return {
-            **config.model_dump(exclude={"base_url", "concurrency", "allow_weak_isolation"}),
+            **config.model_dump(exclude=set(_MOVABLE)),
             "format": config.format or plan.kind,
             "columns": plan.columns.model_dump(exclude_unset=True),
             "labels": plan.labels,

@@ -29,9 +29,12 @@ class JudgingOptions:
         str, typer.Option(help="Folder, hub id, or an endpoint's name for it. Default: the embedded model.")
     ] = ""
     base_url: Annotated[str, typer.Option(help="An OpenAI-compatible endpoint.")] = ""
-    generator: Annotated[
-        Literal["transformers", "vllm"], typer.Option(help="What runs a model on this machine.")
-    ] = "transformers"
+    generator: Annotated[str, typer.Option(metavar="NAME", help="What runs a model on this machine.")] = (
+        "transformers"
+    )
+    generator_option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of the generator, as often as needed.")
+    ] = None
     tier: Annotated[
         Literal["auto", "completions", "continue", "turns", "tools"],
         typer.Option(help="How the endpoint is spoken to."),
@@ -58,6 +61,10 @@ class JudgingOptions:
     max_tokens: Annotated[int, typer.Option(help="Written in one view, outputs included.")] = 8192
     seed: Annotated[int, typer.Option(help="For the orders, and for draws.")] = 0
     concurrency: Annotated[int, typer.Option(min=1, help="Rows, and requests, at once.")] = 32
+    backend: Annotated[str, typer.Option(metavar="NAME", help="Which sandbox runs the programs.")] = "local"
+    backend_option: Annotated[
+        list[str] | None, typer.Option(metavar="KEY=VALUE", help="Of the sandbox, as often as needed.")
+    ] = None
     policy: Annotated[
         bool, typer.Option("--policy", help="Refuse programs that import what judging does not take.")
     ] = False
@@ -72,11 +79,12 @@ class JudgingOptions:
             model=self.model,
             base_url=self.base_url,
             generator=self.generator,
+            generator_options=_assigned("generator-option", self.generator_option),
             tier=self.tier,
             tokenizer=self.tokenizer,
             prompts=self.prompts,
             format=self.format,
-            options=_format_options(self.option or ()),
+            options=_assigned("option", self.option),
             order=self.order,
             tools=not self.no_tools,
             bindings=not self.no_bindings,
@@ -88,6 +96,8 @@ class JudgingOptions:
             samples=self.samples,
             seed=self.seed,
             concurrency=self.concurrency,
+            backend=self.backend,
+            backend_options=_assigned("backend-option", self.backend_option),
             policy=self.policy,
             allow_weak_isolation=self.allow_weak_isolation,
         )
@@ -97,13 +107,13 @@ def _given(value: float | None, default: float) -> float:
     return default if value is None else value
 
 
-def _format_options(assignments: Iterable[str]) -> dict[str, Any]:
+def _assigned(name: str, assignments: Iterable[str] | None) -> dict[str, Any]:
     """A value is JSON where it can be read so (true, 0.5, {"math": true}), else the text itself."""
     options: dict[str, Any] = {}
-    for assignment in assignments:
+    for assignment in assignments or ():
         key, equals, value = assignment.partition("=")
         if not key or not equals:
-            raise ValueError(f"--option {assignment!r}: write KEY=VALUE")
+            raise ValueError(f"--{name} {assignment!r}: write KEY=VALUE")
         try:
             options[key] = json.loads(value)
         except (ValueError, RecursionError):

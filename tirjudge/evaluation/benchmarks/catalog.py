@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from difflib import get_close_matches
-from importlib.metadata import entry_points
 
 from tirjudge.evaluation.benchmarks.base import Benchmark
+from tirjudge_sandbox.plugins import Plugins
 
-GROUP = "tirjudge.benchmarks"
+BENCHMARKS = Plugins("tirjudge.benchmarks", "benchmark")
+"""Each entry is a `Benchmark`."""
 _SEVERAL = {
     "ifbench": "ifbench-agentrm is the 444 pairs of TIR-Judge (THU-KEG/IFBench); allenai's IFBench of 300 "
     "prompts asks for responses and has no pairs to judge",
@@ -20,17 +21,16 @@ _SEVERAL = {
 
 def benchmark_names() -> tuple[str, ...]:
     """The names that `open_benchmark` knows, sorted."""
-    return tuple(sorted(set(entry_points(group=GROUP).names)))
+    return BENCHMARKS.names()
 
 
 def open_benchmark(name: str) -> Benchmark:
     """The benchmark of this name; raises ValueError, in one line, for a name of none or of several."""
-    for entry in entry_points(group=GROUP):
-        if entry.name == name:
-            found = entry.load()
-            if not isinstance(found, Benchmark):
-                raise ValueError(f"benchmark {name!r}: {entry.value} is no Benchmark")
-            return found
+    if name in benchmark_names():
+        found = BENCHMARKS.load(name)
+        if not isinstance(found, Benchmark):
+            raise ValueError(f"benchmark {name!r}: {BENCHMARKS.entry(name).value} is no Benchmark")
+        return found
     if name.lower() in _SEVERAL:
         raise ValueError(f"{name!r} could be several: {_SEVERAL[name.lower()]}")
     near = get_close_matches(name.lower(), benchmark_names(), n=3)

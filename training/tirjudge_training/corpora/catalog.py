@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
 from typing import Any, cast
 
+from tirjudge_sandbox.plugins import Plugins
 from tirjudge_training.corpora.base import Source
 
-GROUP = "tirjudge.sources"
+SOURCES = Plugins("tirjudge.sources", "source")
+"""Each entry is called without arguments and gives a `Source`."""
 
 
 def source_names() -> tuple[str, ...]:
     """The names that `open_source` knows, sorted."""
-    return tuple(sorted(set(entry_points(group=GROUP).names)))
+    return SOURCES.names()
 
 
 def open_source(name: str) -> Source[Any]:
     """Raises ValueError, in one line, for a name that there is not."""
-    for entry in entry_points(group=GROUP):
-        if entry.name == name:
-            return cast(Source[Any], entry.load()())
-    raise ValueError(f"no source {name!r}; there are {', '.join(source_names())}")
+    return cast(Source[Any], SOURCES.open(name))

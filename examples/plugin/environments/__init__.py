@@ -1,0 +1,1 @@
+"""This project's own environments: a folder's name that tirjudge leaves to its users."""

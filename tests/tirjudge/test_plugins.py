@@ -1,0 +1,141 @@
+"""A package of a third party's beside ours: found by name, run, and nothing of either hides the other."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.tirjudge.judge_command import results, write_rows
+from tirjudge.cli import app
+from tirjudge.embedded import embedded_model
+from tirjudge.judge import Judge
+from tirjudge_sandbox.testing import CHECKS
+
+WHERE = """
+import importlib, json, sys
+print(json.dumps({name: importlib.import_module(name).__file__ for name in sys.argv[1:]}))
+"""
+ROOT = Path(__file__).parents[2]
+EXAMPLE = ROOT / "examples" / "plugin"
+TIRJUDGE = ("-c", "from tirjudge.cli import main; main()")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where both were installed from their wheels."""
+    folder = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
+    command = [*pip, "--disable-pip-version-check", "--no-index", "--target", str(folder)]
+    subprocess.run([*command, str(ROOT), str(EXAMPLE)], check=True, capture_output=True, text=True)
+    return folder
+
+
+def python(site: Path, folder: Path, *arguments: str) -> str:
+    """What it prints, run in `folder` with the installed packages first on its path."""
+    environment = {**os.environ, "PYTHONPATH": str(site), "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def installed_files(site: Path, package: str) -> set[str]:
+    (record,) = site.glob(f"{package}-*.dist-info/RECORD")
+    with record.open(newline="") as lines:
+        return {line[0] for line in csv.reader(lines)}
+
+
+def test_no_file_is_installed_twice(site: Path) -> None:
+    ours, theirs = installed_files(site, "tirjudge"), installed_files(site, "house_judge")
+    assert {"environments/checked.py", "sandbox/kept.py"} <= theirs
+    assert "tirjudge_sandbox/base.py" in ours
+    assert not ours & theirs
+
+
+def test_each_name_is_its_owners(site: Path, tmp_path: Path) -> None:
+    owners = {
+        "environments.checked": "environments/checked.py",
+        "sandbox.kept": "sandbox/kept.py",
+        "tirjudge": "tirjudge/__init__.py",
+        "tirjudge_environments": "tirjudge_environments/__init__.py",
+        "tirjudge_sandbox": "tirjudge_sandbox/__init__.py",
+        "tirjudge_training": "tirjudge_training/__init__.py",
+    }
+    found = json.loads(python(site, tmp_path, "-c", WHERE, *owners))
+    assert found == {name: str(site / path) for name, path in owners.items()}
+
+
+def test_its_own_tests_pass_with_our_conformance_suites(site: Path, tmp_path: Path) -> None:
+    options = ("-q", "-W", "error", "-p", "no:cacheprovider", "-p", "no:schemathesis")
+    said = python(site, tmp_path, "-m", "pytest", *options, str(EXAMPLE / "tests"))
+    assert f"{1 + len(CHECKS)} passed" in said
+
+
+def test_its_benchmark_is_judged_in_its_format_by_its_generator_in_its_sandbox(
+    site: Path, tmp_path: Path
+) -> None:
+    assert "checked" in python(site, tmp_path, *TIRJUDGE, "formats")
+    python(
+        site, tmp_path, *TIRJUDGE, "eval", "short-answers", "--data", str(EXAMPLE / "short_answers.jsonl"),
+        "--generator", "rule", "--model", str(EXAMPLE / "three_words.rule"),
+        "--backend", "kept", "--backend-option", "record=programs.jsonl", "--no-cache",
+    )  # fmt: skip
+    judged = results(tmp_path / "short-answers.verdicts.jsonl")
+    assert [(row["format"], row["scores"], row["correct"]) for row in judged] == [
+        ("checked", [1.0, 0.0], 1.0)
+    ] * 3
+    ran = results(tmp_path / "programs.jsonl")
+    assert sorted(program["stdout"] for program in ran) == ["False\n"] * 3 + ["True\n"] * 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (("--generator", "nosuch"), "no generator 'nosuch'; there are transformers"),
+        (("--generator-option", "rows=1"), "generator 'transformers': "),
+        (("--generator-option", "rows"), "--generator-option 'rows': write KEY=VALUE"),
+        (("--backend", "nosuch"), "no sandbox 'nosuch'; there are docker, jupyter, local, remote"),
+        (("--backend", "remote", "--policy"), "sandbox 'remote': "),
+        (("--backend-option", "name=red"), "sandbox 'local': "),
+        (("--format", "j1-pav", "--option", "name=red"), "environment 'j1-pav': name: no such option"),
+        (
+            ("--generator", "nosuch", "--base-url", "http://127.0.0.1:9", "--model", "m"),
+            "a generator is for a model in this process",
+        ),
+    ],
+)
+def test_a_name_or_an_option_that_there_is_not_is_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], line: str
+) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", [{"prompt": "p", "responses": ["x", "y"]}])
+    run = CliRunner().invoke(app, ["judge", str(rows), "--output", str(tmp_path / "out"), *arguments])
+    assert run.exit_code == 2
+    # Loading a model may draw its progress before.
+    assert run.stderr.splitlines()[-1].startswith(f"tirjudge judge: {line}")
+    assert run.stderr.count("\n") == 1
+
+
+def test_a_backend_that_is_chosen_is_the_one_that_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TIRJUDGE_SANDBOX_URL", raising=False)
+    rows = write_rows(tmp_path / "rows.jsonl", [{"prompt": "p", "responses": ["x", "y"]}])
+    command = ["judge", str(rows), "--output", str(tmp_path / "out"), "--backend", "remote"]
+    run = CliRunner().invoke(app, command)
+    assert run.exit_code == 2
+    assert "no sandbox server is named" in run.stderr
+
+
+def test_a_generator_is_named_from_python_too() -> None:
+    with Judge(embedded_model(), generator="transformers", generator_options={"max_rows": 2}) as judge:
+        assert judge.score("Write a reply that has at least 3 words.", "one two three").stop
+    with pytest.raises(ValueError, match="no generator 'nosuch'"):
+        Judge(generator="nosuch").score("p", "r")

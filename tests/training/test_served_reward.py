@@ -1,0 +1,108 @@
+"""A tiny policy trained by TRL's GRPOTrainer with a served judge as its only reward."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import pytest
+import torch
+from datasets import Dataset
+from trl import GRPOConfig, GRPOTrainer
+
+from tests.tirjudge.endpoint_server import chat, failure, serving
+from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.serve.trl import JudgeReward
+
+STEPS, BATCH = 8, 16
+COMMAND = [sys.executable, "-c", "from tirjudge.cli import main; main()", "serve", "--port", "0"]
+RESPONSE = re.compile(r"\nResponse:\n(.*)\n\nGuidelines:\n", re.DOTALL)
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing. is deprecated:FutureWarning")
+
+
+@dataclass
+class Judge:
+    """A served judge, and the scores that its model gave."""
+
+    url: str = ""
+    scores: list[float] = field(default_factory=list)
+
+    def marks(self, body: dict[str, Any]) -> dict[str, Any]:
+        """From 1 to 10, by the share of letters in the response."""
+        (response,) = RESPONSE.findall(body["messages"][-1]["content"])
+        letters = sum(char.isascii() and char.isalpha() for char in response)
+        self.scores.append(1 + 9 * letters // max(1, len(response)))
+        return chat(f"<score>{self.scores[-1]}</score>")
+
+
+@pytest.fixture(scope="module")
+def judge() -> Iterator[Judge]:
+    """`tirjudge serve` in a process of its own, before a model behind an endpoint."""
+    served = Judge()
+    with serving() as model:
+        model.script = served.marks
+        arguments = ["--no-tools", "--model", "m", "--base-url", model.url]
+        process = subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True)
+        assert process.stderr is not None
+        try:
+            (served.url,) = re.findall(r"http://\S+", process.stderr.readline())
+            yield served
+        finally:
+            process.terminate()
+            process.communicate()
+
+
+def trainer(url: str, folder: Path) -> GRPOTrainer:
+    tokenizer = bpe_tokenizer("Write letters.")
+    return GRPOTrainer(
+        model=tiny_qwen3(len(tokenizer)),
+        reward_funcs=JudgeReward(url),
+        train_dataset=Dataset.from_list([{"prompt": "Write letters."}] * BATCH),
+        processing_class=tokenizer,
+        args=GRPOConfig(
+            output_dir=str(folder),
+            max_steps=STEPS,
+            per_device_train_batch_size=BATCH,
+            num_generations=BATCH,
+            max_completion_length=8,
+            learning_rate=1e-2,
+            lr_scheduler_type="constant",
+            logging_steps=1,
+            save_strategy="no",
+            use_cpu=True,
+            bf16=False,
+            activation_checkpointing=False,
+            report_to=[],
+            seed=0,
+        ),
+    )
+
+
+def test_a_policy_learns_what_the_served_judge_rewards(judge: Judge, tmp_path: Path) -> None:
+    grpo = trainer(judge.url, tmp_path)
+    before = [parameter.clone() for parameter in grpo.model.parameters()]
+    grpo.train()
+
+    logs = [log for log in grpo.state.log_history if "reward" in log]
+    of_each_step = [judge.scores[first : first + BATCH] for first in range(0, STEPS * BATCH, BATCH)]
+    assert [log["reward"] for log in logs] == pytest.approx([fmean(scores) for scores in of_each_step])
+    assert {log["judge/no_verdict"] for log in logs} == {0.0}
+    assert any(not torch.equal(*pair) for pair in zip(before, grpo.model.parameters(), strict=True))
+    assert fmean(log["reward"] for log in logs[-3:]) > 1 + fmean(log["reward"] for log in logs[:3])
+
+
+def test_a_judge_that_stays_down_stops_the_training(tmp_path: Path) -> None:
+    with serving() as down:
+        down.answers(failure(503, "generator_down: off", {"retry-after": "0"}))
+        grpo = trainer(down.url, tmp_path)
+        with pytest.raises(GeneratorFailed, match="generator_down: off"):
+            grpo.train()
+    assert grpo.state.global_step == 0
