@@ -17,6 +17,7 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.sandbox.serving import serving as sandbox_serving
 from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
 
 COMMAND = ["-c", "from tirjudge.cli import main; main()", "mcp"]
@@ -159,6 +160,15 @@ async def test_a_judge_and_a_token_and_other_answers() -> None:
             stopped = await text_of(client, python_code="print('a', flush=True)\nwhile True: pass")
             assert stopped.startswith('{"status": "run-error", "output": ["a"], "error": "TimeoutError: ')
             await judge(client, endpoint)
+
+
+async def test_the_judges_programs_run_in_the_sandbox_that_was_chosen() -> None:
+    with serving() as endpoint, sandbox_serving() as remote:
+        chosen = ("--backend", "remote", "--model", "m", "--base-url", endpoint.url)
+        with http_server(*chosen, TIRJUDGE_SANDBOX_URL=remote.url) as url:
+            async with Client(url) as client:
+                await judge(client, endpoint)
+        assert 'tirjudge_programs_total{status="ok"} 1.0' in remote.metrics()
 
 
 async def judge(client: Client, endpoint: EndpointServer) -> None:

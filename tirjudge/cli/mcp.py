@@ -47,7 +47,7 @@ def mcp(
         typer.Option(metavar="NAME", help="A name that callers use, beside addresses and localhost."),
     ] = None,
     backend: Annotated[
-        str, typer.Option(metavar="NAME", help="Which sandbox runs an agent's code.")
+        str, typer.Option(metavar="NAME", help="Which sandbox runs an agent's code, and the judge's.")
     ] = "local",
     timeout: Annotated[
         float, typer.Option(min=0.1, metavar="SECONDS", help="Wall and CPU time of an agent's code.")
@@ -69,7 +69,7 @@ def mcp(
         listening = open_listening(host, port, ServerSettings(access=access), TOKEN) if over_http else None
         settings = {"backend": backend, "mode": return_mode}
         limits = Limits(wall_seconds=timeout, cpu_seconds=timeout)
-        asyncio.run(_serving(Verdicts(model, base_url), limits, settings, listening, access))
+        asyncio.run(_serving(Verdicts(model, base_url, backend=backend), limits, settings, listening, access))
     except ValidationError as error:
         _fail(USAGE, error.errors()[0]["msg"])
     except ValueError as error:
