@@ -10,6 +10,9 @@ import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
 from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
+from typer.testing import CliRunner
+
+from tirjudge.cli import app
 
 LAUNCH = resources.files("tirjudge_training") / "launch"
 
@@ -47,3 +50,9 @@ def test_deepspeed_keeps_the_weights_whole() -> None:
     assert environment["ACCELERATE_USE_DEEPSPEED"] == "true"
     assert environment["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == "2"
     assert environment["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] == "auto"
+
+
+def test_the_command_line_says_where_they_lie() -> None:
+    for name in ("fsdp2", "deepspeed"):
+        ran = CliRunner().invoke(app, ["train", "--launch-config", name])
+        assert (ran.exit_code, ran.stdout.strip()) == (0, str(LAUNCH / f"{name}.yaml"))
