@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,6 +51,30 @@ def test_deepspeed_keeps_the_weights_whole() -> None:
     assert environment["ACCELERATE_USE_DEEPSPEED"] == "true"
     assert environment["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == "2"
     assert environment["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] == "auto"
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"FSDP_VERSION": "1"}, "fsdp_version is '1' and must be 2"),
+        ({"FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT"}, "must be FULL_STATE_DICT"),
+        ({"FSDP_CPU_RAM_EFFICIENT_LOADING": "true"}, "must be false"),
+        ({"ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}, "zero_stage is 3"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
+)
+def test_another_configuration_is_refused_before_any_work(
+    changed: dict[str, str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = prepare_multi_gpu_env(launched("fsdp2.yaml")) | changed
+    for name, value in environment.items():
+        if name.startswith(("ACCELERATE_USE", "ACCELERATE_DEEPSPEED", "FSDP_")):
+            monkeypatch.setenv(name, value)
+    words = ["train", "--recipe", "judgelrm-3b", "--shrink", "--output", str(tmp_path / "run")]
+    ran = CliRunner().invoke(app, words)
+    assert ran.exit_code == 2
+    assert told in ran.stderr
+    assert ran.stderr.count("\n") == 1
 
 
 def test_the_command_line_says_where_they_lie() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -21,6 +22,14 @@ from tirjudge_training.stages.reinforcement import Reinforcement
 LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "trl", "peft")
 
 
+FSDP = {
+    "FSDP_VERSION": "2",
+    "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
+    "FSDP_CPU_RAM_EFFICIENT_LOADING": "false",
+}
+"""What training needs of accelerate's FSDP, as its launcher hands it on."""
+
+
 class TooSmall(RuntimeError):
     """The machine has not the memory or the disk that the run needs; one line with both numbers."""
 
@@ -29,11 +38,12 @@ def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
     """Nothing is written and no weight is loaded.
 
     Raises ImportError for a library of the extra `train` that is missing, BadRecipe for a model or an engine
-    that cannot be had or a teacher without prompts, TooSmall.
+    that cannot be had, a launch that cannot work or a teacher without prompts, TooSmall.
     """
     for library in LIBRARIES:
         import_module(library)
     reporters.require(recipe.rl.report_to)
+    _is_launched_well()
     for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
         if name not in sandbox_names():
             raise BadRecipe(f"{key}.sandbox: no sandbox {name!r}; there are {', '.join(sandbox_names())}")
@@ -45,6 +55,20 @@ def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
         _has_prompts(recipe, data)
     if recipe.model.base is not None:
         _has_room(_shape(recipe.model.base, recipe.model.lora), recipe.model.base, course, folder)
+
+
+def _is_launched_well() -> None:
+    """Of what else accelerate takes, each would go wrong late: without checkpoints, or without a word."""
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true":
+        for name, wanted in FSDP.items():
+            found = os.environ.get(name, "")
+            if found.lower() != wanted.lower():
+                raise BadRecipe(
+                    f"{name.lower()} is {found!r} and must be {wanted}, as in the file that "
+                    "`tirjudge train --launch-config fsdp2` names"
+                )
+    if os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3":
+        raise BadRecipe("zero_stage is 3: samples cannot be drawn with parts of weights; take 2, or FSDP2")
 
 
 def _has_prompts(recipe: Recipe, data: Data) -> None:
