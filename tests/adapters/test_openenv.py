@@ -6,26 +6,26 @@ import asyncio
 import socket
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import uvicorn
 
 from tests.adapters.dialogues import ROW, SCRIPTS, Outcome, Script, ours, outcome, settings
+from tests.adapters.examples import example
 from tirjudge_environments.adapters.openenv import JudgeAction, JudgeClient, judge_app
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with serving("tir-pairwise") as address:
+    with serving(judge_app(settings())) as address:
         yield address
 
 
 class serving:
     """A server in a thread of its own."""
 
-    def __init__(self, judge: str) -> None:
-        options = {"order": "given"} if judge == "tir-pairwise" else {}
-        app = judge_app(settings(judge=judge, options=options))
+    def __init__(self, app: Any) -> None:
         self._server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
         self._socket = socket.create_server(("127.0.0.1", 0))
 
@@ -67,7 +67,18 @@ async def test_dialogues_beside_each_other_do_not_mix(url: str) -> None:
 
 
 async def test_a_reward_over_several_views_is_refused_by_name() -> None:
-    with serving("tir-pointwise") as address:
+    with serving(judge_app(settings(judge="tir-pointwise", options={}))) as address:
         async with JudgeClient(base_url=address) as env:
             with pytest.raises(RuntimeError, match=r"OpenEnv scores one rollout at a time.*JudgeRolloutFunc"):
                 await env.reset(row=ROW)
+
+
+async def test_the_example_rolls_out_a_model_that_runs_programs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with serving(example("openenv_server", monkeypatch).app) as address:
+        await example("openenv_judge", monkeypatch).main(address)
+    assert capsys.readouterr().out.splitlines() == [
+        "river 1.0 {'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
+        "garden 1.0 {'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
+    ]

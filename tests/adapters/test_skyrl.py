@@ -8,14 +8,15 @@ import pytest
 import skyrl_gym
 
 from tests.adapters.dialogues import ROW, SCRIPTS, Outcome, Script, ours, outcome, settings
+from tests.adapters.examples import example
 from tirjudge_environments.adapters.single_views import LinkedViews
 
-skyrl_gym.register(id="judge", entry_point="tirjudge_environments.adapters.skyrl:JudgeEnv")
+skyrl_gym.register(id="scripted-judge", entry_point="tirjudge_environments.adapters.skyrl:JudgeEnv")
 CONFIG = settings().model_dump(exclude_defaults=True)
 
 
 def make(row: dict[str, Any], **changes: Any) -> Any:
-    return skyrl_gym.make("judge", env_config=CONFIG | changes, extras={"extra_info": row})
+    return skyrl_gym.make("scripted-judge", env_config=CONFIG | changes, extras={"extra_info": row})
 
 
 def played(script: Script) -> Outcome:
@@ -49,3 +50,13 @@ def test_the_parts_are_metrics() -> None:
     env = make(ROW)
     env.step("<preference>A</preference>")
     assert env.get_metrics() == {"correct": 1.0, "format": 1.0, "tool": 1.0}
+
+
+def test_the_example_rolls_out_a_model_that_runs_programs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    example("skyrl_judge", monkeypatch).main()
+    assert capsys.readouterr().out.splitlines() == [
+        "river 1.0 {'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
+        "garden 1.0 {'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
+    ]

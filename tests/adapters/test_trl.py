@@ -16,6 +16,7 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_chat_template
 
 from tests.adapters.dialogues import ROW, SCRIPTS, Outcome, Script, Turn, ours, outcome, settings
+from tests.adapters.examples import example
 from tests.tirjudge.tiny_models import tiny_qwen3
 from tirjudge_environments import Reward
 from tirjudge_environments.adapters.single_views import LinkedViews
@@ -24,7 +25,7 @@ from tirjudge_environments.tasks import Columns
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:You are using 'environment_factory'"),
-    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing. is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:.*gradient_checkpointing.* is deprecated:FutureWarning"),
 ]
 
 SETTINGS = settings(
@@ -154,3 +155,12 @@ def test_a_reward_over_several_views_is_refused_by_name() -> None:
 def test_fences_are_refused_and_what_can_have_them_is_named() -> None:
     with pytest.raises(ValueError, match=r"protocol='tool'.*JudgeRolloutFunc"):
         JudgeEnv(settings()).reset(**ROW)
+
+
+def test_the_example_trains(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    example("trl_judge", monkeypatch).main(output=str(tmp_path))
+    steps = [line.split() for line in capsys.readouterr().out.splitlines() if line[:2] in ("1 ", "2 ")]
+    assert len(steps) == 2
+    assert all(0 <= float(reward) <= 1 for _, reward, _ in steps)

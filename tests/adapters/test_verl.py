@@ -11,6 +11,7 @@ from verl.experimental.agent_loop.agent_loop import DictConfigWrap
 from verl.workers.rollout.replica import TokenOutput
 
 from tests.adapters.dialogues import ROW, SCRIPTS, Script, ours, outcome, settings
+from tests.adapters.examples import example
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge_environments import Transcript
 from tirjudge_environments.adapters.single_views import LinkedViews
@@ -80,6 +81,15 @@ async def test_a_prompt_that_does_not_fit_is_refused_and_not_cut() -> None:
         await judge.run({}, extra_info=ROW)
 
 
+async def test_a_turn_that_was_aborted_is_no_rollout_of_a_lower_reward() -> None:
+    class Aborted:
+        async def generate(self, **request: Any) -> TokenOutput:
+            return TokenOutput(token_ids=[], stop_reason="aborted")
+
+    with pytest.raises(RuntimeError, match="aborted"):
+        await loop(Aborted()).run({}, extra_info=ROW)
+
+
 async def test_a_reward_over_several_views_is_refused_by_name() -> None:
     judge = loop(ScriptedServer(SCRIPTS[0]), judge="tir-pointwise", options={})
     with pytest.raises(LinkedViews, match=r"verl scores one rollout at a time.*JudgeRolloutFunc"):
@@ -99,3 +109,12 @@ async def test_the_tool_runs_programs_within_a_trajectory_s_budget() -> None:
         await tool.release(name)
     assert answers[0] == answers[2] == "42"
     assert "budget of 1 programs is spent" in answers[1]
+
+
+async def test_the_example_rolls_out_a_model_that_runs_programs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await example("verl_judge", monkeypatch).main()
+    river, garden = capsys.readouterr().out.splitlines()
+    assert river.startswith("river 1.0 ")
+    assert garden.startswith("garden 1.0 ")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -13,18 +12,16 @@ import pytest
 import torch
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
+from verl import DataProto
+from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls
+from verl.trainer.ppo.reward import get_custom_reward_fn
 
 from tests.tirjudge.judge_server import JudgeServer, judge_serving
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.serve.client import client_of_this_loop
 from tirjudge_environments import Context
-
-with warnings.catch_warnings():
-    warnings.simplefilter("ignore", DeprecationWarning)  # Ray's, of its own parts
-    from verl import DataProto
-    from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls
-    from verl.trainer.ppo.reward import get_custom_reward_fn
 
 LENGTH = 16
 TOKENIZER = bpe_tokenizer("Mark it. xxx")
@@ -40,6 +37,12 @@ def marks(context: Context) -> str:
 def served() -> Iterator[JudgeServer]:
     with judge_serving(ScriptedGenerator(marks), tools=False) as server:
         yield server
+
+
+@pytest.fixture
+async def url(served: JudgeServer) -> AsyncIterator[str]:
+    yield served.url
+    await client_of_this_loop(served.url).close()
 
 
 def config(url: str, *more: str) -> DictConfig:
@@ -75,17 +78,17 @@ def manager(settings: DictConfig) -> Any:
     return kind(settings, TOKENIZER, get_custom_reward_fn(settings))
 
 
-async def test_verl_gets_the_served_judges_score(served: JudgeServer) -> None:
-    told = await manager(config(served.url)).run_single(rollout("xx"))
+async def test_verl_gets_the_served_judges_score(url: str) -> None:
+    told = await manager(config(url)).run_single(rollout("xx"))
     assert told == {
         "reward_score": 3.0,
         "reward_extra_info": {"score": 3.0, "judge_programs": 0.0, "judge_no_verdict": 0.0},
     }
 
 
-async def test_no_score_is_an_error_or_the_reward_that_was_named(served: JudgeServer) -> None:
+async def test_no_score_is_an_error_or_the_reward_that_was_named(url: str) -> None:
     with pytest.raises(GeneratorFailed, match="without a score"):
-        await manager(config(served.url)).run_single(rollout("?"))
-    named = config(served.url, "+reward.custom_reward_function.reward_kwargs.no_verdict_reward=0.5")
+        await manager(config(url)).run_single(rollout("?"))
+    named = config(url, "+reward.custom_reward_function.reward_kwargs.no_verdict_reward=0.5")
     told = await manager(named).run_single(rollout("?"))
     assert (told["reward_score"], told["reward_extra_info"]["judge_no_verdict"]) == (0.5, 1.0)

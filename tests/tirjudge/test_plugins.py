@@ -100,7 +100,6 @@ def test_its_benchmark_is_judged_in_its_format_by_its_generator_in_its_sandbox(
     ("arguments", "line"),
     [
         (("--generator", "nosuch"), "no generator 'nosuch'; there are transformers"),
-        (("--generator-option", "rows=1"), "generator 'transformers': "),
         (("--generator-option", "rows"), "--generator-option 'rows': write KEY=VALUE"),
         (("--backend", "nosuch"), "no sandbox 'nosuch'; there are docker, jupyter, local, remote"),
         (("--backend", "remote", "--policy"), "sandbox 'remote': "),
@@ -118,8 +117,7 @@ def test_a_name_or_an_option_that_there_is_not_is_one_line(
     rows = write_rows(tmp_path / "rows.jsonl", [{"prompt": "p", "responses": ["x", "y"]}])
     run = CliRunner().invoke(app, ["judge", str(rows), "--output", str(tmp_path / "out"), *arguments])
     assert run.exit_code == 2
-    # Loading a model may draw its progress before.
-    assert run.stderr.splitlines()[-1].startswith(f"tirjudge judge: {line}")
+    assert run.stderr.startswith(f"tirjudge judge: {line}")
     assert run.stderr.count("\n") == 1
 
 
@@ -139,3 +137,5 @@ def test_a_generator_is_named_from_python_too() -> None:
         assert judge.score("Write a reply that has at least 3 words.", "one two three").stop
     with pytest.raises(ValueError, match="no generator 'nosuch'"):
         Judge(generator="nosuch").score("p", "r")
+    with pytest.raises(ValueError, match=r"^generator 'transformers': .*unexpected keyword argument 'rows'$"):
+        Judge(generator_options={"rows": 1}).score("p", "r")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from functools import cached_property
+from functools import lru_cache
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_serializer
 
 from tirjudge_environments.base import Environment
 from tirjudge_environments.budget import Budget
@@ -44,10 +45,15 @@ class JudgeSettings(BaseModel):
     seed: int = 0
     """Of the programs' random numbers."""
 
-    @cached_property
+    @field_serializer("columns")
+    def _named_columns(self, columns: Columns) -> dict[str, str]:
+        """A column that was named must be there, so a copy names no others."""
+        return columns.model_dump(exclude_unset=True)
+
+    @property
     def environment(self) -> Environment:
         """Raises ValueError, in one line, for an unknown format or a bad option."""
-        return open_environment(self.judge, **self.options)
+        return _opened(self.judge, json.dumps(dict(self.options), sort_keys=True))
 
     @property
     def budget(self) -> Budget:
@@ -62,3 +68,9 @@ class JudgeSettings(BaseModel):
     def dialogue_seed(self, task: JudgeTask, view: View) -> int:
         """As our own engine's for the first sample: no framework tells which sample a rollout is."""
         return derive_seed(self.seed, task.id, view.name, 0)
+
+
+@lru_cache
+def _opened(judge: str, options: str) -> Environment:
+    """Opened once: every dialogue asks for it, and formats hold no state."""
+    return open_environment(judge, **json.loads(options))

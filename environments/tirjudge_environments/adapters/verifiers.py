@@ -101,3 +101,6 @@ class JudgeTaskset(vf.Taskset[JudgeTask, JudgeTasksetConfig]):
 
 
 __all__ = ["JudgeTaskset"]
+
+if __name__ == "__main__":
+    PythonToolset.run()

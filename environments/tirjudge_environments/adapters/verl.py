@@ -92,9 +92,16 @@ class JudgeLoop(AgentLoopBase):
             prompt_ids=list(session.context.ids or ()),
             sampling_params={**sampling, "max_tokens": most, **(stops if session.prompt.stop else {})},
         )
+        if output.stop_reason in ("abort", "aborted"):
+            raise RuntimeError("verl aborted a turn, and partial rollouts are off: there is nothing to score")
         ids = tuple(output.token_ids)
-        finish = Finish.LENGTH if len(ids) >= most else Finish.STOP
-        if ids and ids[-1] in self._encoder.end_of_turn:
-            finish = Finish.END
         logprobs = tuple(output.log_probs) if output.log_probs else None
-        return Completion(text="", finish=finish, token_ids=ids, logprobs=logprobs)
+        return Completion(text="", finish=self._finish(session, ids, most), token_ids=ids, logprobs=logprobs)
+
+    def _finish(self, session: JudgeSession, ids: tuple[int, ...], most: int) -> Finish:
+        """Told from the ids, since verl says only that a turn is complete."""
+        text, before = self._encoder.decode(ids), self._encoder.decode(ids[:-1])
+        if any(stop in text and stop not in before for stop in session.prompt.stop):
+            return Finish.STOP
+        ended = bool(ids) and ids[-1] in self._encoder.end_of_turn
+        return Finish.LENGTH if len(ids) >= most and not ended else Finish.END
