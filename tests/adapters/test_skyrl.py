@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import skyrl_gym
+from omegaconf import OmegaConf
 
 from tests.adapters.dialogues import ROW, SCRIPTS, Outcome, Script, ours, outcome, settings
 from tests.adapters.examples import example
@@ -16,7 +17,9 @@ CONFIG = settings().model_dump(exclude_defaults=True)
 
 
 def make(row: dict[str, Any], **changes: Any) -> Any:
-    return skyrl_gym.make("scripted-judge", env_config=CONFIG | changes, extras={"extra_info": row})
+    return skyrl_gym.make(
+        "scripted-judge", env_config=OmegaConf.create(CONFIG | changes), extras={"extra_info": row}
+    )
 
 
 def played(script: Script) -> Outcome:

@@ -122,7 +122,7 @@ async def played(script: Script, agent: vf.Agent, folder: Path) -> Outcome:
     trace = await agent.run(task)
     assert not trace.errors, trace.errors
     (branch,) = trace.branches
-    written = [message.content or "" for message in branch.messages if message.role == "assistant"]
+    written = [node.message.content or "" for node in branch.nodes if node.sampled]
     shown = [message.content for message in branch.messages if message.role == "tool"]
     return Outcome("".join(written), tuple(shown), trace.reward, trace.metrics)
 

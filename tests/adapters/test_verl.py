@@ -46,7 +46,7 @@ def loop(server: Any, **changes: Any) -> JudgeLoop:
         processor=None,
         dataset_cls=object,
         data_config=DictConfigWrap(OmegaConf.create({})),
-        settings=settings(**changes).model_dump(exclude_defaults=True),
+        settings=OmegaConf.create(settings(**changes).model_dump(exclude_defaults=True)),
     )
 
 

@@ -95,15 +95,16 @@ class VllmPolicy:
             processes.first(lambda: tokenizer.save_pretrained(self._folder))
             self._save()
             self.generator = VllmGenerator.load(str(self._folder), **{"device_ids": own_device(), **engine})
+            self._forget()
         except BaseException:
             self._memory.cleanup()
             raise
         self.generator.model = name
 
     async def refresh(self) -> None:
-        self._processes.every("read")  # what was written before, before it is overwritten
         self._save()
         await self.generator.load_weights(self._folder)
+        self._forget()
 
     async def close(self) -> None:
         self._memory.cleanup()
@@ -113,6 +114,13 @@ class VllmPolicy:
         """By the first process: transformers writes nothing in the others."""
         weights = on_the_first(self._model, self._processes)
         self._processes.first(lambda: self._model.save_pretrained(self._folder, state_dict=weights))
+
+    def _forget(self) -> None:
+        """Once all engines have read the weights; a run that is killed would leave them in memory."""
+        self._processes.every("read")
+        if self._processes.rank == 0:
+            for file in self._folder.glob("*.safetensors"):
+                file.unlink()
 
 
 def own_device() -> list[int] | None:

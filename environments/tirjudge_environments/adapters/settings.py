@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, field_serializer
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
 
 from tirjudge_environments.base import Environment
 from tirjudge_environments.budget import Budget
@@ -18,6 +18,18 @@ from tirjudge_environments.types import JudgeTask, View
 from tirjudge_sandbox import Limits
 
 
+def _plain(value: Any) -> Any:
+    """OmegaConf's containers, in which verl and SkyRL hand a configuration over, as dicts and lists."""
+    if isinstance(value, Mapping):
+        return {name: _plain(part) for name, part in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(part) for part in value]
+    return value
+
+
+Options = Annotated[Mapping[str, Any], BeforeValidator(_plain)]
+
+
 class JudgeSettings(BaseModel):
     """Plain values only, so that it fits any framework's YAML, JSON or keyword arguments."""
 
@@ -25,13 +37,13 @@ class JudgeSettings(BaseModel):
 
     judge: str = "tir-pairwise"
     """A judge format by name, a third party's too."""
-    options: Mapping[str, Any] = Field(default_factory=dict)
+    options: Options = Field(default_factory=dict)
     """The format's own."""
     columns: Columns = Columns()
     """Where a row holds the parts of its task."""
     sandbox: str = "local"
     """What runs the programs, by name. One sandbox serves all dialogues of a process."""
-    sandbox_options: Mapping[str, Any] = Field(default_factory=dict)
+    sandbox_options: Options = Field(default_factory=dict)
     tool_calls: int = Field(default=3, ge=0)
     """Programs of one dialogue; a further one is refused, and the reply says so."""
     turns: int = Field(default=8, ge=1)
