@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Protocol
@@ -11,6 +12,7 @@ from tirjudge.generation import Generator
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.generation.vllm import VllmGenerator
 from tirjudge_training.processes import ALONE, Processes
+from tirjudge_training.weights import on_the_first, whole_weights
 
 Sampler = Literal["transformers", "vllm"]
 
@@ -43,6 +45,30 @@ class OwnPolicy:
         self.generator = TransformersGenerator(model, tokenizer, name=name)
 
     async def refresh(self) -> None:
+        self.generator.weights_changed()
+
+    async def close(self) -> None:
+        await self.generator.close()
+
+
+class CopyPolicy:
+    """A whole copy of the trainer's model, whose own weights are shared out over the processes (FSDP).
+
+    Generating with a part would need every process at every token, and they do not take as many.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
+        """`model` is still whole here; `refresh` finds it as the trainer has shared it out."""
+        import torch
+
+        self._model = model
+        self._copy = deepcopy(model).to("cuda" if torch.cuda.is_available() else "cpu")
+        self.generator = TransformersGenerator(self._copy, tokenizer, name=name)
+
+    async def refresh(self) -> None:
+        copy = self._copy.state_dict()
+        for name, tensor in whole_weights(self._model):
+            copy[name].copy_(tensor)
         self.generator.weights_changed()
 
     async def close(self) -> None:
@@ -86,7 +112,8 @@ class VllmPolicy:
 
     def _save(self) -> None:
         """By the first process: transformers writes nothing in the others."""
-        self._processes.first(lambda: self._model.save_pretrained(self._folder))
+        weights = on_the_first(self._model, self._processes)
+        self._processes.first(lambda: self._model.save_pretrained(self._folder, state_dict=weights))
 
     def _forget(self) -> None:
         """Once all engines have read the weights; a run that is killed would leave them in memory."""
