@@ -93,9 +93,11 @@ class RunFolder:
         """The complete rows of `name`, in the order written; none if there is no such file."""
         return read_lines(self.path / name)
 
-    def write(self, name: str, text: str) -> None:
-        """Replace the file `name` as a whole: a reader, and a crash, see the old text or the new."""
-        write_atomically(self.path / name, text)
+    def write(self, name: str, content: str | bytes) -> None:
+        """Replace the file `name` as a whole: a reader, and a crash, see the old one or the new."""
+        path = self.path / name
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, content)
 
     def close(self) -> None:
         for lines in self._files.values():
@@ -131,16 +133,16 @@ def read_lines(path: Path) -> Iterator[JsonObject]:
             yield row
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """Write a file so that, whenever the machine stops, it holds the old text or the new one.
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that, whenever the machine stops, it holds the old content or the new one.
 
     For one writer at a time: hold the lock of the folder, or of the file this one stands beside. Raises
     OSError, naming the file, and leaves nothing behind where it cannot be written.
     """
     fresh = path.with_name(f".{path.name}.new")
     try:
-        with fresh.open("w", encoding="utf-8") as file:
-            file.write(text)
+        with fresh.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)

@@ -27,6 +27,8 @@ from tests.bench.rollout_throughput import Dialogue, overlapped, taught
 from tirjudge.generation.vllm import VllmGenerator
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 
+CPU = {"dtype": "float32", "enforce_eager": True, "enable_chunked_prefill": False}
+
 
 @dataclass
 class Slowed:
@@ -91,7 +93,7 @@ async def main() -> None:
     with TemporaryDirectory() as folder:
         ours._network.save_pretrained(folder)
         ours.encoder._tokenizer.save_pretrained(folder)
-        vllm = VllmGenerator.load(folder, dtype="float32", enforce_eager=True)
+        vllm = VllmGenerator.load(folder, **CPU)
         await compare({"ours": ours, "vllm": vllm}, dialogues, options)
     await ours.close()
     await vllm.close()

@@ -181,16 +181,25 @@ async def test_a_model_that_vllm_cannot_load_is_one_line(tmp_path: Path) -> None
     assert "\n" not in str(failure.value)
 
 
-async def test_an_engine_that_dies_fails_its_rows_in_one_line(generator: VllmGenerator) -> None:
+async def test_an_engine_ends_with_its_trainer_and_fails_its_rows_in_one_line(
+    generator: VllmGenerator,
+) -> None:
     """Last of this file: the engine is gone afterwards."""
+    trainer = await asyncio.create_subprocess_exec("sleep", "600")
+    await generator._engine.collective_rpc("end_with", args=(trainer.pid,))
+    children = psutil.Process().children(recursive=True)
+    engine = [process for process in children if "VLLM" in "".join(process.cmdline())]
+    assert engine
     (ids,) = prompts(8)
     row = asyncio.create_task(generator.generate(context(ids), Sampling(temperature=1.0, max_tokens=240)))
     while not generator._engine.output_processor.has_unfinished_requests():  # noqa: ASYNC110
         await asyncio.sleep(0.001)
-    for process in psutil.Process().children(recursive=True):
-        process.kill()
+    trainer.kill()
+    await trainer.wait()
     with pytest.raises(GeneratorFailed) as failure:
         await row
     assert "\n" not in str(failure.value)
     with pytest.raises(GeneratorFailed):
         await generator.generate(context(ids), GREEDY)
+    _, alive = psutil.wait_procs(engine, timeout=60)
+    assert not alive

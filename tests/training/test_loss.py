@@ -11,6 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tirjudge_training.padding import buckets
+from tirjudge_training.processes import Processes
 from tirjudge_training.rl import build_trainer
 from tirjudge_training.rl_config import RlConfig
 
@@ -176,13 +177,18 @@ def test_fillers_change_neither_loss_nor_denominator(trainer: Any) -> None:
     assert not math.isclose(losses[0], 0.0, abs_tol=1e-4)
 
 
-def test_less_padding_is_the_same_loss(trainer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("processes", "rows"), [(1, [3, 2, 2]), (2, [3, 3, 2])], ids=["alone", "two"])
+def test_less_padding_is_the_same_loss(
+    processes: int, rows: list[int], trainer: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Alone, a process leaves the filler out; of several each has as many rows as the others."""
     inputs = with_real_logprobs(trainer, batch())
     whole = trainer._compute_loss(trainer.model, inputs)
     expected = gradient(trainer.model, whole)
     monkeypatch.setattr(trainer, "config", CONFIG.model_copy(update={"length_buckets": 3}))
-    shapes = [part["completion_ids"].shape for part in buckets(inputs, 3)]
-    assert [rows for rows, _ in shapes] == [3, 2, 2], "the filler is left out"
+    monkeypatch.setattr(trainer, "processes", Processes(0, processes))
+    shapes = [part["completion_ids"].shape for part in buckets(inputs, 3, every=processes > 1)]
+    assert [count for count, _ in shapes] == rows
     assert shapes[0][1] < shapes[2][1]
     parts = trainer._compute_loss(trainer.model, inputs)
     assert parts.item() == pytest.approx(whole.item(), abs=1e-6)

@@ -10,7 +10,9 @@ import pytest
 from typer.testing import CliRunner
 
 from tirjudge.cli import app
+from tirjudge_training import footprint
 from tirjudge_training.config import load
+from tirjudge_training.lora import LoraConfig
 from tirjudge_training.plan import NoRows, plan
 from tirjudge_training.rates import Rates
 from tirjudge_training.recipe import Recipe
@@ -122,6 +124,25 @@ def test_memory_of_a_device_by_part(qwen: Path, tmp_path: Path) -> None:
         assert re.search(rf"{re.escape(part)} +{size / GIB:,.1f} GiB", found), part
     assert "does not fit; rl.micro_batch = 1 does, with 63.2 GiB" in found
     assert "of 74.5 GiB: fits" in planned("tir-judge-zero-8b", *words, "rl.micro_batch=1")
+
+
+def test_with_an_adapter_only_it_is_trained(qwen: Path, tmp_path: Path) -> None:
+    """36 layers of seven matrices, rank * (in + out) each: 4,096 wide, keys and values 1,024, MLPs 12,288."""
+    words = (f"model.base={qwen}", f"data.train={tmp_path}/none", "model.lora.rank=64")
+    found = planned("tir-judge-zero-8b", *words)
+    each = 2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 12288)
+    adapter, parameters = 36 * 64 * each, 8_190_735_360
+    for part, size in {
+        "weights, float32, shared out": 4 * parameters / 8,
+        "adapter, float32, shared out": 4 * adapter / 8,
+        "gradients, float32, shared out": 4 * adapter / 8,
+        "Adam's moments, float32, shared out": 8 * adapter / 8,
+    }.items():
+        gib = f"{size / GIB:,.1f} GiB" if size >= 2**29 else f"{size / 2**20:,.1f} MiB"
+        assert re.search(rf"{re.escape(part)} +{gib}", found), part
+    assert "KL reference" not in found, "it is the model without its adapter"
+    alone = footprint.adapted(str(qwen), LoraConfig(rank=64))
+    assert footprint.training_bytes(alone, reference=True) == 4 * parameters + 16 * adapter
 
 
 @pytest.mark.parametrize(

@@ -170,7 +170,7 @@ def lines(name: str) -> Iterator[tuple[str, str]]:
     for line in shipped()[name].read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
             table = line.strip("[]") + "."
-        elif line:
+        elif line and not line.startswith("#"):
             yield table + line.split(" = ")[0], line
 
 

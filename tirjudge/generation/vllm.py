@@ -94,12 +94,14 @@ class VllmGenerator:
     async def load_weights(self, folder: Path) -> None:
         """Continue with the weights of a model folder of the same architecture; what was cached is dropped.
 
+        From here on the engine ends with this process, also where it is killed.
         Raises RuntimeError while rows are generated, GeneratorFailed where the weights do not arrive: which
         ones the engine then holds is unknown.
         """
         if self._running:
             raise RuntimeError(f"the weights changed under {self._running} running rows")
         try:
+            await self._engine.collective_rpc("end_with", args=(os.getpid(),))
             await self._engine.collective_rpc("reload_from", args=(str(folder),))
             dropped = await self._engine.reset_prefix_cache()
         except Exception as error:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+from functools import cache
+from select import select
+from threading import Thread
 from typing import Any
 
 
@@ -17,6 +21,20 @@ class WeightReloader:
         for module in self.model_runner.model.modules():
             if _is_packed(module):
                 module.quant_method.process_weights_after_loading(module)
+
+    def end_with(self, process: int) -> None:
+        """End when `process` does: a trainer that is killed cannot end its engine, which would stay."""
+        _watch(process)
+
+
+@cache
+def _watch(process: int) -> None:
+    Thread(target=_end_after, args=(os.pidfd_open(process),), daemon=True).start()
+
+
+def _end_after(watched: int) -> None:
+    select([watched], [], [])
+    os._exit(1)
 
 
 def _is_packed(module: Any) -> bool:

@@ -8,8 +8,9 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib import resources
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -32,6 +33,8 @@ from tirjudge_training.run import train as run_train
 from tirjudge_training.shrink import shrunk
 
 USAGE, FAILED, INTERRUPTED = 2, 1, 130
+LAUNCH = "launch"
+"""Where the configurations of `accelerate launch` lie in this package."""
 LONGEST = 1000
 """Characters of an error's line."""
 _ADVICE = "; a smaller micro_batch or max_tokens, in tables rl and sft, needs less memory"
@@ -74,12 +77,19 @@ def train(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Short for --set seed=N.")] = None,
     list_recipes: Annotated[bool, typer.Option("--list", help="Name the shipped recipes and stop.")] = False,
+    launch_config: Annotated[
+        Literal["fsdp2", "deepspeed"] | None,
+        typer.Option(help="Say where this configuration of `accelerate launch` lies and stop."),
+    ] = None,
 ) -> None:
     """Train a judge. The same command goes on where a stopped run was."""
     if list_recipes:
         for name in shipped():
             found = load(Recipe, name)
             print(f"{name}: {found.description}{' (never run)' if found.run == 'never' else ''}")
+        return
+    if launch_config:
+        print(resources.files("tirjudge_training") / LAUNCH / f"{launch_config}.yaml")
         return
     short = {
         "method=iterative": iterative,

@@ -59,7 +59,9 @@ def begin(recipe: Recipe) -> tuple[str | None, list[Stage]]:
 def rl(recipe: Recipe, name: str, start: str | None, *, steps: int | None = None) -> Stage:
     """RL from the model of `start`, for `steps` generation batches or as many as the recipe's."""
     config = recipe.rl.model_copy(update={"steps": steps, "epochs": None}) if steps else recipe.rl
-    return Reinforcement(name=name, seed=seed(recipe, name), start=start, config=config)
+    return Reinforcement(
+        name=name, seed=seed(recipe, name), start=start, config=config, lora=recipe.model.lora
+    )
 
 
 def select(recipe: Recipe, name: str, stage: str, steps: int) -> Stage:
@@ -89,6 +91,7 @@ def fine_tune(recipe: Recipe, name: str, start: str | None, samples: str, prompt
         samples=(samples,),
         prompts=prompts,
         config=recipe.sft,
+        lora=recipe.model.lora,
     )
 
 

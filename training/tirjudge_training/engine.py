@@ -17,7 +17,7 @@ from tirjudge_environments import Environment
 from tirjudge_environments.budget import Budget
 from tirjudge_sandbox import Limits, open_sandbox
 from tirjudge_training import models
-from tirjudge_training.policy import OwnPolicy, Policy, Sampler, VllmPolicy
+from tirjudge_training.policy import CopyPolicy, OwnPolicy, Policy, Sampler, VllmPolicy
 from tirjudge_training.processes import ALONE, Processes
 
 T = TypeVar("T")
@@ -90,11 +90,13 @@ class Engine:
         `processes` that train the model makes this call. `asking` answers the questions of rewards that
         depend on another model. Both are closed with this. Raises GeneratorFailed.
         """
-        self._policy: Policy = (
-            VllmPolicy(model, tokenizer, name, processes=processes, **(vllm or {}))
-            if generator == "vllm"
-            else OwnPolicy(model, tokenizer, name)
-        )
+        self._policy: Policy
+        if generator == "vllm":
+            self._policy = VllmPolicy(model, tokenizer, name, processes=processes, **(vllm or {}))
+        elif processes.share_weights:
+            self._policy = CopyPolicy(model, tokenizer, name)
+        else:
+            self._policy = OwnPolicy(model, tokenizer, name)
         self.generator = self._policy.generator
         self.environments = environments
         self._asking, self._sandbox_name = asking, sandbox

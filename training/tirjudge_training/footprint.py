@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+from tirjudge_training.lora import LoraConfig
 
 TRAINED = 16
 """Bytes a parameter while it is trained: weight, gradient and Adam's two moments, all in float32."""
-REFERENCE = 4
-"""Bytes a parameter of the KL reference."""
+FROZEN = 4
+"""Bytes a parameter that is not trained: a weight under an adapter, or the KL reference's."""
 LOGIT = 12
 """Bytes a logit of one forward and backward pass: itself, its logarithm, its gradient."""
 CHECKPOINT, MODEL = 12, 4
@@ -39,6 +42,12 @@ class Shape:
     intermediate: int = 0
     cached: int = 0
     """Elements of keys and values of one token, in all layers."""
+    adapter: int | None = None
+    """Parameters that LoRA trains in place of the model's own; None: all of these are trained."""
+
+    @property
+    def trained(self) -> int:
+        return self.parameters if self.adapter is None else self.adapter
 
 
 def shape(model: str) -> Shape:
@@ -53,7 +62,7 @@ def shape(model: str) -> Shape:
     each = getattr(config, "head_dim", None) or (hidden // heads if heads else 0)
     key_heads = getattr(config, "num_key_value_heads", None) or heads
     return Shape(
-        parameters=parameters(model),
+        parameters=_count(_network(model).parameters()),
         vocabulary=config.vocab_size,
         layers=layers,
         hidden=hidden,
@@ -62,18 +71,15 @@ def shape(model: str) -> Shape:
     )
 
 
-def parameters(model: str) -> int:
-    """Of a model folder or hub id. Raises OSError for one that does not exist, ValueError for one unknown."""
-    import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+def adapted(model: str, lora: LoraConfig) -> Shape:
+    """With an adapter. Raises ValueError also where the model has no layers of the names that it is for."""
+    from peft import inject_adapter_in_model
 
-    config = AutoConfig.from_pretrained(model, trust_remote_code=False)
-    with torch.device("meta"):
-        found = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
-    return sum(parameter.numel() for parameter in found.parameters())
+    network = inject_adapter_in_model(lora.adapter(), _network(model))
+    return replace(shape(model), adapter=_count(p for p in network.parameters() if p.requires_grad))
 
 
-def training_bytes(parameters: int, *, reference: bool = False) -> int:
+def training_bytes(shape: Shape, *, reference: bool = False) -> int:
     """Memory that training cannot do without, whatever the batch; of one process.
 
     Activations and logits come on top (see `logits_bytes`). Where FSDP or DeepSpeed share the state out, it
@@ -81,7 +87,8 @@ def training_bytes(parameters: int, *, reference: bool = False) -> int:
     """
     sharded = any(os.environ.get(f"ACCELERATE_USE_{name}") == "true" for name in ("FSDP", "DEEPSPEED"))
     shares = int(os.environ.get("WORLD_SIZE", "1")) if sharded else 1
-    return parameters * (TRAINED + REFERENCE * reference) // shares
+    frozen = shape.parameters if reference or shape.adapter is not None else 0
+    return (TRAINED * shape.trained + FROZEN * frozen) // shares
 
 
 def logits_bytes(rows: int, tokens: int, vocabulary: int) -> int:
@@ -99,13 +106,17 @@ def device_bytes(
     `cached` tokens in its cache.
     """
     held, tokens = shape.parameters, rows * (prompt + response)
+    trained = shape.trained
     shared = ", shared out" if devices > 1 else ""
     layer = shape.parameters // shape.layers if shape.layers else 0
     parts = {
-        f"weights, float32{shared}": 4 * held // devices,
-        f"gradients, float32{shared}": 4 * held // devices,
-        f"Adam's moments, float32{shared}": 8 * held // devices,
-        f"KL reference, float32{shared}": REFERENCE * held // devices if reference else 0,
+        f"weights, float32{shared}": FROZEN * held // devices,
+        f"adapter, float32{shared}": 4 * (shape.adapter or 0) // devices,
+        f"gradients, float32{shared}": 4 * trained // devices,
+        f"Adam's moments, float32{shared}": 8 * trained // devices,
+        f"KL reference, float32{shared}": FROZEN * held // devices
+        if reference and shape.adapter is None
+        else 0,
         "two layers gathered, bfloat16": 2 * HALF * layer if devices > 1 else 0,
         "activations kept between layers": HALF * tokens * shape.hidden * shape.layers,
         "activations of one layer, and their gradients": (
@@ -118,9 +129,9 @@ def device_bytes(
     return {part: size for part, size in parts.items() if size}
 
 
-def disk_bytes(parameters: int, stages: int) -> int:
+def disk_bytes(shape: Shape, stages: int) -> int:
     """What `stages` training stages leave behind, and one more checkpoint while it is written."""
-    return parameters * (stages * (KEPT * CHECKPOINT + MODEL) + CHECKPOINT)
+    return stages * MODEL * shape.parameters + (stages * KEPT + 1) * CHECKPOINT * shape.trained
 
 
 def memory_there() -> tuple[int, str]:
@@ -141,6 +152,20 @@ def disk_there(folder: Path) -> int:
 
 def gib(size: int) -> str:
     return f"{size / 2**30:,.1f} GiB" if size >= 2**29 else f"{size / 2**20:,.1f} MiB"
+
+
+def _network(model: str) -> Any:
+    """The model without its weights."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    config = AutoConfig.from_pretrained(model, trust_remote_code=False)
+    with torch.device("meta"):
+        return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+
+
+def _count(parameters: Iterable[Any]) -> int:
+    return sum(parameter.numel() for parameter in parameters)
 
 
 def _machine() -> int:

@@ -16,6 +16,7 @@ from tirjudge_sandbox import Execution
 from tirjudge_training.grouping import CORRECT, Roll
 from tirjudge_training.health import Health
 from tirjudge_training.rl import Generation
+from tirjudge_training.rollout_shards import shard, shard_name
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
 
@@ -44,6 +45,7 @@ class Journal:
     def generation(self, generation: Generation) -> dict[str, float]:
         """Writes the episodes down; returns the numbers of the batch."""
         self._run.append(EPISODES, *episode_rows(generation))
+        self._run.write(shard_name(generation.step), shard(generation.step, generation.batch))
         self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.refills))
         self._step = generation.step
         self._began = self._began or (generation.step, time.perf_counter() - generation.seconds)

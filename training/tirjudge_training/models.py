@@ -10,16 +10,25 @@ from typing import Any
 from tirjudge.embedded import NOTE_FILE
 from tirjudge_environments import Prompt
 from tirjudge_environments.chat_encoder import ChatEncoder
+from tirjudge_training import lora
+from tirjudge_training.processes import ALONE, Processes
+from tirjudge_training.weights import on_the_first
 
 
 def load(path: str | Path) -> tuple[Any, Any]:
-    """(model, tokenizer) of a folder or hub id: float32, safetensors only, none of its own code is run."""
+    """(model, tokenizer) of a folder or hub id: float32, safetensors only, none of its own code is run.
+
+    An adapter, as training with LoRA leaves in its checkpoints, is merged into its model.
+    """
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    base = lora.base_of(Path(path))
     model = AutoModelForCausalLM.from_pretrained(
-        path, dtype="float32", attn_implementation="sdpa", use_safetensors=True
+        base or path, dtype="float32", attn_implementation="sdpa", use_safetensors=True
     )
+    if base is not None:
+        model = lora.merged(model, Path(path))
     device = "cuda" if torch.cuda.is_available() else "cpu"
     return model.to(device), AutoTokenizer.from_pretrained(path)
 
@@ -32,12 +41,20 @@ def prompt_tokens(path: str | Path) -> Callable[[Prompt], int]:
     return lambda prompt: len(encoder.prompt(prompt))
 
 
-def save(folder: Path, model: Any, *, start: str) -> None:
-    """A folder that `tirjudge judge --model` takes; tokenizer and note are those of the model `start`."""
+def save(folder: Path, model: Any, *, start: str, processes: Processes = ALONE) -> None:
+    """A folder that `tirjudge judge --model` takes; tokenizer and note are those of the model `start`.
+
+    An adapter is merged. Every process calls it, since each may hold a part of the weights; the first writes.
+    """
+    weights = on_the_first(model, processes)
+    processes.first(lambda: _write(folder, model, weights, start))
+
+
+def _write(folder: Path, model: Any, weights: dict[str, Any], start: str) -> None:
     from transformers import AutoTokenizer
 
     model.config.use_cache = True  # trainers turn it off
-    model.save_pretrained(folder)
+    model.save_pretrained(folder, state_dict=weights)
     AutoTokenizer.from_pretrained(start).save_pretrained(folder)
     note = Path(start) / NOTE_FILE
     if note.is_file():

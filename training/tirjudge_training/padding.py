@@ -26,17 +26,20 @@ def from_the_left(row: Row) -> Row:
     )
 
 
-def buckets(inputs: dict[str, Any], parts: int) -> Iterator[dict[str, Any]]:
+def buckets(inputs: dict[str, Any], parts: int, *, every: bool = False) -> Iterator[dict[str, Any]]:
     """A TRL batch in `parts` parts by length, tensors `[rows, completion tokens]` cut to the longest row.
 
-    Rows that do not count are left out. A part without rows is one token that does not count: a loss needs
-    something to be a function of, and every process takes as many forward passes as the others.
+    Rows that do not count are left out, or, with `every`, stay with their first token: TRL gathers a number
+    for each row, so several processes must have as many in each part. A part without rows is one token that
+    does not count: a loss needs something to be a function of, and every process takes as many forward passes
+    as the others.
     """
-    counting = (inputs["completion_mask"] * inputs["tool_mask"]).any(1).nonzero()[:, 0]
-    lengths, full = inputs["completion_mask"].sum(1), inputs["completion_mask"].shape[1]
-    for rows in counting[lengths[counting].argsort(stable=True)].tensor_split(parts):
+    counting = (inputs["completion_mask"] * inputs["tool_mask"]).any(1)
+    lengths, full = inputs["completion_mask"].sum(1) * counting, inputs["completion_mask"].shape[1]
+    order = lengths.argsort(stable=True)
+    for rows in (order if every else order[counting[order]]).tensor_split(parts):
         if len(rows):
-            yield _part(inputs, rows, full, lengths[rows].max())
+            yield _part(inputs, rows, full, lengths[rows].max().clamp(min=1))
         else:
             blank = _part(inputs, slice(0, 1), full, 1)
             yield blank | {"tool_mask": blank["tool_mask"] * 0}

@@ -74,7 +74,8 @@ def _shape(recipe: Recipe) -> Shape | None:
     if base is None:
         return Shape(miniature.PARAMETERS, miniature.VOCABULARY)
     try:
-        return footprint.shape(base)
+        lora = recipe.model.lora
+        return footprint.shape(base) if lora is None else footprint.adapted(base, lora)
     except (OSError, ValueError):
         return None
 

@@ -27,7 +27,7 @@ def memory_lines(recipe: Recipe, course: Course, shape: Shape) -> Iterator[str]:
     whole = sum(parts.values())
     yield f"  together {gib(whole)} of {gib(int(room))}: {_fit(recipe, shape, whole)}"
     trainings = sum(isinstance(stage, TRAININGS) for stage in course.stages)
-    yield f"disk: about {gib(footprint.disk_bytes(shape.parameters, trainings))} of checkpoints and models"
+    yield f"disk: about {gib(footprint.disk_bytes(shape, trainings))} of checkpoints and models"
 
 
 def _fit(recipe: Recipe, shape: Shape, whole: int) -> str:

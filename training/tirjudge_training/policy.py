@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import deepcopy
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal, Protocol
@@ -11,6 +12,7 @@ from tirjudge.generation import Generator
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.generation.vllm import VllmGenerator
 from tirjudge_training.processes import ALONE, Processes
+from tirjudge_training.weights import on_the_first, whole_weights
 
 Sampler = Literal["transformers", "vllm"]
 
@@ -49,6 +51,30 @@ class OwnPolicy:
         await self.generator.close()
 
 
+class CopyPolicy:
+    """A whole copy of the trainer's model, whose own weights are shared out over the processes (FSDP).
+
+    Generating with a part would need every process at every token, and they do not take as many.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
+        """`model` is still whole here; `refresh` finds it as the trainer has shared it out."""
+        import torch
+
+        self._model = model
+        self._copy = deepcopy(model).to("cuda" if torch.cuda.is_available() else "cpu")
+        self.generator = TransformersGenerator(self._copy, tokenizer, name=name)
+
+    async def refresh(self) -> None:
+        copy = self._copy.state_dict()
+        for name, tensor in whole_weights(self._model):
+            copy[name].copy_(tensor)
+        self.generator.weights_changed()
+
+    async def close(self) -> None:
+        await self.generator.close()
+
+
 class VllmPolicy:
     """A copy of the trainer's model in vLLM, one for each process of a machine.
 
@@ -69,15 +95,16 @@ class VllmPolicy:
             processes.first(lambda: tokenizer.save_pretrained(self._folder))
             self._save()
             self.generator = VllmGenerator.load(str(self._folder), **{"device_ids": own_device(), **engine})
+            self._forget()
         except BaseException:
             self._memory.cleanup()
             raise
         self.generator.model = name
 
     async def refresh(self) -> None:
-        self._processes.every("read")  # what was written before, before it is overwritten
         self._save()
         await self.generator.load_weights(self._folder)
+        self._forget()
 
     async def close(self) -> None:
         self._memory.cleanup()
@@ -85,7 +112,15 @@ class VllmPolicy:
 
     def _save(self) -> None:
         """By the first process: transformers writes nothing in the others."""
-        self._processes.first(lambda: self._model.save_pretrained(self._folder))
+        weights = on_the_first(self._model, self._processes)
+        self._processes.first(lambda: self._model.save_pretrained(self._folder, state_dict=weights))
+
+    def _forget(self) -> None:
+        """Once all engines have read the weights; a run that is killed would leave them in memory."""
+        self._processes.every("read")
+        if self._processes.rank == 0:
+            for file in self._folder.glob("*.safetensors"):
+                file.unlink()
 
 
 def own_device() -> list[int] | None:

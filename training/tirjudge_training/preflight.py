@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -12,12 +13,21 @@ from tirjudge_training.config import BadRecipe
 from tirjudge_training.course import Course
 from tirjudge_training.data import Data
 from tirjudge_training.distillation import asked_by
-from tirjudge_training.footprint import gib
+from tirjudge_training.footprint import Shape, gib
+from tirjudge_training.lora import LoraConfig
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.stages.fine_tuning import FineTuning
 from tirjudge_training.stages.reinforcement import Reinforcement
 
-LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "trl")
+LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "trl", "peft")
+
+
+FSDP = {
+    "FSDP_VERSION": "2",
+    "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
+    "FSDP_CPU_RAM_EFFICIENT_LOADING": "false",
+}
+"""What training needs of accelerate's FSDP, as its launcher hands it on."""
 
 
 class TooSmall(RuntimeError):
@@ -28,11 +38,12 @@ def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
     """Nothing is written and no weight is loaded.
 
     Raises ImportError for a library of the extra `train` that is missing, BadRecipe for a model or an engine
-    that cannot be had or a teacher without prompts, TooSmall.
+    that cannot be had, a launch that cannot work or a teacher without prompts, TooSmall.
     """
     for library in LIBRARIES:
         import_module(library)
     reporters.require(recipe.rl.report_to)
+    _is_launched_well()
     for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
         if name not in sandbox_names():
             raise BadRecipe(f"{key}.sandbox: no sandbox {name!r}; there are {', '.join(sandbox_names())}")
@@ -43,7 +54,21 @@ def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
     if recipe.method == "distill":
         _has_prompts(recipe, data)
     if recipe.model.base is not None:
-        _has_room(recipe.model.base, course, folder)
+        _has_room(_shape(recipe.model.base, recipe.model.lora), recipe.model.base, course, folder)
+
+
+def _is_launched_well() -> None:
+    """Of what else accelerate takes, each would go wrong late: without checkpoints, or without a word."""
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true":
+        for name, wanted in FSDP.items():
+            found = os.environ.get(name, "")
+            if found.lower() != wanted.lower():
+                raise BadRecipe(
+                    f"{name.lower()} is {found!r} and must be {wanted}, as in the file that "
+                    "`tirjudge train --launch-config fsdp2` names"
+                )
+    if os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3":
+        raise BadRecipe("zero_stage is 3: samples cannot be drawn with parts of weights; take 2, or FSDP2")
 
 
 def _has_prompts(recipe: Recipe, data: Data) -> None:
@@ -57,19 +82,18 @@ def _has_prompts(recipe: Recipe, data: Data) -> None:
                 raise BadRecipe(f"teacher.family: {error}") from None
 
 
-def _has_room(base: str, course: Course, folder: Path) -> None:
-    parameters = _parameters(base)
+def _has_room(shape: Shape, base: str, course: Course, folder: Path) -> None:
     trainings = [stage for stage in course.stages if isinstance(stage, FineTuning | Reinforcement)]
     reference = any(isinstance(stage, Reinforcement) and stage.config.beta > 0 for stage in trainings)
-    needed = footprint.training_bytes(parameters, reference=reference)
+    needed = footprint.training_bytes(shape, reference=reference)
     there, where = footprint.memory_there()
-    told = f"{base} has {parameters / 1e9:.2f} billion parameters"
+    told = f"{base} has {shape.parameters / 1e9:.2f} billion parameters"
     if needed > there:
         raise TooSmall(
             f"{told}: to train them takes {gib(needed)} at least, and {gib(there)} are {where}; "
             "take a smaller model or a larger machine, or share it out with accelerate's FSDP"
         )
-    written, room = footprint.disk_bytes(parameters, len(trainings)), footprint.disk_there(folder)
+    written, room = footprint.disk_bytes(shape, len(trainings)), footprint.disk_there(folder)
     if written > room:
         raise TooSmall(
             f"{told}: the run writes about {gib(written)} of checkpoints and models, and there is room for "
@@ -77,11 +101,15 @@ def _has_room(base: str, course: Course, folder: Path) -> None:
         )
 
 
-def _parameters(base: str) -> int:
+def _shape(base: str, lora: LoraConfig | None) -> Shape:
     if base.startswith((".", "/", "~")) and not Path(base).expanduser().is_dir():
         raise BadRecipe(f"no model {base!r}: there is no such folder")
     try:
-        return footprint.parameters(base)
+        shape = footprint.shape(base)
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise BadRecipe(f"no model {base!r}, neither a folder with one nor a hub id: {reason}") from None
+    try:
+        return shape if lora is None else footprint.adapted(base, lora)
+    except ValueError as error:
+        raise BadRecipe(f"model.lora: {error}") from None

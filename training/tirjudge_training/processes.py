@@ -40,6 +40,11 @@ class Processes:
         state = PartialState(cpu=not torch.cuda.is_available(), timeout=PATIENCE)
         return cls(state.process_index, state.num_processes)
 
+    @property
+    def share_weights(self) -> bool:
+        """Whether each holds a part of the model that is trained (FSDP), and not all of it."""
+        return self.world > 1 and os.environ.get("ACCELERATE_USE_FSDP") == "true"
+
     def first(self, work: Callable[[], T]) -> T:
         """The first process works, and all get the result. Raises its error there, FirstFailed elsewhere."""
         if self.world == 1:
@@ -92,7 +97,7 @@ class Onlooker(RunFolder):
     def append(self, name: str, *rows: Mapping[str, Any]) -> None:
         pass
 
-    def write(self, name: str, text: str) -> None:
+    def write(self, name: str, content: str | bytes) -> None:
         pass
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge_training.data import DataConfig, EnvironmentConfig
 from tirjudge_training.heldout import HeldoutConfig
+from tirjudge_training.lora import LoraConfig
 from tirjudge_training.rates import Rates
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.sft import SftConfig
@@ -27,6 +28,8 @@ class ModelConfig(BaseModel):
 
     base: str | None = None
     """A model folder or a hub id; None builds the miniature from random weights and warms it up."""
+    lora: LoraConfig | None = None
+    """Train an adapter of this kind in every stage, merged at its end; None trains all weights."""
 
 
 class IterateConfig(BaseModel):

@@ -15,6 +15,7 @@ from tirjudge_training import reporters
 from tirjudge_training.dealing import dealt, seed_shuffle
 from tirjudge_training.grouping import Batch, Draw, gather
 from tirjudge_training.importance import truncated_weights
+from tirjudge_training.lora import LoraConfig
 from tirjudge_training.padding import buckets, from_the_left
 from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.rl_config import RlConfig
@@ -135,7 +136,8 @@ class JudgeBatches(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
         """TRL's, over parts of like length: a loss is a sum, so it is the same without the padding."""
-        return sum(self._part_loss(model, part) for part in buckets(inputs, self.config.length_buckets))
+        parts = buckets(inputs, self.config.length_buckets, every=self.processes.world > 1)
+        return sum(self._part_loss(model, part) for part in parts)
 
     def _part_loss(self, model: Any, part: dict[str, Any]) -> Any:
         """TRL takes means of responses and of entropy over the rows it is given, and logs the mean of its
@@ -171,7 +173,7 @@ class JudgeBatches(GRPOTrainer):
 
     def _sampler_gap(self, output: dict[str, Any]) -> float:
         """Over all rows where TRL computed their logprobs anyway, else over as many as a group has."""
-        rows = [number for number, row in enumerate(self.rows) if any(row.mask)] or [0]
+        rows = sorted(range(len(self.rows)), key=lambda number: not any(self.rows[number].mask))
         if "old_per_token_logps" not in output:
             rows = rows[: self.config.samples]
         part = {name: tensor[rows] for name, tensor in output.items() if tensor.dim() > 1}
@@ -210,6 +212,7 @@ def build_trainer(
     output: str,
     keep: Keep = lambda generation: {},
     processes: Processes = ALONE,
+    lora: LoraConfig | None = None,
     callbacks: tuple[Any, ...] = (),
 ) -> Any:
     """A GRPOTrainer for a model that is on disk at `model.config._name_or_path` (the KL reference)."""
@@ -228,6 +231,7 @@ def build_trainer(
             processes=processes,
             model=model,
             processing_class=tokenizer,
+            peft_config=lora.adapter() if lora else None,
             args=GRPOConfig(
                 output_dir=output,
                 seed=seed,

@@ -13,6 +13,7 @@ from tirjudge_training import checkpoints
 from tirjudge_training.engine import Engine
 from tirjudge_training.health import Health
 from tirjudge_training.journal import Journal
+from tirjudge_training.lora import LoraConfig
 from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.rl import Source, build_trainer
 from tirjudge_training.rl_config import RlConfig
@@ -25,6 +26,7 @@ def train_rl(
     run: RunFolder,
     config: RlConfig,
     *,
+    lora: LoraConfig | None = None,
     environments: Mapping[str, Environment],
     source: Source,
     seed: int,
@@ -33,6 +35,8 @@ def train_rl(
     asking: Asking | None = None,
 ) -> Any:
     """RL from the model folder `start`, which is also the KL reference; returns the trained model.
+
+    With `lora` that model has an adapter in it, see `whole_weights`.
 
     Checkpoints lie in `run`. A stage that was killed goes on from the last whole one and writes what an
     uninterrupted one would have written. Every one of several `processes` makes this call. Raises NotAnswered
@@ -68,6 +72,7 @@ def train_rl(
             output=str(run.path / CHECKPOINTS),
             keep=journal.generation,
             processes=processes,
+            lora=lora,
             callbacks=(_callback(journal, processes),),
         )
         trainer.train(resume_from_checkpoint=str(saved) if saved else None)

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.run_folder import RunFolder, encode_line
 from tirjudge_training import checkpoints
+from tirjudge_training.lora import LoraConfig
 from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.samples import Sample
 
@@ -48,11 +49,14 @@ def train_sft(
     config: SftConfig,
     samples: Sequence[Sample],
     *,
+    lora: LoraConfig | None = None,
     seed: int,
     say: Callable[[str], None],
     processes: Processes = ALONE,
 ) -> Any:
     """Train the model folder `start` on `samples`; returns the trained model.
+
+    With `lora` that model has an adapter in it, see `whole_weights`.
 
     Checkpoints and metrics lie in `run`. A stage that was killed goes on from the last whole checkpoint and
     ends with the same weights. Every one of several `processes` makes this call. Raises ValueError for a
@@ -72,6 +76,7 @@ def train_sft(
             args=_arguments(config, run.path / CHECKPOINTS, seed, processes.world),
             train_dataset=_dataset(in_batches(samples, config.micro_batch, seed)),
             processing_class=AutoTokenizer.from_pretrained(start),
+            peft_config=lora.adapter() if lora else None,
             callbacks=[_watch(run, say, processes)],
         )
     trainer.remove_callback(PrinterCallback)

@@ -8,6 +8,7 @@ from pathlib import Path
 from tirjudge.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_training import models
 from tirjudge_training.data import Data, trajectories
+from tirjudge_training.lora import LoraConfig
 from tirjudge_training.samples import Sample
 from tirjudge_training.sft import SftConfig, train_sft
 from tirjudge_training.stages.base import MODEL, SAMPLES, Run, Size, Stage
@@ -22,6 +23,8 @@ class FineTuning(Stage):
     prompts: int | None
     """The prompts that each of them went through; None is every training row."""
     config: SftConfig
+    lora: LoraConfig | None = None
+    """None trains all weights."""
     together = True
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
@@ -40,11 +43,12 @@ class FineTuning(Stage):
             folder,
             self.config,
             samples,
+            lora=self.lora,
             seed=self.seed,
             say=run.say,
             processes=run.processes,
         )
-        run.processes.first(lambda: models.save(folder.path / MODEL, model, start=start))
+        models.save(folder.path / MODEL, model, start=start, processes=run.processes)
         return {"samples": len(samples), "too_long": len(found) - len(samples)}
 
     def size(self, data: Data) -> Size:

@@ -8,6 +8,7 @@ from tirjudge.run_folder import JsonObject, RunFolder
 from tirjudge_training import models
 from tirjudge_training.data import Data
 from tirjudge_training.journal import METRICS
+from tirjudge_training.lora import LoraConfig
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
 from tirjudge_training.stages.base import MODEL, Run, Size, Stage
@@ -20,6 +21,8 @@ class Reinforcement(Stage):
 
     start: str | None
     config: RlConfig
+    lora: LoraConfig | None = None
+    """None trains all weights."""
     together = True
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
@@ -28,6 +31,7 @@ class Reinforcement(Stage):
             Path(start),
             folder,
             self.config,
+            lora=self.lora,
             environments=run.data.environments,
             source=run.data.source(self.config.groups, self.seed),
             seed=self.seed,
@@ -35,7 +39,7 @@ class Reinforcement(Stage):
             processes=run.processes,
             asking=run.asking(folder),
         )
-        run.processes.first(lambda: models.save(folder.path / MODEL, model, start=start))
+        models.save(folder.path / MODEL, model, start=start, processes=run.processes)
         rows = list(folder.read(METRICS))
         return {
             "steps": len(rows),

@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 from tirjudge.run_folder import JsonObject, RunFolder
 from tirjudge_sandbox import open_sandbox
-from tirjudge_training import miniature
+from tirjudge_training import miniature, models
 from tirjudge_training.data import Data
 from tirjudge_training.samples import Sample
 from tirjudge_training.sft import SftConfig, train_sft
@@ -54,7 +54,7 @@ class WarmUp(Stage):
             say=run.say,
             processes=run.processes,
         )
-        run.processes.first(lambda: miniature.save(folder.path / MODEL, model, tokenizer))
+        models.save(folder.path / MODEL, model, start=str(folder.path / BASE), processes=run.processes)
         return {"samples": len(samples)}
 
     def size(self, data: Data) -> Size:

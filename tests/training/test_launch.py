@@ -1,0 +1,83 @@
+"""The shipped launch configurations are what accelerate's own launcher takes them for."""
+
+from __future__ import annotations
+
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from accelerate.commands.config.config_args import load_config_from_file
+from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
+from typer.testing import CliRunner
+
+from tirjudge.cli import app
+
+LAUNCH = resources.files("tirjudge_training") / "launch"
+
+
+def launched(name: str) -> Any:
+    words = ["--config_file", str(LAUNCH / name), "--no_python", "tirjudge", "train"]
+    return _validate_launch_command(launch_command_parser().parse_args(words))[0]
+
+
+@pytest.mark.parametrize(
+    ("name", "table"), [("fsdp2.yaml", "fsdp_config"), ("deepspeed.yaml", "deepspeed_config")]
+)
+def test_every_key_is_one_of_the_launchers(name: str, table: str) -> None:
+    """It refuses unknown keys of the file itself, and passes over those of its tables."""
+    load_config_from_file(str(LAUNCH / name))
+    keys = yaml.safe_load((LAUNCH / name).read_text(encoding="utf-8"))[table]
+    assert keys.keys() <= vars(launch_command_parser().parse_args(["script"])).keys()
+
+
+def test_fsdp2_shares_the_state_out_and_keeps_whole_checkpoints() -> None:
+    arguments = launched("fsdp2.yaml")
+    environment = prepare_multi_gpu_env(arguments)
+    assert (arguments.num_processes, environment["ACCELERATE_MIXED_PRECISION"]) == (8, "bf16")
+    assert environment["ACCELERATE_USE_FSDP"] == "true"
+    assert environment["FSDP_VERSION"] == "2"
+    assert environment["FSDP_STATE_DICT_TYPE"] == "FULL_STATE_DICT"
+    assert environment["FSDP_CPU_RAM_EFFICIENT_LOADING"] == "false"
+
+
+def test_deepspeed_keeps_the_weights_whole() -> None:
+    arguments = launched("deepspeed.yaml")
+    arguments.deepspeed_fields_from_accelerate_config = ""
+    _, environment = prepare_deepspeed_cmd_env(arguments)
+    assert (arguments.num_processes, environment["ACCELERATE_MIXED_PRECISION"]) == (8, "bf16")
+    assert environment["ACCELERATE_USE_DEEPSPEED"] == "true"
+    assert environment["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == "2"
+    assert environment["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] == "auto"
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"FSDP_VERSION": "1"}, "fsdp_version is '1' and must be 2"),
+        ({"FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT"}, "must be FULL_STATE_DICT"),
+        ({"FSDP_CPU_RAM_EFFICIENT_LOADING": "true"}, "must be false"),
+        ({"ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}, "zero_stage is 3"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
+)
+def test_another_configuration_is_refused_before_any_work(
+    changed: dict[str, str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = prepare_multi_gpu_env(launched("fsdp2.yaml")) | changed
+    for name, value in environment.items():
+        if name.startswith(("ACCELERATE_USE", "ACCELERATE_DEEPSPEED", "FSDP_")):
+            monkeypatch.setenv(name, value)
+    words = ["train", "--recipe", "judgelrm-3b", "--shrink", "--output", str(tmp_path / "run")]
+    ran = CliRunner().invoke(app, words)
+    assert ran.exit_code == 2
+    assert told in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def test_the_command_line_says_where_they_lie() -> None:
+    for name in ("fsdp2", "deepspeed"):
+        ran = CliRunner().invoke(app, ["train", "--launch-config", name])
+        assert (ran.exit_code, ran.stdout.strip()) == (0, str(LAUNCH / f"{name}.yaml"))

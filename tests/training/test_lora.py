@@ -1,0 +1,161 @@
+"""LoRA: the adapted policy samples, any number of processes and kills give the same, and it is merged."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from tirjudge.cli import app
+from tirjudge.run_folder import read_lines
+from tirjudge_training import models
+from tirjudge_training.lora import LoraConfig
+from tirjudge_training.processes import Processes
+from tirjudge_training.rl_config import RlConfig
+from tirjudge_training.rl_stage import train_rl
+from tirjudge_training.samples import Sample
+from tirjudge_training.sft import SftConfig, train_sft
+
+LORA = LoraConfig(rank=4, alpha=8)
+RL = RlConfig(
+    steps=3,
+    groups=4,
+    samples=4,
+    micro_batch=2,
+    beta=0.01,
+    learning_rate=1e-2,
+    max_tokens=120,
+    checkpoint_every=1,
+)
+SFT = SftConfig(batch=4, micro_batch=2, learning_rate=1e-2, checkpoint_every=1)
+ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
+
+
+class Interrupted(Exception):
+    pass
+
+
+def main(start: Path, folder: Path) -> None:
+    """RL and SFT by all processes that were launched; of several each is interrupted once, and goes on."""
+    processes = Processes.launched()
+    for name, stage in {"rl": reinforced, "sft": fine_tuned}.items():
+        if processes.world > 1:
+            with pytest.raises(Interrupted):
+                stage(start, folder / name, processes, interrupt)
+        model = stage(start, folder / name, processes, lambda line: None)
+        models.save(folder / name / "model", model, start=str(start), processes=processes)
+
+
+def interrupt(line: str) -> None:
+    """After the first checkpoint."""
+    if line.startswith(("rl 3/3", "sft 10/")):
+        raise Interrupted
+
+
+def reinforced(start: Path, folder: Path, processes: Processes, say: Callable[[str], None]) -> Any:
+    tiny = runpy.run_path(str(Path(__file__).with_name("conftest.py")))
+    with processes.folder(folder) as run:
+        return train_rl(
+            start,
+            run,
+            RL,
+            lora=LORA,
+            environments=tiny["ENVIRONMENTS"],
+            source=tiny["source"],
+            seed=1,
+            say=say,
+            processes=processes,
+        )
+
+
+def fine_tuned(start: Path, folder: Path, processes: Processes, say: Callable[[str], None]) -> Any:
+    samples = [Sample((1, 2 + i % 9, 3), (-100, 2 + i % 9, 3)) for i in range(48)]
+    with processes.folder(folder) as run:
+        return train_sft(start, run, SFT, samples, lora=LORA, seed=1, say=say, processes=processes)
+
+
+@pytest.fixture(scope="module")
+def runs(roomy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The same configurations run by this process, and by two that torchrun starts."""
+    one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
+    main(roomy_model, one)
+    subprocess.run([sys.executable, *TORCHRUN, __file__, str(roomy_model), str(two)], check=True)
+    return one, two
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["rl", "sft"])
+def test_two_interrupted_processes_end_with_the_weights_of_one(stage: str, runs: tuple[Path, Path]) -> None:
+    alone, shared = (load_file(folder / stage / "model" / "model.safetensors") for folder in runs)
+    assert all(torch.allclose(alone[name], shared[name], rtol=0, atol=1e-5) for name in alone)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stage", ["rl", "sft"])
+def test_the_saved_model_is_the_start_and_what_the_adapter_adds(
+    stage: str, runs: tuple[Path, Path], roomy_model: Path
+) -> None:
+    """A plain model: every adapted matrix moved within the adapter's rank, nothing else moved at all."""
+    before, after = (
+        load_file(folder / "model.safetensors") for folder in (roomy_model, runs[0] / stage / "model")
+    )
+    assert before.keys() == after.keys()
+    for name, weight in before.items():
+        moved = after[name] - weight
+        if any(layer in name for layer in ADAPTED):
+            assert torch.linalg.matrix_rank(moved, rtol=1e-3) in range(1, LORA.rank + 1), name
+        else:
+            assert not moved.any(), name
+
+
+@pytest.mark.slow
+def test_the_adapted_policy_samples_and_is_held_near_to_the_start(runs: tuple[Path, Path]) -> None:
+    for folder in runs:
+        first, *later = read_lines(folder / "rl" / "metrics.jsonl")
+        assert first["kl"] == 0, "an adapter begins as nothing, and its model is the reference"
+        assert all(row["kl"] > 1e-4 for row in later)
+        assert all(0 < row["sampler_gap"] < 1e-5 for row in (first, *later))
+
+
+@pytest.mark.slow
+def test_checkpoint_and_model_judge_alike(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    """By `tirjudge judge`: the checkpoint's adapter, and the weights that it was merged into."""
+    stage = runs[0] / "rl"
+    verdicts = [judged(stage / part, tmp_path) for part in ("checkpoints/checkpoint-3", "model")]
+    assert verdicts[0] == verdicts[1]
+    adapter, whole = (models.load(stage / part)[0] for part in ("checkpoints/checkpoint-3", "model"))
+    for name, weight in whole.state_dict().items():
+        assert torch.allclose(adapter.state_dict()[name], weight, rtol=0, atol=1e-6), name
+
+
+def test_layers_that_a_model_has_not_are_told_before_the_run(tmp_path: Path) -> None:
+    words = ["train", "--recipe", "judgelrm-3b", "--shrink", "--output", str(tmp_path / "run")]
+    ran = CliRunner().invoke(app, [*words, "--set", 'model.lora.targets=["w_pack"]'])
+    assert ran.exit_code == 2
+    assert ran.stderr.startswith("error: model.lora: ")
+    assert "w_pack" in ran.stderr
+    assert ran.stderr.count("\n") == 1
+
+
+def judged(model: Path, folder: Path) -> Any:
+    rows, output = folder / "rows.jsonl", folder / f"{model.name}.jsonl"
+    rows.write_text(json.dumps({"id": "1", "prompt": "q", "responses": ["good", "bad"]}) + "\n")
+    words = ["judge", "--pairwise", str(rows), "--model", str(model), "--output", str(output)]
+    ran = CliRunner().invoke(app, [*words, "--max-tokens", "40"])
+    assert ran.exit_code == 0, ran.output
+    (row,) = read_lines(output)
+    return [(view["segments"], view["verdict"]) for view in row["views"]]
+
+
+if __name__ == "__main__":
+    main(*map(Path, sys.argv[1:]))
