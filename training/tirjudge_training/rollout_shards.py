@@ -49,8 +49,8 @@ def _scored(roll: Roll) -> Iterator[tuple[Trajectory, Score]]:
 
 def _task(task: JudgeTask) -> dict[str, Any]:
     return {
-        "id": task.id,
-        "domain": task.domain,
+        "id": _utf8(task.id),
+        "domain": _utf8(task.domain),
         "prompt": [{"role": one.role, "content": _utf8(one.content)} for one in task.prompt],
         "responses": [_utf8(response) for response in task.candidates],
         "label": None if task.label is None else letter(task.label),
@@ -65,7 +65,7 @@ def _rollout(trajectory: Trajectory) -> dict[str, Any]:
         "sample": trajectory.sample,
         "stop": trajectory.stop.value,
         "choice": trajectory.verdict.choice if trajectory.verdict else None,
-        "completion": "".join(segment.text for segment in trajectory.segments),
+        "completion": _utf8("".join(segment.text for segment in trajectory.segments)),
         "calls": len(trajectory.calls),
         "prompt_ids": script.prompt_ids,
         "completion_ids": script.completion_ids,
