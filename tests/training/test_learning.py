@@ -218,6 +218,9 @@ class FixedAnswers:
         self.runner, self.asking = asyncio.Runner(), case.asking() if case.asking else None
         self.generator = SimpleNamespace(busy_seconds=0.0)
 
+    def refresh(self) -> None:
+        """The answers are no model's."""
+
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
 

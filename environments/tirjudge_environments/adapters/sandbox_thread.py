@@ -18,7 +18,10 @@ _opening = threading.Lock()
 
 
 class SandboxThread:
-    """Opened at the first use, shared by all dialogues with the same options, closed when Python ends."""
+    """Opened at the first use, shared by all dialogues with the same options.
+
+    Closed when Python ends, or by `close_all`.
+    """
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
         self._loop = asyncio.new_event_loop()
@@ -33,8 +36,14 @@ class SandboxThread:
         with _opening:
             if key not in _open:
                 _open[key] = cls(name, options)
-                atexit.register(_open[key].close)
             return _open[key]
+
+    @classmethod
+    def close_all(cls) -> None:
+        """End the shared ones and their processes; the next dialogue opens another."""
+        with _opening:
+            while _open:
+                _open.popitem()[1].close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Waits in the calling thread."""
@@ -49,6 +58,9 @@ class SandboxThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+atexit.register(SandboxThread.close_all)
 
 
 async def _entered(name: str, options: Mapping[str, Any]) -> Sandbox:
