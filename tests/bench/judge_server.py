@@ -31,7 +31,6 @@ from tirjudge.serve.app import create_app
 from tirjudge.serve.settings import JudgeServerSettings
 from tirjudge_sandbox.bench.contenders import usable_cpus
 from tirjudge_sandbox.server.lifetime import listen, serve_app
-from tirjudge_sandbox.server.settings import ServerSettings
 
 BODY = json.dumps({"prompt": "Name a prime above 10.", "responses": ["11"]})
 REQUEST = (
@@ -47,7 +46,7 @@ async def main_of_server() -> None:
     settings = JudgeServerSettings()
     generator = ScriptedGenerator(lambda _: f"<score>{SCORE:g}</score>")
     async with Judging(JudgeConfig(tools=False), generator=generator) as judging:
-        listening = listen("127.0.0.1", 0, ServerSettings())
+        listening = listen("127.0.0.1", 0, settings.access)
         app = create_app(judging, settings, version=__version__)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         await serve_app(app, listening, settings.intake.requests, lambda: print(url, flush=True))

@@ -91,7 +91,7 @@ async def main_of_server(kind: str, held: int) -> None:
     """Print the URL, serve until SIGTERM."""
     settings = ServerSettings(intake=IntakeLimits(requests=held))
     async with LocalSandbox() if kind == OURS else NewInterpreters() as box:
-        listening = listen("127.0.0.1", 0, settings)
+        listening = listen("127.0.0.1", 0, settings.access)
         print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
         await serve(box, listening, settings, lambda _: None)
 

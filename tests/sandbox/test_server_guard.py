@@ -126,7 +126,7 @@ def test_who_has_an_answer_may_ask_again_at_once(served: Served) -> None:
 def test_the_end_of_an_answer_is_not_held_back() -> None:
     """It is written after the head, and would wait for the caller's delayed acknowledgement of that."""
     with (
-        listen("127.0.0.1", 0, ServerSettings()) as listening,
+        listen("127.0.0.1", 0, Access()) as listening,
         socket.create_connection(listening.getsockname()),
         listening.accept()[0] as accepted,
     ):

@@ -24,7 +24,6 @@ from tirjudge_sandbox import Limits, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.lifetime import serve_app
-from tirjudge_sandbox.server.settings import ServerSettings
 
 USAGE, NO_SANDBOX = 2, 125
 TOKEN = "TIRJUDGE_MCP_TOKEN"
@@ -66,7 +65,7 @@ def mcp(
     try:
         access = Access(token=read_token(TOKEN, token_file), hosts=tuple(allow_host or ()))
         over_http = transport == "http"
-        listening = open_listening(host, port, ServerSettings(access=access), TOKEN) if over_http else None
+        listening = open_listening(host, port, access, TOKEN) if over_http else None
         settings = {"backend": backend, "mode": return_mode}
         limits = Limits(wall_seconds=timeout, cpu_seconds=timeout)
         asyncio.run(_serving(Verdicts(model, base_url, backend=backend), limits, settings, listening, access))

@@ -13,13 +13,21 @@ from typing import Annotated, Any, NoReturn
 import typer
 from pydantic import SecretStr
 
-from tirjudge.cli.listening import open_listening, url_of
+from tirjudge.cli.listening import (
+    AllowHost,
+    Host,
+    MaxBody,
+    Port,
+    Queue,
+    intake_limits,
+    open_listening,
+    url_of,
+)
 from tirjudge.cli.token import read_token
 from tirjudge.printable import printable
 from tirjudge_sandbox import Isolation, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.base import MIB
 from tirjudge_sandbox.server.guard import Access
-from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.lifetime import serve as serve_sandbox
 from tirjudge_sandbox.server.settings import MOST, ServerSettings
 
@@ -28,10 +36,8 @@ TOKEN = "TIRJUDGE_SANDBOX_TOKEN"
 
 
 def serve(
-    host: Annotated[
-        str, typer.Option(help="Address to listen on. Any but loopback needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8080,
+    host: Host = "127.0.0.1",
+    port: Port = 8080,
     backend: Annotated[
         str, typer.Option(metavar="NAME", help="Which sandbox: local, docker, or another that is installed.")
     ] = "local",
@@ -46,20 +52,15 @@ def serve(
         Path | None,
         typer.Option(metavar="FILE", help=f"File with the token.  [default: the variable {TOKEN}]"),
     ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="A name that callers use, beside addresses and localhost. Repeatable."
-        ),
-    ] = None,
-    queue: Annotated[int, typer.Option(min=1, help="Requests served and waiting, before 429.")] = 256,
+    allow_host: AllowHost = None,
+    queue: Queue = 256,
     max_seconds: Annotated[
         float, typer.Option(min=0.1, help="The longest time that a program may ask for.")
     ] = MOST.wall_seconds,
     max_memory: Annotated[
         int, typer.Option(min=1, metavar="MIB", help="The most memory that a program may ask for.")
     ] = MOST.memory_bytes // MIB,
-    max_body: Annotated[int, typer.Option(min=1, metavar="MIB", help="The largest request.")] = 16,
+    max_body: MaxBody = 16,
     allow_weak_isolation: Annotated[
         bool,
         typer.Option("--allow-weak-isolation", help="Serve even where programs cannot be isolated fully."),
@@ -72,13 +73,11 @@ def serve(
     """
     settings = ServerSettings(
         access=Access(token=_token(token_file), hosts=tuple(allow_host or ())),
-        intake=IntakeLimits(
-            requests=queue, body_bytes=max_body * MIB, held_bytes=max(256, 2 * max_body) * MIB
-        ),
+        intake=intake_limits(queue, max_body),
         most=replace(MOST, wall_seconds=max_seconds, cpu_seconds=max_seconds, memory_bytes=max_memory * MIB),
     )
     try:
-        listening = open_listening(host, port, settings, TOKEN)
+        listening = open_listening(host, port, settings.access, TOKEN)
     except ValueError as error:
         _fail(USAGE, str(error))
     with listening:

@@ -13,40 +13,39 @@ import typer
 from tirjudge import __version__
 from tirjudge.cli.judge_options import taking
 from tirjudge.cli.judging_options import JudgingOptions
-from tirjudge.cli.listening import open_listening, url_of
+from tirjudge.cli.listening import (
+    AllowHost,
+    Host,
+    MaxBody,
+    Port,
+    Queue,
+    intake_limits,
+    open_listening,
+    url_of,
+)
 from tirjudge.cli.one_line import one_line_errors
 from tirjudge.cli.token import read_token
 from tirjudge.judging import JudgeConfig, Judging
 from tirjudge.printable import printable
 from tirjudge.serve.app import create_app
 from tirjudge.serve.settings import OPEN_PATHS, JudgeServerSettings
-from tirjudge_sandbox.base import MIB
 from tirjudge_sandbox.server.guard import Access
-from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.lifetime import serve_app
-from tirjudge_sandbox.server.settings import ServerSettings
 
 TOKEN = "TIRJUDGE_SERVE_TOKEN"
 
 
 @taking
 def serve(
-    host: Annotated[
-        str, typer.Option(help="Address to listen on. Any but loopback needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="0 takes a free one.")] = 8082,
+    host: Host = "127.0.0.1",
+    port: Port = 8082,
     token_file: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help=f"File with the token.  [default: the variable {TOKEN}]"),
     ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME", help="A name that callers use, beside addresses and localhost. Repeatable."
-        ),
-    ] = None,
-    queue: Annotated[int, typer.Option(min=1, help="Requests served and waiting, before 429.")] = 256,
-    max_body: Annotated[int, typer.Option(min=1, metavar="MIB", help="The largest request.")] = 16,
+    allow_host: AllowHost = None,
+    queue: Queue = 256,
+    max_body: MaxBody = 16,
     no_verdict_reward: Annotated[
         float | None,
         typer.Option(metavar="REWARD", help="Where the judge gives no score. Default: the request fails."),
@@ -64,12 +63,10 @@ def serve(
             access=Access(
                 token=read_token(TOKEN, token_file), hosts=tuple(allow_host or ()), open_paths=OPEN_PATHS
             ),
-            intake=IntakeLimits(
-                requests=queue, body_bytes=max_body * MIB, held_bytes=max(256, 2 * max_body) * MIB
-            ),
+            intake=intake_limits(queue, max_body),
             no_verdict_reward=no_verdict_reward,
         )
-        with open_listening(host, port, ServerSettings(access=settings.access), TOKEN) as listening:
+        with open_listening(host, port, settings.access, TOKEN) as listening:
             asyncio.run(_serving(options.config(), listening, settings))
 
 

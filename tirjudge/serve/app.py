@@ -13,9 +13,7 @@ from tirjudge.serve.settings import JudgeServerSettings
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.server.app import REFUSALS
 from tirjudge_sandbox.server.asgi import App
-from tirjudge_sandbox.server.fields import FieldRefused, shown
-from tirjudge_sandbox.server.guard import Guard
-from tirjudge_sandbox.server.intake import Intake
+from tirjudge_sandbox.server.operation import operated
 
 _RETRY = {"retry-after": "1"}
 _ANSWERS: dict[int | str, dict[str, Any]] = {
@@ -39,10 +37,9 @@ def create_app(judging: Judging, settings: JudgeServerSettings, *, version: str)
     Raises SandboxUnavailable where the extra `serve` is not installed.
     """
     try:
+        import prometheus_client  # noqa: F401
         from fastapi import FastAPI, Request, Response
-        from fastapi.exceptions import RequestValidationError
-        from fastapi.responses import JSONResponse, PlainTextResponse
-        from prometheus_client import CONTENT_TYPE_LATEST
+        from fastapi.responses import JSONResponse
     except ImportError:
         raise SandboxUnavailable("serving needs FastAPI and more: pip install 'tirjudge[serve]'") from None
 
@@ -77,16 +74,6 @@ def create_app(judging: Judging, settings: JudgeServerSettings, *, version: str)
             raise Down(reason)
         return "ok"
 
-    @app.get("/metrics", response_class=PlainTextResponse, tags=["operation"])
-    async def scrape() -> Response:
-        """Numbers for Prometheus."""
-        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-    @app.exception_handler(RequestValidationError)
-    @app.exception_handler(FieldRefused)
-    async def refuse(_: Request, error: Any) -> Response:
-        return JSONResponse({"detail": shown(error.errors())}, 422)
-
     @app.exception_handler(Down)
     async def down(_: Request, error: Exception) -> Response:
         return JSONResponse({"detail": str(error)}, 503, _RETRY)
@@ -95,9 +82,7 @@ def create_app(judging: Judging, settings: JudgeServerSettings, *, version: str)
     async def no_score(_: Request, error: Exception) -> Response:
         return JSONResponse({"detail": str(error)}, 502)
 
-    app.add_middleware(Intake, limits=settings.intake)
-    app.add_middleware(Guard, access=settings.access)
-    return metrics.counting(app)
+    return operated(app, metrics, settings.access, settings.intake)
 
 
 def _reward(index: int, judgment: Judgment, otherwise: float | None) -> float:

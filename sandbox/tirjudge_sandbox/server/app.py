@@ -14,11 +14,10 @@ from tirjudge_sandbox.http.fusion import (
 )
 from tirjudge_sandbox.http.native import NAME, Info, IsolationMessage, LimitsMessage, RunRequest, RunResponse
 from tirjudge_sandbox.server.asgi import App
-from tirjudge_sandbox.server.fields import FieldRefused, check, shown
-from tirjudge_sandbox.server.guard import Guard
-from tirjudge_sandbox.server.intake import Intake
+from tirjudge_sandbox.server.fields import check
 from tirjudge_sandbox.server.metrics import Metrics
 from tirjudge_sandbox.server.notebooks import Notebooks, run_cells
+from tirjudge_sandbox.server.operation import operated
 from tirjudge_sandbox.server.settings import ServerSettings
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -49,10 +48,8 @@ def create_app(
     extra `serve` is not installed.
     """
     try:
-        from fastapi import FastAPI, Request, Response
-        from fastapi.exceptions import RequestValidationError
-        from fastapi.responses import JSONResponse, PlainTextResponse
-        from prometheus_client import CONTENT_TYPE_LATEST
+        import prometheus_client  # noqa: F401
+        from fastapi import FastAPI, Request
     except ImportError:
         raise SandboxUnavailable("serving needs FastAPI and more: pip install 'tirjudge[serve]'") from None
 
@@ -107,19 +104,7 @@ def create_app(
         """`pong`."""
         return "pong"
 
-    @app.get("/metrics", response_class=PlainTextResponse, tags=["operation"])
-    async def scrape() -> Response:
-        """Numbers for Prometheus."""
-        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
-
-    @app.exception_handler(RequestValidationError)
-    @app.exception_handler(FieldRefused)
-    async def refuse(_: Request, error: Any) -> Response:
-        return JSONResponse({"detail": shown(error.errors())}, 422)
-
     def _caller(request: Request) -> str:
         return request.client.host if request.client else ""
 
-    app.add_middleware(Intake, limits=settings.intake)
-    app.add_middleware(Guard, access=settings.access)
-    return metrics.counting(app)
+    return operated(app, metrics, settings.access, settings.intake)

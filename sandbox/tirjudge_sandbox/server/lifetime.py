@@ -11,7 +11,7 @@ from typing import Literal
 from tirjudge_sandbox.base import Isolation, Program, Sandbox, SandboxUnavailable, Status
 from tirjudge_sandbox.server.app import create_app
 from tirjudge_sandbox.server.asgi import App
-from tirjudge_sandbox.server.guard import is_loopback
+from tirjudge_sandbox.server.guard import Access, is_loopback
 from tirjudge_sandbox.server.notebooks import Notebooks
 from tirjudge_sandbox.server.settings import ServerSettings
 
@@ -22,13 +22,13 @@ _MORE_CONNECTIONS = 1000
 _BACKLOG = 1024
 
 
-def listen(host: str, port: int, settings: ServerSettings) -> socket.socket:
+def listen(host: str, port: int, access: Access) -> socket.socket:
     """A socket for `serve`. `port`: 0 means any.
 
     Raises ValueError for an address that others reach when there is no token, OSError for one that cannot
     be had.
     """
-    if settings.access.token is None and not is_loopback(host):
+    if access.token is None and not is_loopback(host):
         raise ValueError(f"{host} can be reached by others: that needs a token")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
