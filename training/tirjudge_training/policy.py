@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from tirjudge.generation import Generator
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.generation.vllm import VllmGenerator
+from tirjudge_training.computing import here
 from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.weights import on_the_first, whole_weights
 
@@ -20,9 +21,17 @@ MEMORY = Path("/dev/shm")
 
 
 class PolicyGenerator(Generator, Protocol):
-    """A generator that tells how long it was at work."""
+    """A generator that tells how long it was at work, and how exactly."""
 
-    busy_seconds: float
+    @property
+    def busy_seconds(self) -> float:
+        """Wall time since the start in which tokens were computed, or waited for."""
+        ...
+
+    @property
+    def precision(self) -> str:
+        """What matrix products are computed in: `bfloat16`, ..."""
+        ...
 
 
 class Policy(Protocol):
@@ -35,6 +44,10 @@ class Policy(Protocol):
         """Sample with the weights as they are now. Raises GeneratorFailed."""
         ...
 
+    async def rest(self) -> None:
+        """Give back the memory that nothing but sampling needs, until the next `refresh`."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -42,9 +55,12 @@ class OwnPolicy:
     """The trainer's model itself."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
-        self.generator = TransformersGenerator(model, tokenizer, name=name)
+        self.generator = TransformersGenerator(model, tokenizer, name=name, autocast=here().autocast)
 
     async def refresh(self) -> None:
+        self.generator.weights_changed()
+
+    async def rest(self) -> None:
         self.generator.weights_changed()
 
     async def close(self) -> None:
@@ -59,16 +75,17 @@ class CopyPolicy:
 
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
         """`model` is still whole here; `refresh` finds it as the trainer has shared it out."""
-        import torch
-
-        self._model = model
-        self._copy = deepcopy(model).to("cuda" if torch.cuda.is_available() else "cpu")
-        self.generator = TransformersGenerator(self._copy, tokenizer, name=name)
+        computing = here()
+        self._model, self._copy = model, deepcopy(model).to(computing.device)
+        self.generator = TransformersGenerator(self._copy, tokenizer, name=name, autocast=computing.autocast)
 
     async def refresh(self) -> None:
         copy = self._copy.state_dict()
         for name, tensor in whole_weights(self._model):
             copy[name].copy_(tensor)
+        self.generator.weights_changed()
+
+    async def rest(self) -> None:
         self.generator.weights_changed()
 
     async def close(self) -> None:
@@ -105,6 +122,9 @@ class VllmPolicy:
         self._save()
         await self.generator.load_weights(self._folder)
         self._forget()
+
+    async def rest(self) -> None:
+        """The engine's memory is its own."""
 
     async def close(self) -> None:
         self._memory.cleanup()
