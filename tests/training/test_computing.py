@@ -17,13 +17,14 @@ from safetensors.torch import load_file
 from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.run_folder import JsonObject, RunFolder, read_lines
-from tirjudge_training import computing, engine, models, policy, rl, sft
+from tirjudge_training import computing, engine, models, rl, sft
 from tirjudge_training.computing import Computing
 from tirjudge_training.config import BadRecipe, load
 from tirjudge_training.data import Data, DataConfig
 from tirjudge_training.engine import Engine, RolloutConfig
 from tirjudge_training.generated import GeneratedData
 from tirjudge_training.lora import LoraConfig
+from tirjudge_training.policies import copied, own
 from tirjudge_training.preflight import check
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl_config import RlConfig
@@ -52,7 +53,7 @@ HALF = Computing("cpu", autocast="bfloat16", checkpointing=True)
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (computing, models, policy, rl, sft):
+    for module in (computing, models, copied, own, rl, sft):
         monkeypatch.setattr(module, "here", lambda: HALF)
 
 

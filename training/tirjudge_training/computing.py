@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tirjudge_training.policy import PolicyGenerator
+    from tirjudge_training.policies.base import PolicyGenerator
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,7 @@ def train_rl(
         asking=asking,
         generator=config.generator,
         vllm=config.vllm,
+        server=config.server,
         processes=processes,
     ) as engine:
         trainer = build_trainer(
