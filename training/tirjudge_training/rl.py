@@ -108,7 +108,8 @@ class JudgeBatches(GRPOTrainer):
             sampled, cap = output["sampling_per_token_logps"], self.config.importance_cap
             advantages = advantages[:, None] * truncated_weights(self._logprobs(output), sampled, cap)
         output["advantages"] = advantages
-        output["num_responses_in_batch"] = torch.tensor(sum(any(row.mask) for row in self._batch))
+        responses = sum(any(row.mask) for row in self._batch)
+        output["num_responses_in_batch"] = torch.tensor(responses, device=self.args.device)
         gap = torch.tensor(self.processes.every(self._sampler_gap(output))).max().item()
         self._laps.end("logprobs")
         self._kept = self.keep(Generation(step, batch, gap))
