@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.command import TIRJUDGE
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tirjudge.cli import app
 from tirjudge.evaluation.benchmarks.catalog import open_benchmark
@@ -150,7 +150,7 @@ def test_killed_at_random_moments_it_ends_with_every_verdict_once(
     data = write(tmp_path / "rows.jsonl", pairs(60))
     server.delay = 0.02
     environment = {**os.environ, "TIRJUDGE_CACHE": str(tmp_path / "cache.sqlite")}
-    command = [str(Path(sys.executable).with_name("tirjudge")), "eval", "judgebench", "--data", data]
+    command = [TIRJUDGE, "eval", "judgebench", "--data", data]
     command += ["--model", "m", "--base-url", server.url, "--no-tools", "--concurrency", "2"]
     output, draw, kills = tmp_path / "judgebench.verdicts.jsonl", random.Random(0), 0
     for _ in range(3):
