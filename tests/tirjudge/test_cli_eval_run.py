@@ -68,6 +68,21 @@ def test_a_benchmark_is_judged_in_its_orders_and_scored_under_its_protocols(
     assert (settings["benchmark"], settings["parts"], settings["order"]) == ("judgebench", ["gpt"], "both")
 
 
+@pytest.mark.parametrize(("benchmark", "of_the_paper"), [("judgebench", True), ("pandalm", False)])
+def test_published_error_rates_stand_beside_the_benchmarks_of_their_paper_alone(
+    benchmark: str, of_the_paper: bool, tmp_path: Path, server: EndpointServer
+) -> None:
+    """TIR-Judge's Table 3. A judge without programs has no share of them that failed."""
+    data = write(tmp_path / "rows.jsonl", [dict(open_benchmark(benchmark).example)])
+    run = evaluate(benchmark, "--data", data, "--json", "scores.json", url=server.url)
+    assert run.exit_code == 0, run.stderr
+    (errors,) = [one for one in json.loads(Path("scores.json").read_text()) if one["protocol"] == "errors"]
+    told = [(one["model"], one["figure"], one["value"]) for one in errors["published"]]
+    assert (("Qwen-3-Tool", "format errors", pytest.approx(0.0097)) in told) == of_the_paper
+    assert bool(told) == of_the_paper
+    assert "nan" not in run.stdout
+
+
 def test_a_pointwise_judge_sees_the_six_responses_of_rm_bench_once(
     tmp_path: Path, server: EndpointServer
 ) -> None:
