@@ -20,7 +20,7 @@ from tirjudge.best_of_n.judgments import Judgments
 from tirjudge.best_of_n.questions import CheckName, questions
 from tirjudge.best_of_n.running import BestOfN, Picked
 from tirjudge.best_of_n.tally import SolvedTally
-from tirjudge.cli.one_line import INTERRUPTED, stop
+from tirjudge.cli.one_line import INTERRUPTED, say, stop
 from tirjudge.embedded import embedded_model
 from tirjudge.generation.metered import MeteredGenerator
 from tirjudge.judging import JudgeConfig, Judging
@@ -118,7 +118,7 @@ class BonRun:
                     elif judge is not None:
                         judge.results.append_failure(asdict(one))
         except (CostReached, GivenUp) as error:
-            _say(f"stopped: {error}; the same command goes on")
+            say(f"stopped: {error}; the same command goes on")
             return False
         return True
 
@@ -134,7 +134,7 @@ class BonRun:
         ):
             async with Judging(self.config, around=lambda one: MeteredGenerator(one, spending)) as judging:
                 note = judging.note.note
-                _say(f"judging with {judging.model}" + (f", {note}" if note else ""))
+                say(f"judging with {judging.model}" + (f", {note}" if note else ""))
                 yield _Judge(results, Judgments(judging, results), spending)
 
     def _settings(self) -> dict[str, Any]:
@@ -166,12 +166,12 @@ class _Progress:
         if isinstance(one, Failure):
             self.failed += 1
             if self.failed <= SHOWN_FAILURES:
-                _say(f"{one.where}: {one.reason}")
+                say(f"{one.where}: {one.reason}")
         else:
             self.done += 1
         if time.monotonic() - self._said > SAID_EVERY:
             self._said = time.monotonic()
-            _say(f"{self.done} rows done, {self.failed} failed, {self.seconds:.0f} s")
+            say(f"{self.done} rows done, {self.failed} failed, {self.seconds:.0f} s")
 
 
 def _print_solved(tally: SolvedTally, progress: _Progress) -> None:
@@ -197,7 +197,3 @@ def _print_spent(judge: _Judge) -> None:
     print(f"calls     {spending.calls} in {spending.seconds:.1f} s of the model's time")
     if spending.cost is not None:
         print(f"cost      {spending.cost:.4f}")
-
-
-def _say(line: str) -> None:
-    print(printable(line), file=sys.stderr, flush=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from contextlib import aclosing
 from itertools import islice
@@ -15,9 +14,8 @@ import typer
 from tirjudge.asking import Asked
 from tirjudge.batch import Failure
 from tirjudge.checklists import REMARKS, Checked, checklists
-from tirjudge.cli.one_line import INTERRUPTED, SOME_FAILED, one_line_errors, stop
+from tirjudge.cli.one_line import INTERRUPTED, SOME_FAILED, one_line_errors, say, stop
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.printable import printable
 from tirjudge.rows import STANDARD_INPUT, RowFile
 from tirjudge.run_folder import JsonLines
 from tirjudge_environments.rationales.decomposition import SIZES
@@ -88,7 +86,7 @@ async def _write(
     answers.mkdir(exist_ok=True)
     tally = Tally()
     with JsonLines(output, truncate=True) as lines:
-        asking = config.open(kept=Asked(answers), say=_say)
+        asking = config.open(kept=Asked(answers), say=say)
         try:
             found = checklists(islice(rows, limit), asking, columns=columns, remarks=remarks, sizes=sizes)
             async with aclosing(found):
@@ -114,7 +112,7 @@ class Tally:
         if isinstance(one, Failure):
             self.failed += 1
             if self.failed <= SHOWN_FAILURES:
-                _say(f"{one.where}: {one.reason}")
+                say(f"{one.where}: {one.reason}")
         elif one.kept:
             self.kept += 1
         else:
@@ -124,14 +122,10 @@ class Tally:
 
     def say(self) -> None:
         self._said = time.monotonic()
-        _say(f"{self.kept} checklists, {self.left_out} too short or too long, {self.failed} rows failed")
+        say(f"{self.kept} checklists, {self.left_out} too short or too long, {self.failed} rows failed")
 
 
 def _default_output(file: str) -> Path:
     if file == STANDARD_INPUT:
         raise ValueError("standard input has no name to derive one from: give --output")
     return Path(f"{Path(file).stem}.checklists.jsonl")
-
-
-def _say(line: str) -> None:
-    print(printable(line), file=sys.stderr, flush=True)

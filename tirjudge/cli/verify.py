@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tirjudge.batch import Failure
-from tirjudge.cli.one_line import SOME_FAILED, one_line_errors
+from tirjudge.cli.one_line import SOME_FAILED, one_line_errors, say
 from tirjudge.following import Checked, FollowingTally, check, instructions_by_prompt
 from tirjudge.metrics import Proportion
 from tirjudge.printable import printable
@@ -64,7 +63,8 @@ def _verify(rows: RowSource, prompts: str, columns: Columns, output: Path | None
         for one in check(rows, instructions, columns):
             if isinstance(one, Failure):
                 failed += 1
-                _say(one, failed)
+                if failed <= SHOWN_FAILURES:
+                    say(f"{one.where}: {one.reason}")
                 continue
             tally.add(one)
             if lines is not None:
@@ -110,8 +110,3 @@ def _rate(share: Proportion) -> str:
         return "-"
     low, high = share.interval
     return f"{100 * share.rate:6.2f} [{100 * low:.2f}, {100 * high:.2f}]"
-
-
-def _say(failure: Failure, failed: int) -> None:
-    if failed <= SHOWN_FAILURES:
-        print(printable(f"{failure.where}: {failure.reason}"), file=sys.stderr)
