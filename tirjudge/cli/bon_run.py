@@ -21,6 +21,7 @@ from tirjudge.best_of_n.questions import CheckName, questions
 from tirjudge.best_of_n.running import BestOfN, Picked
 from tirjudge.best_of_n.tally import SolvedTally
 from tirjudge.cli.one_line import INTERRUPTED, say, stop
+from tirjudge.cli.output_file import refuse_input
 from tirjudge.embedded import embedded_model
 from tirjudge.generation.metered import MeteredGenerator
 from tirjudge.judging import JudgeConfig, Judging
@@ -69,8 +70,7 @@ class BonRun:
 
     def run(self) -> bool:
         """Select from every question and print the table; whether all of them are done."""
-        if self.output.exists() and self.rows.is_at(self.output):
-            raise ValueError(f"{self.output} is the input: choose another --output")
+        refuse_input(self.output, self.rows)
         try:
             return asyncio.run(self._run())
         except KeyboardInterrupt:

@@ -15,8 +15,9 @@ from tirjudge.asking import Asked
 from tirjudge.batch import Failure
 from tirjudge.checklists import REMARKS, Checked, checklists
 from tirjudge.cli.one_line import INTERRUPTED, SOME_FAILED, one_line_errors, say, stop
+from tirjudge.cli.output_file import output_file, refuse_input
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.rows import STANDARD_INPUT, RowFile
+from tirjudge.rows import RowFile
 from tirjudge.run_folder import JsonLines
 from tirjudge_environments.rationales.decomposition import SIZES
 from tirjudge_environments.tasks import Columns
@@ -58,10 +59,9 @@ def checklist(
         config = MetaJudgeConfig(
             model=model, base_url=base_url, max_tokens=max_tokens, concurrency=concurrency, patience=patience
         )
-        target = output or _default_output(file)
+        target = output_file(output, file, "checklists")
         rows = RowFile(file)
-        if target.exists() and rows.is_at(target):
-            raise ValueError(f"{target} is the input: choose another --output")
+        refuse_input(target, rows)
         work = _write(
             rows, config, target, Columns.parse(column or ()), remarks, range(at_least, at_most + 1), limit
         )
@@ -123,9 +123,3 @@ class Tally:
     def say(self) -> None:
         self._said = time.monotonic()
         say(f"{self.kept} checklists, {self.left_out} too short or too long, {self.failed} rows failed")
-
-
-def _default_output(file: str) -> Path:
-    if file == STANDARD_INPUT:
-        raise ValueError("standard input has no name to derive one from: give --output")
-    return Path(f"{Path(file).stem}.checklists.jsonl")

@@ -9,6 +9,7 @@ import typer
 
 from tirjudge.batch import Failure
 from tirjudge.cli.one_line import SOME_FAILED, one_line_errors, say
+from tirjudge.cli.output_file import refuse_input
 from tirjudge.following import Checked, FollowingTally, check, instructions_by_prompt
 from tirjudge.metrics import Proportion
 from tirjudge.printable import printable
@@ -48,8 +49,8 @@ def verify(
         if not file:
             raise ValueError("give a FILE of responses (--names lists the instructions)")
         rows = open_rows(file)
-        if output is not None and output.exists() and rows.is_at(output):
-            raise ValueError(f"{output} is the input: choose another --output")
+        if output is not None:
+            refuse_input(output, rows)
         failed = _verify(rows, prompts, Columns.parse(column or ()), output)
         raise typer.Exit(SOME_FAILED if failed else 0)
 

@@ -14,6 +14,7 @@ import typer
 
 from tirjudge.asking import NotAnswered
 from tirjudge.cli.one_line import INTERRUPTED, USAGE, stop
+from tirjudge.cli.output_file import refuse_input
 from tirjudge.printable import printable
 from tirjudge.row_source import open_rows
 from tirjudge.run_folder import Locked
@@ -118,8 +119,7 @@ def decontaminate(
     """
     with _one_line_errors(), full_disk_told(output):
         found = open_rows(rows, split=split)
-        if output.exists() and found.is_at(output):
-            raise BadRecipe(f"{output} is the input: choose another --output")
+        refuse_input(output, found)
         index = OverlapIndex(texts(against, log), n=words, common=common)
         begun = time.monotonic()
         tally = clean(found, index, output, column=column, say=log)
