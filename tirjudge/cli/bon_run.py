@@ -24,6 +24,7 @@ from tirjudge.cli.one_line import INTERRUPTED, say, stop
 from tirjudge.cli.output_file import refuse_input
 from tirjudge.embedded import embedded_model
 from tirjudge.generation.metered import MeteredGenerator
+from tirjudge.interval import Interval
 from tirjudge.judging import JudgeConfig, Judging
 from tirjudge.printable import printable
 from tirjudge.result_file import ResultFile
@@ -34,8 +35,6 @@ from tirjudge.tally import Tally
 from tirjudge.weights import weights_digest
 from tirjudge_environments.tasks import Columns
 
-SAID_EVERY = 10.0
-"""Seconds between two lines of progress."""
 SHOWN_FAILURES = 20
 
 
@@ -156,7 +155,8 @@ class _Progress:
 
     def __init__(self) -> None:
         self.done = self.failed = 0
-        self._started = self._said = time.monotonic()
+        self._started = time.monotonic()
+        self._interval = Interval()
 
     @property
     def seconds(self) -> float:
@@ -169,8 +169,7 @@ class _Progress:
                 say(f"{one.where}: {one.reason}")
         else:
             self.done += 1
-        if time.monotonic() - self._said > SAID_EVERY:
-            self._said = time.monotonic()
+        if self._interval.over():
             say(f"{self.done} rows done, {self.failed} failed, {self.seconds:.0f} s")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from contextlib import aclosing
 from itertools import islice
 from pathlib import Path
@@ -16,14 +15,13 @@ from tirjudge.batch import Failure
 from tirjudge.checklists import REMARKS, Checked, checklists
 from tirjudge.cli.one_line import INTERRUPTED, SOME_FAILED, one_line_errors, say, stop
 from tirjudge.cli.output_file import output_file, refuse_input
+from tirjudge.interval import Interval
 from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge.rows import RowFile
 from tirjudge.run_folder import JsonLines
 from tirjudge_environments.rationales.decomposition import SIZES
 from tirjudge_environments.tasks import Columns
 
-SAID_EVERY = 10.0
-"""Seconds between two lines of progress."""
 SHOWN_FAILURES = 20
 
 
@@ -106,7 +104,7 @@ class Tally:
 
     def __init__(self) -> None:
         self.kept = self.left_out = self.failed = 0
-        self._said = time.monotonic()
+        self._interval = Interval()
 
     def count(self, one: Checked | Failure) -> None:
         if isinstance(one, Failure):
@@ -117,9 +115,8 @@ class Tally:
             self.kept += 1
         else:
             self.left_out += 1
-        if time.monotonic() - self._said > SAID_EVERY:
+        if self._interval.over():
             self.say()
 
     def say(self) -> None:
-        self._said = time.monotonic()
         say(f"{self.kept} checklists, {self.left_out} too short or too long, {self.failed} rows failed")
