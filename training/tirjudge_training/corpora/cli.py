@@ -32,6 +32,7 @@ from tirjudge_training.corpora.inspection import Inspection
 from tirjudge_training.corpora.overlap import WORDS, OverlapIndex
 from tirjudge_training.full_disk import DiskFull, full_disk_told
 from tirjudge_training.log_line import log
+from tirjudge_training.table import table
 
 SHORT, FAILED = 1, 3
 
@@ -145,8 +146,8 @@ def inspect(
         kinds = list(dict.fromkeys([*KINDS, *sorted(kind for _, kind in found.kinds)]))
         lines = [(source, [found.kinds[source, kind] for kind in kinds]) for source in sources]
         lines.append(("together", [sum(column) for column in zip(*(n for _, n in lines), strict=True)]))
-        table = [(name, *(f"{n:,}" for n in counts), f"{sum(counts):,}") for name, counts in lines]
-        _print_table(("source", *kinds, "together"), table)
+        shown = [(name, *(f"{n:,}" for n in counts), f"{sum(counts):,}") for name, counts in lines]
+        _print_table(("source", *kinds, "together"), shown)
         print("domains: " + ", ".join(f"{name} {n:,}" for name, n in found.domains.most_common()))
         places = (f"{place} of {count}: {n:,}" for (count, place), n in sorted(found.places.items()))
         print("label: " + ", ".join(places))
@@ -176,12 +177,8 @@ def _left(config: CorpusConfig, without: Sequence[str]) -> CorpusConfig:
 
 
 def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """The first column to the left, numbers to the right."""
-    shown = [[printable(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for name, *cells in shown:
-        numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        print("  ".join((name.ljust(widths[0]), *numbers)))
+    for line in table([[printable(cell) for cell in row] for row in (head, *rows)]):
+        print(line)
 
 
 @contextmanager
