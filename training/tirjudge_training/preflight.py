@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from tirjudge.generation import GeneratorFailed
 from tirjudge_sandbox.registry import sandbox_names
 from tirjudge_training import footprint, reporters
 from tirjudge_training.config import BadRecipe
@@ -15,6 +16,8 @@ from tirjudge_training.data import Data
 from tirjudge_training.distillation import asked_by
 from tirjudge_training.footprint import Shape, gib
 from tirjudge_training.lora import LoraConfig
+from tirjudge_training.policies.vllm_server import VllmServerConfig
+from tirjudge_training.policies.weight_server import WeightServer
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.stages.fine_tuning import FineTuning
 from tirjudge_training.stages.reinforcement import Reinforcement
@@ -51,6 +54,8 @@ def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
         raise BadRecipe(
             "rl.generator: vLLM is not installed: `pip install tirjudge[vllm]`, or use transformers"
         )
+    if recipe.rl.server is not None:
+        _are_there(recipe.rl.server)
     if recipe.method == "distill":
         _has_prompts(recipe, data)
     if recipe.model.base is not None:
@@ -69,6 +74,16 @@ def _is_launched_well() -> None:
                 )
     if os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3":
         raise BadRecipe("zero_stage is 3: samples cannot be drawn with parts of weights; take 2, or FSDP2")
+
+
+def _are_there(config: VllmServerConfig) -> None:
+    if config.weights is not None and not config.weights.is_dir():
+        raise BadRecipe(f"rl.server.weights: there is no folder {str(config.weights)!r}")
+    for url in config.urls:
+        try:
+            WeightServer(url).check()
+        except GeneratorFailed as error:
+            raise BadRecipe(f"rl.server.urls: {error}") from None
 
 
 def _has_prompts(recipe: Recipe, data: Data) -> None:

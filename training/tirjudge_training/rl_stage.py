@@ -60,6 +60,7 @@ def train_rl(
         asking=asking,
         generator=config.generator,
         vllm=config.vllm,
+        server=config.server,
         processes=processes,
     ) as engine:
         trainer = build_trainer(

@@ -37,6 +37,7 @@ UNCLAIMED = (
     "rl.health",
     "rl.report_to",
     "rl.sandbox",
+    "rl.server",
     "meta_judge.base_url",
     "meta_judge.concurrency",
     "meta_judge.patience",
