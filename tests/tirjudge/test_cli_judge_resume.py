@@ -8,9 +8,9 @@ import subprocess
 import time
 from pathlib import Path
 
+from tests.command import TIRJUDGE
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import (
-    COMMAND,
     judge,
     pairs,
     results,
@@ -25,7 +25,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_judged_twice(
     endpoint.delay = 0.02
     rows = write_rows(tmp_path / "rows.jsonl", pairs(60))
     out = tmp_path / "rows.verdicts.jsonl"
-    command = [COMMAND, "judge", str(rows), "--no-tools", "--concurrency", "3", *through(endpoint)]
+    command = [TIRJUDGE, "judge", str(rows), "--no-tools", "--concurrency", "3", *through(endpoint)]
     draw = random.Random(7)
     kept: set[str] = set()
     for _ in range(4):
@@ -57,7 +57,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_judged_twice(
 def test_an_interrupt_says_how_to_go_on(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.delay = 0.02
     write_rows(tmp_path / "rows.jsonl", pairs(500))
-    command = [COMMAND, "judge", "rows.jsonl", "--no-tools", "--concurrency", "2", *through(endpoint)]
+    command = [TIRJUDGE, "judge", "rows.jsonl", "--no-tools", "--concurrency", "2", *through(endpoint)]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     out = tmp_path / "rows.verdicts.jsonl"
     while not out.exists() or not out.read_bytes():
@@ -110,7 +110,7 @@ def test_a_foreign_file_and_the_input_itself_are_never_touched(
 def test_one_output_has_one_writer(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.delay = 0.05
     write_rows(tmp_path / "rows.jsonl", pairs(300))
-    command = [COMMAND, "judge", "rows.jsonl", "--no-tools", "--concurrency", "1", *through(endpoint)]
+    command = [TIRJUDGE, "judge", "rows.jsonl", "--no-tools", "--concurrency", "1", *through(endpoint)]
     first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while not endpoint.asked:

@@ -187,6 +187,6 @@ def test_the_command_ends_with_that_line_and_exit_code_1(
     result = CliRunner().invoke(app, ["--recipe", "mini", "--output", str(tmp_path)])
     assert result.exit_code == 1
     assert result.stderr == (
-        "error: rl stopped at step 7: loss is nan: a lower learning rate or max_grad_norm may help; "
+        "tirjudge train: rl stopped at step 7: loss is nan: a lower learning rate or max_grad_norm may help; "
         "the same command goes on from the last checkpoint\n"
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -23,10 +22,9 @@ from tirjudge.cli.listening import (
     open_listening,
     url_of,
 )
-from tirjudge.cli.one_line import one_line_errors
+from tirjudge.cli.one_line import one_line_errors, say
 from tirjudge.cli.token import read_token
 from tirjudge.judging import JudgeConfig, Judging
-from tirjudge.printable import printable
 from tirjudge.serve.app import create_app
 from tirjudge.serve.settings import OPEN_PATHS, JudgeServerSettings
 from tirjudge_sandbox.server.guard import Access
@@ -77,10 +75,6 @@ async def _serving(config: JudgeConfig, listening: socket.socket, settings: Judg
             app,
             listening,
             settings.intake.requests,
-            lambda: _say(f"{url_of(listening)} judges with {judging.model}"),
+            lambda: say(f"tirjudge serve: {url_of(listening)} judges with {judging.model}"),
         )
-    _say("ended")
-
-
-def _say(text: str) -> None:
-    print(f"tirjudge serve: {printable(text, limit=1000)}", file=sys.stderr, flush=True)
+    say("tirjudge serve: ended")

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from tirjudge_training import footprint
 from tirjudge_training.course import Course
 from tirjudge_training.footprint import Shape, gib
-from tirjudge_training.plan_table import table
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.stages.fine_tuning import FineTuning
 from tirjudge_training.stages.reinforcement import Reinforcement
 from tirjudge_training.stages.warm_up import WarmUp
+from tirjudge_training.table import table
 
 TRAININGS = (WarmUp, FineTuning, Reinforcement)
 
