@@ -43,7 +43,9 @@ def test_all_numbers_are_there_and_agree(
     for row in (first, second):
         rollouts = shard(tmp_path, row["step"])
         assert row["tokens/generated"] == sum(sum(one["mask"]) for one in rollouts)
-        assert row["tokens/trained"] == sum(len(one["prompt_ids"] + one["completion_ids"]) for one in rollouts)
+        assert row["tokens/trained"] == sum(
+            len(one["prompt_ids"] + one["completion_ids"]) for one in rollouts
+        )
     one = {name: values["median"] for name, values in found["summary"].items()}
     shares = [one[f"share of time, {part}"] for part in ("generation", "sandbox", "training", "the rest")]
     assert min(shares) >= 0
