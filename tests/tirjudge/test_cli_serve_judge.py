@@ -11,22 +11,12 @@ from typing import Any
 
 import httpx
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
 from tests.command import tirjudge
+from tests.fuzzing import fuzz_schema
 from tests.served_command import ServedCommand
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 
-CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance]
 QUESTION = {"prompt": "Rate it.", "responses": ["x"]}
 
 HANGING_MODEL = """
@@ -111,33 +101,12 @@ def test_overload_is_told_to_come_again(endpoint: EndpointServer) -> None:
 
 
 def test_the_served_schema(endpoint: EndpointServer) -> None:
-    fuzzing = settings(
-        max_examples=25,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
     endpoint.script = lambda body: chat("<score>7</score>")
     with Server("--model", "m", "--base-url", endpoint.url, "--max-body", "1") as running:
-        operations = [
-            found.ok()
-            for found in schemathesis.openapi.from_url(f"{running.url}/openapi.json").get_all_operations()
-        ]
-        assert {operation.path for operation in operations} == {
+        # 502 and 503 are answers that the schema holds; a judge without a score gives the first.
+        assert fuzz_schema(running.url, 60) == {
             "/v1/judge", "/get_reward", "/healthz", "/readyz", "/metrics",
         }  # fmt: skip
-        for operation in operations:
-            modes = st.one_of(operation.as_strategy(generation_mode=mode) for mode in GenerationMode)
-
-            @fuzzing
-            @given(case=modes)
-            def answers_as_it_says(case: Any) -> None:
-                # 502 and 503 are answers that the schema holds; a judge without a score gives the first.
-                case.call_and_validate(checks=CHECKS, timeout=60)
-
-            answers_as_it_says()
         assert running.ask().status_code == 200
 
 
