@@ -22,6 +22,7 @@ from tirjudge_training import checkpoints, cli, rl_stage
 from tirjudge_training.engine import Engine
 from tirjudge_training.health import Health, HealthConfig, Unhealthy
 from tirjudge_training.rl_config import RlConfig
+from tirjudge_training.waiting import WaitedSandbox
 
 CONFIG = RlConfig(
     steps=3,
@@ -57,7 +58,7 @@ def forget_programs(engine: Engine) -> None:
 
 
 def break_sandbox(engine: Engine) -> None:
-    engine._sandbox = BrokenSandbox()
+    engine._sandbox = WaitedSandbox(BrokenSandbox(), generating=lambda: 0.0)
 
 
 def spoil_rewards(engine: Engine) -> None:

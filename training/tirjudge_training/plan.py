@@ -73,7 +73,7 @@ def _shape(recipe: Recipe) -> Shape | None:
     """Of the model that is trained; None if it is not to be had."""
     base = recipe.model.base
     if base is None:
-        return Shape(miniature.PARAMETERS, miniature.VOCABULARY)
+        return Shape(recipe.warmup.shape.parameters, miniature.VOCABULARY)
     try:
         lora = recipe.model.lora
         return footprint.shape(base) if lora is None else footprint.adapted(base, lora)

@@ -47,6 +47,7 @@ def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
         import_module(library)
     reporters.require(recipe.rl.report_to)
     _is_launched_well()
+    _has_one_gpu()
     for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
         if name not in sandbox_names():
             raise BadRecipe(f"{key}.sandbox: no sandbox {name!r}; there are {', '.join(sandbox_names())}")
@@ -74,6 +75,24 @@ def _is_launched_well() -> None:
                 )
     if os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3":
         raise BadRecipe("zero_stage is 3: samples cannot be drawn with parts of weights; take 2, or FSDP2")
+
+
+def _has_one_gpu() -> None:
+    """A process trains on one GPU at most: TRL refuses to spread a single process over several."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return
+    if "LOCAL_RANK" not in os.environ and torch.cuda.device_count() > 1:
+        raise BadRecipe(
+            f"there are {torch.cuda.device_count()} GPUs and one process: start one for each, `torchrun "
+            "--nproc-per-node=N --no-python tirjudge train ...`, or show it one, CUDA_VISIBLE_DEVICES=0"
+        )
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise BadRecipe(
+            f"{torch.cuda.get_device_name()} does not compute in bfloat16: train on another, or on the CPU, "
+            "with CUDA_VISIBLE_DEVICES= in front of the command"
+        )
 
 
 def _are_there(config: VllmServerConfig) -> None:
