@@ -1,14 +1,13 @@
 """`tirjudge judge` killed, interrupted, contended: nothing is lost, judged twice or overwritten."""
 
 import json
-import os
 import random
 import signal
 import subprocess
 import time
 from pathlib import Path
 
-from tests.command import TIRJUDGE
+from tests.command import TIRJUDGE, kill_at
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import (
     judge,
@@ -31,13 +30,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_judged_twice(
     for _ in range(4):
         goal = len(kept) + draw.randrange(1, 14)
         process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 60
-        while not out.exists() or out.read_bytes().count(b"\n") < goal:
-            assert process.poll() is None, process.stderr and process.stderr.read()
-            assert time.monotonic() < deadline
-            time.sleep(draw.uniform(0, 0.01))
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
+        kill_at(process, out, goal, lambda: draw.uniform(0, 0.01))
         whole = out.read_bytes()
         before, kept = kept, {json.loads(line)["id"] for line in whole.splitlines()}
         assert before < kept

@@ -13,10 +13,10 @@ import typer
 from pydantic import ValidationError
 
 from tirjudge import __version__
-from tirjudge.cli.listening import open_listening, url_of
+from tirjudge.cli.listening import AllowHost, open_listening, url_of
 from tirjudge.cli.one_line import USAGE, say, stop
 from tirjudge.cli.standard_output import UNREAD
-from tirjudge.cli.token import read_token
+from tirjudge.cli.token import read_token, token_file_option
 from tirjudge.mcp.running import ReturnMode
 from tirjudge.mcp.server import PATH, create_server, http_app
 from tirjudge.mcp.verdicts import Verdicts
@@ -37,14 +37,8 @@ def mcp(
         str, typer.Option(help="For http. Any address but loopback needs a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="For http; 0 takes a free one.")] = 8081,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help=f"File with the token.  [default: the variable {TOKEN}]"),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A name that callers use, beside addresses and localhost."),
-    ] = None,
+    token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
+    allow_host: AllowHost = None,
     backend: Annotated[
         str, typer.Option(metavar="NAME", help="Which sandbox runs an agent's code, and the judge's.")
     ] = "local",

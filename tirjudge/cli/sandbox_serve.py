@@ -23,7 +23,7 @@ from tirjudge.cli.listening import (
     url_of,
 )
 from tirjudge.cli.one_line import USAGE, say, stop
-from tirjudge.cli.token import read_token
+from tirjudge.cli.token import read_token, token_file_option
 from tirjudge_sandbox import Isolation, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.base import MIB
 from tirjudge_sandbox.server.guard import Access
@@ -47,10 +47,7 @@ def serve(
         int,
         typer.Option(min=0, help="Notebooks at once, for /run_jupyter.  [default: none]", show_default=False),
     ] = 0,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help=f"File with the token.  [default: the variable {TOKEN}]"),
-    ] = None,
+    token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
     allow_host: AllowHost = None,
     queue: Queue = 256,
     max_seconds: Annotated[

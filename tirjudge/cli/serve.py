@@ -23,7 +23,7 @@ from tirjudge.cli.listening import (
     url_of,
 )
 from tirjudge.cli.one_line import one_line_errors, say
-from tirjudge.cli.token import read_token
+from tirjudge.cli.token import read_token, token_file_option
 from tirjudge.judging import JudgeConfig, Judging
 from tirjudge.serve.app import create_app
 from tirjudge.serve.settings import OPEN_PATHS, JudgeServerSettings
@@ -37,10 +37,7 @@ TOKEN = "TIRJUDGE_SERVE_TOKEN"
 def serve(
     host: Host = "127.0.0.1",
     port: Port = 8082,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help=f"File with the token.  [default: the variable {TOKEN}]"),
-    ] = None,
+    token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
     allow_host: AllowHost = None,
     queue: Queue = 256,
     max_body: MaxBody = 16,

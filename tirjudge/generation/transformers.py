@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
+from tirjudge.first_line import first_line
 from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.busy import BusyClock
 from tirjudge.generation.decoding import Decoder, Row
@@ -86,7 +87,7 @@ class TransformersGenerator:
                 path, dtype="auto", use_safetensors=True, attn_implementation="sdpa", **safe
             )
         except (OSError, ValueError) as error:
-            raise GeneratorFailed(f"cannot load the model {path!r}: {_one_line(error)}") from error
+            raise GeneratorFailed(f"cannot load the model {path!r}: {first_line(error)}") from error
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         return cls(model, tokenizer, name=path, device=device, **options)
 
@@ -214,7 +215,7 @@ class TransformersGenerator:
         self._decoder.forget()
         futures, self._futures = self._futures, {}
         for future in futures.values():
-            failure = GeneratorFailed(f"{self.model}: {_one_line(error)}")
+            failure = GeneratorFailed(f"{self.model}: {first_line(error)}")
             failure.__cause__ = error
             future.set_exception(failure)
 
@@ -250,7 +251,3 @@ def _end_tokens(model: Any) -> list[int]:
     configured = model.generation_config.eos_token_id
     several = configured if isinstance(configured, list) else [configured]
     return [token for token in several if token is not None]
-
-
-def _one_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
