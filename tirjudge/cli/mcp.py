@@ -20,6 +20,7 @@ from tirjudge.cli.token import read_token, token_file_option
 from tirjudge.mcp.running import ReturnMode
 from tirjudge.mcp.server import PATH, create_server, http_app
 from tirjudge.mcp.verdicts import Verdicts
+from tirjudge_environments.faults import first_fault
 from tirjudge_sandbox import Limits, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
@@ -64,7 +65,7 @@ def mcp(
         limits = Limits(wall_seconds=timeout, cpu_seconds=timeout)
         asyncio.run(_serving(Verdicts(model, base_url, backend=backend), limits, settings, listening, access))
     except ValidationError as error:
-        stop("mcp", error.errors()[0]["msg"], USAGE)
+        stop("mcp", first_fault(error), USAGE)
     except ValueError as error:
         stop("mcp", error, USAGE)
     except SandboxUnavailable as error:
