@@ -52,10 +52,10 @@ def mcp(
     ] = "",
     base_url: Annotated[str, typer.Option(help="An OpenAI-compatible endpoint of the judge's.")] = "",
 ) -> None:
-    """Serve the tools `run_python_code` and `judge` over the Model Context Protocol.
+    """Serve an agent's tools over the Model Context Protocol.
 
-    Exit code 125 when there is no sandbox here or the extra `mcp` is missing, 2 for wrong usage and for an
-    address that cannot be had.
+    They are `run_python_code` and `judge`. Exit code 125 when there is no sandbox here or the extra `mcp` is
+    missing, 2 for wrong usage and for an address that cannot be had.
     """
     try:
         access = Access(token=read_token(TOKEN, token_file), hosts=tuple(allow_host or ()))
