@@ -244,6 +244,7 @@ async def test_the_request_of_the_completions_tier(server: EndpointServer, make:
     assert server.bodies[0] == {
         "model": "judge",
         "prompt": [5, 6, 7],
+        "stop_token_ids": [TOKENIZER.eos_token_id],
         "temperature": 1.0,
         "top_p": 1.0,
         "top_k": -1,

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import socket
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
-import httpx
 import pytest
 import torch
 import typer
@@ -23,6 +17,7 @@ from typer.testing import CliRunner
 
 from tests.tirjudge.judge_command import pairs, results, write_rows
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
+from tests.vllm_server import HEAD, kill, serving
 from tirjudge.cli.judge import judge
 from tirjudge.generation import ContextTooLong, Sampling, endpoint
 from tirjudge.generation.openai import OpenAIGenerator
@@ -35,10 +30,6 @@ pytestmark = [
     pytest.mark.timeout(600),
 ]
 TOKENIZER = bpe_tokenizer("print the answer and then the preference", "```python\nprint(1)\n```\n" * 3)
-START = 420.0
-"""Seconds that the server has to come up."""
-HEAD = 32
-"""The smallest width of a head that vLLM's kernels for a CPU take."""
 POSITIONS = 8192
 ROWS = 12
 
@@ -54,37 +45,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(folder: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    words = "--dtype float32 --enforce-eager --logprobs-mode processed_logprobs"
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
-    command += ["--host", "127.0.0.1", "--port", str(port), *words.split()]
-    process = subprocess.Popen(command, start_new_session=True)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        wait_until_up(process, url)
+    with serving(folder) as (process, url):
         yield process, url
-    finally:
-        kill(process)
-
-
-def kill(process: subprocess.Popen[bytes]) -> None:
-    """The server and its engine, which would outlive it."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
-def wait_until_up(process: subprocess.Popen[bytes], url: str) -> None:
-    end = time.monotonic() + START
-    while time.monotonic() < end and process.poll() is None:
-        try:
-            if httpx.get(f"{url}/health").status_code == 200:
-                return
-        except httpx.TransportError:
-            time.sleep(0.5)
-    pytest.fail("the server did not come up")
 
 
 def logprobs(folder: Path, ids: list[int], written: tuple[int, ...], temperature: float) -> torch.Tensor:

@@ -97,7 +97,7 @@ def test_a_teacher_that_fails_costs_nothing_but_the_attempt(server: EndpointServ
     assert down.exit_code == 1
     *_, last = down.stderr.splitlines()
     assert last == (
-        "error: the teacher is given up after 3 failed dialogues in a row, the last one because: "
+        "tirjudge train: the teacher is given up after 3 failed dialogues in a row, the last one because: "
         f"{server.url}/v1/chat/completions: 401 Unauthorized: no such key; set the key in TIRJUDGE_API_KEY "
         f"or OPENAI_API_KEY; the same command goes on, 0 dialogues are in {tmp_path}/teacher/dialogues.jsonl"
     )
@@ -128,7 +128,7 @@ def test_a_model_too_large_for_the_machine_is_refused_before_anyone_is_asked(
     result = distill(out, server.url, model=str(big))
     assert result.exit_code == 1
     assert result.stderr.startswith(
-        f"error: {big} has 70.94 billion parameters: to train them takes 1,057.1 GiB at least, and "
+        f"tirjudge train: {big} has 70.94 billion parameters: to train them takes 1,057.1 GiB at least, and "
     )
     assert result.stderr.count("\n") == 1
     assert not out.exists()
@@ -161,7 +161,7 @@ def test_a_missing_extra_is_named_before_anyone_is_asked(
     monkeypatch.setitem(sys.modules, library, None)
     result = distill(tmp_path / "run", server.url)
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: training needs `pip install tirjudge[train]`: ")
+    assert result.stderr.startswith("tirjudge train: training needs `pip install tirjudge[train]`: ")
     assert library in result.stderr
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
@@ -209,7 +209,7 @@ def test_bad_input_gets_one_line_and_leaves_nothing_behind(
     )  # fmt: skip
     result = run("--output", str(out), *whole)
     assert result.exit_code == 2, result.stderr
-    assert result.stderr.startswith("error: ")
+    assert result.stderr.startswith("tirjudge train: ")
     assert line in result.stderr
     assert result.stderr.count("\n") == 1
     assert "hunter2" not in result.stderr

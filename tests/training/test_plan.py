@@ -14,7 +14,7 @@ from tirjudge_training import footprint
 from tirjudge_training.config import load
 from tirjudge_training.lora import LoraConfig
 from tirjudge_training.plan import NoRows, plan
-from tirjudge_training.policy import Sampler
+from tirjudge_training.policies.base import Sampler
 from tirjudge_training.rates import Rates
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import course_of, data_of
@@ -157,6 +157,8 @@ def test_without_vllm_each_device_has_a_whole_copy_to_sample_with(qwen: Path, tm
     alone = planned("tir-judge-zero-8b", *words, "rates.devices=1")
     assert "generator: weights" not in alone
     assert re.search(cache, alone)
+    served = ("rl.generator=vllm-server", 'rl.server.urls=["http://127.0.0.1:8000"]')
+    assert "generator: " not in planned("tir-judge-zero-8b", *words[:2], *served)
 
 
 @pytest.mark.parametrize(
@@ -165,6 +167,7 @@ def test_without_vllm_each_device_has_a_whole_copy_to_sample_with(qwen: Path, tm
         ("", "no", "transformers", 16 + 4),
         ("FSDP", "bf16", "transformers", (16 + 4) / 8 + 4),
         ("FSDP", "bf16", "vllm", (16 + 4) / 8),
+        ("FSDP", "bf16", "vllm-server", (16 + 4) / 8),
         ("DEEPSPEED", "no", "transformers", 16 / 8 + 4 + 4),
         ("DEEPSPEED", "bf16", "transformers", 16 / 8 + 2 + 2),
     ],

@@ -13,12 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tirjudge.batch import Failure
+from tirjudge.interval import Interval
 from tirjudge.printable import printable
 from tirjudge.spending import Spending
 from tirjudge.tally import Tally
 
-PLAIN_INTERVAL = 10.0
-"""Seconds between two lines where there is no terminal."""
 SHOWN_FAILURES = 20
 
 
@@ -31,7 +30,7 @@ class Display:
     def __init__(self, tally: Tally, *, total: int | None, failures_file: str) -> None:
         self._tally, self._total, self._failures_file = tally, total, failures_file
         self._done = 0
-        self._started = self._said = time.monotonic()
+        self._started, self._interval = time.monotonic(), Interval()
         self._console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
         self._progress = Progress(
             TextColumn("{task.completed:.0f} of {task.fields[rows]} rows", markup=False),
@@ -72,7 +71,7 @@ class Display:
 
     def __enter__(self) -> Self:
         """The clock starts here: loading a model is not judging."""
-        self._started = self._said = time.monotonic()
+        self._started, self._interval = time.monotonic(), Interval()
         self._progress.start()
         return self
 
@@ -85,9 +84,7 @@ class Display:
         self._done += 1
         rate = f"{self._done / max(self.seconds, 1e-9):.2f} rows/s"
         self._progress.update(self._bar, completed=self._done, rate=rate)
-        now = time.monotonic()
-        if not self._console.is_terminal and now - self._said >= PLAIN_INTERVAL:
-            self._said = now
+        if not self._console.is_terminal and self._interval.over():
             self._console.print(self._plain_line(rate))
 
     def _plain_line(self, rate: str) -> str:

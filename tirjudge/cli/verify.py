@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tirjudge.batch import Failure
-from tirjudge.cli.one_line import SOME_FAILED, one_line_errors
+from tirjudge.cli.one_line import SOME_FAILED, one_line_errors, say
+from tirjudge.cli.output_file import refuse_input
 from tirjudge.following import Checked, FollowingTally, check, instructions_by_prompt
 from tirjudge.metrics import Proportion
 from tirjudge.printable import printable
@@ -49,8 +49,8 @@ def verify(
         if not file:
             raise ValueError("give a FILE of responses (--names lists the instructions)")
         rows = open_rows(file)
-        if output is not None and output.exists() and rows.is_at(output):
-            raise ValueError(f"{output} is the input: choose another --output")
+        if output is not None:
+            refuse_input(output, rows)
         failed = _verify(rows, prompts, Columns.parse(column or ()), output)
         raise typer.Exit(SOME_FAILED if failed else 0)
 
@@ -64,7 +64,8 @@ def _verify(rows: RowSource, prompts: str, columns: Columns, output: Path | None
         for one in check(rows, instructions, columns):
             if isinstance(one, Failure):
                 failed += 1
-                _say(one, failed)
+                if failed <= SHOWN_FAILURES:
+                    say(f"{one.where}: {one.reason}")
                 continue
             tally.add(one)
             if lines is not None:
@@ -110,8 +111,3 @@ def _rate(share: Proportion) -> str:
         return "-"
     low, high = share.interval
     return f"{100 * share.rate:6.2f} [{100 * low:.2f}, {100 * high:.2f}]"
-
-
-def _say(failure: Failure, failed: int) -> None:
-    if failed <= SHOWN_FAILURES:
-        print(printable(f"{failure.where}: {failure.reason}"), file=sys.stderr)

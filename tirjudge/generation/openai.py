@@ -15,7 +15,7 @@ from tirjudge.generation.dialect import Dialect
 from tirjudge.generation.endpoint import Endpoint, Refused
 from tirjudge.generation.model_encoder import load_encoder
 from tirjudge.generation.turn_end import restored
-from tirjudge_environments import Completion, Context, Encoder, Finish, Prompt, ToolCall, Usage
+from tirjudge_environments import Completion, Context, Finish, Prompt, ToolCall, Usage
 from tirjudge_environments.chat_encoder import ChatEncoder
 
 Tier = Literal["auto", "completions", "continue", "turns", "tools"]
@@ -74,7 +74,7 @@ class OpenAIGenerator:
             raise ValueError("tier completions sends token ids: it needs the model's tokenizer")
         with_ids = tokenizer is not None and tier in ("auto", "completions")
         self.model = model
-        self.encoder: Encoder | None = _encoder(tokenizer) if with_ids else None
+        self.encoder: ChatEncoder | None = _encoder(tokenizer) if with_ids else None
         self._tier = tier
         self._endpoint = Endpoint(
             base_url, api_key=api_key, concurrency=concurrency, timeout=timeout, max_attempts=max_attempts
@@ -120,6 +120,8 @@ class OpenAIGenerator:
             **EXACT,
             "top_p": sampling.top_p,
             "prompt": list(context.ids),
+            # What the server takes for a turn's end may be another model's.
+            "stop_token_ids": sorted(self.encoder.end_of_turn),
             "logprobs": 1,
             "return_token_ids": True,
             # A stop string that is a special token is only seen in a text that shows them.

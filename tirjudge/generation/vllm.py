@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
 from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
 from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
+from tirjudge.generation.busy import BusyClock
 from tirjudge.generation.model_encoder import load_encoder
 from tirjudge_environments import Completion, Context, Finish, Usage
 from tirjudge_environments.chat_encoder import ChatEncoder
@@ -39,10 +39,7 @@ class VllmGenerator:
         self._engine = engine
         self._max_context: int = engine.model_config.max_model_len
         self._numbers = count()
-        self._running = 0
-        self._since = 0.0
-        self.busy_seconds = 0.0
-        """Wall time since the start in which tokens were computed, or waited for."""
+        self._clock = BusyClock()
 
     @classmethod
     def load(cls, path: str, *, max_rows: int = 128, max_context: int | None = None, **engine: Any) -> Self:
@@ -81,14 +78,21 @@ class VllmGenerator:
         except Exception as error:  # vLLM has no class of its own for what it refuses
             raise GeneratorFailed(f"vLLM cannot load {path!r}: {_one_line(error)}") from error
 
+    @property
+    def busy_seconds(self) -> float:
+        """Wall time since the start in which tokens were computed, or waited for."""
+        return self._clock.seconds
+
+    @property
+    def precision(self) -> str:
+        """What the engine computes in: `bfloat16`, ..."""
+        return str(self._engine.model_config.dtype).removeprefix("torch.")
+
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         """One turn. Cancelling frees the row. Raises GeneratorFailed, ContextTooLong."""
         ids = self._ids(context)
-        self._begin()
-        try:
+        with self._clock.working():
             output = await self._output(ids, self._parameters(context, sampling))
-        finally:
-            self._end()
         return self._completion(output, context)
 
     async def load_weights(self, folder: Path) -> None:
@@ -98,8 +102,8 @@ class VllmGenerator:
         Raises RuntimeError while rows are generated, GeneratorFailed where the weights do not arrive: which
         ones the engine then holds is unknown.
         """
-        if self._running:
-            raise RuntimeError(f"the weights changed under {self._running} running rows")
+        if self._clock.running:
+            raise RuntimeError(f"the weights changed under {self._clock.running} running rows")
         try:
             await self._engine.collective_rpc("end_with", args=(os.getpid(),))
             await self._engine.collective_rpc("reload_from", args=(str(folder),))
@@ -175,16 +179,6 @@ class VllmGenerator:
             logprobs=tuple(position[token].logprob for token, position in drawn),
             usage=Usage(prompt_tokens=len(context.ids), completion_tokens=len(ids)),
         )
-
-    def _begin(self) -> None:
-        if not self._running:
-            self._since = time.perf_counter()
-        self._running += 1
-
-    def _end(self) -> None:
-        self._running -= 1
-        if not self._running:
-            self.busy_seconds += time.perf_counter() - self._since
 
 
 def _one_line(error: BaseException) -> str:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge.asking import Asking
 from tirjudge.generation import Sampling
@@ -17,8 +17,13 @@ from tirjudge_environments import Environment
 from tirjudge_environments.budget import Budget
 from tirjudge_sandbox import Limits, open_sandbox
 from tirjudge_training import models
-from tirjudge_training.policy import CopyPolicy, OwnPolicy, Policy, Sampler, VllmPolicy
+from tirjudge_training.policies.base import Policy, Sampler
+from tirjudge_training.policies.copied import CopyPolicy
+from tirjudge_training.policies.own import OwnPolicy
+from tirjudge_training.policies.vllm import VllmPolicy
+from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
 from tirjudge_training.processes import ALONE, Processes
+from tirjudge_training.waiting import WaitedSandbox
 
 T = TypeVar("T")
 
@@ -42,9 +47,18 @@ class RolloutConfig(BaseModel):
     sandbox: str = "local"
     """What runs the programs, by name; may be another when a stopped run goes on (ours)."""
     generator: Sampler = "transformers"
-    """What draws: the model in this process, or vLLM with the same weights (ours)."""
+    """What draws: the model in this process, or vLLM with the same weights, in an engine of each process's
+    own or in servers (ours)."""
     vllm: Mapping[str, Any] = Field(default_factory=dict)
     """Arguments of vLLM's engine: gpu_memory_utilization, tensor_parallel_size, ... (ours)."""
+    server: VllmServerConfig | None = None
+    """Where the servers of `vllm-server` are; may be others when a stopped run goes on (ours)."""
+
+    @model_validator(mode="after")
+    def _has_its_servers(self) -> Self:
+        if (self.generator == "vllm-server") != (self.server is not None):
+            raise ValueError('generator = "vllm-server" and the addresses in server.urls go together')
+        return self
 
     @property
     def budget(self) -> Budget:
@@ -84,15 +98,19 @@ class Engine:
         asking: Asking | None = None,
         generator: Sampler = "transformers",
         vllm: Mapping[str, Any] | None = None,
+        server: VllmServerConfig | None = None,
         processes: Processes = ALONE,
     ) -> None:
-        """`vllm` are arguments of the engine that starts here where `generator` is vllm; each of several
-        `processes` that train the model makes this call. `asking` answers the questions of rewards that
-        depend on another model. Both are closed with this. Raises GeneratorFailed.
+        """`vllm` are arguments of the engine that starts here where `generator` is vllm, `server` says where
+        to sample where it is vllm-server; each of several `processes` that train the model makes this call.
+        `asking` answers the questions of rewards that depend on another model, and is closed with this.
+        Raises GeneratorFailed.
         """
         self._policy: Policy
         if generator == "vllm":
             self._policy = VllmPolicy(model, tokenizer, name, processes=processes, **(vllm or {}))
+        elif server is not None:
+            self._policy = VllmServerPolicy(model, tokenizer, name, config=server, processes=processes)
         elif processes.share_weights:
             self._policy = CopyPolicy(model, tokenizer, name)
         else:
@@ -112,7 +130,7 @@ class Engine:
     ) -> Self:
         """For a model folder or hub id that is not being trained."""
         return cls(
-            *models.load(model),
+            *models.load(model, None if config.generator == "transformers" else "cpu"),
             environments,
             budget=config.budget,
             limits=config.limits,
@@ -122,12 +140,15 @@ class Engine:
             asking=asking,
             generator=config.generator,
             vllm=config.vllm,
+            server=config.server,
         )
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._runner = stack.enter_context(asyncio.Runner())
-            sandbox = open_sandbox(self._sandbox_name)
+            sandbox = WaitedSandbox(
+                open_sandbox(self._sandbox_name), generating=lambda: self.generator.busy_seconds
+            )
             self._sandbox = self.run(sandbox.__aenter__())
             stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))
             stack.callback(lambda: self.run(self._policy.close()))
@@ -148,6 +169,15 @@ class Engine:
     def refresh(self) -> None:
         """Sample with the weights as they are now: call it after they change, while nothing is rolled out."""
         self.run(self._policy.refresh())
+
+    def rest(self) -> None:
+        """Give back the memory that nothing but sampling needs: call it when a batch is rolled out."""
+        self.run(self._policy.rest())
+
+    @property
+    def waited_seconds(self) -> float:
+        """Wall time since the start in which programs ran and no token was computed."""
+        return self._sandbox.seconds
 
     def rollouts(self, seed: int) -> dict[str, Rollout]:
         """One rollout engine per format; every draw is a function of (seed, task, view, sample)."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge_training.lora import LoraConfig
-from tirjudge_training.policy import Sampler
+from tirjudge_training.policies.base import Sampler
 from tirjudge_training.sharing import Sharing
 
 TRAINED = 16
@@ -164,6 +164,8 @@ def gib(size: int) -> str:
 
 def _generator_bytes(shape: Shape, sampler: Sampler, devices: int, cached: int) -> dict[str, int]:
     """vLLM's engine beside the trainer, or the trainer's own weights; of shared ones, a whole copy."""
+    if sampler == "vllm-server":
+        return {}
     if sampler == "vllm":
         return {
             "generator: weights, bfloat16, whole": HALF * shape.parameters,

@@ -9,9 +9,9 @@ from tirjudge_training.course import Course
 from tirjudge_training.data import Data
 from tirjudge_training.disk import disk_bytes
 from tirjudge_training.footprint import Shape, gib
-from tirjudge_training.plan_table import table
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.sharing import Sharing
+from tirjudge_training.table import table
 
 
 def memory_lines(recipe: Recipe, shape: Shape) -> Iterator[str]:

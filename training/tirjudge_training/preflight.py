@@ -7,6 +7,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from tirjudge.generation import GeneratorFailed
 from tirjudge_sandbox.registry import sandbox_names
 from tirjudge_training import footprint, reporters
 from tirjudge_training.config import BadRecipe
@@ -16,6 +17,8 @@ from tirjudge_training.disk import disk_bytes
 from tirjudge_training.distillation import asked_by
 from tirjudge_training.footprint import Shape, gib
 from tirjudge_training.lora import LoraConfig
+from tirjudge_training.policies.vllm_server import VllmServerConfig
+from tirjudge_training.policies.weight_server import WeightServer
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.sharing import Sharing
 from tirjudge_training.stages.reinforcement import Reinforcement
@@ -45,6 +48,7 @@ def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
         import_module(library)
     reporters.require(recipe.rl.report_to)
     _is_launched_well()
+    _has_one_gpu()
     for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
         if name not in sandbox_names():
             raise BadRecipe(f"{key}.sandbox: no sandbox {name!r}; there are {', '.join(sandbox_names())}")
@@ -52,6 +56,8 @@ def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
         raise BadRecipe(
             "rl.generator: vLLM is not installed: `pip install tirjudge[vllm]`, or use transformers"
         )
+    if recipe.rl.server is not None:
+        _are_there(recipe.rl.server)
     if recipe.method == "distill":
         _has_prompts(recipe, data)
     if recipe.model.base is not None:
@@ -70,6 +76,34 @@ def _is_launched_well() -> None:
                 )
     if os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3":
         raise BadRecipe("zero_stage is 3: samples cannot be drawn with parts of weights; take 2, or FSDP2")
+
+
+def _has_one_gpu() -> None:
+    """A process trains on one GPU at most: TRL refuses to spread a single process over several."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return
+    if "LOCAL_RANK" not in os.environ and torch.cuda.device_count() > 1:
+        raise BadRecipe(
+            f"there are {torch.cuda.device_count()} GPUs and one process: start one for each, `torchrun "
+            "--nproc-per-node=N --no-python tirjudge train ...`, or show it one, CUDA_VISIBLE_DEVICES=0"
+        )
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise BadRecipe(
+            f"{torch.cuda.get_device_name()} does not compute in bfloat16: train on another, or on the CPU, "
+            "with CUDA_VISIBLE_DEVICES= in front of the command"
+        )
+
+
+def _are_there(config: VllmServerConfig) -> None:
+    if config.weights is not None and not config.weights.is_dir():
+        raise BadRecipe(f"rl.server.weights: there is no folder {str(config.weights)!r}")
+    for url in config.urls:
+        try:
+            WeightServer(url).check()
+        except GeneratorFailed as error:
+            raise BadRecipe(f"rl.server.urls: {error}") from None
 
 
 def _has_prompts(recipe: Recipe, data: Data) -> None:

@@ -55,7 +55,7 @@ class RlConfig(RolloutConfig):
     """Weight of the KL divergence to the model that the stage starts from; 0 loads no reference."""
     importance_cap: float | None = Field(default=None, gt=0)
     """Largest weight of a token for being likelier to the trainer than to the engine that drew it (truncated
-    importance sampling, for `generator = "vllm"`; 2.0 is common); None weighs all tokens alike (ours)."""
+    importance sampling, for vLLM; 2.0 is common); None weighs all tokens alike (ours)."""
     entropy_bonus: float = Field(default=0.0, ge=0)
     """Weight of the mean entropy of a batch's tokens in the objective (ours)."""
     filter: Filter = "correctness"

@@ -78,6 +78,7 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
             "max_tokens": 32,
             "generator": "transformers",
             "vllm": {},
+            "server": None,
             "filter": "none",
             "checkpoint_every": 1,
         },

@@ -1,0 +1,1 @@
+"""Who samples in a training run, and how the trainer's weights get there."""

@@ -1,0 +1,127 @@
+"""vLLM servers as the policy: started by whoever trains, on this machine or another."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from tirjudge.generation import Sampling
+from tirjudge.generation.busy import BusyClock
+from tirjudge.generation.endpoint import api_root
+from tirjudge.generation.openai import OpenAIGenerator
+from tirjudge_environments import Completion, Context
+from tirjudge_training.policies.weight_folder import WeightFolder
+from tirjudge_training.policies.weight_server import WeightServer
+from tirjudge_training.processes import ALONE, Processes
+
+
+class VllmServerConfig(BaseModel):
+    """Where the servers are; ours."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    urls: tuple[str, ...] = Field(min_length=1)
+    """Of one server or several, `http://host:port`; the processes of a run are shared out over them."""
+    weights: Path | None = None
+    """An existing folder that the trainer and all servers see under this name, for the weights to pass
+    through; None is this machine's memory."""
+    concurrency: int = Field(default=256, gt=0)
+    """Requests that a process has out at once; vLLM queues what it cannot run."""
+
+    @field_validator("urls")
+    @classmethod
+    def _are_addresses(cls, urls: tuple[str, ...]) -> tuple[str, ...]:
+        for url in urls:
+            api_root(url)
+        return urls
+
+
+class ServedGenerator:
+    """Samples from a vLLM server, and only as long as that holds the weights that it was given."""
+
+    def __init__(self, name: str, server: WeightServer, folder: Path, concurrency: int) -> None:
+        """`folder` has the model's tokenizer. Raises GeneratorFailed."""
+        self.model = name
+        self.weights = ""
+        """What the weights are called that the server must hold."""
+        self._server, self._clock = server, BusyClock()
+        self._endpoint = OpenAIGenerator(
+            server.served_model(), server.url, tokenizer=str(folder), concurrency=concurrency
+        )
+        self.encoder = self._endpoint.encoder
+
+    @property
+    def busy_seconds(self) -> float:
+        """Wall time since the start in which answers were waited for."""
+        return self._clock.seconds
+
+    @property
+    def precision(self) -> str:
+        """What the server computes in."""
+        return self._server.precision
+
+    async def generate(self, context: Context, sampling: Sampling) -> Completion:
+        """One turn. Raises GeneratorFailed, ContextTooLong."""
+        with self._clock.working():
+            completion = await self._endpoint.generate(context, sampling)
+            # A server that was started again answers with the weights that it was started with.
+            await self._server.require(self.weights)
+        return completion
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+        await self._server.close()
+
+
+class VllmServerPolicy:
+    """A copy of the trainer's model in each of some servers, from one of which every process samples."""
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        name: str,
+        *,
+        config: VllmServerConfig,
+        processes: Processes = ALONE,
+    ) -> None:
+        """Every one of several `processes` makes the same calls. Raises GeneratorFailed, OSError."""
+        self._processes = processes
+        self._servers = [WeightServer(url) for url in config.urls]
+        mine = self._servers[processes.rank % len(self._servers)]
+        processes.first(self._check)
+        self._weights = WeightFolder(model, tokenizer, processes, config.weights)
+        try:
+            with self._weights.written() as folder:
+                self.generator = ServedGenerator(name, mine, folder, config.concurrency)
+                self._load(folder)
+        except BaseException:
+            self._weights.close()
+            raise
+
+    async def refresh(self) -> None:
+        with self._weights.written() as folder:
+            self._load(folder)  # not in a thread: there, collective operations would take the first GPU
+
+    async def rest(self) -> None:
+        """The servers' memory is their own."""
+
+    async def close(self) -> None:
+        self._weights.close()
+        await self.generator.close()
+
+    def _check(self) -> None:
+        for server in self._servers:
+            server.check()
+
+    def _load(self, folder: Path) -> None:
+        self.generator.weights = self._processes.first(lambda: self._load_all(folder))
+
+    def _load_all(self, folder: Path) -> str:
+        name = uuid4().hex
+        for server in self._servers:
+            server.load(folder, name)
+        return name

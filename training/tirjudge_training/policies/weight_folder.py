@@ -1,0 +1,47 @@
+"""Where the trainer leaves its weights for other processes to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from tirjudge_training.processes import Processes
+from tirjudge_training.weights import on_the_first
+
+MEMORY = Path("/dev/shm")
+
+
+class WeightFolder:
+    """A model folder that the first process writes; every one of several `processes` makes the same calls."""
+
+    def __init__(self, model: Any, tokenizer: Any, processes: Processes, parent: Path | None = None) -> None:
+        """Inside `parent`, by default in memory. Raises OSError where it cannot be made."""
+        self._model, self._processes = model, processes
+        self._held = ExitStack()
+        self.path = Path(processes.first(lambda: self._made(tokenizer, parent)))
+
+    @contextmanager
+    def written(self) -> Iterator[Path]:
+        """The folder, with the weights as they are now; they are gone once every process has left the block.
+
+        A run that is killed would else leave them in memory.
+        """
+        weights = on_the_first(self._model, self._processes)
+        self._processes.first(lambda: self._model.save_pretrained(self.path, state_dict=weights))
+        yield self.path
+        self._processes.every("read")
+        if self._processes.rank == 0:
+            for file in self.path.glob("*.safetensors"):
+                file.unlink()
+
+    def close(self) -> None:
+        self._held.close()
+
+    def _made(self, tokenizer: Any, parent: Path | None) -> str:
+        place = parent or (MEMORY if MEMORY.is_dir() else None)
+        folder = self._held.enter_context(TemporaryDirectory(prefix="tirjudge-", dir=place))
+        tokenizer.save_pretrained(folder)
+        return folder
