@@ -57,7 +57,7 @@ def main(folder: Path, killed: str = "") -> None:
     share_out_on_cpu()
     for name, words in RUNS.items():
         if name == killed:
-            cli._say = die_at_the_second_batch
+            cli.log = die_at_the_second_batch
         typed(*words, "--output", str(folder / name))
 
 
