@@ -179,11 +179,11 @@ def test_a_missing_extra_is_named_before_anyone_is_asked(
         (("--distill", "--iterative"), "--iterative and --distill exclude each other"),
         (
             ("--teacher-base-url", "ftp://host"),
-            "teacher.base_url: Value error, the base URL must be http(s)://",
+            "teacher.base_url: the base URL must be http(s)://",
         ),
         (
             ("--teacher-base-url", "https://me:hunter2@host"),
-            "teacher.base_url: Value error, the base URL must be http(s)://",
+            "teacher.base_url: the base URL must be http(s)://",
         ),
         (
             ("--set", "teacher.api_key=hunter2"),

@@ -84,6 +84,7 @@ def reinforced(start: Path, folder: Path, lora: LoraConfig | None = None) -> lis
             seed=1,
             say=lambda line: None,
         )
+    assert model.is_activation_checkpointing
     models.save(folder / "model", model, start=str(start))
     return list(read_lines(folder / "metrics.jsonl"))
 
@@ -118,6 +119,7 @@ def test_fine_tuning_computes_in_bfloat16_too(
     with RunFolder(tmp_path) as run:
         model = train_sft(tiny_model, run, config, samples, seed=0, say=lambda line: None)
     assert products == {(True, torch.bfloat16)}
+    assert model.is_activation_checkpointing
     assert model.dtype == torch.float32
 
 

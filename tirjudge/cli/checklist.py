@@ -48,10 +48,11 @@ def checklist(
     concurrency: Annotated[int, typer.Option(min=1, help="Requests at once.")] = 32,
     patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for a model that is down.")] = 600.0,
 ) -> None:
-    """Turn people's remarks on pairs of responses into checklists (atomic decomposition).
+    """Turn people's remarks on pairs of responses into checklists.
 
-    The same command goes on where a stopped one was: answers are kept in OUTPUT.asked. Exit codes: 0 all rows
-    read, 1 some could not be, 2 usage or a model that is down, 130 interrupted.
+    It is the rationale judge's atomic decomposition. The same command goes on where a stopped one was:
+    answers are kept in OUTPUT.asked. Exit codes: 0 all rows read, 1 some could not be, 2 usage or a model
+    that is down, 130 interrupted.
     """
     with one_line_errors("checklist"):
         config = MetaJudgeConfig(

@@ -20,6 +20,7 @@ from tirjudge.cli.token import read_token, token_file_option
 from tirjudge.mcp.running import ReturnMode
 from tirjudge.mcp.server import PATH, create_server, http_app
 from tirjudge.mcp.verdicts import Verdicts
+from tirjudge_environments.faults import first_fault
 from tirjudge_sandbox import Limits, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
@@ -51,10 +52,10 @@ def mcp(
     ] = "",
     base_url: Annotated[str, typer.Option(help="An OpenAI-compatible endpoint of the judge's.")] = "",
 ) -> None:
-    """Serve the tools `run_python_code` and `judge` over the Model Context Protocol.
+    """Serve an agent's tools over the Model Context Protocol.
 
-    Exit code 125 when there is no sandbox here or the extra `mcp` is missing, 2 for wrong usage and for an
-    address that cannot be had.
+    They are `run_python_code` and `judge`. Exit code 125 when there is no sandbox here or the extra `mcp` is
+    missing, 2 for wrong usage and for an address that cannot be had.
     """
     try:
         access = Access(token=read_token(TOKEN, token_file), hosts=tuple(allow_host or ()))
@@ -64,7 +65,7 @@ def mcp(
         limits = Limits(wall_seconds=timeout, cpu_seconds=timeout)
         asyncio.run(_serving(Verdicts(model, base_url, backend=backend), limits, settings, listening, access))
     except ValidationError as error:
-        stop("mcp", error.errors()[0]["msg"], USAGE)
+        stop("mcp", first_fault(error), USAGE)
     except ValueError as error:
         stop("mcp", error, USAGE)
     except SandboxUnavailable as error:

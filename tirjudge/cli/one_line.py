@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.printable import printable
 from tirjudge.run_folder import Locked
+from tirjudge_environments.faults import first_fault
 from tirjudge_sandbox import SandboxUnavailable
 
 SOME_FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -26,8 +27,7 @@ def one_line_errors(command: str) -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        stop(command, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}", USAGE)
+        stop(command, first_fault(error), USAGE)
     except (GeneratorFailed, Locked, OSError, SandboxUnavailable, ValueError) as error:
         stop(command, error, USAGE)
 

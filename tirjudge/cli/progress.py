@@ -121,7 +121,7 @@ def _counts(tally: Tally) -> list[tuple[str, str]]:
     lines = [("judged", f"{tally.judged} rows, {tally.verdicts} with a verdict{_without(tally)}")]
     lines.append(("failed", f"{tally.failed} rows"))
     if tally.labelled:
-        lines.append(("accuracy", f"{tally.accuracy} (a tie is shared, no verdict is wrong)"))
+        lines.append(("accuracy", f"{tally.accuracy} (ties are shared, a missing verdict is wrong)"))
     lines.append(("ties", str(tally.ties)))
     lines.append(("programs", _programs(tally)))
     lines.append(("tokens", f"{tally.prompt_tokens} read, {tally.completion_tokens} written"))

@@ -48,10 +48,11 @@ def serve(
     *,
     options: JudgingOptions,
 ) -> None:
-    """Serve the judge over HTTP: /v1/judge for verdicts, /get_reward for OpenRLHF, /metrics.
+    """Serve the judge over HTTP, for verdicts and for rewards.
 
-    SIGTERM or Ctrl-C finishes what was accepted; Ctrl-C again ends at once. Exit code 2 for wrong usage, for
-    a model or a sandbox that cannot be had, and for an address that cannot.
+    /v1/judge has the former, /get_reward the latter as OpenRLHF asks for them; and there is /metrics. SIGTERM
+    or Ctrl-C finishes what was accepted; Ctrl-C again ends at once. Exit code 2 for wrong usage, for a model
+    or a sandbox that cannot be had, and for an address that cannot.
     """
     with one_line_errors("serve"):
         settings = JudgeServerSettings(

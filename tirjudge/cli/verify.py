@@ -37,10 +37,10 @@ def verify(
         bool, typer.Option("--names", help="List the instructions that can be checked.")
     ] = False,
 ) -> None:
-    """Count the instructions that responses follow: IFEval's strict and loose accuracy.
+    """Count the instructions that responses follow, as IFEval does.
 
-    A row holds them as IFEval's do (instruction_id_list, kwargs), or --prompts does. Exit codes: 0 all rows
-    checked, 1 some could not be, 2 usage.
+    The numbers are its strict and loose accuracy. A row holds them as IFEval's do (instruction_id_list,
+    kwargs), or --prompts does. Exit codes: 0 all rows checked, 1 some could not be, 2 usage.
     """
     with one_line_errors("verify"):
         if names:

@@ -140,7 +140,10 @@ def heldout(
     ] = False,
     output: Annotated[Path | None, typer.Option(help="Also write the numbers, by family, as JSON.")] = None,
 ) -> None:
-    """Measure a miniature on held-out words, thresholds and wordings: greedy, with 95 % intervals."""
+    """Measure a miniature on tasks that its training held out.
+
+    Their words, thresholds and wordings are new to it; it answers greedily; with 95 % intervals.
+    """
     with _one_line_errors("heldout"):
         if not (model / "config.json").is_file():
             raise BadRecipe(f"{model} is no model folder: it has no config.json")

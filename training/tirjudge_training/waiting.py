@@ -40,7 +40,7 @@ class WaitedSandbox:
         finally:
             self._running -= 1
             if not self._running:
-                self.seconds += self._idle() - self._since
+                self.seconds += max(0.0, self._idle() - self._since)
 
     def _idle(self) -> float:
         """A clock that stands still while the generator is at work."""
