@@ -138,11 +138,17 @@ def test_a_model_too_large_for_the_machine_is_refused_before_anyone_is_asked(
 def test_a_disk_too_small_for_the_run_is_refused_before_anyone_is_asked(
     server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A checkpoint is 12 bytes a parameter, of which two stages leave two each and a model of 4."""
+    """At 12 bytes a parameter SFT keeps two checkpoints and RL's one step one, with one more on its way.
+
+    Both stages and the selection leave a model of 4; four rollouts are nothing.
+    """
     monkeypatch.setattr(footprint, "disk_there", lambda folder: 50_000_000)
     result = distill(tmp_path / "run", server.url)
     assert result.exit_code == 1
-    assert "0.00 billion parameters: the run writes about 59.6 MiB of checkpoints and models" in result.stderr
+    assert (
+        "0.00 billion parameters: the run writes about 52.6 MiB of checkpoints, models and rollouts"
+        in result.stderr
+    )
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
     assert not server.asked

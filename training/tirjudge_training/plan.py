@@ -13,7 +13,7 @@ from tirjudge_training.expected_rows import ExpectedRows
 from tirjudge_training.footprint import Shape
 from tirjudge_training.grouping import Draw
 from tirjudge_training.plan_cost import cost_lines
-from tirjudge_training.plan_memory import memory_lines
+from tirjudge_training.plan_memory import disk_lines, memory_lines
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl import Source
 from tirjudge_training.span import span
@@ -65,7 +65,8 @@ def plan(recipe: Recipe, course: Course, data: Data, folder: Path) -> Iterator[s
     yield ""
     if shape is not None:
         yield from _assumed(recipe, shape.parameters)
-        yield from memory_lines(recipe, course, shape)
+        yield from memory_lines(recipe, shape)
+        yield from disk_lines(recipe, course, data, shape)
         yield from cost_lines(recipe, list(zip(course.stages, sizes, strict=True)), shape.parameters)
 
 

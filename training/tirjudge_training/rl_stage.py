@@ -48,7 +48,7 @@ def train_rl(
 
     tokenizer = AutoTokenizer.from_pretrained(start)
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
-    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS))
+    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
     journal = Journal(run, config.steps, say, Health(config.health))
     journal.resume(checkpoints.step_of(saved) // config.optimizer_steps if saved else 0)
     with Engine(

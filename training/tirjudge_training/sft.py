@@ -67,7 +67,7 @@ def train_sft(
     from trl import SFTTrainer
 
     _check(samples, config)
-    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS))
+    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
     _forget(run, checkpoints.step_of(saved) if saved else 0)
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
     with warnings.catch_warnings():
