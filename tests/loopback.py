@@ -1,29 +1,54 @@
-"""An application of a test's own, really served on loopback."""
+"""Applications really served on loopback, in a thread and an event loop of their own."""
 
 from __future__ import annotations
 
-import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager, nullcontext
 
 import uvicorn
+from anyio.from_thread import start_blocking_portal
 from starlette.applications import Starlette
 from starlette.routing import Route
+
+from tirjudge_sandbox.server.asgi import App
+from tirjudge_sandbox.server.guard import Access
+from tirjudge_sandbox.server.lifetime import listen
+
+
+@contextmanager
+def loopback(
+    opened: AbstractAsyncContextManager[App], port: int = 0, *, patient: bool = True
+) -> Iterator[str]:
+    """The URL of a server of the ASGI application that `opened` gives, which is closed after the server.
+
+    `patient`: at its end it finishes what it was asked.
+    """
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(_listening(opened, port, patient)) as url,
+    ):
+        yield url
 
 
 @contextmanager
 def served(*routes: Route) -> Iterator[str]:
-    """The URL of a server on a free port, in a thread of its own."""
-    app = Starlette(routes=routes)
-    config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="critical", lifespan="off", ws="none")
-    server = uvicorn.Server(config)
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    while not server.started:
-        time.sleep(0.005)
-    try:
-        yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
-    finally:
-        server.should_exit = server.force_exit = True
-        thread.join()
+    """The URL of an application of a test's own."""
+    with loopback(nullcontext(Starlette(routes=routes)), patient=False) as url:
+        yield url
+
+
+@asynccontextmanager
+async def _listening(
+    opened: AbstractAsyncContextManager[App], port: int, patient: bool
+) -> AsyncIterator[str]:
+    async with opened as app:
+        config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none")
+        server = uvicorn.Server(config)
+        with listen("127.0.0.1", port, Access()) as listening:
+            serving = asyncio.create_task(server.serve([listening]))
+            try:
+                yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+            finally:
+                server.should_exit, server.force_exit = True, not patient
+                await serving

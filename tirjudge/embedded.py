@@ -8,6 +8,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from tirjudge_environments.faults import first_fault
+
 NOTE_FILE = "tirjudge.json"
 EMBEDDED_NAME = "tirjudge-mini"
 
@@ -34,8 +36,7 @@ def read_note(folder: str) -> ModelNote:
     try:
         return ModelNote.model_validate(json.loads(path.read_text(encoding="utf-8")))
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{path}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+        raise ValueError(f"{path}: {first_fault(error)}") from None
     except ValueError as error:
         raise ValueError(f"{path}: not JSON: {error}") from None
 

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from tirjudge.first_line import first_line
 from tirjudge.rows import Row, is_file_name
 
 MIRROR = "TIRJUDGE_HUB_MIRROR"
@@ -113,8 +114,3 @@ def _only(splits: list[str], path: str) -> str:
     if len(splits) != 1:
         raise ValueError(f"{path} has the splits {', '.join(splits)}: choose one with --split")
     return splits[0]
-
-
-def first_line(error: Exception) -> str:
-    """What the library says, without the advice on its other lines."""
-    return next(iter(str(error).strip().splitlines()), "") or type(error).__name__

@@ -13,6 +13,7 @@ from tirjudge.generation.base import Generator
 from tirjudge.judging import JudgeConfig, Judging, Kind, kind_for
 from tirjudge.judgment import Judgment
 from tirjudge.loop_thread import LoopThread
+from tirjudge_environments.faults import first_fault
 from tirjudge_environments.seeds import derive_seed
 from tirjudge_environments.tasks import read_task
 from tirjudge_sandbox import Sandbox
@@ -59,8 +60,7 @@ class Judge:
         try:
             config = JudgeConfig(model=model, base_url=base_url, **options)
         except ValidationError as error:
-            fault = error.errors(include_url=False, include_input=False)[0]
-            raise ValueError(f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+            raise ValueError(first_fault(error)) from None
         self._judging = Judging(config, generator=generator, sandbox=sandbox)
         self._thread: LoopThread | None = None
         self._opening: asyncio.Lock | None = None

@@ -7,6 +7,7 @@ from typing import Any, cast
 from pydantic import ValidationError
 
 from tirjudge_environments.base import Environment
+from tirjudge_environments.faults import fault_line
 from tirjudge_environments.judge_card import JudgeCard
 from tirjudge_sandbox.plugins import Plugins
 
@@ -58,8 +59,6 @@ def judge_table(package: str = "") -> str:
 
 
 def _problem(error: Any) -> str:
-    option = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
-        return f"{option}: no such option"
-    message = str(error["msg"]).removeprefix("Value error, ")
-    return f"{option}: {message}" if option else message
+        return f"{'.'.join(map(str, error['loc']))}: no such option"
+    return fault_line(error)

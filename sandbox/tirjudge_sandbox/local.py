@@ -10,17 +10,16 @@ from types import TracebackType
 from typing import Self
 
 from tirjudge_sandbox import placements, processes
-from tirjudge_sandbox.base import Execution, Limits, Program, SandboxUnavailable
-from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES, Preparation
+from tirjudge_sandbox.base import Limits, SandboxUnavailable
+from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES
 from tirjudge_sandbox.machine import Machine
 from tirjudge_sandbox.policy import Policy, check_installed
-from tirjudge_sandbox.pool import PROGRAMS_PER_WORKER, Pool, PoolStats
+from tirjudge_sandbox.pool import PROGRAMS_PER_WORKER
+from tirjudge_sandbox.pooled import PooledSandbox
 from tirjudge_sandbox.worker import Worker, WorkerFailed
 
-_DEFAULT_LIMITS = Limits()
 
-
-class LocalSandbox:
+class LocalSandbox(PooledSandbox):
     """At most `capacity` programs at once on this machine; the rest wait, clients in turn, each in order.
 
     Covered: the host's files, environment, processes and network; the limits; other programs, before, after
@@ -51,12 +50,12 @@ class LocalSandbox:
                 f"the local sandbox needs Linux, this is {sys.platform}: use another backend"
             )
         check_installed(policy)
-        self._pool = Pool(capacity, programs_per_worker=programs_per_worker)
-        self.capacity = self._pool.capacity
-        self._preparation = Preparation(
-            preload=tuple(preload),
+        super().__init__(
+            capacity=capacity,
+            preload=preload,
+            programs_per_worker=programs_per_worker,
             unix_sockets=unix_sockets,
-            imports=None if policy is None else tuple(sorted(policy.imports)),
+            policy=policy,
         )
         candidates = placements.candidates() if placement is None else (placement,)
         # Without namespaces the host's sockets have names that a program could connect to.
@@ -91,21 +90,8 @@ class LocalSandbox:
         """End every worker and what runs in it."""
         await self._pool.close()
 
-    async def run(
-        self, program: Program, limits: Limits = _DEFAULT_LIMITS, *, channel: int | None = None
-    ) -> Execution:
-        """Run one program; see `Sandbox.run`. `channel`: a descriptor to be its standard input instead.
-
-        Raises TypeError for bindings that are no JSON, RuntimeError outside of `async with`.
-        """
-        return await self._pool.run(program, limits, channel)
-
-    def stats(self) -> PoolStats:
-        """Its workers and programs, now and so far."""
-        return self._pool.stats()
-
     async def _start(self, placement: str) -> Worker:
-        return await processes.start(placement, self._preparation, _DEFAULT_LIMITS.disk_bytes)
+        return await processes.start(placement, self._preparation, Limits().disk_bytes)
 
     def _open(self, placement: str, worker: Worker) -> Self:
         self._pool.open(partial(processes.start, placement, self._preparation), worker)

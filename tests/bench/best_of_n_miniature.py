@@ -2,7 +2,7 @@
 
 Of each prompt's N candidates every one keeps the constraint with probability 1/4, drawn apart.
 
-    python tests/bench/best_of_n_miniature.py --rows 100 --candidates 8 --seed 0 --output FOLDER
+    python -m tests.bench.best_of_n_miniature --rows 100 --candidates 8 --seed 0 --output FOLDER
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 from typing import Any
 
+from tests.command import TIRJUDGE
 from tirjudge_environments.constraints import CHECKABLE, HELD_OUT
 
 GOOD = 0.25
@@ -52,14 +52,7 @@ def main() -> int:
     lines = (json.dumps(row) + "\n" for row in rows(asked.rows, asked.candidates, asked.seed))
     file.write_text("".join(lines), encoding="utf-8")
     methods = [word for name in METHODS for word in ("--method", name)]
-    command = [
-        str(Path(sys.executable).with_name("tirjudge")),
-        "bon",
-        file.name,
-        "--max-tokens",
-        "200",
-        *methods,
-    ]
+    command = [TIRJUDGE, "bon", file.name, "--max-tokens", "200", *methods]
     return subprocess.run(command, cwd=asked.output, check=False).returncode
 
 

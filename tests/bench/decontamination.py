@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+from tests.command import TIRJUDGE
+
 WORDS = [
     f"{first}{second}" for first in ("ba", "ko", "ri", "su", "te", "lo", "mi", "za") for second in range(2500)
 ]
@@ -47,7 +49,7 @@ def _measure(folder: Path, options: argparse.Namespace) -> int:
     )
     (folder / "rows.jsonl").write_text(_lines(rows))
     command = [
-        *(sys.executable, "-c", "from tirjudge.cli import main; main()", "data", "decontaminate"),
+        *(TIRJUDGE, "data", "decontaminate"),
         *(str(folder / "rows.jsonl"), "--against", str(folder / "bench.jsonl")),
         *("--output", str(folder / "clean.jsonl")),
     ]

@@ -18,6 +18,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from tests.command import TIRJUDGE
 from tests.loopback import served
 from tirjudge.embedded import embedded_model
 from tirjudge.generation import Sampling
@@ -74,7 +75,7 @@ def main() -> None:
     }
     answer = ChatServer(known.teacher).answer
     with served(Route("/v1/chat/completions", answer, methods=["POST"])) as url:
-        command = [sys.executable, "-c", "from tirjudge.cli import main; main()", "train", "--distill"]
+        command = [TIRJUDGE, "train", "--distill"]
         command += ["--teacher", "miniature", "--teacher-base-url", url]
         command += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
         sys.exit(subprocess.run([*command, *rest], check=False).returncode)

@@ -21,6 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.command import TIRJUDGE
 from tirjudge.run_folder import read_lines
 
 DATA = Path(os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[3] / "shared" / "benchmarks"))
@@ -29,7 +30,7 @@ TIMES = ("seconds", "wall_seconds", "cpu_seconds")
 
 
 def start(output: Path, options: argparse.Namespace) -> subprocess.Popen[bytes]:
-    command = [str(Path(sys.executable).with_name("tirjudge")), "eval", "ifbench-agentrm", "--no-cache"]
+    command = [TIRJUDGE, "eval", "ifbench-agentrm", "--no-cache"]
     command += ["--data", str(ROWS), "--limit", str(options.rows), "--max-tokens", str(options.max_tokens)]
     command += ["--output", str(output), "--model", options.model, "--concurrency", str(options.concurrency)]
     return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

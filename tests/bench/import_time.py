@@ -1,6 +1,6 @@
 """How long importing each floor takes, in interpreters of their own.
 
-    python tests/bench/import_time.py [--runs 20]
+    python -m tests.bench.import_time [--runs 20]
 
 The first import of each, which may write bytecode, is not counted. Wall time is what a user waits for on this
 machine as busy as it is; CPU time is what it takes.

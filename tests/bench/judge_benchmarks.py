@@ -1,8 +1,8 @@
 """A full pass over IFBench's 444 pairs, PandaLM's 999 and JudgeBench's 350, the last two in both orders.
 
-    python tests/bench/judge_benchmarks.py                                   # the embedded model
-    python tests/bench/judge_benchmarks.py --model M --base-url URL          # whatever `tirjudge eval` takes
-    python tests/bench/judge_benchmarks.py --only pandalm --output results --max-tokens 256
+    python -m tests.bench.judge_benchmarks                                   # the embedded model
+    python -m tests.bench.judge_benchmarks --model M --base-url URL          # whatever `tirjudge eval` takes
+    python -m tests.bench.judge_benchmarks --only pandalm --output results --max-tokens 256
 
 From the published files as they are. It prints each benchmark's numbers under its protocols, and what the
 pass cost: seconds and tokens. What the verdicts are worth is the model's affair. With `--output FOLDER` the
@@ -19,6 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from tests.command import TIRJUDGE
 from tirjudge.run_folder import read_lines
 from tirjudge.tally import Tally
 
@@ -42,7 +43,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
         for benchmark in options.only or FILES:
             output = folder / f"{benchmark}.verdicts.jsonl"
-            command = [str(Path(sys.executable).with_name("tirjudge")), "eval", benchmark, "--no-cache"]
+            command = [TIRJUDGE, "eval", benchmark, "--no-cache"]
             command += ["--data", str(DATA / FILES[benchmark]), "--output", str(output), *further]
             started = time.monotonic()
             code = subprocess.run(command, check=False).returncode

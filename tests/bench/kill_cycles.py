@@ -22,6 +22,7 @@ from typing import Any
 
 from safetensors.torch import load_file
 
+from tests.command import TIRJUDGE
 from tirjudge.embedded import embedded_model
 from tirjudge.run_folder import read_lines
 
@@ -48,7 +49,7 @@ COUNTED = {"samples.jsonl": "index", "answers.jsonl": "index", "metrics.jsonl": 
 
 
 def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-c", "from tirjudge.cli import main; main()", "train", "--iterative"]
+    command = [TIRJUDGE, "train", "--iterative"]
     command += ["--recipe", *RECIPE, "--output", str(folder)]
     command += [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
     with log.open("ab") as said:

@@ -1,6 +1,6 @@
 """Programs a second over HTTP, beside `python3 -I` behind the same route, and what overload does to a server.
 
-    python tests/bench/sandbox_server.py [--seconds 10] [--rounds 4] [--overload 20]
+    python -m tests.bench.sandbox_server [--seconds 10] [--rounds 4] [--overload 20]
 
 Two servers are the same application with as many programs at once: one around the local sandbox, one around
 a new interpreter for each program. Clients are in this process, the servers in processes of their own, and
@@ -12,23 +12,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import contextlib
-import json
 import os
 import re
-import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
-from urllib.parse import urlsplit
 
 from rich.console import Console
 from rich.table import Table
 
+from tests.bench.http_load import HEAD, Answer, Connection, Latencies, load, request, server
 from tirjudge_sandbox import Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.bench.contenders import usable_cpus
 from tirjudge_sandbox.local import LocalSandbox
@@ -38,11 +35,7 @@ from tirjudge_sandbox.server.settings import ServerSettings
 
 SOURCE = "print(sum(range(1000)))"
 PRINTED = "499500\n"
-BODY = json.dumps({"code": SOURCE, "language": "python"})
-REQUEST = (
-    "POST /run_code HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-    f"content-length: {len(BODY)}\r\n\r\n{BODY}"
-).encode()
+REQUEST = request("/run_code", {"code": SOURCE, "language": "python"})
 CLIENTS = (1, 8, 64)
 OURS, BESIDE = "tirjudge", "python3 -I"
 HELD = 16
@@ -96,111 +89,57 @@ async def main_of_server(kind: str, held: int) -> None:
         await serve(box, listening, settings, lambda _: None)
 
 
-@contextlib.asynccontextmanager
-async def server(kind: str, held: int = 256) -> AsyncIterator[tuple[str, int]]:
+def served(kind: str, held: int = 256) -> AbstractAsyncContextManager[tuple[str, int]]:
     """Its URL and process id."""
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, __file__, "--serve", kind, "--held", str(held), stdout=asyncio.subprocess.PIPE
-    )
-    assert process.stdout is not None
-    url = (await process.stdout.readline()).decode().strip()
-    try:
-        yield url, process.pid
-    finally:
-        process.send_signal(signal.SIGTERM)
-        await process.wait()
+    return server("tests.bench.sandbox_server", "--serve", kind, "--held", str(held))
 
 
-class Connection:
-    """One kept-alive connection; a client that costs the machine little, beside which a server shows."""
-
-    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter):
-        self._reader, self._writer = reader, writer
-
-    @classmethod
-    @contextlib.asynccontextmanager
-    async def to(cls, url: str) -> AsyncIterator[Self]:
-        address = urlsplit(url)
-        connection = cls(*await asyncio.open_connection(address.hostname, address.port))
-        try:
-            yield connection
-        finally:
-            connection._writer.close()
-
-    async def ask(self) -> int:
-        """The status. Raises AssertionError for a wrong result."""
-        self._writer.write(REQUEST)
-        head = (await self._reader.readuntil(b"\r\n\r\n")).decode()
-        length = re.search(r"content-length: (\d+)", head)
-        assert length is not None, head
-        body = json.loads(await self._reader.readexactly(int(length[1])))
-        status = int(head.split()[1])
-        if status == 200:
-            assert body["run_result"]["stdout"] == PRINTED, body
-        else:
-            assert "retry-after: 1" in head, head
-        return status
+def right(answer: Answer) -> bool:
+    return answer.status == 200 and answer.body["run_result"]["stdout"] == PRINTED
 
 
-async def load(url: str, clients: int, seconds: float) -> tuple[list[float], float]:
-    """Latencies in seconds, and how long it took. Each client has one request out, on one connection."""
-    latencies: list[float] = []
-    started = time.perf_counter()
-
-    async def client() -> None:
-        async with Connection.to(url) as connection:
-            while (sent := time.perf_counter()) < started + seconds:
-                assert await connection.ask() == 200
-                latencies.append(time.perf_counter() - sent)
-
-    await asyncio.gather(*(client() for _ in range(clients)))
-    return latencies, time.perf_counter() - started
+def told_to_wait(answer: Answer) -> bool:
+    return answer.status == 429 and "retry-after: 1" in answer.head
 
 
 async def compare(seconds: float, rounds: int) -> Table:
-    found = {(kind, clients): ([], 0.0) for clients in CLIENTS for kind in (OURS, BESIDE)}
-    async with server(OURS) as (ours, _), server(BESIDE) as (beside, _):
+    found = {(kind, clients): Latencies() for clients in CLIENTS for kind in (OURS, BESIDE)}
+    async with served(OURS) as (ours, _), served(BESIDE) as (beside, _):
         urls = {OURS: ours, BESIDE: beside}
         for url in urls.values():
-            await load(url, max(CLIENTS), 1)
+            await load(url, REQUEST, right, max(CLIENTS), 1)
         for _ in range(rounds):
-            for (kind, clients), (latencies, took) in list(found.items()):
-                more, also = await load(urls[kind], clients, seconds / rounds)
-                found[kind, clients] = (latencies + more, took + also)
+            for kind, clients in found:
+                found[kind, clients] += await load(urls[kind], REQUEST, right, clients, seconds / rounds)
     return _table(found)
 
 
-def _table(found: dict[tuple[str, int], tuple[list[float], float]]) -> Table:
+def _table(found: dict[tuple[str, int], Latencies]) -> Table:
     title = f"{SOURCE} over HTTP, {usable_cpus()} CPUs, load {os.getloadavg()[0]:.1f}"
     table = Table(title=title, title_justify="left")
-    for column in ("", "clients", "n", "p50 ms", "p95 ms", "p99 ms", "programs/s", "times"):
+    for column in ("", "clients", *HEAD, "times"):
         table.add_column(column, justify="right" if column else "left")
-    for (kind, clients), (latencies, took) in found.items():
-        ordered = sorted(latencies)
-        quantiles = [ordered[-(-percent * len(ordered) // 100) - 1] * 1000 for percent in (50, 95, 99)]
-        rate = len(ordered) / took
-        others, other_took = found[BESIDE, clients]
-        times = f"{rate * other_took / len(others):.2f}" if kind == OURS else ""
-        table.add_row(
-            kind, str(clients), str(len(ordered)), *(f"{one:.1f}" for one in quantiles), f"{rate:.0f}", times
-        )
+    for (kind, clients), latencies in found.items():
+        times = f"{latencies.rate / found[BESIDE, clients].rate:.2f}" if kind == OURS else ""
+        table.add_row(kind, str(clients), *latencies.cells, times)
     return table
 
 
 async def overload(seconds: float) -> bool:
     """Whether a server that is asked for 4 times what it holds behaves."""
     answers: Counter[int] = Counter()
-    async with server(OURS, HELD) as (url, process):
-        await load(url, HELD, min(2.0, seconds))
+    async with served(OURS, HELD) as (url, process):
+        await load(url, REQUEST, right, HELD, min(2.0, seconds))
         before = _memory(process)
         until = time.perf_counter() + seconds
 
         async def client() -> None:
             async with Connection.to(url) as connection:
                 while time.perf_counter() < until:
-                    status = await connection.ask()
-                    answers[status] += 1
-                    if status != 200:
+                    answer = await connection.ask(REQUEST)
+                    assert right(answer) or told_to_wait(answer), answer
+                    answers[answer.status] += 1
+                    if answer.status != 200:
                         await asyncio.sleep(0.05)
 
         await asyncio.gather(*(client() for _ in range(4 * HELD)))

@@ -1,6 +1,6 @@
 """Many programs of every kind through one sandbox: each ends as it must, and nothing grows.
 
-    python tests/bench/sandbox_soak.py [--programs 50000] [--seed 0]
+    python -m tests.bench.sandbox_soak [--programs 50000] [--seed 0]
 
 Right ones, wrong ones, ones that run into each limit, cancelled ones, and workers that are killed under them.
 Exit code 1 when a program ended otherwise than it must, or memory, descriptors or processes grew.

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
-import uvicorn
 
+from tests.loopback import loopback
 from tirjudge_sandbox import Program, Sandbox
 from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.notebook.jupyter import JupyterSandbox
@@ -27,8 +25,6 @@ class Served:
 
     url: str
     box: Sandbox
-    server: uvicorn.Server
-    loop: asyncio.AbstractEventLoop
 
     @property
     def port(self) -> int:
@@ -61,40 +57,17 @@ def serving(
     notebooks: JupyterSandbox | None = None,
 ) -> Iterator[Served]:
     """One with `settings`, around `box` (None: a bare local sandbox of one worker), `front` before it all."""
-    ready: list[Served] = []
-    began = threading.Event()
     box = box or LocalSandbox(capacity=1, preload=())
 
-    async def serve() -> None:
+    @contextlib.asynccontextmanager
+    async def opened() -> AsyncIterator[App]:
         async with box, notebooks or contextlib.nullcontext():
             isolation = (await box.run(Program(source=""))).isolation
-            app = create_app(
-                box, settings or ServerSettings(), version="0", isolation=isolation, notebooks=notebooks
+            yield front(
+                create_app(
+                    box, settings or ServerSettings(), version="0", isolation=isolation, notebooks=notebooks
+                )
             )
-            config = uvicorn.Config(
-                front(app), host="127.0.0.1", port=port, log_level="critical", lifespan="off", ws="none"
-            )
-            server = uvicorn.Server(config)
-            running = asyncio.ensure_future(server.serve())
-            while not server.started and not running.done():  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-            bound = server.servers[0].sockets[0].getsockname()[1]
-            ready.append(Served(f"http://127.0.0.1:{bound}", box, server, asyncio.get_running_loop()))
-            began.set()
-            await running
 
-    def target() -> None:
-        try:
-            asyncio.run(serve())
-        finally:
-            began.set()
-
-    thread = threading.Thread(target=target, daemon=True)
-    thread.start()
-    began.wait()
-    (served,) = ready
-    try:
-        yield served
-    finally:
-        served.server.should_exit = True
-        thread.join()
+    with loopback(opened(), port) as url:
+        yield Served(url, box)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 
 import pytest
 
+from tests.command import tirjudge
 from tirjudge_sandbox.bench import fork
 from tirjudge_sandbox.bench.measurement import measure
 
@@ -38,10 +37,7 @@ async def test_measure_counts_what_each_way_ran():
 
 def test_the_command_prints_numbers_for_a_machine(monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
-    command = [sys.executable, "-c", "from tirjudge.cli import main; main()", "sandbox", "bench"]
-    done = subprocess.run(
-        [*command, "--seconds", "0.2", "--json"], capture_output=True, text=True, check=True
-    )
+    done = tirjudge("sandbox", "bench", "--seconds", "0.2", "--json")
     found = json.loads(done.stdout)
     ways = [(one["way"], one["clients"]) for one in found["measurements"]]
     assert ways == [(way, clients) for clients in (1, 2, 4) for way in ("local", "python3 -I")]

@@ -5,17 +5,14 @@ from __future__ import annotations
 import os
 import pty
 import subprocess
-import sys
 
 import pytest
 
-COMMAND = [sys.executable, "-c", "from tirjudge.cli import main; main()", "sandbox", "run"]
+from tests.command import TIRJUDGE, tirjudge
 
 
 def sandbox_run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*COMMAND, *arguments], input=stdin, capture_output=True, encoding="utf-8", check=False
-    )
+    return tirjudge("sandbox", "run", *arguments, stdin=stdin)
 
 
 def test_output_and_exit_code_pass_through(tmp_path):
@@ -79,7 +76,7 @@ def test_a_terminal_gets_no_control_characters(tmp_path):
     program = tmp_path / "program.py"
     program.write_text("print('\\x1b[31mred\\ttab')")
     ours, theirs = pty.openpty()
-    subprocess.run([*COMMAND, str(program)], stdout=theirs, check=True)
+    subprocess.run([TIRJUDGE, "sandbox", "run", str(program)], stdout=theirs, check=True)
     os.close(theirs)
     assert os.read(ours, 4096) == b"\\x1b[31mred\ttab\r\n"
     os.close(ours)

@@ -2,38 +2,29 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.command import tirjudge
+from tests.served_command import ServedCommand
+
 TOKEN = "0123456789abcdef"
-COMMAND = [sys.executable, "-c", "from tirjudge.cli import main; main()", "sandbox", "serve"]
 
 
-class Server:
-    """The command, running."""
+class Server(ServedCommand):
+    """The sandbox's."""
 
-    def __init__(self, *arguments: str, **environment: str):
-        self.process = subprocess.Popen(
-            [*COMMAND, "--port", "0", *arguments],
-            stderr=subprocess.PIPE, text=True, env={**os.environ, **environment},
-        )  # fmt: skip
-        assert self.process.stderr is not None
-        self.greeting = self.process.stderr.readline()
-        match = re.search(r"http://\S+", self.greeting)
-        assert match, self.greeting + self.process.communicate()[1]
-        self.url = match[0]
+    def __init__(self, *arguments: str) -> None:
+        super().__init__("sandbox", "serve", *arguments)
 
     def run(self, code: str, **more: object) -> dict[str, object]:
         body = {"code": code, "language": "python", **more}
@@ -46,33 +37,15 @@ class Server:
         text = httpx.get(f"{self.url}/metrics", timeout=60, verify=False).text
         return float(re.search(rf"^{name} (\S+)$", text, re.MULTILINE)[1])
 
-    def end(self) -> tuple[int, str]:
-        """Exit code, and what it said last."""
-        self.process.send_signal(signal.SIGTERM)
-        _, said = self.process.communicate(timeout=60)
-        return self.process.returncode, said
-
-
-@contextlib.contextmanager
-def server(*arguments: str, **environment: str) -> Iterator[Server]:
-    server = Server(*arguments, **environment)
-    try:
-        yield server
-    finally:
-        server.process.kill()
-        server.process.communicate()
-
 
 def refused(*arguments: str, **environment: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [*COMMAND, *arguments], capture_output=True, text=True, timeout=60, env={**os.environ, **environment}
-    )
+    done = tirjudge("sandbox", "serve", *arguments, **environment)
     assert done.stderr.count("\n") == 1, done.stderr
     return done.returncode, done.stderr
 
 
 def test_what_was_accepted_is_finished_before_the_end() -> None:
-    with server("--capacity", "1") as running, ThreadPoolExecutor() as threads:
+    with Server("--capacity", "1") as running, ThreadPoolExecutor() as threads:
         assert running.greeting.startswith(f"tirjudge sandbox: {running.url} runs 1 programs at once in `")
         source = "import time; time.sleep({}); print(1)"
         asked = [threads.submit(running.run, source.format(seconds)) for seconds in (6, 6, 0)]
@@ -84,7 +57,7 @@ def test_what_was_accepted_is_finished_before_the_end() -> None:
 
 
 def test_killed_workers_cost_failures_and_no_wrong_results() -> None:
-    with server("--capacity", "2") as running, ThreadPoolExecutor(8) as threads:
+    with Server("--capacity", "2") as running, ThreadPoolExecutor(8) as threads:
         source = "import time; time.sleep(0.2); print({} * 2)"
         asked = [threads.submit(running.run, source.format(n)) for n in range(16)]
         for _ in range(2):
@@ -112,7 +85,7 @@ def test_other_machines_need_a_token(tmp_path: Path) -> None:
     )
     file = tmp_path / "token"
     file.write_text(TOKEN + "\n")
-    with server("--host", "0.0.0.0", "--token-file", str(file)) as running:
+    with Server("--host", "0.0.0.0", "--token-file", str(file)) as running:
         url = running.url.replace("0.0.0.0", "127.0.0.1")
         body = {"code": "print(1)", "language": "python"}
         assert httpx.post(f"{url}/run_code", json=body).status_code == 401

@@ -6,11 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
-SCRIPT = Path(__file__).parents[1] / "bench" / "sandbox_soak.py"
+ROOT = Path(__file__).parents[2]
 
 
 def test_four_hundred_programs_leave_nothing_behind():
-    command = [sys.executable, str(SCRIPT), "--programs", "400", "--seed", "1"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    command = [sys.executable, "-m", "tests.bench.sandbox_soak", "--programs", "400", "--seed", "1"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 anomalies" in done.stdout

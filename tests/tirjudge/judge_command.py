@@ -1,26 +1,18 @@
 """`tirjudge judge` typed in a shell, the rows it is given and the file it leaves."""
 
 import json
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
+from tests.command import tirjudge
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 
-COMMAND = str(Path(sys.executable).with_name("tirjudge"))
 
-
-def judge(
-    folder: Path, *arguments: str, stdin: str | None = None, key: str = ""
-) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "TIRJUDGE_API_KEY": key, "NO_COLOR": "1"}
-    command = [COMMAND, "judge", *arguments]
-    return subprocess.run(
-        command, cwd=folder, input=stdin, env=environment, capture_output=True, text=True, check=False
-    )
+def judge(folder: Path, *arguments: str, stdin: str = "", key: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {"TIRJUDGE_API_KEY": key, "NO_COLOR": "1"}
+    return tirjudge("judge", *arguments, folder=folder, stdin=stdin, **environment)
 
 
 def through(endpoint: EndpointServer) -> tuple[str, ...]:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
-import uvicorn
 
+from tests.loopback import loopback
 from tirjudge.generation.base import Generator
 from tirjudge.judging import JudgeConfig, Judging
 from tirjudge.serve.app import create_app
 from tirjudge.serve.settings import JudgeServerSettings
 from tirjudge_sandbox.local import LocalSandbox
+from tirjudge_sandbox.server.asgi import App
 
 
 @dataclass
@@ -24,7 +23,6 @@ class JudgeServer:
     """A running server."""
 
     url: str
-    server: uvicorn.Server
 
     def post(self, path: str, body: Any, **more: Any) -> httpx.Response:
         return httpx.post(self.url + path, json=body, timeout=60, **more)
@@ -46,35 +44,12 @@ def judge_serving(
     **config: Any,
 ) -> Iterator[JudgeServer]:
     """One with these settings, around this model and a bare local sandbox of one worker."""
-    ready: list[JudgeServer] = []
-    began = threading.Event()
 
-    async def serve() -> None:
+    @contextlib.asynccontextmanager
+    async def opened() -> AsyncIterator[App]:
         sandbox = LocalSandbox(capacity=1, preload=())
         async with Judging(JudgeConfig(**config), generator=generator, sandbox=sandbox) as judging:
-            app = create_app(judging, settings or JudgeServerSettings(), version="0")
-            options = {"log_level": "critical", "lifespan": "off", "ws": "none"}
-            server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, **options))
-            running = asyncio.ensure_future(server.serve())
-            while not server.started and not running.done():  # noqa: ASYNC110
-                await asyncio.sleep(0.005)
-            bound = server.servers[0].sockets[0].getsockname()[1]
-            ready.append(JudgeServer(f"http://127.0.0.1:{bound}", server))
-            began.set()
-            await running
+            yield create_app(judging, settings or JudgeServerSettings(), version="0")
 
-    def target() -> None:
-        try:
-            asyncio.run(serve())
-        finally:
-            began.set()
-
-    thread = threading.Thread(target=target, daemon=True)
-    thread.start()
-    began.wait()
-    (served,) = ready
-    try:
-        yield served
-    finally:
-        served.server.should_exit = True
-        thread.join()
+    with loopback(opened()) as url:
+        yield JudgeServer(url)

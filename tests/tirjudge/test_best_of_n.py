@@ -219,7 +219,7 @@ def test_what_a_row_has_tells_how_it_is_checked() -> None:
         ({}, {}, "nothing tells which candidates solve it"),
         ({"solved": [1]}, {}, "solved must be a list of 2"),
         ({"solved": [1, 2]}, {}, "numbers from 0 to 1"),
-        ({"answer": "7"}, {"check": "tests"}, "a row has tests"),
+        ({"answer": "7"}, {"check": "tests"}, "a row needs tests"),
         ({"instruction_id_list": ["no:such"], "kwargs": [{}]}, {}, "no verifier is called 'no:such'"),
         ({"tests": ["x"]}, {}, "tests must be a text"),
         ({"prompt": None, "solved": [1, 0]}, {}, "no prompt"),

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import re
-import signal
 import subprocess
-import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,11 +13,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
+from tests.command import TIRJUDGE, kill_at, tirjudge
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
 from tirjudge.cli import app
 from tirjudge_environments.letters import letters
-
-COMMAND = str(Path(sys.executable).with_name("tirjudge"))
 
 
 @pytest.fixture
@@ -41,8 +36,7 @@ def prefer_the_largest(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def bon(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [COMMAND, "bon", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    return tirjudge("bon", *arguments, folder=folder)
 
 
 def through(endpoint: EndpointServer) -> tuple[str, ...]:
@@ -125,15 +119,9 @@ def test_killed_at_any_moment_nothing_is_judged_twice(tmp_path: Path, endpoint: 
     for _ in range(2):
         goal = len(kept) + draw.randrange(1, 25)
         process = subprocess.Popen(
-            [COMMAND, "bon", *arguments], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            [TIRJUDGE, "bon", *arguments], cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
         )
-        deadline = time.monotonic() + 120
-        while not out.exists() or out.read_bytes().count(b"\n") < goal:
-            assert process.poll() is None, process.stderr and process.stderr.read()
-            assert time.monotonic() < deadline
-            time.sleep(draw.uniform(0, 0.01))
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
+        kill_at(process, out, goal, lambda: draw.uniform(0, 0.01))
         before, kept = kept, {row["id"] for row in lines(out)}
         assert before < kept
         with out.open("ab") as file:  # what a kill inside a write leaves

@@ -5,7 +5,6 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.command import TIRJUDGE
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tirjudge.cli import app
 from tirjudge.evaluation.benchmarks.catalog import open_benchmark
@@ -66,6 +66,21 @@ def test_a_benchmark_is_judged_in_its_orders_and_scored_under_its_protocols(
     assert {**replayed} == {**scores["first-order"]}
     settings = json.loads(Path("judgebench.verdicts.jsonl.settings.json").read_text())["settings"]
     assert (settings["benchmark"], settings["parts"], settings["order"]) == ("judgebench", ["gpt"], "both")
+
+
+@pytest.mark.parametrize(("benchmark", "of_the_paper"), [("judgebench", True), ("pandalm", False)])
+def test_published_error_rates_stand_beside_the_benchmarks_of_their_paper_alone(
+    benchmark: str, of_the_paper: bool, tmp_path: Path, server: EndpointServer
+) -> None:
+    """TIR-Judge's Table 3. A judge without programs has no share of them that failed."""
+    data = write(tmp_path / "rows.jsonl", [dict(open_benchmark(benchmark).example)])
+    run = evaluate(benchmark, "--data", data, "--json", "scores.json", url=server.url)
+    assert run.exit_code == 0, run.stderr
+    (errors,) = [one for one in json.loads(Path("scores.json").read_text()) if one["protocol"] == "errors"]
+    told = [(one["model"], one["figure"], one["value"]) for one in errors["published"]]
+    assert (("Qwen-3-Tool", "format errors", pytest.approx(0.0097)) in told) == of_the_paper
+    assert bool(told) == of_the_paper
+    assert "nan" not in run.stdout
 
 
 def test_a_pointwise_judge_sees_the_six_responses_of_rm_bench_once(
@@ -150,7 +165,7 @@ def test_killed_at_random_moments_it_ends_with_every_verdict_once(
     data = write(tmp_path / "rows.jsonl", pairs(60))
     server.delay = 0.02
     environment = {**os.environ, "TIRJUDGE_CACHE": str(tmp_path / "cache.sqlite")}
-    command = [str(Path(sys.executable).with_name("tirjudge")), "eval", "judgebench", "--data", data]
+    command = [TIRJUDGE, "eval", "judgebench", "--data", data]
     command += ["--model", "m", "--base-url", server.url, "--no-tools", "--concurrency", "2"]
     output, draw, kills = tmp_path / "judgebench.verdicts.jsonl", random.Random(0), 0
     for _ in range(3):

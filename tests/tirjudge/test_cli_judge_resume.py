@@ -1,16 +1,15 @@
 """`tirjudge judge` killed, interrupted, contended: nothing is lost, judged twice or overwritten."""
 
 import json
-import os
 import random
 import signal
 import subprocess
 import time
 from pathlib import Path
 
+from tests.command import TIRJUDGE, kill_at
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import (
-    COMMAND,
     judge,
     pairs,
     results,
@@ -25,19 +24,13 @@ def test_killed_at_any_moment_nothing_is_lost_or_judged_twice(
     endpoint.delay = 0.02
     rows = write_rows(tmp_path / "rows.jsonl", pairs(60))
     out = tmp_path / "rows.verdicts.jsonl"
-    command = [COMMAND, "judge", str(rows), "--no-tools", "--concurrency", "3", *through(endpoint)]
+    command = [TIRJUDGE, "judge", str(rows), "--no-tools", "--concurrency", "3", *through(endpoint)]
     draw = random.Random(7)
     kept: set[str] = set()
     for _ in range(4):
         goal = len(kept) + draw.randrange(1, 14)
         process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        deadline = time.monotonic() + 60
-        while not out.exists() or out.read_bytes().count(b"\n") < goal:
-            assert process.poll() is None, process.stderr and process.stderr.read()
-            assert time.monotonic() < deadline
-            time.sleep(draw.uniform(0, 0.01))
-        os.kill(process.pid, signal.SIGKILL)
-        process.communicate()
+        kill_at(process, out, goal, lambda: draw.uniform(0, 0.01))
         whole = out.read_bytes()
         before, kept = kept, {json.loads(line)["id"] for line in whole.splitlines()}
         assert before < kept
@@ -57,7 +50,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_judged_twice(
 def test_an_interrupt_says_how_to_go_on(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.delay = 0.02
     write_rows(tmp_path / "rows.jsonl", pairs(500))
-    command = [COMMAND, "judge", "rows.jsonl", "--no-tools", "--concurrency", "2", *through(endpoint)]
+    command = [TIRJUDGE, "judge", "rows.jsonl", "--no-tools", "--concurrency", "2", *through(endpoint)]
     process = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
     out = tmp_path / "rows.verdicts.jsonl"
     while not out.exists() or not out.read_bytes():
@@ -110,7 +103,7 @@ def test_a_foreign_file_and_the_input_itself_are_never_touched(
 def test_one_output_has_one_writer(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.delay = 0.05
     write_rows(tmp_path / "rows.jsonl", pairs(300))
-    command = [COMMAND, "judge", "rows.jsonl", "--no-tools", "--concurrency", "1", *through(endpoint)]
+    command = [TIRJUDGE, "judge", "rows.jsonl", "--no-tools", "--concurrency", "1", *through(endpoint)]
     first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         while not endpoint.asked:

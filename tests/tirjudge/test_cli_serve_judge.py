@@ -2,34 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
-import re
 import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import httpx
 import pytest
-import schemathesis
-from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
-from schemathesis import GenerationMode
-from schemathesis.checks import not_a_server_error
-from schemathesis.specs.openapi.checks import (
-    content_type_conformance,
-    response_schema_conformance,
-    status_code_conformance,
-)
 
+from tests.command import tirjudge
+from tests.fuzzing import fuzz_schema
+from tests.served_command import ServedCommand
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 
-COMMAND = [sys.executable, "-c", "from tirjudge.cli import main; main()", "serve"]
-CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance]
 QUESTION = {"prompt": "Rate it.", "responses": ["x"]}
 
 HANGING_MODEL = """
@@ -43,46 +30,18 @@ time.sleep(600)
 """
 
 
-class Server:
-    """The command, running."""
+class Server(ServedCommand):
+    """The judge's."""
 
-    def __init__(self, *arguments: str, **environment: str):
-        self.process = subprocess.Popen(
-            [*COMMAND, "--port", "0", *arguments],
-            stderr=subprocess.PIPE, text=True, env={**os.environ, **environment},
-        )  # fmt: skip
-        assert self.process.stderr is not None
-        # Loading a model may draw its progress before.
-        lines = iter(self.process.stderr.readline, "")
-        self.greeting = next((line for line in lines if line.startswith("tirjudge serve: ")), "")
-        match = re.search(r"http://\S+", self.greeting)
-        if match is None:
-            self.process.kill()
-            pytest.fail(self.greeting + self.process.communicate()[1])
-        self.url = match[0]
+    def __init__(self, *arguments: str) -> None:
+        super().__init__("serve", *arguments)
 
     def ask(self, body: Any = QUESTION, path: str = "/v1/judge") -> httpx.Response:
         return httpx.post(self.url + path, json=body, timeout=100)
 
-    def end(self) -> tuple[int, str]:
-        """Exit code, and what it said last."""
-        self.process.send_signal(signal.SIGTERM)
-        _, said = self.process.communicate(timeout=60)
-        return self.process.returncode, said
-
-
-@contextlib.contextmanager
-def server(*arguments: str, **environment: str) -> Iterator[Server]:
-    running = Server(*arguments, **environment)
-    try:
-        yield running
-    finally:
-        running.process.kill()
-        running.process.communicate()
-
 
 def test_the_embedded_judge_is_served_and_ends_gracefully() -> None:
-    with server() as running:
+    with Server() as running:
         assert running.greeting.startswith("tirjudge serve: http://127.0.0.1:")
         assert httpx.get(f"{running.url}/readyz", timeout=100).status_code == 200
         pair = {"prompt": "Write a reply that has at least 3 words.", "responses": ["one two three", "one"]}
@@ -95,7 +54,7 @@ def test_the_embedded_judge_is_served_and_ends_gracefully() -> None:
 def test_what_is_accepted_is_answered_before_the_end(endpoint: EndpointServer) -> None:
     endpoint.delay = 1.0
     endpoint.script = lambda body: chat("<score>7</score>")
-    with server("--model", "m", "--base-url", endpoint.url) as running, ThreadPoolExecutor() as pool:
+    with Server("--model", "m", "--base-url", endpoint.url) as running, ThreadPoolExecutor() as pool:
         asked = pool.submit(running.ask)
         assert endpoint.arrived.wait(60)
         ended = pool.submit(running.end)
@@ -108,7 +67,7 @@ def test_a_model_server_that_is_killed_gives_an_error_and_no_score() -> None:
     assert model.stdout is not None
     url = f"http://127.0.0.1:{model.stdout.readline().strip()}/v1"
     try:
-        with server("--model", "m", "--base-url", url) as running, ThreadPoolExecutor() as pool:
+        with Server("--model", "m", "--base-url", url) as running, ThreadPoolExecutor() as pool:
             asked = pool.submit(
                 running.ask, {"query": ["Rate it. x"], "prompts": ["Rate it."]}, "/get_reward"
             )
@@ -129,7 +88,7 @@ def test_a_model_server_that_is_killed_gives_an_error_and_no_score() -> None:
 def test_overload_is_told_to_come_again(endpoint: EndpointServer) -> None:
     endpoint.script = lambda body: chat("<score>7</score>")
     endpoint.delay = 2.0
-    with server("--queue", "2", "--model", "m", "--base-url", endpoint.url) as running:
+    with Server("--queue", "2", "--model", "m", "--base-url", endpoint.url) as running:
         with ThreadPoolExecutor(8) as pool:
             answers = list(pool.map(lambda _: running.ask(), range(8)))
         statuses = Counter(answer.status_code for answer in answers)
@@ -142,40 +101,17 @@ def test_overload_is_told_to_come_again(endpoint: EndpointServer) -> None:
 
 
 def test_the_served_schema(endpoint: EndpointServer) -> None:
-    fuzzing = settings(
-        max_examples=25,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
     endpoint.script = lambda body: chat("<score>7</score>")
-    with server("--model", "m", "--base-url", endpoint.url, "--max-body", "1") as running:
-        operations = [
-            found.ok()
-            for found in schemathesis.openapi.from_url(f"{running.url}/openapi.json").get_all_operations()
-        ]
-        assert {operation.path for operation in operations} == {
+    with Server("--model", "m", "--base-url", endpoint.url, "--max-body", "1") as running:
+        # 502 and 503 are answers that the schema holds; a judge without a score gives the first.
+        assert fuzz_schema(running.url, 60) == {
             "/v1/judge", "/get_reward", "/healthz", "/readyz", "/metrics",
         }  # fmt: skip
-        for operation in operations:
-            modes = st.one_of(operation.as_strategy(generation_mode=mode) for mode in GenerationMode)
-
-            @fuzzing
-            @given(case=modes)
-            def answers_as_it_says(case: Any) -> None:
-                # 502 and 503 are answers that the schema holds; a judge without a score gives the first.
-                case.call_and_validate(checks=CHECKS, timeout=60)
-
-            answers_as_it_says()
         assert running.ask().status_code == 200
 
 
 def test_other_machines_need_a_token() -> None:
-    done = subprocess.run(
-        [*COMMAND, "--host", "0.0.0.0", "--port", "0"], capture_output=True, text=True, check=False
-    )
+    done = tirjudge("serve", "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 2
     assert done.stderr == (
         "tirjudge serve: 0.0.0.0 can be reached by others: that needs a token: set TIRJUDGE_SERVE_TOKEN "
@@ -193,6 +129,6 @@ def test_other_machines_need_a_token() -> None:
     ],
 )
 def test_wrong_usage_is_one_line(arguments: list[str], words: str) -> None:
-    done = subprocess.run([*COMMAND, "--port", "0", *arguments], capture_output=True, text=True, check=False)
+    done = tirjudge("serve", "--port", "0", *arguments)
     assert (done.returncode, done.stderr.count("\n")) == (2, 1)
     assert words in done.stderr

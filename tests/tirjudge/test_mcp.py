@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,10 +13,11 @@ from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
+from tests.command import TIRJUDGE, tirjudge
 from tests.sandbox.serving import serving as sandbox_serving
+from tests.served_command import ServedCommand
 from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
 
-COMMAND = ["-c", "from tirjudge.cli import main; main()", "mcp"]
 TOKEN = "a-token-for-tests-only"
 
 # The first three as mcp-run-python's own tests have them.
@@ -49,16 +46,9 @@ ANSWERS = [
 @contextmanager
 def http_server(*arguments: str, **environment: str) -> Iterator[str]:
     """The URL of a server of its own."""
-    command = [sys.executable, *COMMAND, "--transport", "http", "--port", "0", *arguments]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
-    try:
-        line = process.stderr.readline()
-        (url,) = re.findall(r"http://\S+/mcp", line)
-        yield url
-    finally:
-        process.terminate()
-        process.communicate()
-    assert process.returncode == 0
+    with ServedCommand("mcp", "--transport", "http", *arguments, **environment) as server:
+        yield server.url
+        assert server.end()[0] == 0
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +65,7 @@ async def text_of(client: Client, **arguments: object) -> str:
 
 
 async def test_over_standard_input_and_output() -> None:
-    async with Client(StdioServerParameters(command=sys.executable, args=COMMAND)) as client:
+    async with Client(StdioServerParameters(command=TIRJUDGE, args=["mcp"])) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(tools) == {"run_python_code", "judge"}
         run = tools["run_python_code"]
@@ -196,13 +186,7 @@ async def judge(client: Client, endpoint: EndpointServer) -> None:
     ],
 )
 def test_wrong_usage_is_one_line(arguments: list[str], code: int, words: str) -> None:
-    done = subprocess.run(
-        [sys.executable, *COMMAND, *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        stdin=subprocess.DEVNULL,
-    )
+    done = tirjudge("mcp", *arguments)
     assert done.returncode == code
     assert words in done.stderr
     assert "Traceback" not in done.stderr

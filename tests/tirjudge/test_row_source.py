@@ -2,9 +2,6 @@
 
 import io
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +11,7 @@ import pytest
 from pyarrow import parquet
 from typer.testing import CliRunner
 
+from tests.command import tirjudge
 from tests.tirjudge.endpoint_server import EndpointServer
 from tests.tirjudge.hub_server import hub
 from tirjudge.cli import app
@@ -120,19 +118,11 @@ def test_the_hub_itself_is_read(tmp_path: Path, server: EndpointServer) -> None:
     content = io.BytesIO()
     parquet.write_table(pa.Table.from_pylist(rows), content)
     with hub({"ScalerLab/JudgeBench": {"data/gpt-00000-of-00001.parquet": content.getvalue()}}) as there:
-        environment = {**os.environ, "HF_ENDPOINT": there.url, "HF_HOME": str(tmp_path / "home")}
-        command = [str(Path(sys.executable).with_name("tirjudge"))]
+        fresh = {"HF_ENDPOINT": there.url, "HF_HOME": str(tmp_path / "home")}
         through = ["--model", "m", "--base-url", server.url, "--no-tools", "--no-cache"]
-
-        def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-            return subprocess.run(
-                [*command, *arguments, *through],
-                cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-            )  # fmt: skip
-
-        done = run("eval", "judgebench")
+        done = tirjudge("eval", "judgebench", *through, folder=tmp_path, **fresh)
         assert done.returncode == 0, done.stderr
-        absent = run("judge", "owner/absent", "--split", "train")
+        absent = tirjudge("judge", "owner/absent", "--split", "train", *through, folder=tmp_path, **fresh)
     judged = [json.loads(line) for line in (tmp_path / "judgebench.verdicts.jsonl").read_text().splitlines()]
     assert sorted(row["id"] for row in judged) == ["p0", "p1", "p2"]
     assert judged[0]["where"].startswith("ScalerLab/JudgeBench[gpt], item ")

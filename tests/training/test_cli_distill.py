@@ -97,7 +97,7 @@ def test_a_teacher_that_fails_costs_nothing_but_the_attempt(server: EndpointServ
     assert down.exit_code == 1
     *_, last = down.stderr.splitlines()
     assert last == (
-        "error: the teacher is given up after 3 failed dialogues in a row, the last one because: "
+        "tirjudge train: the teacher is given up after 3 failed dialogues in a row, the last one because: "
         f"{server.url}/v1/chat/completions: 401 Unauthorized: no such key; set the key in TIRJUDGE_API_KEY "
         f"or OPENAI_API_KEY; the same command goes on, 0 dialogues are in {tmp_path}/teacher/dialogues.jsonl"
     )
@@ -128,7 +128,7 @@ def test_a_model_too_large_for_the_machine_is_refused_before_anyone_is_asked(
     result = distill(out, server.url, model=str(big))
     assert result.exit_code == 1
     assert result.stderr.startswith(
-        f"error: {big} has 70.94 billion parameters: to train them takes 1,057.1 GiB at least, and "
+        f"tirjudge train: {big} has 70.94 billion parameters: to train them takes 1,057.1 GiB at least, and "
     )
     assert result.stderr.count("\n") == 1
     assert not out.exists()
@@ -138,11 +138,17 @@ def test_a_model_too_large_for_the_machine_is_refused_before_anyone_is_asked(
 def test_a_disk_too_small_for_the_run_is_refused_before_anyone_is_asked(
     server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A checkpoint is 12 bytes a parameter, of which two stages leave two each and a model of 4."""
+    """At 12 bytes a parameter SFT keeps two checkpoints and RL's one step one, with one more on its way.
+
+    Both stages and the selection leave a model of 4; four rollouts are nothing.
+    """
     monkeypatch.setattr(footprint, "disk_there", lambda folder: 50_000_000)
     result = distill(tmp_path / "run", server.url)
     assert result.exit_code == 1
-    assert "0.00 billion parameters: the run writes about 59.6 MiB of checkpoints and models" in result.stderr
+    assert (
+        "0.00 billion parameters: the run writes about 52.6 MiB of checkpoints, models and rollouts"
+        in result.stderr
+    )
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
     assert not server.asked
@@ -155,7 +161,7 @@ def test_a_missing_extra_is_named_before_anyone_is_asked(
     monkeypatch.setitem(sys.modules, library, None)
     result = distill(tmp_path / "run", server.url)
     assert result.exit_code == 1
-    assert result.stderr.startswith("error: training needs `pip install tirjudge[train]`: ")
+    assert result.stderr.startswith("tirjudge train: training needs `pip install tirjudge[train]`: ")
     assert library in result.stderr
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
@@ -173,11 +179,11 @@ def test_a_missing_extra_is_named_before_anyone_is_asked(
         (("--distill", "--iterative"), "--iterative and --distill exclude each other"),
         (
             ("--teacher-base-url", "ftp://host"),
-            "teacher.base_url: Value error, the base URL must be http(s)://",
+            "teacher.base_url: the base URL must be http(s)://",
         ),
         (
             ("--teacher-base-url", "https://me:hunter2@host"),
-            "teacher.base_url: Value error, the base URL must be http(s)://",
+            "teacher.base_url: the base URL must be http(s)://",
         ),
         (
             ("--set", "teacher.api_key=hunter2"),
@@ -203,7 +209,7 @@ def test_bad_input_gets_one_line_and_leaves_nothing_behind(
     )  # fmt: skip
     result = run("--output", str(out), *whole)
     assert result.exit_code == 2, result.stderr
-    assert result.stderr.startswith("error: ")
+    assert result.stderr.startswith("tirjudge train: ")
     assert line in result.stderr
     assert result.stderr.count("\n") == 1
     assert "hunter2" not in result.stderr

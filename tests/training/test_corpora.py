@@ -226,7 +226,7 @@ def test_a_source_that_is_gone(part: Part | None, tmp_path: Path, monkeypatch: p
     result = build(tmp_path / "out", without=[name for name in SOURCES if name != "safe-rlhf"])
     assert result.exit_code == 3
     told = result.output.splitlines()[-1]
-    assert told.startswith("error: PKU-Alignment/PKU-SafeRLHF (default, train) cannot be read: ")
+    assert told.startswith("tirjudge data: PKU-Alignment/PKU-SafeRLHF (default, train) cannot be read: ")
     assert not (tmp_path / "out" / "data").exists()
 
 
@@ -247,7 +247,7 @@ def test_a_changed_schema_names_data_set_row_and_column(
     monkeypatch.setenv(MIRROR, str(tmp_path))
     result = build(tmp_path / "out", without=[name for name in SOURCES if name != "help-steer-3"])
     assert result.exit_code == 3
-    assert f"error: nvidia/HelpSteer3, preference/train, row 2: {told}" in result.output
+    assert f"tirjudge data: nvidia/HelpSteer3, preference/train, row 2: {told}" in result.output
 
 
 def test_a_renamed_column_is_told_with_those_there_are(

@@ -13,17 +13,9 @@ from typer.testing import CliRunner, Result
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
 from tests.training.hub import Hub
+from tests.training.one_batch import ONE_BATCH
 from tirjudge.cli import app
 from tirjudge.run_folder import read_lines
-
-SMALL = (
-    "rl.groups=2",
-    "rl.samples=2",
-    "rl.optimizer_steps=1",
-    "rl.micro_batch=2",
-    "rl.max_tokens=8",
-    "data.max_prompt_tokens=8000",
-)
 
 
 @pytest.fixture
@@ -46,7 +38,7 @@ def run(*words: str) -> Result:
 
 def train(recipe: str, model: Path, *settings: str) -> list[dict[str, Any]]:
     """The recipe as it is typed, its data where it says; returns the rollouts of its RL."""
-    words = [word for setting in (*SMALL, *settings) for word in ("--set", setting)]
+    words = [word for setting in (*ONE_BATCH, *settings) for word in ("--set", setting)]
     done = run("train", "--recipe", recipe, "--model", str(model), *words)
     assert done.exit_code == 0, done.stderr
     return list(read_lines(Path("runs") / f"{recipe}-0" / "rl" / "episodes.jsonl"))

@@ -93,6 +93,9 @@ def test_whole_weights_are_saved_and_resumed(name: str, runs: tuple[Path, Path])
     checkpoint = two / name / CHECKPOINT.format(2)
     assert (checkpoint / "optimizer.bin").exists(), "what accelerate writes for a model that is shared out"
     expected = load_file(one / name / "rl" / "model" / "model.safetensors")
+    if name == "whole":
+        told = 16 * sum(weight.numel() for weight in expected.values())
+        assert sum(file.stat().st_size for file in checkpoint.iterdir()) == pytest.approx(told, rel=0.05)
     for stage in ("uninterrupted", "rl"):
         found = load_file(two / name / stage / "model" / "model.safetensors")
         assert found.keys() == expected.keys()

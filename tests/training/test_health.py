@@ -22,6 +22,7 @@ from tirjudge_training import checkpoints, cli, rl_stage
 from tirjudge_training.engine import Engine
 from tirjudge_training.health import Health, HealthConfig, Unhealthy
 from tirjudge_training.rl_config import RlConfig
+from tirjudge_training.waiting import WaitedSandbox
 
 CONFIG = RlConfig(
     steps=3,
@@ -57,7 +58,7 @@ def forget_programs(engine: Engine) -> None:
 
 
 def break_sandbox(engine: Engine) -> None:
-    engine._sandbox = BrokenSandbox()
+    engine._sandbox = WaitedSandbox(BrokenSandbox(), generating=lambda: 0.0)
 
 
 def spoil_rewards(engine: Engine) -> None:
@@ -186,6 +187,6 @@ def test_the_command_ends_with_that_line_and_exit_code_1(
     result = CliRunner().invoke(app, ["--recipe", "mini", "--output", str(tmp_path)])
     assert result.exit_code == 1
     assert result.stderr == (
-        "error: rl stopped at step 7: loss is nan: a lower learning rate or max_grad_norm may help; "
+        "tirjudge train: rl stopped at step 7: loss is nan: a lower learning rate or max_grad_norm may help; "
         "the same command goes on from the last checkpoint\n"
     )

@@ -216,10 +216,13 @@ class FixedAnswers:
             for view in case.environment.views(case.task)
         }
         self.runner, self.asking = asyncio.Runner(), case.asking() if case.asking else None
-        self.generator = SimpleNamespace(busy_seconds=0.0)
+        self.generator, self.waited_seconds = SimpleNamespace(busy_seconds=0.0), 0.0
 
     def refresh(self) -> None:
         """The answers are no model's."""
+
+    def rest(self) -> None:
+        """Nothing is held."""
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)

@@ -142,7 +142,7 @@ def test_layers_that_a_model_has_not_are_told_before_the_run(tmp_path: Path) -> 
     words = ["train", "--recipe", "judgelrm-3b", "--shrink", "--output", str(tmp_path / "run")]
     ran = CliRunner().invoke(app, [*words, "--set", 'model.lora.targets=["w_pack"]'])
     assert ran.exit_code == 2
-    assert ran.stderr.startswith("error: model.lora: ")
+    assert ran.stderr.startswith("tirjudge train: model.lora: ")
     assert "w_pack" in ran.stderr
     assert ran.stderr.count("\n") == 1
 

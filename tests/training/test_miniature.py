@@ -23,7 +23,9 @@ def built() -> tuple[Any, Any]:
 
 def test_size(built: tuple[Any, Any]) -> None:
     model, tokenizer = built
-    assert sum(weight.numel() for weight in model.parameters()) == miniature.PARAMETERS == 918_912
+    assert (
+        sum(weight.numel() for weight in model.parameters()) == miniature.ShapeConfig().parameters == 918_912
+    )
     assert len(tokenizer) == 1024
     assert model.config.max_position_embeddings == 32768
     assert model.config.tie_word_embeddings

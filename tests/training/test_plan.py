@@ -14,6 +14,7 @@ from tirjudge_training import footprint
 from tirjudge_training.config import load
 from tirjudge_training.lora import LoraConfig
 from tirjudge_training.plan import NoRows, plan
+from tirjudge_training.policies.base import Sampler
 from tirjudge_training.rates import Rates
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import course_of, data_of
@@ -143,6 +144,66 @@ def test_with_an_adapter_only_it_is_trained(qwen: Path, tmp_path: Path) -> None:
     assert "KL reference" not in found, "it is the model without its adapter"
     alone = footprint.adapted(str(qwen), LoraConfig(rank=64))
     assert footprint.training_bytes(alone, reference=True) == 4 * parameters + 16 * adapter
+
+
+def test_without_vllm_each_device_has_a_whole_copy_to_sample_with(qwen: Path, tmp_path: Path) -> None:
+    """And so has its cache, in float32; on a single device the trained weights themselves sample."""
+    words = (f"model.base={qwen}", f"data.train={tmp_path}/none", "rl.generator=transformers")
+    copy = f"generator: weights, float32, whole +{4 * 8_190_735_360 / GIB:,.1f} GiB"
+    cache = f"generator: cache of keys and values +{32 * 2100 * 2 * 36 * 8 * 128 * 4 / GIB:,.1f} GiB"
+    shared = planned("tir-judge-zero-8b", *words)
+    assert re.search(copy, shared)
+    assert re.search(cache, shared)
+    alone = planned("tir-judge-zero-8b", *words, "rates.devices=1")
+    assert "generator: weights" not in alone
+    assert re.search(cache, alone)
+    served = ("rl.generator=vllm-server", 'rl.server.urls=["http://127.0.0.1:8000"]')
+    assert "generator: " not in planned("tir-judge-zero-8b", *words[:2], *served)
+
+
+@pytest.mark.parametrize(
+    ("shared_by", "precision", "sampler", "bytes_a_parameter"),
+    [
+        ("", "no", "transformers", 16 + 4),
+        ("FSDP", "bf16", "transformers", (16 + 4) / 8 + 4),
+        ("FSDP", "bf16", "vllm", (16 + 4) / 8),
+        ("FSDP", "bf16", "vllm-server", (16 + 4) / 8),
+        ("DEEPSPEED", "no", "transformers", 16 / 8 + 4 + 4),
+        ("DEEPSPEED", "bf16", "transformers", 16 / 8 + 2 + 2),
+    ],
+)
+def test_what_a_launched_process_cannot_do_without(
+    shared_by: str,
+    precision: str,
+    sampler: Sampler,
+    bytes_a_parameter: float,
+    qwen: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Weight, gradient and two moments, and the KL reference; shared out over eight, but for whole copies."""
+    for name in ("FSDP", "DEEPSPEED"):
+        monkeypatch.setenv(f"ACCELERATE_USE_{name}", str(name == shared_by).lower())
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", precision)
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    found = footprint.training_bytes(footprint.shape(str(qwen)), reference=True, sampler=sampler)
+    assert found == 8_190_735_360 * bytes_a_parameter
+
+
+def test_disk_by_part(qwen: Path, tmp_path: Path) -> None:
+    """Three RL and two SFT stages keep two checkpoints each, with one more on its way, and three choose one.
+
+    Under FSDP a checkpoint is 16 bytes a parameter; a rollout is its record, 1,500 tokens of prompt, 600 of
+    response with their programs again, and 7 bytes for each of these in Parquet.
+    """
+    found = planned("tir-judge-zero-8b", f"model.base={qwen}", f"data.train={tmp_path}/none")
+    each = 800 + 4 * (1500 + 2 * 600) + 7 * 600
+    rollouts = 3 * 589_824 * each
+    for part, size in {
+        "checkpoints": f"{11 * 16 * 8_190_735_360 / GIB:,.1f} GiB",
+        "models": f"{8 * 4 * 8_190_735_360 / GIB:,.1f} GiB",
+        "rollouts": f"{rollouts / GIB:,.1f} GiB to {3 * rollouts / GIB:,.1f} GiB",
+    }.items():
+        assert re.search(rf"^  {part} +{size}$", found, re.MULTILINE), part
 
 
 @pytest.mark.parametrize(

@@ -9,17 +9,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from tests.training.one_batch import ONE_BATCH
 from tirjudge.run_folder import read_lines
 from tirjudge_training.cli import train
-
-SMALL = (
-    "rl.groups=2",
-    "rl.samples=2",
-    "rl.optimizer_steps=1",
-    "rl.micro_batch=2",
-    "rl.max_tokens=8",
-    "data.max_prompt_tokens=8000",
-)
 
 
 def rows(folder: Path, *, tie: bool) -> Path:
@@ -42,7 +34,7 @@ def test_an_epoch_of_a_paper_s_recipe(
     recipe: str, tie: bool, steps: int, roomy_model: Path, tmp_path: Path
 ) -> None:
     words = ["--recipe", recipe, "--model", str(roomy_model), "--data", str(rows(tmp_path, tie=tie))]
-    for assignment in SMALL:
+    for assignment in ONE_BATCH:
         words += ["--set", assignment]
     app = typer.Typer()
     app.command()(train)

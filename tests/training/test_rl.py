@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file
 
@@ -77,7 +78,9 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
 def _timeless(value: Any) -> Any:
     """The gap goes too: its last bits depend on which rows happened to be decoded side by side."""
     if isinstance(value, dict):
-        timed = {key for key in value if "seconds" in key or key.startswith("share/") or key == "sampler_gap"}
+        timed = {key for key in value if "seconds" in key or key.startswith(("share/", "gib/"))} | {
+            "sampler_gap"
+        }
         return {key: _timeless(item) for key, item in value.items() if key not in timed}
     return [_timeless(item) for item in value] if isinstance(value, list) else value
 
@@ -110,7 +113,28 @@ def test_the_time_of_a_step_is_shared_out(whole: Path) -> None:
         shares = [row[f"share/{part}"] for part in ("generation", "sandbox", "training")]
         assert all(share > 0 for share in shares)
         assert sum(shares) <= 1
-        assert row["seconds/generating"] <= row["seconds/rollout"]
+        assert row["seconds/generating"] + row["seconds/waiting"] <= row["seconds/rollout"]
+        parts = ("refresh", "rollout", "logprobs", "record", "train")
+        assert row["seconds/step"] == pytest.approx(sum(row[f"seconds/{part}"] for part in parts))
+
+
+def test_tokens_are_those_of_the_shards(whole: Path) -> None:
+    """Generated: by the mask alone. Trained on: views whose rollouts are neither all right nor all wrong."""
+    for row in read_lines(whole / "metrics.jsonl"):
+        shard = pq.read_table(whole / "rollouts" / f"step-{row['step']:06}.parquet").to_pylist()
+        assert row["tokens/generated"] == sum(sum(one["mask"]) for one in shard)
+        groups: dict[tuple[Any, ...], list[Any]] = {}
+        for one in shard:
+            groups.setdefault((one["refill"], one["format"], one["id"], one["view"]), []).append(one)
+        taught = [group for group in groups.values() if len({right(one) for one in group}) == 2]
+        assert len(taught) == row["groups/in_loss"]
+        assert row["tokens/trained"] == sum(
+            len(one["prompt_ids"]) + len(one["completion_ids"]) for group in taught for one in group
+        )
+
+
+def right(rollout: dict[str, Any]) -> float:
+    return next(part["value"] for part in rollout["parts"] if part["name"] == "correct")
 
 
 def test_the_policy_changes_and_its_samples_are_its_own(whole: Path, tiny_model: Path) -> None:

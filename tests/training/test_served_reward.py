@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,13 +14,13 @@ import torch
 from datasets import Dataset
 from trl import GRPOConfig, GRPOTrainer
 
+from tests.served_command import ServedCommand
 from tests.tirjudge.endpoint_server import chat, failure, serving
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.serve.trl import JudgeReward
 
 STEPS, BATCH = 8, 16
-COMMAND = [sys.executable, "-c", "from tirjudge.cli import main; main()", "serve", "--port", "0"]
 RESPONSE = re.compile(r"\nResponse:\n(.*)\n\nGuidelines:\n", re.DOTALL)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing. is deprecated:FutureWarning")
@@ -49,15 +47,9 @@ def judge() -> Iterator[Judge]:
     served = Judge()
     with serving() as model:
         model.script = served.marks
-        arguments = ["--no-tools", "--model", "m", "--base-url", model.url]
-        process = subprocess.Popen([*COMMAND, *arguments], stderr=subprocess.PIPE, text=True)
-        assert process.stderr is not None
-        try:
-            (served.url,) = re.findall(r"http://\S+", process.stderr.readline())
+        with ServedCommand("serve", "--no-tools", "--model", "m", "--base-url", model.url) as command:
+            served.url = command.url
             yield served
-        finally:
-            process.terminate()
-            process.communicate()
 
 
 def trainer(url: str, folder: Path) -> GRPOTrainer:

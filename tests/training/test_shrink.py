@@ -92,7 +92,7 @@ def test_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
 def test_a_base_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
     ran = typed("--recipe", "j1-8b", "--shrink", "--model", "./nothing", "--output", str(tmp_path / "run"))
     assert ran.exit_code == 2
-    assert ran.stderr.startswith("error: model.base: ./nothing: ")
+    assert ran.stderr.startswith("tirjudge train: model.base: ./nothing: ")
     assert ran.stderr.count("\n") == 1
 
 

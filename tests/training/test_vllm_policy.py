@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -72,6 +73,8 @@ def test_samples_are_the_trainers_own_after_every_step_in_every_process(tmp_path
     assert len(metrics) == CONFIG.steps
     assert all(0 < row["sampler_gap"] < 1e-4 for row in metrics), "the largest of all processes"
     assert all(row["entropy"] > 0 for row in metrics)
+    machine = json.loads((folder / "machine.json").read_text())
+    assert (machine["sampler"], machine["sampling"]) == ("VllmGenerator", "float32")
 
 
 @pytest.mark.parametrize(("gpus", "launched", "device"), [(8, "3", [3]), (8, None, None), (0, "3", None)])

@@ -60,8 +60,8 @@ def _question(row: Row, check: CheckName, columns: Columns, most: int | None) ->
     task = read_task(fields, default_id=row.default_id, columns=columns)
     name = _told(row.fields, fields) if check == "auto" else check
     if name is None or fields.get(_EVIDENCE[name]) is None:
-        needed = ", ".join(_EVIDENCE.values()) if name is None else _EVIDENCE[name]
-        raise RowError(f"nothing tells which candidates solve it: a row has {needed}")
+        needed = f"one of {', '.join(_EVIDENCE.values())}" if name is None else _EVIDENCE[name]
+        raise RowError(f"nothing tells which candidates solve it: a row needs {needed}")
     gold = _gold(name, fields, len(task.candidates))
     if name == "recorded":
         gold["solved"] = gold["solved"][:most]

@@ -11,6 +11,7 @@ from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from tirjudge import __version__
+from tirjudge.cli.standard_output import ending_unread
 from tirjudge.printable import printable
 
 GROUP = "tirjudge.commands"
@@ -99,4 +100,5 @@ def root(
 
 def main() -> None:
     """The console script."""
-    app()
+    with ending_unread():
+        app()

@@ -12,6 +12,7 @@ from typing import Any
 
 from tirjudge.batch import Batch, GivenUp, Plan
 from tirjudge.cli.one_line import INTERRUPTED, stop
+from tirjudge.cli.output_file import refuse_input
 from tirjudge.cli.progress import Display, print_summary
 from tirjudge.embedded import embedded_model
 from tirjudge.generation.base import Generator
@@ -50,8 +51,7 @@ class BatchRun:
 
     def run(self) -> bool:
         """Judge what is not judged yet and print the table; whether every row has a result."""
-        if self.output.exists() and self.rows.is_at(self.output):
-            raise ValueError(f"{self.output} is the input: choose another --output")
+        refuse_input(self.output, self.rows)
         weights = "" if self.config.base_url else weights_digest(self.config.model or embedded_model())
         calls = self.output.with_name(self.output.name + ".calls.jsonl")
         with (

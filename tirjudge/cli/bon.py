@@ -11,8 +11,8 @@ from tirjudge.best_of_n.methods import METHODS, open_method
 from tirjudge.cli.bon_run import BonRun
 from tirjudge.cli.judge_options import JudgeOptions, taking
 from tirjudge.cli.one_line import SOME_FAILED, one_line_errors
+from tirjudge.cli.output_file import output_file
 from tirjudge.row_source import open_rows
-from tirjudge.rows import STANDARD_INPUT
 from tirjudge_environments.tasks import Columns
 
 DEFAULT_METHODS = ("pointwise", "pairwise", "listwise")
@@ -63,7 +63,7 @@ def bon(
         names = () if no_judge else dict.fromkeys(named or DEFAULT_METHODS)
         run = BonRun(
             rows=open_rows(file, config=config, split=split),
-            output=output or _default_output(file),
+            output=output_file(output, file, "bon"),
             config=options.config(),
             methods={name: open_method(name, group_size=group_size, seed=options.seed) for name in names},
             check=check,
@@ -77,9 +77,3 @@ def bon(
             overwrite=options.overwrite,
         )
         raise typer.Exit(0 if run.run() else SOME_FAILED)
-
-
-def _default_output(file: str) -> Path:
-    if file == STANDARD_INPUT:
-        raise ValueError("standard input has no name to derive one from: give --output")
-    return Path(f"{Path(file).stem}.bon.jsonl")

@@ -20,9 +20,12 @@ from tirjudge.best_of_n.judgments import Judgments
 from tirjudge.best_of_n.questions import CheckName, questions
 from tirjudge.best_of_n.running import BestOfN, Picked
 from tirjudge.best_of_n.tally import SolvedTally
-from tirjudge.cli.one_line import INTERRUPTED, stop
+from tirjudge.cli.one_line import INTERRUPTED, say, stop
+from tirjudge.cli.output_file import refuse_input
+from tirjudge.cli.progress import say_failure
 from tirjudge.embedded import embedded_model
 from tirjudge.generation.metered import MeteredGenerator
+from tirjudge.interval import Interval
 from tirjudge.judging import JudgeConfig, Judging
 from tirjudge.printable import printable
 from tirjudge.result_file import ResultFile
@@ -32,10 +35,6 @@ from tirjudge.spending import CostReached, Price, Spending
 from tirjudge.tally import Tally
 from tirjudge.weights import weights_digest
 from tirjudge_environments.tasks import Columns
-
-SAID_EVERY = 10.0
-"""Seconds between two lines of progress."""
-SHOWN_FAILURES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +68,7 @@ class BonRun:
 
     def run(self) -> bool:
         """Select from every question and print the table; whether all of them are done."""
-        if self.output.exists() and self.rows.is_at(self.output):
-            raise ValueError(f"{self.output} is the input: choose another --output")
+        refuse_input(self.output, self.rows)
         try:
             return asyncio.run(self._run())
         except KeyboardInterrupt:
@@ -118,7 +116,7 @@ class BonRun:
                     elif judge is not None:
                         judge.results.append_failure(asdict(one))
         except (CostReached, GivenUp) as error:
-            _say(f"stopped: {error}; the same command goes on")
+            say(f"stopped: {error}; the same command goes on")
             return False
         return True
 
@@ -134,7 +132,7 @@ class BonRun:
         ):
             async with Judging(self.config, around=lambda one: MeteredGenerator(one, spending)) as judging:
                 note = judging.note.note
-                _say(f"judging with {judging.model}" + (f", {note}" if note else ""))
+                say(f"judging with {judging.model}" + (f", {note}" if note else ""))
                 yield _Judge(results, Judgments(judging, results), spending)
 
     def _settings(self) -> dict[str, Any]:
@@ -156,7 +154,8 @@ class _Progress:
 
     def __init__(self) -> None:
         self.done = self.failed = 0
-        self._started = self._said = time.monotonic()
+        self._started = time.monotonic()
+        self._interval = Interval()
 
     @property
     def seconds(self) -> float:
@@ -165,13 +164,11 @@ class _Progress:
     def count(self, one: Picked | Failure) -> None:
         if isinstance(one, Failure):
             self.failed += 1
-            if self.failed <= SHOWN_FAILURES:
-                _say(f"{one.where}: {one.reason}")
+            say_failure(one, self.failed)
         else:
             self.done += 1
-        if time.monotonic() - self._said > SAID_EVERY:
-            self._said = time.monotonic()
-            _say(f"{self.done} rows done, {self.failed} failed, {self.seconds:.0f} s")
+        if self._interval.over():
+            say(f"{self.done} rows done, {self.failed} failed, {self.seconds:.0f} s")
 
 
 def _print_solved(tally: SolvedTally, progress: _Progress) -> None:
@@ -197,7 +194,3 @@ def _print_spent(judge: _Judge) -> None:
     print(f"calls     {spending.calls} in {spending.seconds:.1f} s of the model's time")
     if spending.cost is not None:
         print(f"cost      {spending.cost:.4f}")
-
-
-def _say(line: str) -> None:
-    print(printable(line), file=sys.stderr, flush=True)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-import time
 from contextlib import aclosing
 from itertools import islice
 from pathlib import Path
@@ -15,17 +13,15 @@ import typer
 from tirjudge.asking import Asked
 from tirjudge.batch import Failure
 from tirjudge.checklists import REMARKS, Checked, checklists
-from tirjudge.cli.one_line import INTERRUPTED, SOME_FAILED, one_line_errors, stop
+from tirjudge.cli.one_line import INTERRUPTED, SOME_FAILED, one_line_errors, say, stop
+from tirjudge.cli.output_file import output_file, refuse_input
+from tirjudge.cli.progress import say_failure
+from tirjudge.interval import Interval
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.printable import printable
-from tirjudge.rows import STANDARD_INPUT, RowFile
+from tirjudge.rows import RowFile
 from tirjudge.run_folder import JsonLines
 from tirjudge_environments.rationales.decomposition import SIZES
 from tirjudge_environments.tasks import Columns
-
-SAID_EVERY = 10.0
-"""Seconds between two lines of progress."""
-SHOWN_FAILURES = 20
 
 
 def checklist(
@@ -51,19 +47,19 @@ def checklist(
     concurrency: Annotated[int, typer.Option(min=1, help="Requests at once.")] = 32,
     patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for a model that is down.")] = 600.0,
 ) -> None:
-    """Turn people's remarks on pairs of responses into checklists (atomic decomposition).
+    """Turn people's remarks on pairs of responses into checklists.
 
-    The same command goes on where a stopped one was: answers are kept in OUTPUT.asked. Exit codes: 0 all rows
-    read, 1 some could not be, 2 usage or a model that is down, 130 interrupted.
+    It is the rationale judge's atomic decomposition. The same command goes on where a stopped one was:
+    answers are kept in OUTPUT.asked. Exit codes: 0 all rows read, 1 some could not be, 2 usage or a model
+    that is down, 130 interrupted.
     """
     with one_line_errors("checklist"):
         config = MetaJudgeConfig(
             model=model, base_url=base_url, max_tokens=max_tokens, concurrency=concurrency, patience=patience
         )
-        target = output or _default_output(file)
+        target = output_file(output, file, "checklists")
         rows = RowFile(file)
-        if target.exists() and rows.is_at(target):
-            raise ValueError(f"{target} is the input: choose another --output")
+        refuse_input(target, rows)
         work = _write(
             rows, config, target, Columns.parse(column or ()), remarks, range(at_least, at_most + 1), limit
         )
@@ -88,7 +84,7 @@ async def _write(
     answers.mkdir(exist_ok=True)
     tally = Tally()
     with JsonLines(output, truncate=True) as lines:
-        asking = config.open(kept=Asked(answers), say=_say)
+        asking = config.open(kept=Asked(answers), say=say)
         try:
             found = checklists(islice(rows, limit), asking, columns=columns, remarks=remarks, sizes=sizes)
             async with aclosing(found):
@@ -108,30 +104,18 @@ class Tally:
 
     def __init__(self) -> None:
         self.kept = self.left_out = self.failed = 0
-        self._said = time.monotonic()
+        self._interval = Interval()
 
     def count(self, one: Checked | Failure) -> None:
         if isinstance(one, Failure):
             self.failed += 1
-            if self.failed <= SHOWN_FAILURES:
-                _say(f"{one.where}: {one.reason}")
+            say_failure(one, self.failed)
         elif one.kept:
             self.kept += 1
         else:
             self.left_out += 1
-        if time.monotonic() - self._said > SAID_EVERY:
+        if self._interval.over():
             self.say()
 
     def say(self) -> None:
-        self._said = time.monotonic()
-        _say(f"{self.kept} checklists, {self.left_out} too short or too long, {self.failed} rows failed")
-
-
-def _default_output(file: str) -> Path:
-    if file == STANDARD_INPUT:
-        raise ValueError("standard input has no name to derive one from: give --output")
-    return Path(f"{Path(file).stem}.checklists.jsonl")
-
-
-def _say(line: str) -> None:
-    print(printable(line), file=sys.stderr, flush=True)
+        say(f"{self.kept} checklists, {self.left_out} too short or too long, {self.failed} rows failed")

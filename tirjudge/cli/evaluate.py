@@ -73,10 +73,10 @@ def evaluate(
     *,
     options: JudgeOptions,
 ) -> None:
-    """Judge a benchmark and score the verdicts under named protocols; or score a stored run, or compare two.
+    """Judge a benchmark, score a stored run, or compare two.
 
-    Exit codes: 0 done, 1 some rows failed or a protocol that was asked for cannot score them, 2 usage,
-    130 interrupted.
+    All under named protocols. Exit codes: 0 done, 1 some rows failed or a protocol that was asked for cannot
+    score them, 2 usage, 130 interrupted.
     """
     with one_line_errors("eval"):
         if listing:

@@ -17,7 +17,7 @@ def formats(
         bool, typer.Option("--markdown", help="Our own, as docs/judges.md has them.")
     ] = False,
 ) -> None:
-    """The names that `tirjudge judge --format` takes, and what stands behind each."""
+    """The judges that `--format` names, and what they are."""
     if markdown:
         print(judge_table(OURS))
         return

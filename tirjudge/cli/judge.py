@@ -10,8 +10,8 @@ import typer
 from tirjudge.cli.batch_run import BatchRun
 from tirjudge.cli.judge_options import JudgeOptions, taking
 from tirjudge.cli.one_line import SOME_FAILED, one_line_errors
+from tirjudge.cli.output_file import output_file
 from tirjudge.row_source import open_rows
-from tirjudge.rows import STANDARD_INPUT
 from tirjudge_environments.tasks import Columns
 
 
@@ -57,7 +57,7 @@ def judge(
             max_cost=options.max_cost,
             cache=cache,
             overwrite=options.overwrite,
-            output=output or _default_output(file),
+            output=output_file(output, file, "verdicts"),
             rows=open_rows(file, input_format, config, split),
         )
         raise typer.Exit(0 if run.run() else SOME_FAILED)
@@ -70,9 +70,3 @@ def _label_values(text: str) -> dict[str, str] | None:
     if any(len(pair) != 2 or not all(pair) for pair in pairs):
         raise ValueError(f"--labels {text!r}: write VALUE=LETTER,VALUE=LETTER,VALUE=tie")
     return {value.strip(): letter.strip() for value, letter in pairs}
-
-
-def _default_output(file: str) -> Path:
-    if file == STANDARD_INPUT:
-        raise ValueError("standard input has no name to derive one from: give --output")
-    return Path(f"{Path(file).stem}.verdicts.jsonl")

@@ -4,28 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Any, Literal, NoReturn
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import ValidationError
 
 from tirjudge import __version__
-from tirjudge.cli.listening import open_listening, url_of
-from tirjudge.cli.token import read_token
+from tirjudge.cli.listening import AllowHost, open_listening, url_of
+from tirjudge.cli.one_line import USAGE, say, stop
+from tirjudge.cli.standard_output import UNREAD
+from tirjudge.cli.token import read_token, token_file_option
 from tirjudge.mcp.running import ReturnMode
 from tirjudge.mcp.server import PATH, create_server, http_app
 from tirjudge.mcp.verdicts import Verdicts
-from tirjudge.printable import printable
+from tirjudge_environments.faults import first_fault
 from tirjudge_sandbox import Limits, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.lifetime import serve_app
 
-USAGE, NO_SANDBOX = 2, 125
+NO_SANDBOX = 125
 TOKEN = "TIRJUDGE_MCP_TOKEN"
 
 
@@ -37,14 +38,8 @@ def mcp(
         str, typer.Option(help="For http. Any address but loopback needs a token.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=0, max=65535, help="For http; 0 takes a free one.")] = 8081,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help=f"File with the token.  [default: the variable {TOKEN}]"),
-    ] = None,
-    allow_host: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="A name that callers use, beside addresses and localhost."),
-    ] = None,
+    token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
+    allow_host: AllowHost = None,
     backend: Annotated[
         str, typer.Option(metavar="NAME", help="Which sandbox runs an agent's code, and the judge's.")
     ] = "local",
@@ -57,10 +52,10 @@ def mcp(
     ] = "",
     base_url: Annotated[str, typer.Option(help="An OpenAI-compatible endpoint of the judge's.")] = "",
 ) -> None:
-    """Serve the tools `run_python_code` and `judge` over the Model Context Protocol.
+    """Serve an agent's tools over the Model Context Protocol.
 
-    Exit code 125 when there is no sandbox here or the extra `mcp` is missing, 2 for wrong usage and for an
-    address that cannot be had.
+    They are `run_python_code` and `judge`. Exit code 125 when there is no sandbox here or the extra `mcp` is
+    missing, 2 for wrong usage and for an address that cannot be had.
     """
     try:
         access = Access(token=read_token(TOKEN, token_file), hosts=tuple(allow_host or ()))
@@ -70,11 +65,11 @@ def mcp(
         limits = Limits(wall_seconds=timeout, cpu_seconds=timeout)
         asyncio.run(_serving(Verdicts(model, base_url, backend=backend), limits, settings, listening, access))
     except ValidationError as error:
-        _fail(USAGE, error.errors()[0]["msg"])
+        stop("mcp", first_fault(error), USAGE)
     except ValueError as error:
-        _fail(USAGE, str(error))
+        stop("mcp", error, USAGE)
     except SandboxUnavailable as error:
-        _fail(NO_SANDBOX, str(error))
+        stop("mcp", error, NO_SANDBOX)
 
 
 async def _serving(
@@ -89,7 +84,7 @@ async def _serving(
         await stack.enter_async_context(verdicts)
         server = create_server(box, verdicts, version=__version__, limits=limits, mode=settings["mode"])
         if listening is None:
-            await server.run_stdio_async()
+            await _until_unread(server.run_stdio_async())
             return
         stack.enter_context(listening)
         intake = IntakeLimits()
@@ -98,15 +93,17 @@ async def _serving(
             http_app(server, access, intake),
             listening,
             intake.requests,
-            lambda: _say(f"{url}{PATH}"),
+            lambda: say(f"tirjudge mcp: {url}{PATH}"),
             lifespan="on",
         )
 
 
-def _say(text: str) -> None:
-    print(f"tirjudge mcp: {printable(text, limit=1000)}", file=sys.stderr, flush=True)
-
-
-def _fail(code: int, text: str) -> NoReturn:
-    _say(text)
-    raise typer.Exit(code)
+async def _until_unread(serving: Awaitable[None]) -> None:
+    """The SDK writes to a descriptor of its own: what watches standard output does not see its pipe break."""
+    unread = False
+    try:
+        await serving
+    except* BrokenPipeError:
+        unread = True
+    if unread:
+        raise SystemExit(UNREAD)

@@ -13,9 +13,12 @@ from pydantic import ValidationError
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.printable import printable
 from tirjudge.run_folder import Locked
+from tirjudge_environments.faults import first_fault
 from tirjudge_sandbox import SandboxUnavailable
 
 SOME_FAILED, USAGE, INTERRUPTED = 1, 2, 130
+LONGEST = 1000
+"""Characters of a line."""
 
 
 @contextmanager
@@ -24,12 +27,16 @@ def one_line_errors(command: str) -> Iterator[None]:
     try:
         yield
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        stop(command, f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}", USAGE)
+        stop(command, first_fault(error), USAGE)
     except (GeneratorFailed, Locked, OSError, SandboxUnavailable, ValueError) as error:
-        stop(command, str(error), USAGE)
+        stop(command, error, USAGE)
 
 
-def stop(command: str, reason: str, code: int) -> NoReturn:
-    print(f"tirjudge {command}: {printable(reason)}", file=sys.stderr)
+def stop(command: str, reason: object, code: int) -> NoReturn:
+    say(f"tirjudge {command}: {' '.join(str(reason).split())}")
     raise typer.Exit(code)
+
+
+def say(line: str) -> None:
+    """Foreign text, as one line."""
+    print(printable(line, LONGEST), file=sys.stderr, flush=True)

@@ -13,13 +13,19 @@ from rich.table import Table
 from rich.text import Text
 
 from tirjudge.batch import Failure
+from tirjudge.cli.one_line import say
+from tirjudge.interval import Interval
 from tirjudge.printable import printable
 from tirjudge.spending import Spending
 from tirjudge.tally import Tally
 
-PLAIN_INTERVAL = 10.0
-"""Seconds between two lines where there is no terminal."""
 SHOWN_FAILURES = 20
+
+
+def say_failure(failure: Failure, number: int) -> None:
+    """One line, for the first SHOWN_FAILURES of them; `number` counts from 1."""
+    if number <= SHOWN_FAILURES:
+        say(f"{failure.where}: {failure.reason}")
 
 
 class Display:
@@ -31,7 +37,7 @@ class Display:
     def __init__(self, tally: Tally, *, total: int | None, failures_file: str) -> None:
         self._tally, self._total, self._failures_file = tally, total, failures_file
         self._done = 0
-        self._started = self._said = time.monotonic()
+        self._started, self._interval = time.monotonic(), Interval()
         self._console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
         self._progress = Progress(
             TextColumn("{task.completed:.0f} of {task.fields[rows]} rows", markup=False),
@@ -72,7 +78,7 @@ class Display:
 
     def __enter__(self) -> Self:
         """The clock starts here: loading a model is not judging."""
-        self._started = self._said = time.monotonic()
+        self._started, self._interval = time.monotonic(), Interval()
         self._progress.start()
         return self
 
@@ -85,9 +91,7 @@ class Display:
         self._done += 1
         rate = f"{self._done / max(self.seconds, 1e-9):.2f} rows/s"
         self._progress.update(self._bar, completed=self._done, rate=rate)
-        now = time.monotonic()
-        if not self._console.is_terminal and now - self._said >= PLAIN_INTERVAL:
-            self._said = now
+        if not self._console.is_terminal and self._interval.over():
             self._console.print(self._plain_line(rate))
 
     def _plain_line(self, rate: str) -> str:
@@ -124,7 +128,7 @@ def _counts(tally: Tally) -> list[tuple[str, str]]:
     lines = [("judged", f"{tally.judged} rows, {tally.verdicts} with a verdict{_without(tally)}")]
     lines.append(("failed", f"{tally.failed} rows"))
     if tally.labelled:
-        lines.append(("accuracy", f"{tally.accuracy} (a tie is shared, no verdict is wrong)"))
+        lines.append(("accuracy", f"{tally.accuracy} (ties are shared, a missing verdict is wrong)"))
     lines.append(("ties", str(tally.ties)))
     lines.append(("programs", _programs(tally)))
     lines.append(("tokens", f"{tally.prompt_tokens} read, {tally.completion_tokens} written"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rich.table import Table
@@ -14,16 +15,19 @@ from tirjudge.evaluation.scoring import Score
 def beside(score: Score, benchmark: str) -> list[Published]:
     """What papers print under the same protocol, for the first of our figures that any of them prints.
 
-    Each value once, the highest first. Empty where no paper has one.
+    Each value once, the highest first. What a paper prints over all of its benchmarks stands beside those.
+    Empty where no paper has one.
     """
+    papers = {one.paper for one in published() if one.benchmark == benchmark}
     alike = [
         one
         for one in published()
-        if one.benchmark in (benchmark, ANY) and (one.protocol, one.unit) == (score.card.name, "share")
+        if one.benchmark == benchmark or (one.benchmark == ANY and one.paper in papers)
+        if (one.protocol, one.unit) == (score.card.name, "share")
     ]
-    for figure in score.estimates:
+    for figure, ours in score.estimates.items():
         found = {(one.paper, one.model, one.value): one for one in reversed(alike) if one.figure == figure}
-        if found:
+        if found and not math.isnan(ours.value):
             return sorted(found.values(), key=lambda one: -one.value)
     return []
 
@@ -34,9 +38,10 @@ def print_beside(score: Score, found: Sequence[Published]) -> None:
         return
     figure = found[0].figure
     ours = score.estimates[figure].value
-    table = Table(title=plain(f"published under {score.card.name}: {figure}"), title_justify="left")
+    over = ", over the paper's benchmarks together" if found[0].benchmark == ANY else ""
+    table = Table(title=plain(f"published under {score.card.name}: {figure}{over}"), title_justify="left")
     for name in ("paper", "table", "model"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for name in ("value", "ours minus it"):
         table.add_column(name, justify="right")
     for one in found:
@@ -69,7 +74,7 @@ def print_published(benchmark: str) -> None:
         raise ValueError(f"no published figures on {benchmark!r}; there are {', '.join(known)}")
     table = Table()
     for name in ("paper", "table", "model", "figure", "protocol"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     table.add_column("value", justify="right")
     for one in found:
         protocol = f"{one.protocol} ({one.because})" if one.because else one.protocol

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from pathlib import Path
 
 from tirjudge.asking import Asked
+from tirjudge.cli.one_line import say
 from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
 from tirjudge.evaluation.replays import Replay
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.printable import printable
 from tirjudge.run_folder import JsonObject, read_lines
 
 
@@ -33,7 +32,7 @@ def with_matchings(run: Replay, meta_judge: str, base_url: str) -> Replay:
 
 
 async def _ask(path: Path, config: MetaJudgeConfig, folder: Path) -> Extras:
-    asking = config.open(kept=Asked(folder), say=_say)
+    asking = config.open(kept=Asked(folder), say=say)
     try:
         return await matched(read_lines(path), asking)
     finally:
@@ -45,7 +44,3 @@ def _only_model(rows: list[JsonObject], path: Path) -> dict[str, str]:
     if len(models) > 1:
         raise ValueError(f"{path} holds answers of {', '.join(models)}: name one with --meta-judge")
     return {row["key"]: row["answer"] for row in rows}
-
-
-def _say(line: str) -> None:
-    print(printable(line), file=sys.stderr, flush=True)

@@ -6,21 +6,21 @@ import asyncio
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
 from tirjudge.cli.bench import bench
 from tirjudge.cli.doctor import doctor
+from tirjudge.cli.one_line import USAGE, say, stop
 from tirjudge.cli.sandbox_serve import serve
-from tirjudge.printable import printable
 from tirjudge_sandbox import Execution, Limits, Policy, Program, SandboxUnavailable, Status, open_sandbox
 from tirjudge_sandbox.containers import engine, image
 
 _LONGEST_BUILD_STEP = 1800
 """Seconds without a word from the engine."""
 
-USAGE, TOO_MUCH, TIME_LIMIT, NO_SANDBOX, SIGNALLED = 2, 123, 124, 125, 128
+TOO_MUCH, TIME_LIMIT, NO_SANDBOX, SIGNALLED = 123, 124, 125, 128
 
 _ENDINGS = {
     Status.WALL_LIMIT: (TIME_LIMIT, "stopped at the limit of {wall_seconds:g} s"),
@@ -69,14 +69,14 @@ def run(
     or it failed, 128 + N when signal N ended the program, 2 for wrong usage.
     """
     if timeout is not None and not timeout > 0:
-        _fail(USAGE, f"--timeout must be positive, not {timeout:g}")
+        stop("sandbox", f"--timeout must be positive, not {timeout:g}", USAGE)
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout, cpu_seconds=timeout)
     program = Program(source=_text(file), stdin=_text(str(stdin)) if stdin else "")
     try:
         options = {"policy": _policy(policy, allowed or ()), "allow_weak_isolation": allow_weak_isolation}
         execution = asyncio.run(_execution(program, limits, options))
     except SandboxUnavailable as error:
-        _fail(NO_SANDBOX, str(error))
+        stop("sandbox", error, NO_SANDBOX)
     _show(execution.stdout, sys.stdout)
     _show(execution.stderr, sys.stderr)
     raise typer.Exit(_exit_code(execution, limits))
@@ -91,17 +91,17 @@ def build() -> None:
     try:
         found, built = engine.call(lambda client: image.build(client, _say), _LONGEST_BUILD_STEP)
     except (engine.EngineFailed, SandboxUnavailable) as error:
-        _fail(NO_SANDBOX, str(error))
+        stop("sandbox", error, NO_SANDBOX)
     _say(f"{'built' if built else 'already there:'} {image.TAG} {found}")
 
 
 def _policy(wanted: bool, allowed: Sequence[str]) -> Policy | None:
     if allowed and not wanted:
-        _fail(USAGE, "--allow-import goes with --policy")
+        stop("sandbox", "--allow-import goes with --policy", USAGE)
     try:
         return Policy().allowing(*allowed) if wanted else None
     except ValueError as error:
-        _fail(USAGE, str(error))
+        stop("sandbox", error, USAGE)
 
 
 async def _execution(program: Program, limits: Limits, options: Mapping[str, Any]) -> Execution:
@@ -114,10 +114,10 @@ def _exit_code(execution: Execution, limits: Limits) -> int:
     if isolation is not None and isolation.missing:
         _say(f"weak isolation ({isolation.placement}): {'; '.join(isolation.notes)}")
     if execution.status is Status.SANDBOX_FAILED:
-        _fail(NO_SANDBOX, f"the sandbox failed: {execution.detail}")
+        stop("sandbox", f"the sandbox failed: {execution.detail}", NO_SANDBOX)
     if execution.status in _ENDINGS:
         code, text = _ENDINGS[execution.status]
-        _fail(code, text.format(**{name: getattr(limits, name) for name in limits.__slots__}))
+        stop("sandbox", text.format(**{name: getattr(limits, name) for name in limits.__slots__}), code)
     if execution.exit_code is not None:
         return execution.exit_code
     number = execution.signal or 0
@@ -129,7 +129,7 @@ def _text(file: str) -> str:
     try:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
-        _fail(USAGE, f"{file}: {error.strerror}")
+        stop("sandbox", f"{file}: {error.strerror}", USAGE)
     # What is no UTF-8 stays visible to the program's compiler, whose complaint is better than ours.
     return content.decode("utf-8", "surrogateescape")
 
@@ -145,9 +145,4 @@ def _show(text: str, stream: TextIO) -> None:
 
 
 def _say(text: str) -> None:
-    print(f"tirjudge sandbox: {printable(text, limit=1000)}", file=sys.stderr)
-
-
-def _fail(code: int, text: str) -> NoReturn:
-    _say(text)
-    raise typer.Exit(code)
+    say(f"tirjudge sandbox: {text}")

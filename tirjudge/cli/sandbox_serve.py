@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 from pydantic import SecretStr
@@ -23,15 +22,15 @@ from tirjudge.cli.listening import (
     open_listening,
     url_of,
 )
-from tirjudge.cli.token import read_token
-from tirjudge.printable import printable
+from tirjudge.cli.one_line import USAGE, say, stop
+from tirjudge.cli.token import read_token, token_file_option
 from tirjudge_sandbox import Isolation, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.base import MIB
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.lifetime import serve as serve_sandbox
 from tirjudge_sandbox.server.settings import MOST, ServerSettings
 
-USAGE, NO_SANDBOX = 2, 125
+NO_SANDBOX = 125
 TOKEN = "TIRJUDGE_SANDBOX_TOKEN"
 
 
@@ -48,10 +47,7 @@ def serve(
         int,
         typer.Option(min=0, help="Notebooks at once, for /run_jupyter.  [default: none]", show_default=False),
     ] = 0,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help=f"File with the token.  [default: the variable {TOKEN}]"),
-    ] = None,
+    token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
     allow_host: AllowHost = None,
     queue: Queue = 256,
     max_seconds: Annotated[
@@ -79,14 +75,14 @@ def serve(
     try:
         listening = open_listening(host, port, settings.access, TOKEN)
     except ValueError as error:
-        _fail(USAGE, str(error))
+        stop("sandbox", error, USAGE)
     with listening:
         try:
             asyncio.run(_serving(backend, capacity, notebooks, allow_weak_isolation, listening, settings))
         except ValueError as error:
-            _fail(USAGE, str(error))
+            stop("sandbox", error, USAGE)
         except SandboxUnavailable as error:
-            _fail(NO_SANDBOX, str(error))
+            stop("sandbox", error, NO_SANDBOX)
 
 
 async def _serving(
@@ -107,23 +103,15 @@ async def _serving(
 
         def started(isolation: Isolation) -> None:
             weak = f", WITHOUT {', '.join(isolation.missing)}" if isolation.missing else ""
-            _say(f"{url_of(listening)} runs {box.capacity} programs at once in `{isolation.placement}`{weak}")
+            where = f"{url_of(listening)} runs {box.capacity} programs at once in `{isolation.placement}`"
+            say(f"tirjudge sandbox: {where}{weak}")
 
         await serve_sandbox(box, listening, settings, started, kernels)
-    _say("ended")
+    say("tirjudge sandbox: ended")
 
 
 def _token(file: Path | None) -> SecretStr | None:
     try:
         return read_token(TOKEN, file)
     except ValueError as error:
-        _fail(USAGE, str(error))
-
-
-def _say(text: str) -> None:
-    print(f"tirjudge sandbox: {printable(text, limit=1000)}", file=sys.stderr, flush=True)
-
-
-def _fail(code: int, text: str) -> NoReturn:
-    _say(text)
-    raise typer.Exit(code)
+        stop("sandbox", error, USAGE)

@@ -21,7 +21,7 @@ def print_score(score: Score) -> None:
     """A table of the figures, and below it what they are and what the policy met with."""
     card = score.card
     table = Table(title=plain(card.name), title_justify="left")
-    table.add_column("")
+    table.add_column("", overflow="fold")
     for name in ("value", "95 % interval", "n"):
         table.add_column(name, justify="right")
     for name, estimate in score.estimates.items():
@@ -35,9 +35,9 @@ def print_score(score: Score) -> None:
 def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
     card = comparison.card
     table = Table(title=plain(card.name), title_justify="left")
-    table.add_column("")
+    table.add_column("", overflow="fold")
     for name in (*names, "difference", "95 % interval"):
-        table.add_column(plain(name), justify="right")
+        table.add_column(plain(name), justify="right", overflow="fold")
     for name, estimate in comparison.differences.items():
         table.add_row(
             plain(name),
@@ -62,7 +62,7 @@ def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
 def print_protocols(cards: Sequence[ProtocolCard]) -> None:
     table = Table()
     for name in ("protocol", "what is counted", "ties", "no verdict", "source"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for card in cards:
         table.add_row(*map(plain, (card.name, card.about, card.ties, card.failures, card.source)))
     console().print(table)
@@ -110,7 +110,7 @@ def _finite(value: float) -> float | None:
 def _print_policy(terminal: Console, card: ProtocolCard, counts: Mapping[str, int]) -> None:
     source = f" ({card.source})" if card.source else ""
     terminal.print(f"{card.about}{source}", markup=False)
-    terminal.print(f"ties {card.ties}; rows without a verdict: {card.failures}", markup=False)
+    terminal.print(f"ties: {card.ties}; rows without a verdict: {card.failures}", markup=False)
     met = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
     if met:
         terminal.print(f"met with: {printable(met)}", markup=False)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Sequence
 
+from tirjudge.cli.one_line import say
 from tirjudge.cli.published_tables import beside, print_beside, print_others, published_record
 from tirjudge.cli.score_tables import comparison_record, print_comparison, print_score, score_record
 from tirjudge.evaluation.base import ScoringProtocol, Unfit
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.replays import Replay
 from tirjudge.evaluation.scoring import compare, score
-from tirjudge.printable import printable
 
 Records = list[dict[str, object]]
 
@@ -71,4 +70,4 @@ def _say(unfit: Sequence[str], *, named: bool, some: bool) -> None:
     if not some:
         raise ValueError(f"no protocol can score these rows: {'; '.join(unfit)}")
     for reason in unfit if named else ():
-        print(f"tirjudge eval: {printable(reason)}", file=sys.stderr)
+        say(f"tirjudge eval: {reason}")

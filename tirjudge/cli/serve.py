@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -23,10 +22,9 @@ from tirjudge.cli.listening import (
     open_listening,
     url_of,
 )
-from tirjudge.cli.one_line import one_line_errors
-from tirjudge.cli.token import read_token
+from tirjudge.cli.one_line import one_line_errors, say
+from tirjudge.cli.token import read_token, token_file_option
 from tirjudge.judging import JudgeConfig, Judging
-from tirjudge.printable import printable
 from tirjudge.serve.app import create_app
 from tirjudge.serve.settings import OPEN_PATHS, JudgeServerSettings
 from tirjudge_sandbox.server.guard import Access
@@ -39,10 +37,7 @@ TOKEN = "TIRJUDGE_SERVE_TOKEN"
 def serve(
     host: Host = "127.0.0.1",
     port: Port = 8082,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help=f"File with the token.  [default: the variable {TOKEN}]"),
-    ] = None,
+    token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
     allow_host: AllowHost = None,
     queue: Queue = 256,
     max_body: MaxBody = 16,
@@ -53,10 +48,11 @@ def serve(
     *,
     options: JudgingOptions,
 ) -> None:
-    """Serve the judge over HTTP: /v1/judge for verdicts, /get_reward for OpenRLHF, /metrics.
+    """Serve the judge over HTTP, for verdicts and for rewards.
 
-    SIGTERM or Ctrl-C finishes what was accepted; Ctrl-C again ends at once. Exit code 2 for wrong usage, for
-    a model or a sandbox that cannot be had, and for an address that cannot.
+    /v1/judge has the former, /get_reward the latter as OpenRLHF asks for them; and there is /metrics. SIGTERM
+    or Ctrl-C finishes what was accepted; Ctrl-C again ends at once. Exit code 2 for wrong usage, for a model
+    or a sandbox that cannot be had, and for an address that cannot.
     """
     with one_line_errors("serve"):
         settings = JudgeServerSettings(
@@ -77,10 +73,6 @@ async def _serving(config: JudgeConfig, listening: socket.socket, settings: Judg
             app,
             listening,
             settings.intake.requests,
-            lambda: _say(f"{url_of(listening)} judges with {judging.model}"),
+            lambda: say(f"tirjudge serve: {url_of(listening)} judges with {judging.model}"),
         )
-    _say("ended")
-
-
-def _say(text: str) -> None:
-    print(f"tirjudge serve: {printable(text, limit=1000)}", file=sys.stderr, flush=True)
+    say("tirjudge serve: ended")

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
+import typer
 from pydantic import SecretStr
 
 _SHORTEST = 16
+
+
+def token_file_option(variable: str) -> Any:
+    """The option that names the file, for a server whose token `variable` may hold instead."""
+    return typer.Option(metavar="FILE", help=f"File with the token.  [default: the variable {variable}]")
 
 
 def read_token(variable: str, file: Path | None) -> SecretStr | None:

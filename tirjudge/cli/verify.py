@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,8 @@ import typer
 
 from tirjudge.batch import Failure
 from tirjudge.cli.one_line import SOME_FAILED, one_line_errors
+from tirjudge.cli.output_file import refuse_input
+from tirjudge.cli.progress import say_failure
 from tirjudge.following import Checked, FollowingTally, check, instructions_by_prompt
 from tirjudge.metrics import Proportion
 from tirjudge.printable import printable
@@ -17,8 +18,6 @@ from tirjudge.row_source import RowSource, open_rows
 from tirjudge.run_folder import JsonLines
 from tirjudge_environments.tasks import Columns
 from tirjudge_environments.verifiers import verifier_names
-
-SHOWN_FAILURES = 20
 
 
 def verify(
@@ -37,10 +36,10 @@ def verify(
         bool, typer.Option("--names", help="List the instructions that can be checked.")
     ] = False,
 ) -> None:
-    """Count the instructions that responses follow: IFEval's strict and loose accuracy.
+    """Count the instructions that responses follow, as IFEval does.
 
-    A row holds them as IFEval's do (instruction_id_list, kwargs), or --prompts does. Exit codes: 0 all rows
-    checked, 1 some could not be, 2 usage.
+    The numbers are its strict and loose accuracy. A row holds them as IFEval's do (instruction_id_list,
+    kwargs), or --prompts does. Exit codes: 0 all rows checked, 1 some could not be, 2 usage.
     """
     with one_line_errors("verify"):
         if names:
@@ -49,8 +48,8 @@ def verify(
         if not file:
             raise ValueError("give a FILE of responses (--names lists the instructions)")
         rows = open_rows(file)
-        if output is not None and output.exists() and rows.is_at(output):
-            raise ValueError(f"{output} is the input: choose another --output")
+        if output is not None:
+            refuse_input(output, rows)
         failed = _verify(rows, prompts, Columns.parse(column or ()), output)
         raise typer.Exit(SOME_FAILED if failed else 0)
 
@@ -64,7 +63,7 @@ def _verify(rows: RowSource, prompts: str, columns: Columns, output: Path | None
         for one in check(rows, instructions, columns):
             if isinstance(one, Failure):
                 failed += 1
-                _say(one, failed)
+                say_failure(one, failed)
                 continue
             tally.add(one)
             if lines is not None:
@@ -110,8 +109,3 @@ def _rate(share: Proportion) -> str:
         return "-"
     low, high = share.interval
     return f"{100 * share.rate:6.2f} [{100 * low:.2f}, {100 * high:.2f}]"
-
-
-def _say(failure: Failure, failed: int) -> None:
-    if failed <= SHOWN_FAILURES:
-        print(printable(f"{failure.where}: {failure.reason}"), file=sys.stderr)

@@ -47,7 +47,9 @@ def _invert(logprobs: Tensor, uniforms: Tensor) -> Tensor:
     """The first token whose cumulative probability exceeds the draw: never one of probability 0."""
     import torch
 
-    cumulative = logprobs.exp().cumsum(-1)
+    # A GPU adds up in parallel, each sum by another path: in float32 one could be less than the one before.
+    exact = torch.float64 if logprobs.is_cuda else torch.float32
+    cumulative = logprobs.exp().cumsum(-1, dtype=exact)
     targets = (uniforms * cumulative[:, -1])[:, None]
     return torch.searchsorted(cumulative, targets, right=True)[:, 0]
 

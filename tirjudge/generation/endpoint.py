@@ -17,6 +17,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from tirjudge.generation.base import GeneratorFailed
+from tirjudge_environments.faults import first_fault
 
 logger = logging.getLogger(__name__)
 
@@ -139,9 +140,7 @@ class Endpoint:
             # Some gateways report a failure inside a 200.
             if status := _status_in_body(response):
                 raise self._failure(response, status) from None
-            fault = error.errors(include_url=False, include_input=False)[0]
-            place = ".".join(map(str, fault["loc"])) or "body"
-            raise _Transient(self._line(f"unreadable answer: {place}: {fault['msg']}")) from None
+            raise _Transient(self._line(f"unreadable answer: {first_fault(error, 'body')}")) from None
 
     def _failure(self, response: httpx.Response, status: int) -> Exception:
         message, param, code = _complaint(response)

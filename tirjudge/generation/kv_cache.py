@@ -44,11 +44,11 @@ class PaddedLayer:
         self.tensors: list[Tensor] = []
 
     def update(self, keys: Tensor, values: Tensor, *_: Any, **__: Any) -> tuple[Tensor, Tensor]:
-        window = self._cache.window
+        window, pair = self._cache.window, [_as_computed(keys), _as_computed(values)]
         if not self.tensors:
-            self.tensors = [self._cache.room(keys), self._cache.room(values)]
+            self.tensors = [self._cache.room(new) for new in pair]
         seen = []
-        for stored, new in zip(self.tensors, (keys, values), strict=True):
+        for stored, new in zip(self.tensors, pair, strict=True):
             stored[window.slots, :, window.positions] = new.transpose(1, 2)
             seen.append(stored[window.first : window.last, :, : window.length])
         return seen[0], seen[1]
@@ -115,3 +115,12 @@ class PaddedCache:
 
     def _tensors(self) -> list[Tensor]:
         return [tensor for layer in self._layers for tensor in layer.tensors]
+
+
+def _as_computed(new: Tensor) -> Tensor:
+    """In the type that attention casts to under autocast, or it would cast the whole cache at every step."""
+    import torch
+
+    kind = new.device.type
+    cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return new.to(torch.get_autocast_dtype(kind)) if cast else new

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, Self
 
+from tirjudge.first_line import first_line
 from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
+from tirjudge.generation.busy import BusyClock
 from tirjudge.generation.decoding import Decoder, Row
 from tirjudge.generation.draw import noise
 from tirjudge.generation.stopping import StopStrings
@@ -38,13 +39,15 @@ class TransformersGenerator:
         max_context: int | None = None,
         parked_bytes: int = 1 << 30,
         device: str | None = None,
+        autocast: str | None = None,
     ) -> None:
         """A model in memory and its fast tokenizer.
 
         `name` is what result rows carry. At most `max_rows` rows run at once, the others wait in order.
         `max_context` bounds prompt and answer together, in tokens; None is what the model's positions allow.
         `parked_bytes` bounds the keys and values kept for rows that may come back. `device` None leaves the
-        model where it is. Raises ValueError for an architecture that cannot be decoded in a padded batch.
+        model where it is. `autocast` is the type of matrix products, as torch names it; None: the weights'.
+        Raises ValueError for an architecture that cannot be decoded in a padded batch.
         """
         self.model = name
         self.encoder = ChatEncoder(tokenizer, ends=_end_tokens(model))
@@ -61,8 +64,8 @@ class TransformersGenerator:
         self._driver: asyncio.Task[None] | None = None
         self._futures: dict[Row, asyncio.Future[None]] = {}
         self._stops: dict[tuple[str, ...], StopStrings] = {}
-        self.busy_seconds = 0.0
-        """Wall time since the start in which tokens were computed."""
+        self._autocast = autocast
+        self._clock = BusyClock()
 
     @classmethod
     def load(cls, path: str, *, device: str | None = None, **options: Any) -> Self:
@@ -84,9 +87,19 @@ class TransformersGenerator:
                 path, dtype="auto", use_safetensors=True, attn_implementation="sdpa", **safe
             )
         except (OSError, ValueError) as error:
-            raise GeneratorFailed(f"cannot load the model {path!r}: {_one_line(error)}") from error
+            raise GeneratorFailed(f"cannot load the model {path!r}: {first_line(error)}") from error
         device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         return cls(model, tokenizer, name=path, device=device, **options)
+
+    @property
+    def busy_seconds(self) -> float:
+        """Wall time since the start in which tokens were computed."""
+        return self._clock.seconds
+
+    @property
+    def precision(self) -> str:
+        """What matrix products are computed in: `float32`, `bfloat16`, ..."""
+        return self._autocast or str(self._network.dtype).removeprefix("torch.")
 
     @property
     def tokens_fed(self) -> int:
@@ -183,20 +196,26 @@ class TransformersGenerator:
         """Steps until a row ends."""
         import torch
 
-        began = time.perf_counter()
-        with torch.inference_mode():
+        with self._clock.working(), torch.inference_mode(), self._casting():
             ended: list[Row] = []
             while self._decoder.busy and not ended:
                 ended = self._decoder.step()
-        self.busy_seconds += time.perf_counter() - began
         return ended
+
+    def _casting(self) -> AbstractContextManager[Any]:
+        """Around several steps at once: the weights are cast once for all of them."""
+        if self._autocast is None:
+            return nullcontext()
+        import torch
+
+        return torch.autocast(self._network.device.type, dtype=getattr(torch, self._autocast))
 
     def _fail(self, error: Exception) -> None:
         """The forward pass broke, for lack of memory or otherwise: every row fails, later ones may not."""
         self._decoder.forget()
         futures, self._futures = self._futures, {}
         for future in futures.values():
-            failure = GeneratorFailed(f"{self.model}: {_one_line(error)}")
+            failure = GeneratorFailed(f"{self.model}: {first_line(error)}")
             failure.__cause__ = error
             future.set_exception(failure)
 
@@ -232,7 +251,3 @@ def _end_tokens(model: Any) -> list[int]:
     configured = model.generation_config.eos_token_id
     several = configured if isinstance(configured, list) else [configured]
     return [token for token in several if token is not None]
-
-
-def _one_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -83,6 +83,11 @@ class VllmGenerator:
         """Wall time since the start in which tokens were computed, or waited for."""
         return self._clock.seconds
 
+    @property
+    def precision(self) -> str:
+        """What the engine computes in: `bfloat16`, ..."""
+        return str(self._engine.model_config.dtype).removeprefix("torch.")
+
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         """One turn. Cancelling frees the row. Raises GeneratorFailed, ContextTooLong."""
         ids = self._ids(context)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
-import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
@@ -14,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tirjudge.printable import printable
+from tirjudge.cli.one_line import INTERRUPTED, USAGE, stop
 from tirjudge.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.comparison import compare
@@ -24,6 +22,7 @@ from tirjudge_training.engine import RolloutConfig
 from tirjudge_training.expected_rows import ExpectedRows
 from tirjudge_training.generated import GeneratedData
 from tirjudge_training.heldout import lines, measure
+from tirjudge_training.log_line import log
 from tirjudge_training.plan import NoRows
 from tirjudge_training.plan import plan as planned
 from tirjudge_training.processes import FirstFailed, Processes
@@ -32,11 +31,9 @@ from tirjudge_training.run import RunMismatch, counted, course_of, data_of
 from tirjudge_training.run import train as run_train
 from tirjudge_training.shrink import shrunk
 
-USAGE, FAILED, INTERRUPTED = 2, 1, 130
+FAILED = 1
 LAUNCH = "launch"
 """Where the configurations of `accelerate launch` lie in this package."""
-LONGEST = 1000
-"""Characters of an error's line."""
 _ADVICE = "; a smaller micro_batch or max_tokens, in tables rl and sft, needs less memory"
 MAX_TOKENS = 320
 """Of a miniature's measured trajectory."""
@@ -103,7 +100,7 @@ def train(
         f"seed={seed}": seed is not None,
     }
     assignments = [*(assign or []), *(assignment for assignment, wanted in short.items() if wanted)]
-    with _one_line_errors():
+    with _one_line_errors("train"):
         if iterative and distill:
             raise BadRecipe("--iterative and --distill exclude each other")
         processes = Processes.launched()
@@ -126,10 +123,10 @@ def train(
         words = [word for assignment in assignments for word in ("--set", assignment)]
         command = shlex.join(["tirjudge", "train", "--recipe", recipe, *words])
         if arms:
-            compared = compare(arms, folder, command=command, say=_say, processes=processes)
+            compared = compare(arms, folder, command=command, say=log, processes=processes)
             result = compared.read_text(encoding="utf-8")
         else:
-            result = f"{run_train(config, folder, command=command, say=_say, processes=processes)}\n"
+            result = f"{run_train(config, folder, command=command, say=log, processes=processes)}\n"
         if processes.rank == 0:
             print(result, end="")
 
@@ -143,8 +140,11 @@ def heldout(
     ] = False,
     output: Annotated[Path | None, typer.Option(help="Also write the numbers, by family, as JSON.")] = None,
 ) -> None:
-    """Measure a miniature on held-out words, thresholds and wordings: greedy, with 95 % intervals."""
-    with _one_line_errors():
+    """Measure a miniature on tasks that its training held out.
+
+    Their words, thresholds and wordings are new to it; it answers greedily; with 95 % intervals.
+    """
+    with _one_line_errors("heldout"):
         if not (model / "config.json").is_file():
             raise BadRecipe(f"{model} is no model folder: it has no config.json")
         _quiet_libraries(threads=1)
@@ -158,19 +158,19 @@ def heldout(
 
 
 @contextmanager
-def _one_line_errors() -> Iterator[None]:
+def _one_line_errors(command: str) -> Iterator[None]:
     try:
         yield
     except FirstFailed:
         raise typer.Exit(FAILED) from None
     except (BadRecipe, RunMismatch) as error:
-        _stop(error, USAGE)
+        stop(command, error, USAGE)
     except ImportError as error:
-        _stop(f"training needs `pip install tirjudge[train]`: {error}", FAILED)
+        stop(command, f"training needs `pip install tirjudge[train]`: {error}", FAILED)
     except (Locked, MemoryError, OSError, RuntimeError, SandboxUnavailable) as error:
-        _stop(f"{error}{_ADVICE if _starved(error) else ''}", FAILED)
+        stop(command, f"{error}{_ADVICE if _starved(error) else ''}", FAILED)
     except KeyboardInterrupt:
-        _stop("interrupted; the same command goes on from the last checkpoint", INTERRUPTED)
+        stop(command, "interrupted; the same command goes on from the last checkpoint", INTERRUPTED)
 
 
 def _starved(error: Exception) -> bool:
@@ -202,15 +202,6 @@ def _rows(recipe: Recipe) -> Data:
         return ExpectedRows(every, recipe.environments, tasks)
     except ValueError as error:
         raise BadRecipe(str(error)) from None
-
-
-def _stop(reason: object, code: int) -> None:
-    print(f"error: {printable(' '.join(str(reason).split()), LONGEST)}", file=sys.stderr)
-    raise typer.Exit(code)
-
-
-def _say(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
 
 
 def _quiet_libraries(threads: int) -> None:

@@ -15,6 +15,8 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from tirjudge_environments.faults import first_fault
+
 Config = TypeVar("Config", bound=BaseModel)
 EXTENDS, ARMS = "extends", "arms"
 """The keys that a recipe file may have beside those of its configuration."""
@@ -140,9 +142,9 @@ def _assign(values: dict[str, Any], assignment: str) -> None:
 def _first(error: ValidationError, kind: type[BaseModel]) -> str:
     """The first complaint in one line; of an unknown key also the nearest known one."""
     complaint = error.errors()[0]
-    where = ".".join(map(str, complaint["loc"]))
     if complaint["type"] != "extra_forbidden":
-        return f"{where}: {complaint['msg']}" if where else str(complaint["msg"])
+        return first_fault(error)
+    where = ".".join(map(str, complaint["loc"]))
     near = difflib.get_close_matches(where, list(_keys(kind)), n=1, cutoff=0.0)
     return f"unknown key {where!r}; the nearest known one is {near[0]!r}"
 

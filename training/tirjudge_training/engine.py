@@ -23,6 +23,7 @@ from tirjudge_training.policies.own import OwnPolicy
 from tirjudge_training.policies.vllm import VllmPolicy
 from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
 from tirjudge_training.processes import ALONE, Processes
+from tirjudge_training.waiting import WaitedSandbox
 
 T = TypeVar("T")
 
@@ -129,7 +130,7 @@ class Engine:
     ) -> Self:
         """For a model folder or hub id that is not being trained."""
         return cls(
-            *models.load(model),
+            *models.load(model, None if config.generator == "transformers" else "cpu"),
             environments,
             budget=config.budget,
             limits=config.limits,
@@ -145,7 +146,10 @@ class Engine:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._runner = stack.enter_context(asyncio.Runner())
-            sandbox = open_sandbox(self._sandbox_name)
+            generator = self.generator
+            sandbox = WaitedSandbox(
+                open_sandbox(self._sandbox_name), generating=lambda: generator.busy_seconds
+            )
             self._sandbox = self.run(sandbox.__aenter__())
             stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))
             stack.callback(lambda: self.run(self._policy.close()))
@@ -166,6 +170,15 @@ class Engine:
     def refresh(self) -> None:
         """Sample with the weights as they are now: call it after they change, while nothing is rolled out."""
         self.run(self._policy.refresh())
+
+    def rest(self) -> None:
+        """Give back the memory that nothing but sampling needs: call it when a batch is rolled out."""
+        self.run(self._policy.rest())
+
+    @property
+    def waited_seconds(self) -> float:
+        """Wall time since the start in which programs ran and no token was computed."""
+        return self._sandbox.seconds
 
     def rollouts(self, seed: int) -> dict[str, Rollout]:
         """One rollout engine per format; every draw is a function of (seed, task, view, sample)."""

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge_training.lora import LoraConfig
+from tirjudge_training.policies.base import Sampler
+from tirjudge_training.sharing import Sharing
 
 TRAINED = 16
 """Bytes a parameter while it is trained: weight, gradient and Adam's two moments, all in float32."""
@@ -18,10 +20,6 @@ FROZEN = 4
 """Bytes a parameter that is not trained: a weight under an adapter, or the KL reference's."""
 LOGIT = 12
 """Bytes a logit of one forward and backward pass: itself, its logarithm, its gradient."""
-CHECKPOINT, MODEL = 12, 4
-"""Bytes a parameter on the disk: a checkpoint with Adam's moments, a finished model."""
-KEPT = 2
-"""Checkpoints of a stage that lie side by side, at least."""
 HALF = 2
 """Bytes of a bfloat16."""
 UNLIMITED = 1 << 60
@@ -79,16 +77,25 @@ def adapted(model: str, lora: LoraConfig) -> Shape:
     return replace(shape(model), adapter=_count(p for p in network.parameters() if p.requires_grad))
 
 
-def training_bytes(shape: Shape, *, reference: bool = False) -> int:
-    """Memory that training cannot do without, whatever the batch; of one process.
+def training_bytes(shape: Shape, *, reference: bool = False, sampler: Sampler = "transformers") -> int:
+    """Memory that training cannot do without, whatever the batch; of one of the processes that were launched.
 
-    Activations and logits come on top (see `logits_bytes`). Where FSDP or DeepSpeed share the state out, it
-    is this process's share.
+    Activations and logits come on top (see `logits_bytes`), and vLLM's engine.
     """
-    sharded = any(os.environ.get(f"ACCELERATE_USE_{name}") == "true" for name in ("FSDP", "DEEPSPEED"))
-    shares = int(os.environ.get("WORLD_SIZE", "1")) if sharded else 1
+    sharing, shares = Sharing.launched(), int(os.environ.get("WORLD_SIZE", "1"))
     frozen = shape.parameters if reference or shape.adapter is not None else 0
-    return (TRAINED * shape.trained + FROZEN * frozen) // shares
+    state = TRAINED * shape.trained + FROZEN * frozen
+    if sharing is Sharing.FSDP:
+        return state // shares + (FROZEN * shape.parameters if sampler == "transformers" else 0)
+    if sharing is Sharing.DEEPSPEED:
+        copies = 2 if reference and shape.adapter is None else 1
+        return TRAINED * shape.trained // shares + copies * deepspeed_weight() * shape.parameters
+    return state
+
+
+def deepspeed_weight() -> int:
+    """Bytes of a weight in the model itself, which DeepSpeed casts; what it trains is a copy in float32."""
+    return FROZEN if os.environ.get("ACCELERATE_MIXED_PRECISION", "no") == "no" else HALF
 
 
 def logits_bytes(rows: int, tokens: int, vocabulary: int) -> int:
@@ -97,13 +104,20 @@ def logits_bytes(rows: int, tokens: int, vocabulary: int) -> int:
 
 
 def device_bytes(
-    shape: Shape, *, devices: int, reference: bool, rows: int, prompt: int, response: int, cached: int
+    shape: Shape,
+    *,
+    devices: int,
+    reference: bool,
+    rows: int,
+    prompt: int,
+    response: int,
+    sampler: Sampler,
+    cached: int,
 ) -> dict[str, int]:
     """By part, of one of `devices` that share the state out (FSDP), training `rows` of full length at a time.
 
     An estimate: activations by the usual count of a layer's products, kept in bfloat16 at its boundaries
-    alone (gradient checkpointing); the generator as an engine beside the trainer holds it (vLLM), with
-    `cached` tokens in its cache.
+    alone (gradient checkpointing); the generator with `cached` tokens in its cache.
     """
     held, tokens = shape.parameters, rows * (prompt + response)
     trained = shape.trained
@@ -123,15 +137,9 @@ def device_bytes(
             2 * HALF * tokens * (6 * shape.hidden + 3 * shape.intermediate)
         ),
         "logits": logits_bytes(rows, response, shape.vocabulary),
-        "generator: weights, bfloat16, whole": HALF * held,
-        "generator: cache of keys and values": HALF * shape.cached * cached,
+        **_generator_bytes(shape, sampler, devices, cached),
     }
     return {part: size for part, size in parts.items() if size}
-
-
-def disk_bytes(shape: Shape, stages: int) -> int:
-    """What `stages` training stages leave behind, and one more checkpoint while it is written."""
-    return stages * MODEL * shape.parameters + (stages * KEPT + 1) * CHECKPOINT * shape.trained
 
 
 def memory_there() -> tuple[int, str]:
@@ -152,6 +160,21 @@ def disk_there(folder: Path) -> int:
 
 def gib(size: int) -> str:
     return f"{size / 2**30:,.1f} GiB" if size >= 2**29 else f"{size / 2**20:,.1f} MiB"
+
+
+def _generator_bytes(shape: Shape, sampler: Sampler, devices: int, cached: int) -> dict[str, int]:
+    """vLLM's engine beside the trainer, or the trainer's own weights; of shared ones, a whole copy."""
+    if sampler == "vllm-server":
+        return {}
+    if sampler == "vllm":
+        return {
+            "generator: weights, bfloat16, whole": HALF * shape.parameters,
+            "generator: cache of keys and values": HALF * shape.cached * cached,
+        }
+    return {
+        "generator: weights, float32, whole": FROZEN * shape.parameters if devices > 1 else 0,
+        "generator: cache of keys and values": FROZEN * shape.cached * cached,
+    }
 
 
 def _network(model: str) -> Any:

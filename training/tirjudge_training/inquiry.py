@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.generation import Generator, Sampling
+from tirjudge.interval import Interval
 from tirjudge.printable import printable
 from tirjudge.records import read_trajectory, trajectory_record
 from tirjudge.result_file import digest
@@ -20,8 +21,6 @@ from tirjudge_sandbox import Sandbox
 from tirjudge_training.grouping import Draw
 
 SHOWN_FAILURES = 5
-INTERVAL = 10.0
-"""Seconds between two lines about how far it is."""
 DOWN = (StopReason.GENERATOR_DOWN, StopReason.SANDBOX_DOWN)
 
 Key = tuple[str, str, str, str, int]
@@ -158,15 +157,11 @@ class _Pace:
     def __init__(self, *, done: int, total: int) -> None:
         self.done, self.total = done, total
         self._first = done
-        self._started = self._said = time.monotonic()
+        self._started, self._interval = time.monotonic(), Interval()
 
     def due(self, *, finished: bool) -> bool:
         self.done += finished
-        now = time.monotonic()
-        if now - self._said < INTERVAL:
-            return False
-        self._said = now
-        return True
+        return self._interval.over()
 
     @property
     def rate(self) -> str:

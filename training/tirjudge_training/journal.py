@@ -13,7 +13,7 @@ from tirjudge.run_folder import RunFolder, encode_line
 from tirjudge_environments import Reward, Trajectory
 from tirjudge_environments.transcript import Transcript
 from tirjudge_sandbox import Execution
-from tirjudge_training.grouping import CORRECT, Roll
+from tirjudge_training.grouping import CORRECT, Batch, Roll
 from tirjudge_training.health import Health
 from tirjudge_training.rl import Generation
 from tirjudge_training.rollout_shards import shard, shard_name
@@ -48,7 +48,6 @@ class Journal:
         self._run.write(shard_name(generation.step), shard(generation.step, generation.batch))
         self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.refills))
         self._step = generation.step
-        self._began = self._began or (generation.step, time.perf_counter() - generation.seconds)
         return batch_metrics(generation)
 
     def log(self, logs: dict[str, Any]) -> None:
@@ -61,7 +60,9 @@ class Journal:
         self._health.trained(row)
 
     def _progress(self, row: dict[str, Any]) -> str:
-        first, began = self._began or (0, 0.0)
+        if self._began is None:
+            self._began = row["step"], time.perf_counter() - row["seconds/step"]
+        first, began = self._began
         each = (time.perf_counter() - began) / (row["step"] + 1 - first)
         left = each * (self._steps - row["step"] - 1)
         return (
@@ -95,6 +96,7 @@ def batch_metrics(generation: Generation) -> dict[str, Any]:
         **_rewards(batch.first),
         **_tools(trajectories),
         **_lengths(trajectories),
+        **_tokens(batch),
         **_stops(trajectories),
         "groups/dropped": 1 - len(batch.kept) / groups,
         "groups/in_loss": len(batch.kept),
@@ -102,9 +104,6 @@ def batch_metrics(generation: Generation) -> dict[str, Any]:
         "groups/refill_tasks": len(batch.refills),
         "episodes/redrawn": sum(roll.redrawn for roll in every),
         "sampler_gap": generation.sampler_gap,
-        "seconds/rollout": generation.seconds,
-        "seconds/generating": round(generation.generating, 3),
-        "cpu_seconds/rollout": round(generation.cpu_seconds, 3),
         **_programs(every),
     }
 
@@ -138,6 +137,26 @@ def _lengths(trajectories: list[Trajectory]) -> dict[str, float]:
         "tokens/model": fmean(map(sum, masks)),
         "tokens/sandbox": fmean(len(mask) - sum(mask) for mask in masks),
         "tokens/longest": max(map(len, masks)),
+    }
+
+
+def _tokens(batch: Batch) -> dict[str, int]:
+    """Written by the model in all rollouts; and passed over by training, prompts and outputs included."""
+    every = [
+        Transcript.of(trajectory)
+        for roll in (*batch.first, *batch.refills)
+        for episode in roll.episodes
+        for trajectory in episode.trajectories
+    ]
+    trained = [
+        Transcript.of(trajectory)
+        for group in batch.kept
+        for trajectory, reward in zip(group.trajectories, group.rewards, strict=True)
+        if reward is not None
+    ]
+    return {
+        "tokens/generated": sum(sum(script.mask) for script in every),
+        "tokens/trained": sum(len(script.prompt_ids) + len(script.completion_ids) for script in trained),
     }
 
 

@@ -1,11 +1,13 @@
-"""The demonstration model: a Qwen3-shaped network of 0.92 M parameters with a tokenizer of its own."""
+"""The demonstration model: a Qwen3-shaped network, by default of 0.92 M parameters, and its tokenizer."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge.run_folder import write_atomically
 from tirjudge_environments import open_environment
@@ -16,12 +18,11 @@ ENVIRONMENT = {"prompts": "mini"}
 """Options of every format that the miniature is trained and used with."""
 
 NOTE = (
-    "demonstration model: 0.9 M parameters, trained on a CPU from random weights on generated data; it knows "
-    "25 kinds of simple constraints and little else"
+    "demonstration model: {millions:.1f} M parameters, trained from random weights on generated data; it "
+    "knows 25 kinds of simple constraints and little else"
 )
 START, END, PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 VOCABULARY = 1024
-PARAMETERS = 918_912
 
 _WHOLE = r"```python|```output|```|</?preference>|</?score>"
 """Cut out before merging, so that each becomes one ordinary token."""
@@ -36,20 +37,46 @@ _TEXTS = 3000
 """Training tasks that the tokenizer's merges are learned from."""
 
 
-def build_model(seed: int) -> tuple[Any, Any]:
+class ShapeConfig(BaseModel):
+    """Of the network, by the names that transformers gives to it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hidden_size: int = Field(default=128, gt=0)
+    num_hidden_layers: int = Field(default=4, gt=0)
+    num_attention_heads: int = Field(default=4, gt=0)
+    num_key_value_heads: int = Field(default=2, gt=0)
+    head_dim: int = Field(default=32, gt=0, multiple_of=2)
+    intermediate_size: int = Field(default=384, gt=0)
+
+    @model_validator(mode="after")
+    def _heads_are_shared_out(self) -> Self:
+        if self.num_attention_heads % self.num_key_value_heads:
+            raise ValueError("num_attention_heads must be a multiple of num_key_value_heads")
+        return self
+
+    @property
+    def parameters(self) -> int:
+        """The embedding, which is the output layer too, the layers, and the last norm."""
+        hidden, heads = self.hidden_size, self.head_dim * self.num_attention_heads
+        pairs = 2 * self.head_dim * self.num_key_value_heads
+        matrices = hidden * (2 * heads + pairs + 3 * self.intermediate_size)
+        norms = 2 * hidden + 2 * self.head_dim
+        return VOCABULARY * hidden + self.num_hidden_layers * (matrices + norms) + hidden
+
+
+MINIATURE = ShapeConfig()
+
+
+def build_model(seed: int, shape: ShapeConfig = MINIATURE) -> tuple[Any, Any]:
     """(model with random weights, tokenizer); both are the same for the same seed."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
     tokenizer = build_tokenizer(seed)
     config = Qwen3Config(
+        **shape.model_dump(),
         vocab_size=VOCABULARY,
-        hidden_size=128,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        intermediate_size=384,
         max_position_embeddings=32768,
         rope_parameters={"rope_type": "default", "rope_theta": 10_000.0},
         tie_word_embeddings=True,
@@ -99,7 +126,8 @@ def save(folder: Path, model: Any, tokenizer: Any) -> None:
     model.config.use_cache = True  # trainers turn it off
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
-    write_atomically(folder / "tirjudge.json", json.dumps({**ENVIRONMENT, "note": NOTE}, indent=2) + "\n")
+    note = NOTE.format(millions=model.num_parameters() / 1e6)
+    write_atomically(folder / "tirjudge.json", json.dumps({**ENVIRONMENT, "note": note}, indent=2) + "\n")
 
 
 def open_environments() -> dict[str, Any]:

@@ -11,16 +11,17 @@ from tirjudge.embedded import NOTE_FILE
 from tirjudge_environments import Prompt
 from tirjudge_environments.chat_encoder import ChatEncoder
 from tirjudge_training import lora
+from tirjudge_training.computing import here
 from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.weights import on_the_first
 
 
-def load(path: str | Path) -> tuple[Any, Any]:
+def load(path: str | Path, device: str | None = None) -> tuple[Any, Any]:
     """(model, tokenizer) of a folder or hub id: float32, safetensors only, none of its own code is run.
 
+    `device` None is where this process computes.
     An adapter, as training with LoRA leaves in its checkpoints, is merged into its model.
     """
-    import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     base = lora.base_of(Path(path))
@@ -29,8 +30,7 @@ def load(path: str | Path) -> tuple[Any, Any]:
     )
     if base is not None:
         model = lora.merged(model, Path(path))
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    return model.to(device), AutoTokenizer.from_pretrained(path)
+    return model.to(device or here().device), AutoTokenizer.from_pretrained(path)
 
 
 def prompt_tokens(path: str | Path) -> Callable[[Prompt], int]:

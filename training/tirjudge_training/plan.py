@@ -13,11 +13,12 @@ from tirjudge_training.expected_rows import ExpectedRows
 from tirjudge_training.footprint import Shape
 from tirjudge_training.grouping import Draw
 from tirjudge_training.plan_cost import cost_lines
-from tirjudge_training.plan_memory import memory_lines
-from tirjudge_training.plan_table import span, table
+from tirjudge_training.plan_memory import disk_lines, memory_lines
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl import Source
+from tirjudge_training.span import span
 from tirjudge_training.stages.base import DONE, Size
+from tirjudge_training.table import table
 
 HEAD = ("stage", "what", "sampled", "trained", "tokens", "time")
 
@@ -64,7 +65,8 @@ def plan(recipe: Recipe, course: Course, data: Data, folder: Path) -> Iterator[s
     yield ""
     if shape is not None:
         yield from _assumed(recipe, shape.parameters)
-        yield from memory_lines(recipe, course, shape)
+        yield from memory_lines(recipe, shape)
+        yield from disk_lines(recipe, course, data, shape)
         yield from cost_lines(recipe, list(zip(course.stages, sizes, strict=True)), shape.parameters)
 
 
@@ -72,7 +74,7 @@ def _shape(recipe: Recipe) -> Shape | None:
     """Of the model that is trained; None if it is not to be had."""
     base = recipe.model.base
     if base is None:
-        return Shape(miniature.PARAMETERS, miniature.VOCABULARY)
+        return Shape(recipe.warmup.shape.parameters, miniature.VOCABULARY)
     try:
         lora = recipe.model.lora
         return footprint.shape(base) if lora is None else footprint.adapted(base, lora)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tirjudge_training.plan_table import span, table
 from tirjudge_training.published_costs import TIR_TABLE_8
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.span import span
 from tirjudge_training.stages.base import Size, Stage
 from tirjudge_training.stages.fine_tuning import FineTuning
 from tirjudge_training.stages.reinforcement import Reinforcement
 from tirjudge_training.stages.rejection import Rejection
 from tirjudge_training.stages.teaching import Teaching
+from tirjudge_training.table import table
 
 KINDS: dict[str, type[Stage]] = {
     "SFT": FineTuning,

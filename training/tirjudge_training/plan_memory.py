@@ -6,17 +6,15 @@ from collections.abc import Iterator
 
 from tirjudge_training import footprint
 from tirjudge_training.course import Course
+from tirjudge_training.data import Data
+from tirjudge_training.disk import disk_bytes
 from tirjudge_training.footprint import Shape, gib
-from tirjudge_training.plan_table import table
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.stages.fine_tuning import FineTuning
-from tirjudge_training.stages.reinforcement import Reinforcement
-from tirjudge_training.stages.warm_up import WarmUp
-
-TRAININGS = (WarmUp, FineTuning, Reinforcement)
+from tirjudge_training.sharing import Sharing
+from tirjudge_training.table import table
 
 
-def memory_lines(recipe: Recipe, course: Course, shape: Shape) -> Iterator[str]:
+def memory_lines(recipe: Recipe, shape: Shape) -> Iterator[str]:
     """By part, and whether it fits; with how many rows at a time it would."""
     rows, room, devices = recipe.rl.micro_batch, recipe.rates.memory, recipe.rates.devices
     parts = _parts(recipe, shape, rows)
@@ -26,8 +24,26 @@ def memory_lines(recipe: Recipe, course: Course, shape: Shape) -> Iterator[str]:
     yield from table([(f"  {part}", gib(size)) for part, size in parts.items()])
     whole = sum(parts.values())
     yield f"  together {gib(whole)} of {gib(int(room))}: {_fit(recipe, shape, whole)}"
-    trainings = sum(isinstance(stage, TRAININGS) for stage in course.stages)
-    yield f"disk: about {gib(footprint.disk_bytes(shape, trainings))} of checkpoints and models"
+
+
+def disk_lines(recipe: Recipe, course: Course, data: Data, shape: Shape) -> Iterator[str]:
+    """By part, without and with all replacements of groups that there may be."""
+    sharing = Sharing.FSDP if recipe.rates.devices > 1 else Sharing.NONE
+    least, most = (
+        disk_bytes(recipe, course, data, shape, sharing=sharing, refilled=refilled)
+        for refilled in (False, True)
+    )
+    if not most:
+        return
+    yield ""
+    yield "disk, about:"
+    rows = [(f"  {part}", _span(least.get(part, 0), size)) for part, size in most.items()]
+    yield from table([*rows, ("  together", _span(sum(least.values()), sum(most.values())))])
+
+
+def _span(least: int, most: int) -> str:
+    shown = gib(least), gib(most)
+    return shown[0] if shown[0] == shown[1] else " to ".join(shown)
 
 
 def _fit(recipe: Recipe, shape: Shape, whole: int) -> str:
@@ -49,5 +65,6 @@ def _parts(recipe: Recipe, shape: Shape, rows: int) -> dict[str, int]:
         rows=rows,
         prompt=rates.prompt_tokens,
         response=recipe.rl.max_tokens,
+        sampler=recipe.rl.generator,
         cached=rates.rows_at_once * (rates.prompt_tokens + rates.response_tokens),
     )

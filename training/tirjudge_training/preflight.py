@@ -13,13 +13,14 @@ from tirjudge_training import footprint, reporters
 from tirjudge_training.config import BadRecipe
 from tirjudge_training.course import Course
 from tirjudge_training.data import Data
+from tirjudge_training.disk import disk_bytes
 from tirjudge_training.distillation import asked_by
 from tirjudge_training.footprint import Shape, gib
 from tirjudge_training.lora import LoraConfig
 from tirjudge_training.policies.vllm_server import VllmServerConfig
 from tirjudge_training.policies.weight_server import WeightServer
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.stages.fine_tuning import FineTuning
+from tirjudge_training.sharing import Sharing
 from tirjudge_training.stages.reinforcement import Reinforcement
 
 LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "trl", "peft")
@@ -47,6 +48,7 @@ def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
         import_module(library)
     reporters.require(recipe.rl.report_to)
     _is_launched_well()
+    _has_one_gpu()
     for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
         if name not in sandbox_names():
             raise BadRecipe(f"{key}.sandbox: no sandbox {name!r}; there are {', '.join(sandbox_names())}")
@@ -59,7 +61,7 @@ def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
     if recipe.method == "distill":
         _has_prompts(recipe, data)
     if recipe.model.base is not None:
-        _has_room(_shape(recipe.model.base, recipe.model.lora), recipe.model.base, course, folder)
+        _has_room(recipe, course, data, recipe.model.base, folder)
 
 
 def _is_launched_well() -> None:
@@ -74,6 +76,24 @@ def _is_launched_well() -> None:
                 )
     if os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3":
         raise BadRecipe("zero_stage is 3: samples cannot be drawn with parts of weights; take 2, or FSDP2")
+
+
+def _has_one_gpu() -> None:
+    """A process trains on one GPU at most: TRL refuses to spread a single process over several."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return
+    if "LOCAL_RANK" not in os.environ and torch.cuda.device_count() > 1:
+        raise BadRecipe(
+            f"there are {torch.cuda.device_count()} GPUs and one process: start one for each, `torchrun "
+            "--nproc-per-node=N --no-python tirjudge train ...`, or show it one, CUDA_VISIBLE_DEVICES=0"
+        )
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise BadRecipe(
+            f"{torch.cuda.get_device_name()} does not compute in bfloat16: train on another, or on the CPU, "
+            "with CUDA_VISIBLE_DEVICES= in front of the command"
+        )
 
 
 def _are_there(config: VllmServerConfig) -> None:
@@ -97,10 +117,10 @@ def _has_prompts(recipe: Recipe, data: Data) -> None:
                 raise BadRecipe(f"teacher.family: {error}") from None
 
 
-def _has_room(shape: Shape, base: str, course: Course, folder: Path) -> None:
-    trainings = [stage for stage in course.stages if isinstance(stage, FineTuning | Reinforcement)]
-    reference = any(isinstance(stage, Reinforcement) and stage.config.beta > 0 for stage in trainings)
-    needed = footprint.training_bytes(shape, reference=reference)
+def _has_room(recipe: Recipe, course: Course, data: Data, base: str, folder: Path) -> None:
+    shape = _shape(base, recipe.model.lora)
+    reference = any(isinstance(stage, Reinforcement) and stage.config.beta > 0 for stage in course.stages)
+    needed = footprint.training_bytes(shape, reference=reference, sampler=recipe.rl.generator)
     there, where = footprint.memory_there()
     told = f"{base} has {shape.parameters / 1e9:.2f} billion parameters"
     if needed > there:
@@ -108,11 +128,12 @@ def _has_room(shape: Shape, base: str, course: Course, folder: Path) -> None:
             f"{told}: to train them takes {gib(needed)} at least, and {gib(there)} are {where}; "
             "take a smaller model or a larger machine, or share it out with accelerate's FSDP"
         )
-    written, room = footprint.disk_bytes(shape, len(trainings)), footprint.disk_there(folder)
+    written = sum(disk_bytes(recipe, course, data, shape, sharing=Sharing.launched()).values())
+    room = footprint.disk_there(folder)
     if written > room:
         raise TooSmall(
-            f"{told}: the run writes about {gib(written)} of checkpoints and models, and there is room for "
-            f"{gib(room)} at {folder}; make some, or choose another --output"
+            f"{told}: the run writes about {gib(written)} of checkpoints, models and rollouts, and there is "
+            f"room for {gib(room)} at {folder}; make some, or choose another --output"
         )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from tirjudge.run_folder import RunFolder
+from tirjudge_training.sharing import Sharing
 
 T = TypeVar("T")
 
@@ -43,7 +44,7 @@ class Processes:
     @property
     def share_weights(self) -> bool:
         """Whether each holds a part of the model that is trained (FSDP), and not all of it."""
-        return self.world > 1 and os.environ.get("ACCELERATE_USE_FSDP") == "true"
+        return self.world > 1 and Sharing.launched() is Sharing.FSDP
 
     def first(self, work: Callable[[], T]) -> T:
         """The first process works, and all get the result. Raises its error there, FirstFailed elsewhere."""

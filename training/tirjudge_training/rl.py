@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 
 from tirjudge_environments.seeds import derive_seed
 from tirjudge_training import reporters
+from tirjudge_training.computing import here
 from tirjudge_training.dealing import dealt, seed_shuffle
 from tirjudge_training.grouping import Batch, Draw, gather
 from tirjudge_training.importance import truncated_weights
 from tirjudge_training.lora import LoraConfig
+from tirjudge_training.memory import forget_peak, gpu_peak, held
 from tirjudge_training.padding import buckets, from_the_left
 from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.rl_config import RlConfig
-from tirjudge_training.stopwatch import Stopwatch, shares_of_time
+from tirjudge_training.stopwatch import Laps, shares_of_time, times
 from tirjudge_training.trl_rollout import Row, batch_rows, rollout_output
 
 if TYPE_CHECKING:
@@ -47,12 +49,6 @@ class Generation:
 
     step: int
     batch: Batch
-    seconds: float
-    """Wall time of the rollouts, their programs included."""
-    cpu_seconds: float
-    """CPU time of the processes meanwhile: generation, without the programs."""
-    generating: float
-    """Seconds of `seconds` in which the first process was computing tokens."""
     sampler_gap: float
     """Largest |logprob as sampled - logprob of the trainer| over the model's tokens that were compared."""
 
@@ -84,7 +80,8 @@ class JudgeBatches(GRPOTrainer):
         self.rows: list[Row] = []
         self._batch: list[Row] = []
         self._kept: Mapping[str, float] = {}
-        self._trained = Stopwatch()
+        self._measured: dict[str, float] = {}
+        self._laps = Laps()
         super().__init__(**trl)
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
@@ -92,10 +89,7 @@ class JudgeBatches(GRPOTrainer):
 
         step = self.state.global_step // self.config.optimizer_steps
         shuffle = derive_seed("shuffle", self.seed, step)
-        watch, generated = Stopwatch(), self.engine.generator.busy_seconds
-        batch = self._gather(step)
-        seconds, cpu_seconds = watch.read()
-        generating = self.engine.generator.busy_seconds - generated
+        batch = self._rolled_out(step)
         self._batch = batch_rows(
             batch,
             slots=self.config.groups,
@@ -114,11 +108,12 @@ class JudgeBatches(GRPOTrainer):
             sampled, cap = output["sampling_per_token_logps"], self.config.importance_cap
             advantages = advantages[:, None] * truncated_weights(self._logprobs(output), sampled, cap)
         output["advantages"] = advantages
-        output["num_responses_in_batch"] = torch.tensor(sum(any(row.mask) for row in self._batch))
-        gaps, cpus = zip(*self.processes.every((self._sampler_gap(output), cpu_seconds)), strict=True)
-        gap = torch.tensor(gaps).max().item()
-        self._kept = self.keep(Generation(step, batch, seconds, sum(cpus), generating, gap))
-        self._trained = Stopwatch()
+        responses = sum(any(row.mask) for row in self._batch)
+        output["num_responses_in_batch"] = torch.tensor(responses, device=self.args.device)
+        gap = torch.tensor(self.processes.every(self._sampler_gap(output))).max().item()
+        self._laps.end("logprobs")
+        self._kept = self.keep(Generation(step, batch, gap))
+        self._laps.end("record")
         seed_shuffle(shuffle)
         return output
 
@@ -128,9 +123,7 @@ class JudgeBatches(GRPOTrainer):
             theirs = self._metrics["train"]
             if any(any(row.mask) for row in self._batch):
                 logs |= {ours: fmean(theirs[name]) for name, ours in TOKEN_MEANS.items() if name in theirs}
-            seconds, cpu_seconds = self._trained.read()
-            logs |= {**self._kept, "seconds/train": seconds, "cpu_seconds/train": cpu_seconds}
-            logs |= shares_of_time(logs) if self._kept else {}
+            logs |= {**self._kept, **self._time_and_memory()}
             theirs.clear()
         super().log(logs, start_time)
 
@@ -156,8 +149,30 @@ class JudgeBatches(GRPOTrainer):
             self._metrics["train"][name][-1] *= each
         return loss
 
-    def _gather(self, step: int) -> Batch:
+    def _rolled_out(self, step: int) -> Batch:
+        """The batch; what is measured of it begins here."""
+        self._laps = Laps()
+        forget_peak()
         self.engine.refresh()
+        self._laps.end("refresh")
+        generated, waited = self.engine.generator.busy_seconds, self.engine.waited_seconds
+        batch = self._gather(step)
+        self._laps.end("rollout")
+        self._measured = {
+            "seconds/generating": round(self.engine.generator.busy_seconds - generated, 3),
+            "seconds/waiting": round(self.engine.waited_seconds - waited, 3),
+            **gpu_peak("rollout"),
+        }
+        self.engine.rest()
+        return batch
+
+    def _time_and_memory(self) -> dict[str, float]:
+        """Of a batch that was trained on."""
+        self._laps.end("train")
+        timed = self._measured | times(self.processes.every(self._laps.parts))
+        return {**timed, **shares_of_time(timed), **gpu_peak("train"), **held()}
+
+    def _gather(self, step: int) -> Batch:
         return self.engine.run(
             gather(
                 lambda turn, position: self.source(step, turn, position),
@@ -238,7 +253,7 @@ def build_trainer(
                 project="tirjudge",
                 run_name="/".join(Path(output).parts[-3:-1]),
                 **_arguments(config, processes),
-                **_device(),
+                **here().arguments(),
             ),
             train_dataset=Dataset.from_dict({"slot": list(range(config.groups))}),
             rollout_func=lambda prompts, trainer: rollout_output(
@@ -256,7 +271,7 @@ def _quiet() -> Iterator[None]:
     """Without the warnings that TRL's own code draws from transformers, or about the interface used here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
-        warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
+        warnings.filterwarnings("ignore", message=r".*gradient_checkpointing\w*` is deprecated")
         yield
 
 
@@ -290,19 +305,4 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "report_to": list(config.report_to),
         "logging_nan_inf_filter": False,
         "disable_tqdm": True,
-    }
-
-
-def _device() -> dict[str, Any]:
-    """TRL's defaults are a GPU's; a CPU computes in float32 and keeps its activations."""
-    import torch
-
-    if torch.cuda.is_available():
-        return {}
-    return {
-        "use_cpu": True,
-        "bf16": False,
-        "gradient_checkpointing": False,
-        "dataloader_pin_memory": False,
-        "ddp_find_unused_parameters": False,
     }

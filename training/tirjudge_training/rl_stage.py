@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from tirjudge.asking import Asking
 from tirjudge.run_folder import RunFolder
 from tirjudge_environments import Environment
 from tirjudge_training import checkpoints
+from tirjudge_training.computing import told
 from tirjudge_training.engine import Engine
 from tirjudge_training.health import Health
 from tirjudge_training.journal import Journal
@@ -18,7 +20,7 @@ from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.rl import Source, build_trainer
 from tirjudge_training.rl_config import RlConfig
 
-CHECKPOINTS = "checkpoints"
+CHECKPOINTS, MACHINE = "checkpoints", "machine.json"
 
 
 def train_rl(
@@ -46,7 +48,7 @@ def train_rl(
 
     tokenizer = AutoTokenizer.from_pretrained(start)
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
-    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS))
+    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
     journal = Journal(run, config.steps, say, Health(config.health))
     journal.resume(checkpoints.step_of(saved) // config.optimizer_steps if saved else 0)
     with Engine(
@@ -76,6 +78,9 @@ def train_rl(
             lora=lora,
             callbacks=(_callback(journal, processes),),
         )
+        machine = told(model, engine.generator)
+        run.write(MACHINE, json.dumps(machine, indent=2) + "\n")
+        say(", ".join(f"{name} {value}" for name, value in machine.items()))
         trainer.train(resume_from_checkpoint=str(saved) if saved else None)
     return model
 

@@ -19,6 +19,7 @@ from tirjudge_training.distill import distill
 from tirjudge_training.full_disk import full_disk_told
 from tirjudge_training.generated import GeneratedData
 from tirjudge_training.iterate import iterate
+from tirjudge_training.memory import release
 from tirjudge_training.preflight import check
 from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.recipe import Recipe
@@ -127,6 +128,7 @@ def _done(stage: Stage, run: Run) -> JsonObject:
                 own = replace(run, say=lambda line: run.say(f"{stage.name}: {line}"))
                 work = partial(stage.work, folder, own)
                 result = work() if stage.together else processes.first(work)
+                release()
                 folder.write(DONE, json.dumps(result, indent=2) + "\n")
     return processes.first(lambda: json.loads((path / DONE).read_text(encoding="utf-8")))
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.run_folder import RunFolder, encode_line
 from tirjudge_training import checkpoints
+from tirjudge_training.computing import here
 from tirjudge_training.lora import LoraConfig
 from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.samples import Sample
@@ -66,11 +67,11 @@ def train_sft(
     from trl import SFTTrainer
 
     _check(samples, config)
-    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS))
+    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
     _forget(run, checkpoints.step_of(saved) if saved else 0)
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
+        warnings.filterwarnings("ignore", message=r".*gradient_checkpointing\w*` is deprecated")
         trainer = SFTTrainer(
             model=model,
             args=_arguments(config, run.path / CHECKPOINTS, seed, processes.world),
@@ -128,10 +129,8 @@ def _dataset(samples: Sequence[Sample]) -> Any:
 
 
 def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> Any:
-    import torch
     from trl import SFTConfig
 
-    cpu = not torch.cuda.is_available()
     micro_batch = _micro_batch(config, processes)
     return SFTConfig(
         output_dir=str(output),
@@ -151,11 +150,7 @@ def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> An
         logging_first_step=True,
         disable_tqdm=True,
         report_to="none",
-        use_cpu=cpu,
-        bf16=not cpu,
-        gradient_checkpointing=not cpu,
-        dataloader_pin_memory=not cpu,
-        ddp_find_unused_parameters=False if cpu else None,
+        **here().arguments(),
     )
 
 

@@ -26,7 +26,7 @@ def whole_weights(model: Any) -> Iterator[tuple[str, Any]]:
         seen.add(id(weight))
         with torch.no_grad():
             tensor = _gathered(weight)
-            if WRAPPED in name:
+            if name.endswith(f"{WRAPPED}weight"):  # and not a layer's bias, as Qwen2's have
                 tensor = tensor + _added(model.get_submodule(name.rpartition(WRAPPED)[0]))
         yield name.replace(WRAPPED, "."), tensor
 

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tirjudge_environments.constraints import CHECKABLE, FAMILIES, Constraint, Slots
+from tirjudge_environments.faults import first_fault
 from tirjudge_environments.verifiers.base import Instruction, Verifier
 from tirjudge_environments.verifiers.keywords import (
     Existence,
@@ -111,8 +112,7 @@ def open_verifier(name: str, **arguments: Any) -> Verifier:
     try:
         return IFEVAL[name](**given) if name in IFEVAL else _family(name, given)
     except ValidationError as error:
-        fault = error.errors(include_url=False, include_input=False)[0]
-        raise ValueError(f"{name}: {'.'.join(map(str, fault['loc']))}: {fault['msg']}") from None
+        raise ValueError(f"{name}: {first_fault(error)}") from None
 
 
 def _family(name: str, arguments: Mapping[str, Any]) -> Verifier:

@@ -9,20 +9,19 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from tirjudge_sandbox.base import MIB, Execution, Limits, Program, SandboxUnavailable
+from tirjudge_sandbox.base import MIB, Limits, SandboxUnavailable
 from tirjudge_sandbox.containers import container, engine, image, leftovers
-from tirjudge_sandbox.guest.settings import Preparation
 from tirjudge_sandbox.policy import Policy
-from tirjudge_sandbox.pool import PROGRAMS_PER_WORKER, Pool, PoolStats
+from tirjudge_sandbox.pool import PROGRAMS_PER_WORKER
+from tirjudge_sandbox.pooled import PooledSandbox
 from tirjudge_sandbox.worker import WorkerFailed
 
-_DEFAULT_LIMITS = Limits()
 _MEND = (
     "A kernel with Landlock (5.13, and not switched off) hides /proc; allow_weak_isolation=True does without."
 )
 
 
-class DockerSandbox:
+class DockerSandbox(PooledSandbox):
     """At most `capacity` programs at once, each in a container that stays for the next; the rest wait.
 
     Covered: what `LocalSandbox` covers, and by a second wall: the container's own namespaces, capabilities,
@@ -56,12 +55,12 @@ class DockerSandbox:
             )
         if not (memory_bytes > 0 and cpus > 0):
             raise ValueError(f"memory_bytes and cpus must be positive, not {memory_bytes} and {cpus}")
-        self._pool = Pool(capacity, programs_per_worker=programs_per_worker)
-        self.capacity = self._pool.capacity
-        self._preparation = Preparation(
-            preload=tuple(preload),
+        super().__init__(
+            capacity=capacity,
+            preload=preload,
+            programs_per_worker=programs_per_worker,
             unix_sockets=unix_sockets,
-            imports=None if policy is None else tuple(sorted(policy.imports)),
+            policy=policy,
         )
         self._image = image
         self._runtime = runtime
@@ -77,7 +76,7 @@ class DockerSandbox:
         """
         try:
             start = partial(container.start, await engine.ask(self._shape))
-            worker = await start(_DEFAULT_LIMITS.disk_bytes)
+            worker = await start(Limits().disk_bytes)
         except (engine.EngineFailed, WorkerFailed) as error:
             raise SandboxUnavailable(f"no container could be started: {error}") from error
         if worker.isolation.missing and not self._allow_weak:
@@ -94,19 +93,6 @@ class DockerSandbox:
         # Those too that were lost while the engine was down. Is it still, the next sandbox removes them.
         with contextlib.suppress(engine.EngineFailed):
             await engine.ask(lambda client: leftovers.remove_all(client, self._id))
-
-    async def run(
-        self, program: Program, limits: Limits = _DEFAULT_LIMITS, *, channel: int | None = None
-    ) -> Execution:
-        """Run one program; see `Sandbox.run`. `channel`: a descriptor to be its standard input instead.
-
-        Raises TypeError for bindings that are no JSON, RuntimeError outside of `async with`.
-        """
-        return await self._pool.run(program, limits, channel)
-
-    def stats(self) -> PoolStats:
-        """Its containers, as workers, and programs, now and so far."""
-        return self._pool.stats()
 
     def _shape(self, client: Any) -> container.Shape:
         leftovers.remove_orphans(client)

@@ -15,7 +15,7 @@ from importlib.resources import files
 from typing import Any
 
 ANY = "any"
-"""The benchmark of figures that are over several."""
+"""The benchmark of figures that a paper prints over all of its benchmarks together."""
 
 _FOLDER = files(__package__)
 _EMPTY = "-"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,6 +13,8 @@ from typing import Annotated
 import typer
 
 from tirjudge.asking import NotAnswered
+from tirjudge.cli.one_line import INTERRUPTED, USAGE, stop
+from tirjudge.cli.output_file import refuse_input
 from tirjudge.printable import printable
 from tirjudge.row_source import open_rows
 from tirjudge.run_folder import Locked
@@ -30,10 +31,10 @@ from tirjudge_training.corpora.hub import SchemaChanged, SourceGone
 from tirjudge_training.corpora.inspection import Inspection
 from tirjudge_training.corpora.overlap import WORDS, OverlapIndex
 from tirjudge_training.full_disk import DiskFull, full_disk_told
+from tirjudge_training.log_line import log
+from tirjudge_training.table import table
 
-SHORT, USAGE, FAILED, INTERRUPTED = 1, 2, 3, 130
-LONGEST = 1000
-"""Characters of an error's line."""
+SHORT, FAILED = 1, 3
 
 data = typer.Typer(
     help="Training data: build corpora, decontaminate rows, inspect them.", no_args_is_help=True
@@ -87,11 +88,11 @@ def build(
         words = [word for assignment in assignments for word in ("--set", assignment)]
         words += [word for name in without or () for word in ("--without", name)]
         command = shlex.join(["tirjudge", "data", "build", corpus, *words])
-        card = CorpusCard(config, build_corpus(config, folder, command=command, say=_say), command)
+        card = CorpusCard(config, build_corpus(config, folder, command=command, say=log), command)
         _print_table(HEAD, card.table())
         print(folder)
         for name, (made, wanted) in card.short.items():
-            _say(f"{name}: {made:,} of {wanted:,} rows: the source has no more that fit ({folder}/README.md)")
+            log(f"{name}: {made:,} of {wanted:,} rows: the source has no more that fit ({folder}/README.md)")
         raise typer.Exit(SHORT if card.short else 0)
 
 
@@ -119,11 +120,10 @@ def decontaminate(
     """
     with _one_line_errors(), full_disk_told(output):
         found = open_rows(rows, split=split)
-        if output.exists() and found.is_at(output):
-            raise BadRecipe(f"{output} is the input: choose another --output")
-        index = OverlapIndex(texts(against, _say), n=words, common=common)
+        refuse_input(output, found)
+        index = OverlapIndex(texts(against, log), n=words, common=common)
         begun = time.monotonic()
-        tally = clean(found, index, output, column=column, say=_say)
+        tally = clean(found, index, output, column=column, say=log)
         dropped = sum(tally.dropped.values())
         print(f"{tally.rows:,} rows, {dropped:,} dropped, in {time.monotonic() - begun:.1f} s")
         for name, count in tally.dropped.most_common():
@@ -146,15 +146,15 @@ def inspect(
         kinds = list(dict.fromkeys([*KINDS, *sorted(kind for _, kind in found.kinds)]))
         lines = [(source, [found.kinds[source, kind] for kind in kinds]) for source in sources]
         lines.append(("together", [sum(column) for column in zip(*(n for _, n in lines), strict=True)]))
-        table = [(name, *(f"{n:,}" for n in counts), f"{sum(counts):,}") for name, counts in lines]
-        _print_table(("source", *kinds, "together"), table)
+        shown = [(name, *(f"{n:,}" for n in counts), f"{sum(counts):,}") for name, counts in lines]
+        _print_table(("source", *kinds, "together"), shown)
         print("domains: " + ", ".join(f"{name} {n:,}" for name, n in found.domains.most_common()))
         places = (f"{place} of {count}: {n:,}" for (count, place), n in sorted(found.places.items()))
         print("label: " + ", ".join(places))
         lengths = (f"{percent} %: {n:,}" for percent, n in found.lengths(50, 90, 99, 100))
         print("words of prompt and responses: " + ", ".join(lengths))
         for fault, n in found.faults.most_common():
-            _say(f"{n:,} rows cannot be read: {fault}")
+            log(f"{n:,} rows cannot be read: {fault}")
         raise typer.Exit(SHORT if found.faults else 0)
 
 
@@ -177,12 +177,8 @@ def _left(config: CorpusConfig, without: Sequence[str]) -> CorpusConfig:
 
 
 def _print_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """The first column to the left, numbers to the right."""
-    shown = [[printable(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
-    for name, *cells in shown:
-        numbers = (cell.rjust(width) for cell, width in zip(cells, widths[1:], strict=True))
-        print("  ".join((name.ljust(widths[0]), *numbers)))
+    for line in table([[printable(cell) for cell in row] for row in (head, *rows)]):
+        print(line)
 
 
 @contextmanager
@@ -190,19 +186,10 @@ def _one_line_errors() -> Iterator[None]:
     try:
         yield
     except (BadRows, DiskFull, Locked, NotAnswered, SandboxUnavailable, SchemaChanged, SourceGone) as error:
-        _stop(error, FAILED)
+        stop("data", error, FAILED)
     except (BadRecipe, BenchmarkGone, ValueError) as error:
-        _stop(error, USAGE)
+        stop("data", error, USAGE)
     except (ImportError, OSError) as error:
-        _stop(error, FAILED)
+        stop("data", error, FAILED)
     except KeyboardInterrupt:
-        _stop("interrupted; the same command goes on", INTERRUPTED)
-
-
-def _stop(reason: object, code: int) -> None:
-    print(f"error: {printable(' '.join(str(reason).split()), LONGEST)}", file=sys.stderr)
-    raise typer.Exit(code)
-
-
-def _say(line: str) -> None:
-    print(f"{time.strftime('%H:%M:%S')} {printable(line, LONGEST)}", file=sys.stderr, flush=True)
+        stop("data", "interrupted; the same command goes on", INTERRUPTED)

@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
+from tirjudge.interval import Interval
+
 T = TypeVar("T")
-INTERVAL = 10.0
-"""Seconds between two lines."""
 
 
 class Pace:
@@ -17,14 +17,12 @@ class Pace:
     def __init__(self, what: str, unit: str, total: int | None, say: Callable[[str], None]) -> None:
         self._what, self._unit, self._total, self._say = what, unit, total, say
         self._count = 0
-        self._begun = self._said = time.monotonic()
+        self._begun, self._interval = time.monotonic(), Interval()
 
     def passed(self, one: T) -> T:
         self._count += 1
-        now = time.monotonic()
-        if now - self._said >= INTERVAL:
-            self._said = now
-            self._say(self._line(self._count / (now - self._begun)))
+        if self._interval.over():
+            self._say(self._line(self._count / (time.monotonic() - self._begun)))
         return one
 
     def _line(self, rate: float) -> str:

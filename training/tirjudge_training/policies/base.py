@@ -10,11 +10,16 @@ Sampler = Literal["transformers", "vllm", "vllm-server"]
 
 
 class PolicyGenerator(Generator, Protocol):
-    """A generator that tells how long it was at work."""
+    """A generator that tells how long it was at work, and how exactly."""
 
     @property
     def busy_seconds(self) -> float:
         """Wall time since the start in which tokens were computed, or waited for."""
+        ...
+
+    @property
+    def precision(self) -> str:
+        """What matrix products are computed in: `bfloat16`, ..."""
         ...
 
 
@@ -26,6 +31,10 @@ class Policy(Protocol):
 
     async def refresh(self) -> None:
         """Sample with the weights as they are now. Raises GeneratorFailed."""
+        ...
+
+    async def rest(self) -> None:
+        """Give back the memory that nothing but sampling needs, until the next `refresh`."""
         ...
 
     async def close(self) -> None: ...

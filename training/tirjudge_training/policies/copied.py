@@ -6,6 +6,7 @@ from copy import deepcopy
 from typing import Any
 
 from tirjudge.generation.transformers import TransformersGenerator
+from tirjudge_training.computing import here
 from tirjudge_training.weights import whole_weights
 
 
@@ -17,16 +18,17 @@ class CopyPolicy:
 
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
         """`model` is still whole here; `refresh` finds it as the trainer has shared it out."""
-        import torch
-
-        self._model = model
-        self._copy = deepcopy(model).to("cuda" if torch.cuda.is_available() else "cpu")
-        self.generator = TransformersGenerator(self._copy, tokenizer, name=name)
+        computing = here()
+        self._model, self._copy = model, deepcopy(model).to(computing.device)
+        self.generator = TransformersGenerator(self._copy, tokenizer, name=name, autocast=computing.autocast)
 
     async def refresh(self) -> None:
         copy = self._copy.state_dict()
         for name, tensor in whole_weights(self._model):
             copy[name].copy_(tensor)
+        self.generator.weights_changed()
+
+    async def rest(self) -> None:
         self.generator.weights_changed()
 
     async def close(self) -> None:

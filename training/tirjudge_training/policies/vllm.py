@@ -36,6 +36,9 @@ class VllmPolicy:
         with self._weights.written() as folder:
             await self.generator.load_weights(folder)
 
+    async def rest(self) -> None:
+        """The engine's memory is its own."""
+
     async def close(self) -> None:
         self._weights.close()
         await self.generator.close()

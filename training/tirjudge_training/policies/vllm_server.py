@@ -58,6 +58,11 @@ class ServedGenerator:
         """Wall time since the start in which answers were waited for."""
         return self._clock.seconds
 
+    @property
+    def precision(self) -> str:
+        """What the server computes in."""
+        return self._server.precision
+
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         """One turn. Raises GeneratorFailed, ContextTooLong."""
         with self._clock.working():
@@ -100,6 +105,9 @@ class VllmServerPolicy:
     async def refresh(self) -> None:
         with self._weights.written() as folder:
             self._load(folder)  # not in a thread: there, collective operations would take the first GPU
+
+    async def rest(self) -> None:
+        """The servers' memory is their own."""
 
     async def close(self) -> None:
         self._weights.close()

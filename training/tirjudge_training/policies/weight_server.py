@@ -29,6 +29,8 @@ class WeightServer:
     def __init__(self, url: str) -> None:
         """`url`: with or without the trailing `/v1`. Raises ValueError for what is no address."""
         self.url = str(api_root(url)).removesuffix("/v1")
+        self.precision = "unknown"
+        """What it computes in, as `check` has found it."""
         self._client: httpx.AsyncClient | None = None
 
     def check(self) -> None:
@@ -38,7 +40,8 @@ class WeightServer:
             config = told["vllm_config"]
             extension = config["parallel_config"]["worker_extension_cls"]
             mode = config["model_config"]["logprobs_mode"]
-        except (KeyError, TypeError):
+            self.precision = _line(config["model_config"].get("dtype", "unknown")).removeprefix("torch.")
+        except (AttributeError, KeyError, TypeError):
             raise GeneratorFailed(f"{self.url} does not tell its configuration as vLLM 0.31 does") from None
         if extension != EXTENSION or mode != "processed_logprobs":
             raise GeneratorFailed(

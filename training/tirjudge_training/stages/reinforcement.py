@@ -13,7 +13,7 @@ from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
 from tirjudge_training.stages.base import MODEL, Run, Size, Stage
 
-PARTS = ("rollout", "train", "programs")
+CPU = "cpu_seconds/"
 
 
 class Reinforcement(Stage):
@@ -43,8 +43,8 @@ class Reinforcement(Stage):
         rows = list(folder.read(METRICS))
         return {
             "steps": len(rows),
-            "seconds": sum(row["seconds/rollout"] + row["seconds/train"] for row in rows),
-            "cpu_seconds": sum(row[f"cpu_seconds/{part}"] for row in rows for part in PARTS),
+            "seconds": sum(row["seconds/step"] for row in rows),
+            "cpu_seconds": sum(row[name] for row in rows for name in row if name.startswith(CPU)),
         }
 
     def size(self, data: Data) -> Size:

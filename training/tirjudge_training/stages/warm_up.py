@@ -10,6 +10,7 @@ from tirjudge.run_folder import JsonObject, RunFolder
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training import miniature, models
 from tirjudge_training.data import Data
+from tirjudge_training.miniature import ShapeConfig
 from tirjudge_training.samples import Sample
 from tirjudge_training.sft import SftConfig, train_sft
 from tirjudge_training.stages.base import MODEL, Run, Size, Stage
@@ -20,10 +21,11 @@ BASE = "base"
 
 
 class WarmUpConfig(BaseModel):
-    """What the miniature learns from before RL, and how."""
+    """What the miniature is, and what it learns from before RL, and how."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    shape: ShapeConfig = ShapeConfig()
     corpus: CorpusConfig = CorpusConfig()
     sft: SftConfig = SftConfig()
 
@@ -35,7 +37,7 @@ class WarmUp(Stage):
     together = True
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
-        model, tokenizer = miniature.build_model(self.seed)
+        model, tokenizer = miniature.build_model(self.seed, self.config.shape)
         base = model
         run.processes.first(lambda: miniature.save(folder.path / BASE, base, tokenizer))
         run.say(f"writing {self.config.corpus.samples} samples")

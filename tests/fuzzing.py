@@ -1,0 +1,45 @@
+"""Requests of every kind to a server, from its own schema: each answer is one that the schema holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis import GenerationMode
+from schemathesis.checks import not_a_server_error
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+CHECKS = [not_a_server_error, content_type_conformance, response_schema_conformance, status_code_conformance]
+fuzzing = settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    database=None,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+)
+
+
+def fuzz_schema(url: str, seconds: float) -> set[str]:
+    """Try every operation, each answered in so many seconds; returns their paths."""
+    schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
+    operations = [found.ok() for found in schema.get_all_operations()]
+    for operation in operations:
+        _fuzz(operation, seconds)
+    return {operation.path for operation in operations}
+
+
+def _fuzz(operation: Any, seconds: float) -> None:
+    # Not through schemathesis's plugin, which does not run under this pytest.
+    @fuzzing
+    @given(case=st.one_of(operation.as_strategy(generation_mode=mode) for mode in GenerationMode))
+    def answers_as_it_says(case: Any) -> None:
+        case.call_and_validate(checks=CHECKS, timeout=seconds)
+
+    answers_as_it_says()

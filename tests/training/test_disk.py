@@ -1,0 +1,54 @@
+"""What a run is told to write, beside what it writes: a real one, of the demonstration model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tirjudge.embedded import embedded_model
+from tirjudge_training.cli import train
+from tirjudge_training.config import load
+from tirjudge_training.disk import disk_bytes
+from tirjudge_training.footprint import shape
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.run import course_of, data_of
+from tirjudge_training.sharing import Sharing
+
+ASSIGNMENTS = (
+    "rl.steps=4",
+    "rl.groups=8",
+    "rl.micro_batch=32",
+    "rl.refills=0",
+    "rl.checkpoint_every=1",
+    "rl.keep_checkpoints=2",
+    "heldout.n=1",
+)
+
+
+def written(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.slow
+def test_a_run_writes_what_was_told(tmp_path: Path) -> None:
+    """Weights within 2 %: tokenizers and a few small files are not counted. Rollouts within a half."""
+    model = str(embedded_model())
+    assignments = [f'model.base="{model}"', *ASSIGNMENTS]
+    recipe = load(Recipe, "mini", assignments)
+    course, data = course_of(recipe), data_of(recipe)
+    told = disk_bytes(recipe, course, data, shape(model), sharing=Sharing.NONE)
+    app = typer.Typer()
+    app.command()(train)
+    words = [word for one in assignments for word in ("--set", one)]
+    ran = CliRunner().invoke(app, ["--recipe", "mini", *words, "--output", str(tmp_path / "run")])
+    assert ran.exit_code == 0, ran.stderr
+    stage = tmp_path / "run" / "rl"
+    kept = len(list((stage / "checkpoints").glob("checkpoint-*")))
+    assert kept == 2
+    assert written(stage / "checkpoints") / kept == pytest.approx(told["checkpoints"] / (kept + 1), rel=0.02)
+    assert written(stage / "model") == pytest.approx(told["models"], rel=0.02)
+    rollouts = written(stage / "rollouts") + (stage / "episodes.jsonl").stat().st_size
+    assert rollouts == pytest.approx(told["rollouts"], rel=0.5)

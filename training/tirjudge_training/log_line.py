@@ -1,0 +1,11 @@
+"""How a run goes: lines with the time of day on standard error."""
+
+from __future__ import annotations
+
+import time
+
+from tirjudge.cli.one_line import say
+
+
+def log(line: str) -> None:
+    say(f"{time.strftime('%H:%M:%S')} {line}")
