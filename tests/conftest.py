@@ -1,7 +1,10 @@
-"""Signals as from a terminal: a shell has a suite in the background ignore some, and hands that on."""
+"""What every test begins with: signals as from a terminal, and no GPU, which rounds as no test expects."""
 
+import os
 import signal
 
+os.environ["CUDA_VISIBLE_DEVICES"] = ""
+# A shell has a suite in the background ignore some, and hands that on.
 for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
     if signal.getsignal(number) is signal.SIG_IGN:
         default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL

@@ -291,6 +291,7 @@ def test_protocols_and_published_figures_are_listed() -> None:
     figures = command("eval", "--published", "judgebench")
     assert figures.exit_code == 0
     assert "both-orders" in figures.stdout
+    assert "…" not in listed.stdout + figures.stdout, "models that differ at the end of their names alone"
     unknown = command("eval", "--published", "mt-bench")
     assert unknown.exit_code == 2
     assert "no published figures on 'mt-bench'; there are any, arena-hard-v2" in unknown.stderr

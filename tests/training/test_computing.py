@@ -6,7 +6,7 @@ import gc
 import json
 import math
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -163,23 +163,42 @@ class Cyclic(Stage):
         return Size("nothing")
 
 
-def test_what_a_stage_held_is_given_back_when_it_ends(tmp_path: Path) -> None:
-    """Without being asked Python frees it some time later, and the next stage's engine finds the GPU full."""
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """As between two rounds of Python's collector, which come when they come."""
     gc.disable()
-    try:
-        run_stage(
-            Cyclic(name="stage"), Run(tmp_path, None, GeneratedData(DataConfig()), say=lambda line: None)
-        )
-        assert Cyclic.left[0]() is None
-    finally:
-        gc.enable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_what_a_stage_held_is_given_back_when_it_ends(tmp_path: Path) -> None:
+    """Or the next stage's engine finds the GPU full."""
+    run_stage(Cyclic(name="stage"), Run(tmp_path, None, GeneratedData(DataConfig()), say=lambda line: None))
+    assert Cyclic.left[0]() is None
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_model_that_was_sampled_from_goes_with_its_engine(tiny_model: Path) -> None:
+    """Checkpoints are measured one after the other: there is room for one."""
+    assert sampled_from(tiny_model)() is None
+
+
+def sampled_from(folder: Path) -> weakref.ref[Any]:
+    with Engine.load(str(folder), ENVIRONMENTS, RolloutConfig(max_tokens=20)) as found:
+        sample(found)
+        return weakref.ref(found.generator._network)  # type: ignore[attr-defined]
+
+
+def sample(found: Engine) -> None:
+    found.refresh()
+    draw = source(0, 0, 0)
+    found.run(found.rollouts(0)[draw.format].group(draw.task, 4))
 
 
 def test_keys_and_values_are_gone_before_training(tiny_model: Path) -> None:
     with Engine.load(str(tiny_model), ENVIRONMENTS, RolloutConfig(max_tokens=20)) as found:
-        found.refresh()
-        draw = source(0, 0, 0)
-        found.run(found.rollouts(0)[draw.format].group(draw.task, 4))
+        sample(found)
         assert cached()
         found.rest()
         assert not cached()

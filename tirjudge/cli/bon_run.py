@@ -22,6 +22,7 @@ from tirjudge.best_of_n.running import BestOfN, Picked
 from tirjudge.best_of_n.tally import SolvedTally
 from tirjudge.cli.one_line import INTERRUPTED, say, stop
 from tirjudge.cli.output_file import refuse_input
+from tirjudge.cli.progress import say_failure
 from tirjudge.embedded import embedded_model
 from tirjudge.generation.metered import MeteredGenerator
 from tirjudge.interval import Interval
@@ -34,8 +35,6 @@ from tirjudge.spending import CostReached, Price, Spending
 from tirjudge.tally import Tally
 from tirjudge.weights import weights_digest
 from tirjudge_environments.tasks import Columns
-
-SHOWN_FAILURES = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,8 +164,7 @@ class _Progress:
     def count(self, one: Picked | Failure) -> None:
         if isinstance(one, Failure):
             self.failed += 1
-            if self.failed <= SHOWN_FAILURES:
-                say(f"{one.where}: {one.reason}")
+            say_failure(one, self.failed)
         else:
             self.done += 1
         if self._interval.over():

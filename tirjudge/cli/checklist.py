@@ -15,14 +15,13 @@ from tirjudge.batch import Failure
 from tirjudge.checklists import REMARKS, Checked, checklists
 from tirjudge.cli.one_line import INTERRUPTED, SOME_FAILED, one_line_errors, say, stop
 from tirjudge.cli.output_file import output_file, refuse_input
+from tirjudge.cli.progress import say_failure
 from tirjudge.interval import Interval
 from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge.rows import RowFile
 from tirjudge.run_folder import JsonLines
 from tirjudge_environments.rationales.decomposition import SIZES
 from tirjudge_environments.tasks import Columns
-
-SHOWN_FAILURES = 20
 
 
 def checklist(
@@ -110,8 +109,7 @@ class Tally:
     def count(self, one: Checked | Failure) -> None:
         if isinstance(one, Failure):
             self.failed += 1
-            if self.failed <= SHOWN_FAILURES:
-                say(f"{one.where}: {one.reason}")
+            say_failure(one, self.failed)
         elif one.kept:
             self.kept += 1
         else:

@@ -13,12 +13,19 @@ from rich.table import Table
 from rich.text import Text
 
 from tirjudge.batch import Failure
+from tirjudge.cli.one_line import say
 from tirjudge.interval import Interval
 from tirjudge.printable import printable
 from tirjudge.spending import Spending
 from tirjudge.tally import Tally
 
 SHOWN_FAILURES = 20
+
+
+def say_failure(failure: Failure, number: int) -> None:
+    """One line, for the first SHOWN_FAILURES of them; `number` counts from 1."""
+    if number <= SHOWN_FAILURES:
+        say(f"{failure.where}: {failure.reason}")
 
 
 class Display:

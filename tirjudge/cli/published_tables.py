@@ -41,7 +41,7 @@ def print_beside(score: Score, found: Sequence[Published]) -> None:
     over = ", over the paper's benchmarks together" if found[0].benchmark == ANY else ""
     table = Table(title=plain(f"published under {score.card.name}: {figure}{over}"), title_justify="left")
     for name in ("paper", "table", "model"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     for name in ("value", "ours minus it"):
         table.add_column(name, justify="right")
     for one in found:
@@ -74,7 +74,7 @@ def print_published(benchmark: str) -> None:
         raise ValueError(f"no published figures on {benchmark!r}; there are {', '.join(known)}")
     table = Table()
     for name in ("paper", "table", "model", "figure", "protocol"):
-        table.add_column(name)
+        table.add_column(name, overflow="fold")
     table.add_column("value", justify="right")
     for one in found:
         protocol = f"{one.protocol} ({one.because})" if one.because else one.protocol

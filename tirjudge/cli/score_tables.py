@@ -21,7 +21,7 @@ def print_score(score: Score) -> None:
     """A table of the figures, and below it what they are and what the policy met with."""
     card = score.card
     table = Table(title=plain(card.name), title_justify="left")
-    table.add_column("")
+    table.add_column("", overflow="fold")
     for name in ("value", "95 % interval", "n"):
         table.add_column(name, justify="right")
     for name, estimate in score.estimates.items():
@@ -35,9 +35,9 @@ def print_score(score: Score) -> None:
 def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
     card = comparison.card
     table = Table(title=plain(card.name), title_justify="left")
-    table.add_column("")
+    table.add_column("", overflow="fold")
     for name in (*names, "difference", "95 % interval"):
-        table.add_column(plain(name), justify="right")
+        table.add_column(plain(name), justify="right", overflow="fold")
     for name, estimate in comparison.differences.items():
         table.add_row(
             plain(name),

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from tirjudge.batch import Failure
-from tirjudge.cli.one_line import SOME_FAILED, one_line_errors, say
+from tirjudge.cli.one_line import SOME_FAILED, one_line_errors
 from tirjudge.cli.output_file import refuse_input
+from tirjudge.cli.progress import say_failure
 from tirjudge.following import Checked, FollowingTally, check, instructions_by_prompt
 from tirjudge.metrics import Proportion
 from tirjudge.printable import printable
@@ -17,8 +18,6 @@ from tirjudge.row_source import RowSource, open_rows
 from tirjudge.run_folder import JsonLines
 from tirjudge_environments.tasks import Columns
 from tirjudge_environments.verifiers import verifier_names
-
-SHOWN_FAILURES = 20
 
 
 def verify(
@@ -64,8 +63,7 @@ def _verify(rows: RowSource, prompts: str, columns: Columns, output: Path | None
         for one in check(rows, instructions, columns):
             if isinstance(one, Failure):
                 failed += 1
-                if failed <= SHOWN_FAILURES:
-                    say(f"{one.where}: {one.reason}")
+                say_failure(one, failed)
                 continue
             tally.add(one)
             if lines is not None:

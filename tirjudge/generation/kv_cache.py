@@ -122,4 +122,5 @@ def _as_computed(new: Tensor) -> Tensor:
     import torch
 
     kind = new.device.type
-    return new.to(torch.get_autocast_dtype(kind)) if torch.is_autocast_enabled(kind) else new
+    cast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return new.to(torch.get_autocast_dtype(kind)) if cast else new

@@ -48,9 +48,12 @@ class TransformersGenerator:
         `name` is what result rows carry. At most `max_rows` rows run at once, the others wait in order.
         `max_context` bounds prompt and answer together, in tokens; None is what the model's positions allow.
         `parked_bytes` bounds the keys and values kept for rows that may come back. `device` None leaves the
-        model where it is. `autocast` is the type of matrix products, as torch names it; None: the weights'.
-        Raises ValueError for an architecture that cannot be decoded in a padded batch.
+        model where it is. `autocast` is the type of matrix products, `bfloat16` or `float16`; None: the
+        weights' own. Raises ValueError for another type, and for an architecture that cannot be decoded in a
+        padded batch.
         """
+        if autocast not in (None, "bfloat16", "float16"):
+            raise ValueError(f"autocast is {autocast!r}, and can be bfloat16 or float16")
         self.model = name
         self.encoder = ChatEncoder(tokenizer, ends=_end_tokens(model))
         self._network = model if device is None else model.to(device)

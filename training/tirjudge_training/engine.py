@@ -146,8 +146,9 @@ class Engine:
     def __enter__(self) -> Self:
         with ExitStack() as stack:
             self._runner = stack.enter_context(asyncio.Runner())
+            generator = self.generator
             sandbox = WaitedSandbox(
-                open_sandbox(self._sandbox_name), generating=lambda: self.generator.busy_seconds
+                open_sandbox(self._sandbox_name), generating=lambda: generator.busy_seconds
             )
             self._sandbox = self.run(sandbox.__aenter__())
             stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))

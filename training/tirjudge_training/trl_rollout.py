@@ -135,6 +135,7 @@ class JudgeRolloutFunc:
             ]
             for prompt, found in zip(groups, self._engine.run(scored()), strict=True)
         }
+        self._engine.rest()
         return rollout_output([rows[prompt].pop(0) for prompt in prompts])
 
     @staticmethod
