@@ -109,6 +109,23 @@ async def test_logprobs_in_a_mixed_batch_are_those_of_a_plain_forward_pass(
         assert_exact(model, ids, completion)
 
 
+@pytest.mark.parametrize("attention", ["sdpa", "eager"])
+async def test_products_are_computed_in_the_type_that_was_asked_for(attention: str, make: Make) -> None:
+    """As a plain forward pass does under autocast, and as none does in float32; bfloat16 has eight bits."""
+    model, ids = tiny_qwen3(attn_implementation=attention), prompts(40)[0]
+    generator = make(model, autocast="bfloat16")
+    assert generator.precision == "bfloat16"
+    completion = await generator.generate(context(ids), sampling(1))
+    exact = exact_logprobs(model, ids, completion)
+    with torch.autocast("cpu", torch.bfloat16):
+        rounded = exact_logprobs(model, ids, completion)
+    assert completion.logprobs == pytest.approx(rounded.tolist(), abs=0.1)
+    assert completion.logprobs != pytest.approx(exact.tolist(), abs=1e-5)
+    assert {stored.dtype for stored in generator._decoder._cache._tensors()} == {torch.bfloat16}
+    with pytest.raises(ValueError, match="autocast is 'float7', and can be"):
+        make(model, autocast="float7")
+
+
 async def test_long_prompts_go_through_in_several_passes(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoding, "PASS_COLUMNS", 16)
     monkeypatch.setattr(decoding, "PASS_TOKENS", 40)

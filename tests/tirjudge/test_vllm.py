@@ -13,6 +13,8 @@ import psutil
 import pytest
 import pytest_asyncio
 import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
 
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
 from tirjudge.generation import ContextTooLong, GeneratorFailed, Sampling
@@ -179,6 +181,28 @@ async def test_a_model_that_vllm_cannot_load_is_one_line(tmp_path: Path) -> None
     with pytest.raises(GeneratorFailed, match="cannot load") as failure:
         VllmGenerator.load(str(tmp_path), **CPU)
     assert "\n" not in str(failure.value)
+
+
+async def test_an_adapter_samples_as_in_our_own_generator(folder: Path, tmp_path: Path) -> None:
+    """Its folder names the model that it belongs to, and holds nothing of that model."""
+    settings = LoraConfig(r=12, lora_alpha=48, target_modules="all-linear", init_lora_weights=False)
+    get_peft_model(AutoModelForCausalLM.from_pretrained(folder), settings).save_pretrained(tmp_path)
+    TOKENIZER.save_pretrained(tmp_path)
+    (ids,) = prompts(40)
+    loaders = {
+        "ours": lambda: TransformersGenerator.load(str(tmp_path)),
+        "vLLM's": lambda: VllmGenerator.load(str(tmp_path), **CPU),
+        "without it": lambda: TransformersGenerator.load(str(folder)),
+    }
+    found = {}
+    for name, load in loaders.items():
+        loaded = load()
+        try:
+            found[name] = await loaded.generate(context(ids), GREEDY)
+        finally:
+            await loaded.close()
+    assert found["vLLM's"].token_ids == found["ours"].token_ids != found["without it"].token_ids
+    assert found["vLLM's"].logprobs == pytest.approx(found["ours"].logprobs, abs=1e-4)
 
 
 async def test_an_engine_ends_with_its_trainer_and_fails_its_rows_in_one_line(

@@ -6,10 +6,12 @@ import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
 from tirjudge.first_line import first_line
+from tirjudge.generation.adapter import Adapter
 from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.busy import BusyClock
 from tirjudge.generation.decoding import Decoder, Row
@@ -46,9 +48,12 @@ class TransformersGenerator:
         `name` is what result rows carry. At most `max_rows` rows run at once, the others wait in order.
         `max_context` bounds prompt and answer together, in tokens; None is what the model's positions allow.
         `parked_bytes` bounds the keys and values kept for rows that may come back. `device` None leaves the
-        model where it is. `autocast` is the type of matrix products, as torch names it; None: the weights'.
-        Raises ValueError for an architecture that cannot be decoded in a padded batch.
+        model where it is. `autocast` is the type of matrix products, `bfloat16` or `float16`; None: the
+        weights' own. Raises ValueError for another type, and for an architecture that cannot be decoded in a
+        padded batch.
         """
+        if autocast not in (None, "bfloat16", "float16"):
+            raise ValueError(f"autocast is {autocast!r}, and can be bfloat16 or float16")
         self.model = name
         self.encoder = ChatEncoder(tokenizer, ends=_end_tokens(model))
         self._network = model if device is None else model.to(device)
@@ -71,6 +76,7 @@ class TransformersGenerator:
     def load(cls, path: str, *, device: str | None = None, **options: Any) -> Self:
         """From a local folder or a hub id: safetensors only, none of the repository's own code is run.
 
+        The folder may be an adapter's, which names its model.
         `device`: None is the first GPU where there is one. Raises GeneratorFailed.
         """
         try:
@@ -80,6 +86,8 @@ class TransformersGenerator:
             raise GeneratorFailed(f"a local model needs `pip install tirjudge[local]`: {error}") from error
         if path.startswith((".", "/", "~")) and not Path(path).expanduser().is_dir():
             raise GeneratorFailed(f"cannot load the model {path!r}: there is no such folder")
+        if Adapter.of(Path(path)) is not None and find_spec("peft") is None:
+            raise GeneratorFailed(f"{path!r} is an adapter, which needs `pip install peft`")
         safe = {"trust_remote_code": False}
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, **safe)

@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
+from tirjudge.generation.adapter import Adapter
 from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.busy import BusyClock
 from tirjudge.generation.model_encoder import load_encoder
@@ -23,6 +24,8 @@ LONGEST = 300
 """Characters of an error's line."""
 SEEDS = (1 << 63) - 1
 """What torch takes as a seed."""
+RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
+"""Of adapters, those that vLLM makes room for."""
 
 
 class VllmGenerator:
@@ -32,11 +35,14 @@ class VllmGenerator:
     completion up to the last bits of the matrix products, as with any batch. Belongs to one event loop.
     """
 
-    def __init__(self, engine: Any, encoder: ChatEncoder, *, name: str) -> None:
-        """`engine` is an `AsyncLLM` with `logprobs_mode="processed_logprobs"`; it is closed with this."""
+    def __init__(self, engine: Any, encoder: ChatEncoder, *, name: str, adapter: Any = None) -> None:
+        """`engine` is an `AsyncLLM` with `logprobs_mode="processed_logprobs"`; it is closed with this.
+
+        `adapter` is the `LoRARequest` that goes with every row.
+        """
         self.model = name
         self.encoder = encoder
-        self._engine = engine
+        self._engine, self._adapter = engine, adapter
         self._max_context: int = engine.model_config.max_model_len
         self._numbers = count()
         self._clock = BusyClock()
@@ -45,19 +51,21 @@ class VllmGenerator:
     def load(cls, path: str, *, max_rows: int = 128, max_context: int | None = None, **engine: Any) -> Self:
         """From a local folder or a hub id: safetensors only, none of the repository's own code is run.
 
-        At most `max_rows` rows run at once, the others wait in order. `max_context` bounds prompt and answer
-        together, in tokens; None is what the model's positions allow. `engine` are further arguments of
-        vLLM's `AsyncEngineArgs`: tensor_parallel_size, gpu_memory_utilization, dtype, ...
+        The folder may be an adapter's, which names its model. At most `max_rows` rows run at once, the others
+        wait in order. `max_context` bounds prompt and answer together, in tokens; None is what the model's
+        positions allow. `engine` are further arguments of vLLM's `AsyncEngineArgs`: tensor_parallel_size,
+        gpu_memory_utilization, dtype, ...
         Raises GeneratorFailed.
         """
         for name, value in SETTINGS.items():
             os.environ.setdefault(name, value)
         try:
             from vllm.engine.arg_utils import AsyncEngineArgs
+            from vllm.lora.request import LoRARequest
             from vllm.v1.engine.async_llm import AsyncLLM
         except ImportError as error:
             raise GeneratorFailed(f"vLLM needs `pip install tirjudge[vllm]`: {error}") from error
-        encoder = load_encoder(path)
+        adapter, encoder = Adapter.of(Path(path)), load_encoder(path)
         try:
             arguments = AsyncEngineArgs(
                 **{
@@ -71,10 +79,12 @@ class VllmGenerator:
                     "worker_extension_cls": "tirjudge.generation.vllm_worker.WeightReloader",
                     "disable_log_stats": True,
                     "use_tqdm_on_load": False,
+                    **(_with_adapter(adapter) if adapter else {}),
                     **engine,
                 }
             )
-            return cls(AsyncLLM.from_engine_args(arguments), encoder, name=path)
+            request = LoRARequest("adapter", 1, path) if adapter else None
+            return cls(AsyncLLM.from_engine_args(arguments), encoder, name=path, adapter=request)
         except Exception as error:  # vLLM has no class of its own for what it refuses
             raise GeneratorFailed(f"vLLM cannot load {path!r}: {_one_line(error)}") from error
 
@@ -153,7 +163,10 @@ class VllmGenerator:
         outputs: list[Any] = []
         try:
             request = self._engine.generate(
-                {"prompt_token_ids": ids}, parameters, f"row-{next(self._numbers)}"
+                {"prompt_token_ids": ids},
+                parameters,
+                f"row-{next(self._numbers)}",
+                lora_request=self._adapter,
             )
             async for answer in request:
                 outputs = answer.outputs
@@ -179,6 +192,12 @@ class VllmGenerator:
             logprobs=tuple(position[token].logprob for token, position in drawn),
             usage=Usage(prompt_tokens=len(context.ids), completion_tokens=len(ids)),
         )
+
+
+def _with_adapter(adapter: Adapter) -> dict[str, Any]:
+    """What the engine is told of it; more than its largest rank it refuses itself."""
+    rank = next((rank for rank in RANKS if rank >= adapter.rank), RANKS[-1])
+    return {"model": adapter.base, "enable_lora": True, "max_lora_rank": rank}
 
 
 def _one_line(error: BaseException) -> str:

@@ -8,8 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-ADAPTER = "adapter_config.json"
-"""The file that tells an adapter's folder from a model's."""
+from tirjudge.generation.adapter import Adapter
 
 
 class LoraConfig(BaseModel):
@@ -47,9 +46,9 @@ def merged(model: Any, folder: Path) -> Any:
 
 
 def base_of(folder: Path) -> str | None:
-    """The model that the adapter in a folder belongs to; None for the folder of a whole model."""
-    from peft import PeftConfig
+    """The model that the adapter in a folder belongs to; None for the folder of a whole model.
 
-    if not (folder / ADAPTER).is_file():
-        return None
-    return str(PeftConfig.from_pretrained(folder).base_model_name_or_path)
+    Raises GeneratorFailed where that model is gone.
+    """
+    adapter = Adapter.of(folder)
+    return None if adapter is None else adapter.base
