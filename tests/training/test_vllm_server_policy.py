@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -91,6 +92,8 @@ def test_samples_are_the_trainers_own_after_every_step_in_every_process(
     metrics = list(read_lines(folder / "metrics.jsonl"))
     assert len(metrics) == CONFIG["steps"]
     assert all(0 < row["sampler_gap"] < 1e-4 for row in metrics), "the largest of all processes"
+    machine = json.loads((folder / "machine.json").read_text())
+    assert (machine["sampler"], machine["sampling"]) == ("ServedGenerator", "float32")
     assert httpx.get(f"{url}/weight_info").json()["weight_version"] != "default"
 
 
