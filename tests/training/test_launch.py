@@ -19,7 +19,8 @@ LAUNCH = resources.files("tirjudge_training") / "launch"
 
 
 def launched(name: str) -> Any:
-    words = ["--config_file", str(LAUNCH / name), "--no_python", "tirjudge", "train"]
+    free = ["--main_process_port", "0"]  # the usual one may be taken by whoever else trains here
+    words = ["--config_file", str(LAUNCH / name), *free, "--no_python", "tirjudge", "train"]
     return _validate_launch_command(launch_command_parser().parse_args(words))[0]
 
 
