@@ -14,13 +14,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import typer
 from accelerate import PartialState
 from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 
 from tirjudge.run_folder import read_lines
-from tirjudge_training import cli, models
+from tirjudge_training import cli, computing, models, rl, sft
+from tirjudge_training.computing import Computing
+from tirjudge_training.policies import own
 
 pytestmark = [
     pytest.mark.deepspeed,
@@ -32,10 +35,8 @@ LAUNCH = resources.files("tirjudge_training") / "launch"
 RL = (
     *("--recipe", "tir-judge-zero-8b", "--shrink"),
     *("--set", "rl.sandbox=local", "--set", "rl.learning_rate=1e-3", "--set", "rl.length_buckets=2"),
-    *(
-        "--set",
-        "rl.entropy_bonus=0.1",
-    ),  # random weights earn no reward: without it there would be no gradient
+    # Random weights earn no reward: without the bonus there would be no gradient.
+    *("--set", "rl.entropy_bonus=0.1"),
 )
 SFT = (
     *("--recipe", "ablations/rm-r1-instruct-32b-answer-only-9k", "--shrink"),
@@ -52,11 +53,19 @@ KILLED = "rl"
 """In the middle of its second batch, by kill -9; of the others the second checkpoint is taken away."""
 
 
-def main(folder: Path, killed: str = "") -> None:
-    """Every run, or what is left of it, by the processes that were launched."""
+FLOAT32 = ("--mixed_precision", "no")
+
+
+def main(folder: Path, how: str) -> None:
+    """The runs, or what is left of them, by the processes that were launched."""
     share_out_on_cpu()
+    if how == "as on GPUs":
+        for module in (computing, models, own, rl, sft):
+            module.here = lambda: Computing("cpu", autocast="bfloat16", checkpointing=True)
+        typed(*RL, "--output", str(folder))
+        return
     for name, words in RUNS.items():
-        if name == killed:
+        if (name, how) == (KILLED, "killed"):
             cli.log = die_at_the_second_batch
         typed(*words, "--output", str(folder / name))
 
@@ -88,15 +97,10 @@ def typed(*words: str) -> None:
     app(words, standalone_mode=False)
 
 
-def launched(folder: Path, *killed: str) -> subprocess.CompletedProcess[str]:
-    launch = [
-        sys.executable,
-        "-m",
-        "accelerate.commands.launch",
-        "--config_file",
-        str(LAUNCH / "deepspeed.yaml"),
-    ]
-    command = [*launch, "--num_processes", "2", "--mixed_precision", "no", __file__, str(folder), *killed]
+def launched(folder: Path, how: str, *options: str) -> subprocess.CompletedProcess[str]:
+    launch = [sys.executable, "-m", "accelerate.commands.launch"]
+    config = ["--config_file", str(LAUNCH / "deepspeed.yaml"), "--num_processes", "2", *options]
+    command = [*launch, *config, __file__, str(folder), how]
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
@@ -110,14 +114,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
     for name, words in RUNS.items():
         typed(*words, "--output", str(one / name))
-    assert launched(two, KILLED).returncode == 1
+    assert launched(two, "killed", *FLOAT32).returncode == 1
     assert not (two / KILLED / "rl" / "done.json").exists()
     for name in RUNS.keys() - {KILLED}:
         whole = two / name / stage(name)
         shutil.copytree(whole, two / name / "uninterrupted")
         shutil.rmtree(whole / "checkpoints" / "checkpoint-2")
         (whole / "done.json").unlink()
-    ran = launched(two)
+    ran = launched(two, "to the end", *FLOAT32)
     assert ran.returncode == 0, ran.stderr[-3000:]
     return one, two
 
@@ -170,9 +174,29 @@ def test_the_moments_are_shared_out_over_the_processes(runs: tuple[Path, Path]) 
     assert written == pytest.approx((2 * 4 + 12) * parameters, rel=0.05)
 
 
+def test_in_bfloat16_as_the_file_has_it_for_gpus(tmp_path: Path) -> None:
+    """DeepSpeed casts the model itself, and trains a copy in float32."""
+    ran = launched(tmp_path, "as on GPUs")
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    rows = list(read_lines(tmp_path / "rl" / "metrics.jsonl"))
+    assert [row["step"] for row in rows] == [0, 1]
+    assert all(row["grad_norm"] > 1e-4 and row["sampler_gap"] < 1e-2 for row in rows)
+    start, model, checkpoint = (
+        load_file(tmp_path / folder / "model.safetensors")
+        for folder in ("shrunk/model", "rl/model", "rl/checkpoints/checkpoint-2")
+    )
+    assert {weight.dtype for weight in model.values()} == {torch.bfloat16}
+    assert all(checkpoint[name].equal(weight) for name, weight in model.items())
+    assert far(model, start) > 1e-3
+    parameters = sum(weight.numel() for weight in start.values())
+    folder = tmp_path / "rl" / "checkpoints" / "checkpoint-2"
+    written = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    assert written == pytest.approx((2 * 2 + 12) * parameters, rel=0.07)
+
+
 def far(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
     return max((found[name] - weight).abs().max().item() for name, weight in expected.items())
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])
+    main(Path(sys.argv[1]), sys.argv[2])

@@ -32,6 +32,27 @@ def written(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
+@pytest.mark.parametrize(
+    ("sharing", "precision", "checkpoint", "model"),
+    [
+        (Sharing.NONE, "bf16", 12, 4),
+        (Sharing.FSDP, "bf16", 16, 4),
+        (Sharing.DEEPSPEED, "no", 20, 4),
+        (Sharing.DEEPSPEED, "bf16", 16, 2),
+    ],
+)
+def test_bytes_of_a_parameter(
+    sharing: Sharing, precision: str, checkpoint: int, model: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same numbers as test_fsdp.py and test_deepspeed.py find in the files of real runs."""
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", precision)
+    base = str(embedded_model())
+    recipe = load(Recipe, "mini", [f'model.base="{base}"', *ASSIGNMENTS])
+    found = disk_bytes(recipe, course_of(recipe), data_of(recipe), shape(base), sharing=sharing)
+    assert found["checkpoints"] == (2 + 1) * checkpoint * 918_912
+    assert found["models"] == model * 918_912
+
+
 @pytest.mark.slow
 def test_a_run_writes_what_was_told(tmp_path: Path) -> None:
     """Weights within 2 %: tokenizers and a few small files are not counted. Rollouts within a half."""

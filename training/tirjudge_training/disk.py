@@ -14,7 +14,7 @@ from tirjudge_training.stages.selection import Selection, candidates
 from tirjudge_training.stages.warm_up import WarmUp
 
 WEIGHT, MOMENTS = 4, 8
-"""Bytes a parameter, and of Adam's moments of one that is trained."""
+"""Bytes of a parameter in float32, and of Adam's moments of one that is trained."""
 SUPERVISED = 2
 """Checkpoints that a supervised stage keeps."""
 RECORD, TEXT, SAMPLED = 800, 4, 7
@@ -31,17 +31,21 @@ def disk_bytes(
     rollouts = sum(_rollouts(stage, data, refilled) for stage in course.stages)
     parts = {
         "checkpoints": at_once * _checkpoint_bytes(sharing) * shape.trained,
-        "models": sum(map(_models, course.stages)) * WEIGHT * shape.parameters,
+        "models": sum(map(_models, course.stages)) * _model_bytes(sharing) * shape.parameters,
         "rollouts": rollouts * _rollout_bytes(recipe),
     }
     return {part: size for part, size in parts.items() if size}
 
 
+def _model_bytes(sharing: Sharing) -> int:
+    """Of a parameter."""
+    return deepspeed_weight() if sharing is Sharing.DEEPSPEED else WEIGHT
+
+
 def _checkpoint_bytes(sharing: Sharing) -> int:
     """Of a trained parameter. Each of FSDP and DeepSpeed writes the weights once more, for itself."""
-    if sharing is Sharing.DEEPSPEED:
-        return 2 * deepspeed_weight() + WEIGHT + MOMENTS
-    return (2 if sharing is Sharing.FSDP else 1) * WEIGHT + MOMENTS
+    state = MOMENTS + (WEIGHT if sharing is Sharing.DEEPSPEED else 0)  # whose moments are of a copy
+    return state + (1 if sharing is Sharing.NONE else 2) * _model_bytes(sharing)
 
 
 def _checkpoints(stage: Stage) -> int:
