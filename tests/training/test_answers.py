@@ -70,4 +70,5 @@ def test_an_answer_that_the_judge_would_not_read_is_no_answer(roomy_model: Path,
     done = run(tmp_path, roomy_model, "answers.text=[[{letter}]]")
     assert done.exit_code == 1
     assert "answers.text: the judge does not read" in done.stderr
-    assert done.stderr.count("error:") == 1
+    assert done.stderr.startswith("tirjudge train: ")
+    assert done.stderr.count("\n") == 1
