@@ -10,13 +10,17 @@ from typing import Any
 
 import pytest
 from pydantic import ValidationError
+from safetensors.torch import load_file
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from typer.testing import CliRunner
 
 from tests.loopback import served
+from tirjudge.cli import app
 from tirjudge.generation import GeneratorFailed
 from tirjudge_training.engine import RolloutConfig
+from tirjudge_training.policies import weight_folder
 from tirjudge_training.policies.weight_server import EXTENSION, WeightServer
 
 WEIGHTS = Path("/weights")
@@ -160,3 +164,19 @@ def test_nobody_there_is_one_line() -> None:
 def test_the_generator_and_its_addresses_go_together(told: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="server"):
         RolloutConfig.model_validate(told)
+
+
+def test_weights_that_do_not_fit_where_they_pass_through_are_told_before_a_run(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container's memory for files is 64 MB unless somebody says otherwise."""
+    parameters = sum(weight.numel() for weight in load_file(tiny_model / "model.safetensors").values())
+    output, words = tmp_path / "run", ["train", "--recipe", "mini", "--model", str(tiny_model)]
+    words += ["--output", str(output), "--set", "rl.generator=vllm-server", "--set"]
+    with Vllm().up() as server:
+        monkeypatch.setattr(weight_folder, "room", lambda parent: 4 * parameters - 1)
+        ended = CliRunner().invoke(app, [*words, f'rl.server.urls=["{server.url}"]'])
+    assert ended.exit_code == 1
+    assert "on their way to vLLM they take" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert not output.exists()

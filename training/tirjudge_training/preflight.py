@@ -17,6 +17,7 @@ from tirjudge_training.disk import disk_bytes
 from tirjudge_training.distillation import asked_by
 from tirjudge_training.footprint import Shape, gib
 from tirjudge_training.lora import LoraConfig
+from tirjudge_training.policies import weight_folder
 from tirjudge_training.policies.vllm_server import VllmServerConfig
 from tirjudge_training.policies.weight_server import WeightServer
 from tirjudge_training.recipe import Recipe
@@ -128,12 +129,25 @@ def _has_room(recipe: Recipe, course: Course, data: Data, base: str, folder: Pat
             f"{told}: to train them takes {gib(needed)} at least, and {gib(there)} are {where}; "
             "take a smaller model or a larger machine, or share it out with accelerate's FSDP"
         )
+    _has_way_to_vllm(recipe, shape, told)
     written = sum(disk_bytes(recipe, course, data, shape, sharing=Sharing.launched()).values())
     room = footprint.disk_there(folder)
     if written > room:
         raise TooSmall(
             f"{told}: the run writes about {gib(written)} of checkpoints, models and rollouts, and there is "
             f"room for {gib(room)} at {folder}; make some, or choose another --output"
+        )
+
+
+def _has_way_to_vllm(recipe: Recipe, shape: Shape, told: str) -> None:
+    if recipe.rl.generator == "transformers":
+        return
+    parent = recipe.rl.server.weights if recipe.rl.server is not None else None
+    passing, room = weight_folder.WEIGHT * shape.parameters, weight_folder.room(parent)
+    if passing > room:
+        raise TooSmall(
+            f"{told}: on their way to vLLM they take {gib(passing)} in {weight_folder.place(parent)}, and there "
+            f"is room for {gib(room)}; make it larger (in a container: docker run --shm-size)"
         )
 
 

@@ -5,13 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from shutil import disk_usage
+from tempfile import TemporaryDirectory, gettempdir
 from typing import Any
 
 from tirjudge_training.processes import Processes
 from tirjudge_training.weights import on_the_first
 
 MEMORY = Path("/dev/shm")
+WEIGHT = 4
+"""Bytes: the trainer's are float32."""
+
+
+def place(parent: Path | None) -> Path:
+    """Where a folder of weights is made: in `parent`, or in memory where the machine has such a place."""
+    return parent or (MEMORY if MEMORY.is_dir() else Path(gettempdir()))
+
+
+def room(parent: Path | None) -> int:
+    """Bytes that are free there."""
+    return disk_usage(place(parent)).free
 
 
 class WeightFolder:
@@ -41,7 +54,6 @@ class WeightFolder:
         self._held.close()
 
     def _made(self, tokenizer: Any, parent: Path | None) -> str:
-        place = parent or (MEMORY if MEMORY.is_dir() else None)
-        folder = self._held.enter_context(TemporaryDirectory(prefix="tirjudge-", dir=place))
+        folder = self._held.enter_context(TemporaryDirectory(prefix="tirjudge-", dir=place(parent)))
         tokenizer.save_pretrained(folder)
         return folder
