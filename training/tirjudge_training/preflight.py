@@ -146,8 +146,8 @@ def _has_way_to_vllm(recipe: Recipe, shape: Shape, told: str) -> None:
     passing, room = weight_folder.WEIGHT * shape.parameters, weight_folder.room(parent)
     if passing > room:
         raise TooSmall(
-            f"{told}: on their way to vLLM they take {gib(passing)} in {weight_folder.place(parent)}, and there "
-            f"is room for {gib(room)}; make it larger (in a container: docker run --shm-size)"
+            f"{told}: on their way to vLLM they take {gib(passing)} in {weight_folder.place(parent)}, and "
+            f"there is room for {gib(room)}; make it larger (in a container: docker run --shm-size)"
         )
 
 
