@@ -17,7 +17,7 @@ from tirjudge_training.sharing import Sharing
 TRAINED = 16
 """Bytes a parameter while it is trained: weight, gradient and Adam's two moments, all in float32."""
 FROZEN = 4
-"""Bytes a parameter that is not trained: a weight under an adapter, or the KL reference's."""
+"""Bytes a parameter that is not trained: under an adapter, in the KL reference, or on its way to vLLM."""
 LOGIT = 12
 """Bytes a logit of one forward and backward pass: itself, its logarithm, its gradient."""
 HALF = 2

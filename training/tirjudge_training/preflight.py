@@ -143,7 +143,7 @@ def _has_way_to_vllm(recipe: Recipe, shape: Shape, told: str) -> None:
     if recipe.rl.generator == "transformers":
         return
     parent = recipe.rl.server.weights if recipe.rl.server is not None else None
-    passing, room = weight_folder.WEIGHT * shape.parameters, weight_folder.room(parent)
+    passing, room = footprint.FROZEN * shape.parameters, weight_folder.room(parent)
     if passing > room:
         raise TooSmall(
             f"{told}: on their way to vLLM they take {gib(passing)} in {weight_folder.place(parent)}, and "

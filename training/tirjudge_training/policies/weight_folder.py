@@ -13,8 +13,6 @@ from tirjudge_training.processes import Processes
 from tirjudge_training.weights import on_the_first
 
 MEMORY = Path("/dev/shm")
-WEIGHT = 4
-"""Bytes: the trainer's are float32."""
 
 
 def place(parent: Path | None) -> Path:
