@@ -5,21 +5,18 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from collections.abc import Mapping
-from importlib import resources
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-import typer
-from accelerate import PartialState
 from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 
+from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
 from tirjudge.run_folder import read_lines
 from tirjudge_training import cli, computing, models, rl, sft
 from tirjudge_training.computing import Computing
@@ -31,7 +28,7 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),
     pytest.mark.timeout(600),
 ]
-LAUNCH = resources.files("tirjudge_training") / "launch"
+CONFIG = "deepspeed.yaml"
 RL = (
     *("--recipe", "tir-judge-zero-8b", "--shrink"),
     *("--set", "rl.sandbox=local", "--set", "rl.learning_rate=1e-3", "--set", "rl.length_buckets=2"),
@@ -53,9 +50,6 @@ KILLED = "rl"
 """In the middle of its second batch, by kill -9; of the others the second checkpoint is taken away."""
 
 
-FLOAT32 = ("--mixed_precision", "no")
-
-
 def main(folder: Path, how: str) -> None:
     """The runs, or what is left of them, by the processes that were launched."""
     share_out_on_cpu()
@@ -71,17 +65,10 @@ def main(folder: Path, how: str) -> None:
 
 
 def share_out_on_cpu() -> None:
-    """accelerate 1.15 takes processes on a CPU for plain ones, though DeepSpeed has an accelerator for it."""
+    """DeepSpeed has an accelerator for it."""
     import deepspeed
 
-    begin = PartialState.__init__
-
-    def begin_as_on_gpus(self: PartialState, *args: Any, **options: Any) -> None:
-        begin(self, *args, **options)
-        if self.distributed_type == DistributedType.MULTI_CPU:
-            self.distributed_type = DistributedType.DEEPSPEED
-
-    PartialState.__init__ = begin_as_on_gpus
+    take_cpus_for(DistributedType.DEEPSPEED)
     # It would be compiled, for two minutes, and inference alone has a use for it.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
@@ -89,19 +76,6 @@ def share_out_on_cpu() -> None:
 def die_at_the_second_batch(line: str) -> None:
     if "rl 2/2" in line:
         os.kill(os.getpid(), signal.SIGKILL)
-
-
-def typed(*words: str) -> None:
-    app = typer.Typer()
-    app.command()(cli.train)
-    app(words, standalone_mode=False)
-
-
-def launched(folder: Path, how: str, *options: str) -> subprocess.CompletedProcess[str]:
-    launch = [sys.executable, "-m", "accelerate.commands.launch"]
-    config = ["--config_file", str(LAUNCH / "deepspeed.yaml"), "--num_processes", "2", *options]
-    command = [*launch, *config, __file__, str(folder), how]
-    return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
 def stage(run: str) -> str:
@@ -114,14 +88,14 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
     for name, words in RUNS.items():
         typed(*words, "--output", str(one / name))
-    assert launched(two, "killed", *FLOAT32).returncode == 1
+    assert launched(CONFIG, FLOAT32, __file__, str(two), "killed").returncode == 1
     assert not (two / KILLED / "rl" / "done.json").exists()
     for name in RUNS.keys() - {KILLED}:
         whole = two / name / stage(name)
         shutil.copytree(whole, two / name / "uninterrupted")
         shutil.rmtree(whole / "checkpoints" / "checkpoint-2")
         (whole / "done.json").unlink()
-    ran = launched(two, "to the end", *FLOAT32)
+    ran = launched(CONFIG, FLOAT32, __file__, str(two), "to the end")
     assert ran.returncode == 0, ran.stderr[-3000:]
     return one, two
 
@@ -176,7 +150,7 @@ def test_the_moments_are_shared_out_over_the_processes(runs: tuple[Path, Path]) 
 
 def test_in_bfloat16_as_the_file_has_it_for_gpus(tmp_path: Path) -> None:
     """DeepSpeed casts the model itself, and trains a copy in float32."""
-    ran = launched(tmp_path, "as on GPUs")
+    ran = launched(CONFIG, (), __file__, str(tmp_path), "as on GPUs")
     assert ran.returncode == 0, ran.stderr[-3000:]
     rows = list(read_lines(tmp_path / "rl" / "metrics.jsonl"))
     assert [row["step"] for row in rows] == [0, 1]

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 import sys
-from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-import typer
 from accelerate import PartialState
 from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 
+from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
 from tirjudge.run_folder import read_lines
 from tirjudge_training import models
-from tirjudge_training.cli import train as train_command
 
-LAUNCH = resources.files("tirjudge_training") / "launch"
 RECIPE = ("--recipe", "tir-judge-zero-8b", "--shrink")
 KEYS = ("--set", "rl.sandbox=local", "--set", "rl.learning_rate=1e-3", "--set", "rl.entropy_bonus=0.1")
 """Random weights earn no reward: without the bonus there would be no gradient."""
@@ -30,7 +25,7 @@ CHECKPOINT = "rl/checkpoints/checkpoint-{}"
 
 def main(folder: Path) -> None:
     """Each run, and once more from its first checkpoint, by the processes that were launched."""
-    shard_on_cpu()
+    take_cpus_for(DistributedType.MULTI_GPU)  # whose model accelerate shares out; torch's FSDP2 asks for none
     for name, options in RUNS.items():
         typed(*RECIPE, *KEYS, *options, "--output", str(folder / name))
         if PartialState().is_main_process:
@@ -41,33 +36,13 @@ def main(folder: Path) -> None:
         typed(*RECIPE, *KEYS, *options, "--output", str(folder / name))
 
 
-def shard_on_cpu() -> None:
-    """accelerate 1.15 asks for GPUs before it shares a model out, which torch's FSDP2 does not need."""
-    begin = PartialState.__init__
-
-    def begin_as_on_gpus(self: PartialState, *args: Any, **options: Any) -> None:
-        begin(self, *args, **options)
-        if self.distributed_type == DistributedType.MULTI_CPU:
-            self.distributed_type = DistributedType.MULTI_GPU
-
-    PartialState.__init__ = begin_as_on_gpus
-
-
-def typed(*words: str) -> None:
-    app = typer.Typer()
-    app.command()(train_command)
-    app(words, standalone_mode=False)
-
-
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The same commands, typed in this process and launched in two."""
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
     for name, options in RUNS.items():
         typed(*RECIPE, *KEYS, *options, "--output", str(one / name))
-    launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(LAUNCH / "fsdp2.yaml")]
-    command = [*launch, "--num_processes", "2", "--mixed_precision", "no", __file__, str(two)]
-    ran = subprocess.run(command, check=False, capture_output=True, text=True)
+    ran = launched("fsdp2.yaml", FLOAT32, __file__, str(two))
     assert ran.returncode == 0, ran.stderr[-3000:]
     return one, two
 

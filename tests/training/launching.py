@@ -1,0 +1,43 @@
+"""`tirjudge train` under `accelerate launch` with a shipped configuration, in two CPU processes."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib import resources
+from typing import Any
+
+import typer
+from accelerate import PartialState
+from accelerate.utils import DistributedType
+
+from tirjudge_training.cli import train
+
+LAUNCH = resources.files("tirjudge_training") / "launch"
+FLOAT32 = ("--mixed_precision", "no")
+
+
+def launched(config: str, options: tuple[str, ...], *script: str) -> subprocess.CompletedProcess[str]:
+    """`options` are the launcher's beside the configuration; `script` is a file and its arguments."""
+    launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(LAUNCH / config)]
+    command = [*launch, "--num_processes", "2", *options, *script]
+    return subprocess.run(command, check=False, capture_output=True, text=True)
+
+
+def take_cpus_for(kind: DistributedType) -> None:
+    """accelerate 1.15 takes the processes of a CPU for plain ones, whatever it was told of them."""
+    begin = PartialState.__init__
+
+    def begin_as_told(self: PartialState, *args: Any, **options: Any) -> None:
+        begin(self, *args, **options)
+        if self.distributed_type == DistributedType.MULTI_CPU:
+            self.distributed_type = kind
+
+    PartialState.__init__ = begin_as_told
+
+
+def typed(*words: str) -> None:
+    """`tirjudge train` in this process."""
+    app = typer.Typer()
+    app.command()(train)
+    app(words, standalone_mode=False)
