@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from string import ascii_uppercase
 from typing import Literal
 
-from tirjudge_environments.letters import letters
-from tirjudge_environments.seeds import derive_seed
-from tirjudge_environments.types import JudgeTask, View
+from tirjudge_environments.types import JudgeTask, View, derive_seed
 
 Order = Literal["random", "given", "both"]
 """One permutation drawn from (seed, task id); as given; or as given and reversed."""
@@ -38,3 +37,18 @@ def require_pair(task: JudgeTask) -> None:
 def _view(order: tuple[int, ...]) -> View:
     names = letters(len(order))
     return View(("" if len(order) <= 26 else "-").join(names[index] for index in order), order)
+
+
+def letter(position: int) -> str:
+    """The letter of a shown position, counted from 0: 0 is A, 25 is Z, 26 is AA."""
+    name = ""
+    number = position + 1
+    while number:
+        number, digit = divmod(number - 1, len(ascii_uppercase))
+        name = ascii_uppercase[digit] + name
+    return name
+
+
+def letters(count: int) -> tuple[str, ...]:
+    """The first `count` letters."""
+    return tuple(letter(position) for position in range(count))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
-from tirjudge_environments.base import Environment
-from tirjudge_environments.budget import Budget
-from tirjudge_environments.encoder import Encoder
-from tirjudge_environments.seeds import derive_seed
+from tirjudge_environments.base import Environment, ToolEnvironment
+from tirjudge_environments.tokenization import Encoder
 from tirjudge_environments.types import (
+    Budget,
     By,
     Call,
     Completion,
@@ -28,6 +28,7 @@ from tirjudge_environments.types import (
     Usage,
     Verdict,
     View,
+    derive_seed,
 )
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 
@@ -217,6 +218,11 @@ class JudgeSession:
         return outcome
 
     def _shown(self, request: RunCode, outcome: Execution | Refused) -> Segment:
+        if not isinstance(self._environment, ToolEnvironment):
+            raise TypeError(
+                f"{type(self._environment).__name__} asked for a program and has no `show`: a format whose "
+                "readings are RunCode must be a ToolEnvironment"
+            )
         text = self._environment.show(request, outcome)
         if request.call_id is None and not self._segments[-1].text.endswith("\n"):
             text = "\n" + text
@@ -259,3 +265,38 @@ def _joined(before: Segment | None, completion: Completion) -> Segment:
         reasoning=before.reasoning + completion.reasoning,
         tool_calls=before.tool_calls + completion.tool_calls,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """Token by token, exactly as sampled; the three completion fields have one length."""
+
+    prompt_ids: tuple[int, ...]
+    completion_ids: tuple[int, ...]
+    """What the model and the sandbox wrote, in order."""
+    mask: tuple[int, ...]
+    """1 where the model wrote, 0 where the sandbox did."""
+    logprobs: tuple[float, ...] | None
+    """Natural logarithms, 0.0 where the sandbox wrote; None when a turn came without them."""
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> Self:
+        """Raises ValueError for a trajectory of an endpoint that does not tell its token ids."""
+        ids: list[int] = []
+        mask: list[int] = []
+        logprobs: list[float] | None = []
+        for segment in trajectory.segments:
+            if segment.ids is None:
+                raise ValueError("this trajectory has no token ids: its generator speaks text only")
+            ids += segment.ids
+            by_model = segment.by is By.MODEL
+            mask += [int(by_model)] * len(segment.ids)
+            if by_model and segment.logprobs is None:
+                logprobs = None
+            elif logprobs is not None:
+                logprobs += segment.logprobs if by_model and segment.logprobs else [0.0] * len(segment.ids)
+        if trajectory.prompt_ids is None:
+            raise ValueError("this trajectory has no prompt ids: its generator speaks text only")
+        return cls(
+            trajectory.prompt_ids, tuple(ids), tuple(mask), None if logprobs is None else tuple(logprobs)
+        )

@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge_environments.letters import letter, letters
+from tirjudge_environments.orders import letter, letters
 from tirjudge_environments.types import JudgeTask, Message
 
 _ROLES = ("system", "user", "assistant")

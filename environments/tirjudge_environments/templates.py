@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
-from tirjudge_environments.letters import letters
+from tirjudge_environments.orders import letters
 from tirjudge_environments.types import Message
 
 _SLOT = re.compile(r"\{(prompt|response|response [A-Z]+|letter)\}")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from tirjudge_environments.base import Environment
+from tirjudge_environments.base import Environment, ToolEnvironment
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.types import (
     Completion,
@@ -109,6 +109,8 @@ def check_reading(environment: Environment, task: JudgeTask) -> None:
                 reading = environment.read(task, view, completion)
                 assert isinstance(reading, RunCode | Verdict | Continue | Malformed), f"read {text!r}"
                 assert reading == environment.read(task, view, completion), "reading is pure"
+                if isinstance(reading, RunCode):
+                    assert isinstance(environment, ToolEnvironment), "a judge that runs programs has `show`"
 
 
 async def play_hostile_texts(environment: Environment, task: JudgeTask) -> list[tuple[Trajectory, ...]]:
@@ -136,7 +138,7 @@ def check_scores(
     assert [len(row) for row in scores] == [len(episode.trajectories) for episode in group]
     assert all(isinstance(score, Reward | Unscored) for row in scores for score in row)
 
-    if not getattr(environment, "linked", True):
+    if not environment.linked:
         for episode, row in zip(group, scores, strict=True):
             alone = [Episode(task, episode.sample, (one,)) for one in episode.trajectories]
             assert [environment.score([one], answers)[0] for one in alone] == [(score,) for score in row], (

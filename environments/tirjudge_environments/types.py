@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -292,3 +293,31 @@ class Ask:
     prompt: Prompt
     readable: Callable[[str], bool] = field(default=lambda answer: True, compare=False)
     """Whether the reward can read an answer; one that it cannot is asked for again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Bounds of one trajectory. None of them is a wall clock, or a busy machine would teach the policy."""
+
+    turns: int = 8
+    """Turns of the model."""
+    tool_calls: int = 3
+    """Programs that are run; a further one is refused, and the reply says so (TIR section 4.2)."""
+    tokens: int = 8192
+    """The whole response: what the model and the sandbox wrote, without the prompt (TIR section 5.1).
+
+    Exact with token ids; without, it is what the endpoint reports, and the sandbox's part is not counted.
+    """
+    cpu_seconds: float = 30.0
+    """Of all programs together; once it is spent, asking for another one ends the dialogue."""
+
+    def __post_init__(self) -> None:
+        if self.turns < 1 or self.tokens < 1 or self.tool_calls < 0 or self.cpu_seconds <= 0:
+            raise ValueError(f"a budget needs at least one turn, one token and some CPU time, not {self}")
+
+
+def derive_seed(*parts: int | str) -> int:
+    """A number from 0 to 2**32 - 1, the same for the same parts on every machine and in every version."""
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).digest()
+    return int.from_bytes(digest, "big")

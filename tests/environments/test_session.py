@@ -13,11 +13,13 @@ from tirjudge_environments import (
     Completion,
     Context,
     Finish,
+    J1PaV,
     JudgeSession,
     Malformed,
     Message,
     Prompt,
     Refused,
+    RunCode,
     StopReason,
     TirPairwise,
     ToolCall,
@@ -356,3 +358,13 @@ async def test_a_malformed_end_says_what_was_wrong(start) -> None:
 def test_a_budget_that_allows_nothing_is_refused(wrong) -> None:
     with pytest.raises(ValueError, match="budget"):
         Budget(**wrong)
+
+
+async def test_a_program_asked_for_by_a_format_without_show_is_an_error_of_the_format(start) -> None:
+    class Mute(J1PaV):
+        def read(self, task, view, completion):
+            return RunCode("print(42)")
+
+    session, _ = start(OK, environment=Mute())
+    with pytest.raises(TypeError, match="Mute asked for a program and has no `show`"):
+        await session.step(stopped(CALL))

@@ -10,11 +10,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
 
 from tirjudge_environments.base import Environment
-from tirjudge_environments.budget import Budget
-from tirjudge_environments.catalog import open_environment
-from tirjudge_environments.seeds import derive_seed
+from tirjudge_environments.registry import open_environment
 from tirjudge_environments.tasks import Columns
-from tirjudge_environments.types import JudgeTask, View
+from tirjudge_environments.types import Budget, JudgeTask, View, derive_seed
 from tirjudge_sandbox import Limits
 
 

@@ -29,7 +29,7 @@ def row_view(environment: Environment, task: JudgeTask, row: Mapping[str, Any], 
     each alone and the row does not name one of them in its column `view`.
     """
     views = environment.views(task)
-    if getattr(environment, "linked", len(views) > 1):
+    if environment.linked:
         raise LinkedViews(
             f"this judge's reward links the views of a task, and {framework} scores one rollout at a time; "
             + _WHO_CAN

@@ -6,15 +6,15 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from tirjudge_environments.adapters.recorder import Recorder, Recording
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.adapters.single_views import row_view, score_alone
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.types import Completion, Finish, Score, StopReason, ToolCall, Trajectory
-from tirjudge_sandbox import Execution, Sandbox
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox
 
 ENDED = "The dialogue has ended: this program was not run."
 _UNLIMITED = sys.maxsize
@@ -108,3 +108,44 @@ def _calls(message: Mapping[str, Any]) -> Iterator[ToolCall]:
         arguments = function["arguments"]
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         yield ToolCall(f"call-{number}", function["name"], text)
+
+
+class Recorder:
+    """Passes programs on, to a sandbox that somebody else opens and closes."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self.capacity = sandbox.capacity
+        self.executions: list[Execution] = []
+        """In the order asked for."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        execution = await self._sandbox.run(program, limits)
+        self.executions.append(execution)
+        return execution
+
+
+class Recording:
+    """Runs nothing: gives the executions of a Recorder, in order; asking for more is an IndexError."""
+
+    capacity = 1
+
+    def __init__(self, executions: Sequence[Execution]) -> None:
+        self._left = list(executions)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        return self._left.pop(0)

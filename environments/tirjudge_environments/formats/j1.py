@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from tirjudge_environments.elements import behind, behind_thinking, elements, tag_count
-from tirjudge_environments.formats.text_only import TextOnly, written
-from tirjudge_environments.rewards import failed, incomparable
-from tirjudge_environments.types import Episode, Malformed, Reward, Score, Trajectory
+from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording, written
+from tirjudge_environments.orders import Order, single_views
+from tirjudge_environments.parsing import behind, behind_thinking, elements, tag_count
+from tirjudge_environments.rewards import failed, incomparable, label_scores_highest
+from tirjudge_environments.types import (
+    Episode,
+    JudgeTask,
+    Malformed,
+    Reward,
+    Score,
+    Trajectory,
+    Verdict,
+    View,
+)
 
 _TENTHS = re.compile(r"10(\.0{1,9})?|[0-9](\.[0-9]0{0,8})?", re.ASCII)
 
@@ -87,3 +99,146 @@ def tenths(body: str | Malformed, name: str) -> float | Malformed:
     if not _TENTHS.fullmatch(body):
         return Malformed(f"a <{name}> that is no number from 0 to 10 in tenths")
     return float(body)
+
+
+class J1Pairwise(J1, TextPair):
+    """A pair in both orders: two views of a task, each with a baseline of its own."""
+
+    order: Order = "both"
+    consistency: bool = False
+    """Whether a view is right only if the other order is right too: the verdict consistency reward."""
+
+    @model_validator(mode="after")
+    def _both_orders(self) -> Self:
+        if self.consistency and self.order != "both":
+            raise ValueError("consistency is over both orders: leave `order` at `both`")
+        return self
+
+    @property
+    def linked(self) -> bool:
+        return self.consistency
+
+    def right(self, episode: Episode) -> tuple[bool, ...]:
+        each = super().right(episode)
+        return tuple(all(each) for _ in each) if self.consistency else each
+
+
+def preferred(view: View, text: str, steps: tuple[str, ...]) -> int | Malformed:
+    """The candidate that `<answer> [[A]] </answer>` names."""
+    answer = said(text, "answer", steps)
+    if isinstance(answer, Malformed):
+        return answer
+    shown = {"[[A]]": view.order[0], "[[B]]": view.order[1]}
+    return shown.get(answer, Malformed("an <answer> that is neither [[A]] nor [[B]]"))
+
+
+def pair_scores(view: View, text: str) -> dict[int, float] | Malformed:
+    """What `<score_A>` and `<score_B>` say, by candidate."""
+    scores: dict[int, float] = {}
+    for name, candidate in zip(("score_A", "score_B"), view.order, strict=True):
+        score = tenths(said(text, name, ()), name)
+        if isinstance(score, Malformed):
+            return score
+        scores[candidate] = score
+    return scores
+
+
+class J1PaV(J1Pairwise):
+    """The primary recipe of J1: thoughts, then a verdict."""
+
+    card: ClassVar[JudgeCard] = JudgeCard(
+        views="both responses, in both orders",
+        answer="`<answer> [[A]] </answer>`",
+        reward="1 for the right verdict; optionally only if both orders are right, negative, format",
+        source="J1 section 2.4, Fig. 7; with `seed_prompt=plan` Fig. 8",
+    )
+
+    seed_prompt: Literal["thinking", "plan"] = "thinking"
+    """Fig. 7, or EvalPlanner's plan and execution, Fig. 8 (Table 4 swaps the figures' numbers)."""
+
+    @property
+    def wording(self) -> Wording:
+        return Wording(f"j1-pav-{self.seed_prompt}")
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        return ("think",) if self.seed_prompt == "thinking" else ("plan", "execution")
+
+    def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
+        choice = preferred(view, text, self.steps)
+        return choice if isinstance(choice, Malformed) else Verdict(choice=choice)
+
+
+class J1PaS(J1Pairwise):
+    """Equal scores are a tie, which is never right."""
+
+    card: ClassVar[JudgeCard] = JudgeCard(
+        views="both responses, in both orders",
+        answer="`<score_A> 7.5 </score_A> <score_B> 4 </score_B>`, from 0 to 10 in tenths",
+        reward="1 if the better response scores higher; options as PaV",
+        source="J1 section 2.5, Fig. 9",
+    )
+
+    @property
+    def wording(self) -> Wording:
+        return Wording("j1-pas")
+
+    def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
+        scores = pair_scores(view, text)
+        if isinstance(scores, Malformed):
+            return scores
+        first, second = view.order
+        if scores[first] == scores[second]:
+            return Verdict(scores=scores, tie=True)
+        return Verdict(choice=first if scores[first] > scores[second] else second, scores=scores)
+
+
+class J1PaVS(J1Pairwise):
+    """Scores help the judge and are kept where they can be read; the verdict stands without them."""
+
+    card: ClassVar[JudgeCard] = JudgeCard(
+        views="both responses, in both orders",
+        answer="scores as PaS, then a verdict as PaV",
+        reward="as PaV, from the verdict alone",
+        source="J1 section 2.5, Fig. 10",
+    )
+
+    @property
+    def wording(self) -> Wording:
+        return Wording("j1-pavs")
+
+    def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
+        choice, scores = preferred(view, text, self.steps), pair_scores(view, text)
+        if isinstance(choice, Malformed):
+            return choice
+        return Verdict(choice=choice, scores={} if isinstance(scores, Malformed) else scores)
+
+
+class J1PoS(J1):
+    """The views of a pair are judged together: both are right if the better response scores higher."""
+
+    card: ClassVar[JudgeCard] = JudgeCard(
+        views="each response alone",
+        answer="`<score> 7.5 </score>`, from 0 to 10 in tenths",
+        reward="1 for both views if the better response scores higher; optionally negative, format",
+        source="J1 section 2.5, Fig. 11",
+    )
+
+    @property
+    def wording(self) -> Wording:
+        return Wording("j1-pos")
+
+    @property
+    def linked(self) -> bool:
+        return True
+
+    def views(self, task: JudgeTask) -> tuple[View, ...]:
+        return single_views(task)
+
+    def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
+        score = tenths(said(text, "score", ()), "score")
+        return score if isinstance(score, Malformed) else Verdict(scores={view.order[0]: score})
+
+    def right(self, episode: Episode) -> tuple[bool, ...]:
+        right = label_scores_highest(episode.task, [one.verdict for one in episode.trajectories])
+        return tuple(right for _ in episode.trajectories)

@@ -8,13 +8,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tirjudge_environments.elements import behind_thinking
-from tirjudge_environments.formats.text_only import Wording
-from tirjudge_environments.formats.text_pair import TextPair
-from tirjudge_environments.judge_card import JudgeCard
-from tirjudge_environments.letters import letter
-from tirjudge_environments.rationales.matching import Matching
-from tirjudge_environments.rationales.metajudge import matching_ask, read_matching
+from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.text_only import TextPair, Wording
+from tirjudge_environments.orders import letter
+from tirjudge_environments.parsing import behind_thinking
+from tirjudge_environments.rationales.matching import Matching, matching_ask, read_matching
 from tirjudge_environments.rationales.reasons import read_assessment
 from tirjudge_environments.rewards import failed
 from tirjudge_environments.types import (

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
 
-from tirjudge_environments.chain_of_rubrics import CHATBOTS, ChainOfRubrics
-from tirjudge_environments.elements import behind_thinking
-from tirjudge_environments.formats.text_only import Wording, written
-from tirjudge_environments.formats.text_pair import TextPair
-from tirjudge_environments.judge_card import JudgeCard
+from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.rm_r1_rubrics import CHATBOTS, ChainOfRubrics
+from tirjudge_environments.formats.text_only import TextPair, Wording, written
+from tirjudge_environments.parsing import behind_thinking
 from tirjudge_environments.rewards import failed, unlabelled
 from tirjudge_environments.templates import load_template
 from tirjudge_environments.types import (

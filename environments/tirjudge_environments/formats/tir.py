@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge_environments.letters import letter
+from tirjudge_environments.orders import letter
 from tirjudge_environments.outputs import lengthen_fences, output_text
 from tirjudge_environments.parsing import Turn
 from tirjudge_environments.rewards import NO_TOOL_DOMAINS
@@ -81,6 +81,10 @@ class TirFormat(BaseModel, ABC):
         """Look for every prompt that may be asked for now, not in the middle of a run."""
         for with_tools in {self.tools, *self.tools_by_domain.values()}:
             self._template(with_tools)
+
+    @property
+    @abstractmethod
+    def linked(self) -> bool: ...
 
     @abstractmethod
     def views(self, task: JudgeTask) -> tuple[View, ...]: ...

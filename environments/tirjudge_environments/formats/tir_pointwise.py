@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from tirjudge_environments.base import JudgeCard
 from tirjudge_environments.formats.tir import TirFormat
-from tirjudge_environments.judge_card import JudgeCard
 from tirjudge_environments.orders import single_views
 from tirjudge_environments.rewards import (
     failed,
@@ -36,7 +36,6 @@ class TirPointwise(TirFormat):
 
     @property
     def linked(self) -> bool:
-        """Whether a view's reward depends on the other views."""
         return True
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:

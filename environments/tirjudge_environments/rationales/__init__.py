@@ -13,8 +13,14 @@ from tirjudge_environments.rationales.flaws import (
     flaws_ask,
     read_flaws,
 )
-from tirjudge_environments.rationales.matching import Matching, Pair, match, rationale_consistency
-from tirjudge_environments.rationales.metajudge import matching_ask, read_matching
+from tirjudge_environments.rationales.matching import (
+    Matching,
+    Pair,
+    match,
+    matching_ask,
+    rationale_consistency,
+    read_matching,
+)
 from tirjudge_environments.rationales.reasons import Assessment, read_assessment
 
 __all__ = [

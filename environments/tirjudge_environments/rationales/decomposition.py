@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tirjudge_environments.rationales.question import question, result_lines
+from tirjudge_environments.rationales.base import question, result_lines
 from tirjudge_environments.templates import conversation_text, load_template
 from tirjudge_environments.types import Ask, Malformed, Message
 

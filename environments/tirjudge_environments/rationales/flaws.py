@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from tirjudge_environments.rationales.question import numbered, question, result_lines
+from tirjudge_environments.rationales.base import numbered, question, result_lines
 from tirjudge_environments.templates import conversation_text, load_template
 from tirjudge_environments.types import Ask, Malformed, Message
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tirjudge_environments.rationales.question import result_lines
+from tirjudge_environments.rationales.base import result_lines
 from tirjudge_environments.types import Malformed
 
 _BOXED = re.compile(r"\\boxed\{\s*([AB])\s*(>>?|<<?|=)\s*([AB])\s*\}")

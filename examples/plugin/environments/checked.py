@@ -13,6 +13,7 @@ from tirjudge_environments import (
     Continue,
     Episode,
     Finish,
+    JudgeCard,
     JudgeTask,
     Malformed,
     Message,
@@ -27,7 +28,6 @@ from tirjudge_environments import (
     Verdict,
     View,
 )
-from tirjudge_environments.judge_card import JudgeCard
 from tirjudge_environments.orders import single_views
 from tirjudge_environments.outputs import lengthen_fences, output_text
 from tirjudge_environments.parsing import Turn
