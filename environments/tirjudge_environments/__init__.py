@@ -1,4 +1,8 @@
-"""Judges as environments: tasks, views, prompts, readings and rewards, without a model and without torch."""
+"""LLM judges as environments: tasks, prompts, readings and rewards, without a model and without torch.
+
+The classes of the papers' formats are exported for convenience. A new format needs no line here: it is found
+by its entry point (see `open_environment`).
+"""
 
 from tirjudge_environments.base import Environment, JudgeCard, JudgeFormat, ToolEnvironment
 from tirjudge_environments.formats.j1 import J1PaS, J1PaV, J1PaVS, J1PoS

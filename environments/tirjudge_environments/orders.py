@@ -1,4 +1,4 @@
-"""The orders in which a judge is shown the responses of a task."""
+"""The orders in which a judge sees the responses of a task, and the letters that name them."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Literal
 from tirjudge_environments.types import JudgeTask, View, derive_seed
 
 Order = Literal["random", "given", "both"]
-"""One permutation drawn from (seed, task id); as given; or as given and reversed."""
+"""One permutation drawn from (seed, task id); as given; or both as given and reversed."""
 
 
 def ordered_views(task: JudgeTask, order: Order, seed: int) -> tuple[View, ...]:
-    """One view that shows every response, or two for `both`; named by its order: `AB`, `BA`."""
+    """Return one view of all responses, or two for `both`; a view is named by its order: `AB`, `BA`."""
     given = tuple(range(len(task.candidates)))
     if order == "given":
         return (_view(given),)
@@ -22,14 +22,14 @@ def ordered_views(task: JudgeTask, order: Order, seed: int) -> tuple[View, ...]:
 
 
 def single_views(task: JudgeTask) -> tuple[View, ...]:
-    """One view for each response alone; raises ValueError for a task without any."""
+    """Return one view per response; raises ValueError for a task without responses."""
     if not task.candidates:
         raise ValueError(f"task {task.id!r} has no response")
     return tuple(View(str(index), (index,)) for index in range(len(task.candidates)))
 
 
 def require_pair(task: JudgeTask) -> None:
-    """Raises ValueError unless the task has two responses."""
+    """Raise ValueError unless the task has exactly two responses."""
     if len(task.candidates) != 2:
         raise ValueError(f"a pair has two responses; task {task.id!r} has {len(task.candidates)}")
 
@@ -40,7 +40,7 @@ def _view(order: tuple[int, ...]) -> View:
 
 
 def letter(position: int) -> str:
-    """The letter of a shown position, counted from 0: 0 is A, 25 is Z, 26 is AA."""
+    """Return the letter of a shown position: 0 is A, 25 is Z, 26 is AA."""
     name = ""
     number = position + 1
     while number:
@@ -50,5 +50,5 @@ def letter(position: int) -> str:
 
 
 def letters(count: int) -> tuple[str, ...]:
-    """The first `count` letters."""
+    """Return the first `count` letters: A to Z, then AA, AB, and so on."""
     return tuple(letter(position) for position in range(count))

@@ -1,4 +1,4 @@
-"""Any Hugging Face fast tokenizer as an encoder in which text never becomes a control token."""
+"""Encoding of prompts and outputs in which untrusted text never becomes a control token."""
 
 from __future__ import annotations
 
@@ -15,18 +15,20 @@ _PROBE = "a b\n c: {1.5}"
 
 
 class ChatEncoder:
-    """The chat template's own pieces are encoded with the tokenizer's added tokens, all other text without.
+    """An encoder around any Hugging Face fast tokenizer with a chat template.
 
-    The template is rendered with placeholders, so whatever it does to a content (trimming it, cutting a think
-    block out) is not done: contents go in whole. Thinking is off where the template has such a switch.
+    The template's own pieces are encoded with the tokenizer's added tokens, all other text without them. The
+    template is rendered with placeholders, so its changes to a content (trimming it, removing a think block)
+    do not take effect: contents are encoded in full. Thinking is turned off if the template has such a
+    switch.
     """
 
     def __init__(self, tokenizer: Any, *, ends: Iterable[int] = ()) -> None:
         """`tokenizer` is a `PreTrainedTokenizerFast` with a chat template.
 
-        `ends` are further ids that end a turn: those that a model's generation config lists.
+        `ends` are further ids that end a turn, such as those of a model's generation config.
 
-        Raises ValueError where there is no template, or where the tokenizer would not keep text as text.
+        Raises ValueError if there is no template, or if the tokenizer does not keep text as text.
         """
         if not getattr(tokenizer, "chat_template", None):
             raise ValueError("the tokenizer has no chat template")
@@ -40,7 +42,11 @@ class ChatEncoder:
         """Ids that end the model's turn: end of sequence, and the template's end of message."""
 
     def prompt(self, prompt: Prompt) -> list[int]:
-        """Raises ValueError for native tools, which only an endpoint can render, and for unfit templates."""
+        """Return the ids of a prompt.
+
+        Raises ValueError for native tools, which only an endpoint can render, and if the template does not
+        show every content once, in order.
+        """
         if prompt.tools:
             raise ValueError("native tools cannot be rendered here; use the `fence` protocol")
         pieces = self._template_pieces(tuple(message.role for message in prompt.messages))
@@ -51,7 +57,7 @@ class ChatEncoder:
         return ids + self.text(prompt.prefill)
 
     def text(self, text: str) -> list[int]:
-        """Lone surrogates, which no tokenizer takes, become U+FFFD."""
+        """Return the ids of plain text; lone surrogates, which no tokenizer accepts, become U+FFFD."""
         ids: list[int] = self._plain.encode(_LONE_SURROGATE.sub("\ufffd", text), add_special_tokens=False).ids
         return ids
 
@@ -61,7 +67,7 @@ class ChatEncoder:
         return text
 
     def _template_pieces(self, roles: tuple[str, ...]) -> list[list[int]]:
-        """Ids of what the template puts before, between and after the contents of messages of these roles."""
+        """Return the ids of the template's text before, between and after contents of these roles."""
         if roles not in self._pieces:
             first, *others = self._render(roles)
             self._pieces[roles] = [
@@ -94,7 +100,7 @@ class ChatEncoder:
         return frozenset(ends | (set(ids[:1]) & set(self._added.values())))
 
     def _check_plain(self) -> None:
-        """Trust no surgery: every added token must come back as ordinary ids, and ordinary text as itself."""
+        """Check that every added token is encoded as ordinary ids, and that ordinary text is kept."""
         control = set(self._added.values())
         probes = [*self._added, *(f"a {content}b" for content in self._added)]
         for probe, encoded in zip(
@@ -107,18 +113,18 @@ class ChatEncoder:
 
 
 class Encoder(Protocol):
-    """A tokenizer as the rollout needs it."""
+    """The interface of a tokenizer that a rollout needs."""
 
     def prompt(self, prompt: Prompt) -> list[int]:
-        """The chat template with every message's content, and the prefill, spliced in as plain text."""
+        """Return the ids of the chat template, with contents and prefill encoded as plain text."""
         ...
 
     def text(self, text: str) -> list[int]:
-        """Plain text: no added token of the tokenizer, special or not, can come out of it."""
+        """Return the ids of plain text, which contain no added token of the tokenizer, special or not."""
         ...
 
     def decode(self, ids: Sequence[int]) -> str:
-        """The text of ids as sampled; tokens that end a turn are left out."""
+        """Return the text of sampled ids without the tokens that end a turn."""
         ...
 
 
@@ -127,11 +133,11 @@ _PUTS_SPACE_FIRST = {
     "Metaspace": ("prepend_scheme", "never"),
     "Prepend": ("prepend", ""),
 }
-"""Parts of a tokenizer that may do so: which setting of theirs keeps them from it."""
+"""Tokenizer parts that may put a space before the text, and the setting that prevents it."""
 
 
 def without_added_tokens(backend: Any, added: set[str]) -> Any:
-    """A copy that knows none of the added tokens' texts, nor a way to merge into one of them."""
+    """Return a copy without the added tokens and without merges that would produce their text."""
     state = json.loads(backend.to_str())
     state["added_tokens"] = []
     model = state["model"]
@@ -145,7 +151,7 @@ def without_added_tokens(backend: Any, added: set[str]) -> Any:
 
 
 def within_text(backend: Any) -> Any:
-    """The same tokenizer, or, if it puts a space before every text, a copy that does not."""
+    """Return the tokenizer itself or, if it puts a space before every text, a copy that does not."""
     state = json.loads(backend.to_str())
     return _loaded(state) if _drop_first_space(state) else backend
 
@@ -159,7 +165,7 @@ def _loaded(state: dict[str, Any]) -> Any:
 
 
 def _drop_first_space(state: dict[str, Any]) -> bool:
-    """Change the parts in place; tells whether there was anything to change."""
+    """Change the parts in place; return True if there was anything to change."""
     changed = False
     for part in _parts(state):
         name, value = _PUTS_SPACE_FIRST.get(part["type"], ("type", part["type"]))
@@ -169,7 +175,7 @@ def _drop_first_space(state: dict[str, Any]) -> bool:
 
 
 def _parts(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Normalizers and pre-tokenizers, out of their sequences."""
+    """Yield the normalizers and pre-tokenizers, including the members of sequences."""
     for part in (state["normalizer"], state["pre_tokenizer"]):
         if part is not None:
             yield from part.get("normalizers") or part.get("pretokenizers") or [part]

@@ -1,4 +1,4 @@
-"""What the five J1 judges share: answers behind the thinking, and rewards of 0 and 1 (J1 section 2.3)."""
+"""The judges of J1: verdicts and scores after the thinking, with rewards of 0 and 1 (J1 section 2.3)."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ _TENTHS = re.compile(r"10(\.0{1,9})?|[0-9](\.[0-9]0{0,8})?", re.ASCII)
 
 
 class J1(TextOnly):
-    """A J1 judge: 1 for what is right and 0 for what is not, unless the two optional terms say otherwise."""
+    """The base class of J1's judges: a reward of 1 if right and 0 if wrong, plus two optional terms."""
 
     negative_reward: float = Field(default=0.0, le=0.0)
-    """Instead of 0 for what is not right (J1 Table 4). The paper prints no size: any is ours."""
+    """The reward of a wrong answer instead of 0 (J1 Table 4). The paper does not print its size."""
     format_reward: float = Field(default=0.0, ge=0.0)
-    """Added where the thinking stands in its tags, once (J1 section 2.3 and Table 4); sizes are ours, too."""
+    """Added if the thinking is in its tags, once (J1 section 2.3, Table 4). The paper prints no size."""
 
     def right(self, episode: Episode) -> tuple[bool, ...]:
-        """For each view whether what it said, or all views together, is right. The task has a label."""
+        """Return for each view whether it, or all views together, is right. The task has a label."""
         label = episode.task.label
         verdicts = (trajectory.verdict for trajectory in episode.trajectories)
         return tuple(verdict is not None and verdict.choice == label for verdict in verdicts)
@@ -62,12 +62,12 @@ class J1(TextOnly):
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """The tags that the thinking stands in, in order."""
+        """The tags around the thinking, in order."""
         return ("think",)
 
 
 def thought(text: str, steps: Sequence[str]) -> bool:
-    """Whether each step stands in its tags, once, one behind the other from the start of the text."""
+    """Return True if each step is in its tags, exactly once and in order, from the start of the text."""
     end = 0
     for step in steps:
         found = elements(text, step)
@@ -78,7 +78,7 @@ def thought(text: str, steps: Sequence[str]) -> bool:
 
 
 def said(text: str, name: str, steps: Sequence[str]) -> str | Malformed:
-    """What the elements of this name behind the thinking hold; they may repeat but not contradict it."""
+    """Return the content of the elements of this name after the thinking; they must all be equal."""
     answer = behind_thinking(text)
     for step in steps:
         answer = behind(answer, step) if answer is not None else None
@@ -93,7 +93,7 @@ def said(text: str, name: str, steps: Sequence[str]) -> str | Malformed:
 
 
 def tenths(body: str | Malformed, name: str) -> float | Malformed:
-    """A score from 0 to 10 with at most one decimal that is not 0."""
+    """Parse a score from 0 to 10 with at most one decimal other than 0."""
     if isinstance(body, Malformed):
         return body
     if not _TENTHS.fullmatch(body):
@@ -102,16 +102,16 @@ def tenths(body: str | Malformed, name: str) -> float | Malformed:
 
 
 class J1Pairwise(J1, TextPair):
-    """A pair in both orders: two views of a task, each with a baseline of its own."""
+    """The base class of J1's pairwise judges: both orders are views, each with its own baseline."""
 
     order: Order = "both"
     consistency: bool = False
-    """Whether a view is right only if the other order is right too: the verdict consistency reward."""
+    """The verdict consistency reward: a view is right only if the other order is right too."""
 
     @model_validator(mode="after")
     def _both_orders(self) -> Self:
         if self.consistency and self.order != "both":
-            raise ValueError("consistency is over both orders: leave `order` at `both`")
+            raise ValueError("consistency compares both orders: leave `order` at `both`")
         return self
 
     @property
@@ -124,7 +124,7 @@ class J1Pairwise(J1, TextPair):
 
 
 def preferred(view: View, text: str, steps: tuple[str, ...]) -> int | Malformed:
-    """The candidate that `<answer> [[A]] </answer>` names."""
+    """Return the candidate that `<answer> [[A]] </answer>` names."""
     answer = said(text, "answer", steps)
     if isinstance(answer, Malformed):
         return answer
@@ -133,7 +133,7 @@ def preferred(view: View, text: str, steps: tuple[str, ...]) -> int | Malformed:
 
 
 def pair_scores(view: View, text: str) -> dict[int, float] | Malformed:
-    """What `<score_A>` and `<score_B>` say, by candidate."""
+    """Return the scores of `<score_A>` and `<score_B>` by candidate."""
     scores: dict[int, float] = {}
     for name, candidate in zip(("score_A", "score_B"), view.order, strict=True):
         score = tenths(said(text, name, ()), name)
@@ -144,7 +144,7 @@ def pair_scores(view: View, text: str) -> dict[int, float] | Malformed:
 
 
 class J1PaV(J1Pairwise):
-    """The primary recipe of J1: thoughts, then a verdict."""
+    """J1 PaV, the main recipe: thinking, then a verdict on a pair (J1 section 2.4, Fig. 7 and 8)."""
 
     card: ClassVar[JudgeCard] = JudgeCard(
         views="both responses, in both orders",
@@ -154,7 +154,7 @@ class J1PaV(J1Pairwise):
     )
 
     seed_prompt: Literal["thinking", "plan"] = "thinking"
-    """Fig. 7, or EvalPlanner's plan and execution, Fig. 8 (Table 4 swaps the figures' numbers)."""
+    """The prompt of Fig. 7, or the plan and execution of EvalPlanner, Fig. 8; Table 4 swaps the numbers."""
 
     @property
     def wording(self) -> Wording:
@@ -170,7 +170,10 @@ class J1PaV(J1Pairwise):
 
 
 class J1PaS(J1Pairwise):
-    """Equal scores are a tie, which is never right."""
+    """J1 PaS: a score for each of two responses; the higher one is the verdict (J1 section 2.5, Fig. 9).
+
+    Equal scores are a tie, which is never right.
+    """
 
     card: ClassVar[JudgeCard] = JudgeCard(
         views="both responses, in both orders",
@@ -194,7 +197,10 @@ class J1PaS(J1Pairwise):
 
 
 class J1PaVS(J1Pairwise):
-    """Scores help the judge and are kept where they can be read; the verdict stands without them."""
+    """J1 PaVS: scores for two responses and a verdict, which alone counts (J1 section 2.5, Fig. 10).
+
+    Readable scores are kept in the result; unreadable ones do not invalidate the verdict.
+    """
 
     card: ClassVar[JudgeCard] = JudgeCard(
         views="both responses, in both orders",
@@ -215,7 +221,10 @@ class J1PaVS(J1Pairwise):
 
 
 class J1PoS(J1):
-    """The views of a pair are judged together: both are right if the better response scores higher."""
+    """J1 PoS: a score for one response alone, trained from pairs (J1 section 2.5, Fig. 11).
+
+    The views of a pair are rewarded together: both are right if the better response scores higher.
+    """
 
     card: ClassVar[JudgeCard] = JudgeCard(
         views="each response alone",

@@ -1,4 +1,4 @@
-"""JudgeLRM's answers: scores in `<answer>` elements behind the thinking (JudgeLRM Fig. 2 and 4)."""
+"""The judges of JudgeLRM: scores in `<answer>` elements after the thinking, and their reward."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tirjudge_environments.types import (
 )
 
 PREFILL = "<think>"
-"""Where both figures leave the judge's turn."""
+"""The start of the judge's turn in both figures."""
 
 _NUMBER = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 _TAG = re.compile(r"</?(?:think|answer)>")
@@ -38,9 +38,9 @@ _IN_ORDER = ["<think>", "</think>", *2 * ["<answer>", "</answer>"]]
 
 
 def read_scores(text: str, count: int) -> tuple[float, ...] | Malformed:
-    """The scores in the order given: exactly `count` elements behind the thinking, each a number.
+    """Read exactly `count` scores after the thinking, in order (JudgeLRM Fig. 2 and 4).
 
-    Any number is read, in the range that the prompt asks for or not: two of them tell which is the higher.
+    Numbers outside the range that the prompt asks for are read too, since they still order the responses.
     """
     answer = behind_thinking(text)
     if answer is None:
@@ -54,30 +54,32 @@ def read_scores(text: str, count: int) -> tuple[float, ...] | Malformed:
 
 
 def tags_in_order(text: str) -> bool:
-    """One thinking and two answers behind it, with no such tag too many (Eq. 1, first case)."""
+    """Return True for one thinking followed by two answers, and no further tags (Eq. 1, first case)."""
     return [tag[0] for tag in islice(_TAG.finditer(text), len(_IN_ORDER) + 1)] == _IN_ORDER
 
 
 def whole_numbers(text: str, lowest: int, highest: int) -> bool:
-    """Whether every answer is written as a whole number of this range (Eq. 1, second case)."""
+    """Return True if every answer is a whole number in this range (Eq. 1, second case)."""
     bodies = [element.body for element in elements(text, "answer")]
     return all(re.fullmatch("[0-9]{1,2}", body) and lowest <= int(body) <= highest for body in bodies)
 
 
 Rules = Literal["paper", "zero", "released"]
-"""What Eq. 5 leaves open, a format failure: `paper` adds up all terms as printed, `zero` gives no content
-then, and `released` is the authors' code: content -2.0 then, scores from 0, and a tie counts as a win of the
-first response on both sides."""
+"""The content after a format failure, which Eq. 5 leaves open.
+
+`paper` adds up all terms as printed, `zero` gives no content, and `released` follows the authors' code: a
+content of -2.0, scores from 0, and a tie counts as a win of the first response on both sides.
+"""
 
 Terms = Literal["paper", "relation-only", "modified", "changed"]
-"""The sizes of the content terms: Eq. 2 to 4, the ablation of Table 4, those of Table 10 and of Table 11."""
+"""The sizes of the content terms: of Eq. 2 to 4, of the ablation in Table 4, of Table 10 and of Table 11."""
 
 FAILED = -2.0
 """The content of a format failure under the `released` rules."""
 NEAR = 2
-"""The sum of both scores' distances up to which they count as near the gold ones."""
+"""The largest sum of both scores' distances at which they count as near the gold scores."""
 LONG = 120
-"""Tokens beyond which Eq. 9 rewards the reasoning."""
+"""The number of tokens above which Eq. 9 rewards the reasoning."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,10 +102,11 @@ CONTENT: dict[Terms, Content] = {
 
 
 def judgelrm_reward(text: str, gold: tuple[float, float], *, terms: Terms, rules: Rules) -> Reward:
-    """Eq. 5 for what the judge wrote, prefill included; `gold` are the gold scores in the order shown.
+    """Return the reward of Eq. 5 (JudgeLRM section 3.2, Eq. 1 to 5).
 
-    The parts are `format`, `relation`, `absolute` and `confidence`, whose sum is the total, and `correct`,
-    which is 1 where the relation matched. "Matched" is what Eq. 3 and 4 ask for, not the number 2.
+    `text` is what the judge wrote, prefill included; `gold` are the gold scores in the order shown. The parts
+    are `format`, `relation`, `absolute` and `confidence`, whose sum is the total, and `correct`, which is 1
+    if the relation matched. Eq. 3 and 4 depend on the match itself, not on the number 2 of Eq. 2.
     """
     form = format_reward(text, lowest=0 if rules == "released" else 1)
     scores = read_scores(text, 2)
@@ -120,14 +123,14 @@ def judgelrm_reward(text: str, gold: tuple[float, float], *, terms: Terms, rules
 
 
 def format_reward(text: str, *, lowest: int = 1) -> float:
-    """Eq. 1: 1.0, or -0.5 for a score that is none of `lowest` to 10, or -1.0 for tags out of order."""
+    """Return Eq. 1: 1.0, or -0.5 for a score outside `lowest` to 10, or -1.0 for tags out of order."""
     if not tags_in_order(text):
         return -1.0
     return 1.0 if whole_numbers(text, lowest, 10) else -0.5
 
 
 def length_reward(tokens: int, *, cut: bool) -> float:
-    """Eq. 9: -1.0 where the token limit was reached, else 0.2 beyond 120 tokens, else 0."""
+    """Return Eq. 9: -1.0 if the token limit was reached, else 0.2 above 120 tokens, else 0."""
     if cut:
         return -1.0
     return 0.2 if tokens > LONG else 0.0
@@ -152,7 +155,10 @@ def _margin(scores: tuple[float, ...]) -> float:
 
 
 class JudgeLrmPair(TextPair):
-    """Two responses and their scores; the higher one is the choice, and equal scores are a tie."""
+    """JudgeLRM on pairs: reasoning, then a score from 1 to 10 for each response (JudgeLRM Fig. 2).
+
+    The higher score is the choice; equal scores are a tie.
+    """
 
     card: ClassVar[JudgeCard] = JudgeCard(
         views="both responses, in the order given",
@@ -163,13 +169,13 @@ class JudgeLrmPair(TextPair):
 
     order: Order = "given"
     terms: Terms = "paper"
-    """Sizes of the content terms; `relation-only` can do with labels where there are no gold scores."""
+    """Sizes of the content terms; `relation-only` also works with labels instead of gold scores."""
     rules: Rules = "paper"
-    """What a format failure leaves of the content, and what a tie is."""
+    """The content after a format failure, and the meaning of a tie."""
     length: bool = False
-    """Whether the length reward of Eq. 9 is added."""
+    """True adds the length reward of Eq. 9."""
     max_tokens: int = Field(default=2048, ge=1)
-    """The limit at which Eq. 9 sees a dialogue as cut; the paper's."""
+    """The paper's limit at which Eq. 9 treats a dialogue as cut."""
 
     @property
     def wording(self) -> Wording:
@@ -201,13 +207,13 @@ class JudgeLrmPair(TextPair):
             return reward
         tokens = _tokens(trajectory)
         if tokens is None:
-            return Unscored("the length reward needs the number of tokens, which the model did not tell")
+            return Unscored("the length reward needs the number of tokens, which the endpoint did not return")
         cut = trajectory.stop is StopReason.TOKEN_BUDGET or tokens >= self.max_tokens
         extra = length_reward(tokens, cut=cut)
         return replace(reward, total=reward.total + extra, parts={**reward.parts, "length": extra})
 
     def _gold(self, task: JudgeTask) -> Sequence[float] | Unscored:
-        """Gold scores by candidate; for a reward of the relation alone, a label stands for them."""
+        """Return gold scores by candidate; for a reward of the relation alone, a label replaces them."""
         scores = task.gold.get("scores")
         if scores is not None and len(scores) == len(task.candidates):
             return [float(score) for score in scores]
@@ -217,7 +223,7 @@ class JudgeLrmPair(TextPair):
 
 
 def _tokens(trajectory: Trajectory) -> int | None:
-    """What the judge wrote, its short answer included, as the authors' code counts; None if not known."""
+    """Count the judge's tokens, answer included, as the authors' code does; None if unknown."""
     ids = [segment.ids for segment in trajectory.segments if segment.by is By.MODEL]
     if any(one is None for one in ids):
         return trajectory.usage.completion_tokens or None
@@ -225,7 +231,10 @@ def _tokens(trajectory: Trajectory) -> int | None:
 
 
 class JudgeLrmSingle(TextOnly):
-    """Each response alone; the scores are compared afterwards. For inference: the paper trains on pairs."""
+    """JudgeLRM on single responses: a score from 1 to 10 for each alone (JudgeLRM Fig. 4).
+
+    The scores are compared afterwards. This is for inference only, since the paper trains on pairs.
+    """
 
     card: ClassVar[JudgeCard] = JudgeCard(
         views="each response alone",

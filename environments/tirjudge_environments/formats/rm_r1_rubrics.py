@@ -1,4 +1,4 @@
-"""A chain of rubrics, read: category, rubric and weights, own solution, quotations (RM-R1 Fig. 3)."""
+"""The parts of RM-R1's chain of rubrics: category, rubric, weights, solution and quotations (Fig. 3)."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ CHATBOTS = ("A", "B")
 
 _PERCENTAGE = re.compile(r"(?<![0-9.])([0-9]{1,3}(?:\.[0-9]{1,3})?)\s?%", re.ASCII)
 _GROUND = {"Reasoning": "solution", "Chat": "rubric"}
-"""What each category of task is judged by."""
+"""The element that each category of task is judged by."""
 
 
 @dataclass(frozen=True)
 class ChainOfRubrics:
-    """What a judge wrote behind its thinking. Any text is one; most have none of the elements."""
+    """The text that a judge wrote after its thinking; any of the elements may be missing."""
 
     text: str
 
     @cached_property
     def answer(self) -> Element | None:
-        """The last `<answer>`."""
+        """The last `<answer>` element."""
         return next(reversed(elements(self.text, "answer")), None)
 
     @property
     def answer_is_quoted(self) -> bool:
-        """Whether that answer stands inside a quotation: it is a chatbot's then, not the judge's."""
+        """True if that answer is inside a quotation; then it is a chatbot's and not the judge's."""
         answer = self.answer
         quotations = (element for found in self._quotations.values() for element in found)
         return answer is not None and any(one.start < answer.start < one.end for one in quotations)
@@ -42,7 +42,7 @@ class ChainOfRubrics:
         return category if category in _GROUND else None
 
     def parsed(self, order: Sequence[int]) -> dict[str, Any]:
-        """What there is of it, as JSON values; `order[i]` is the candidate that chatbot i is.
+        """Return the parts that exist as JSON values; `order[i]` is the candidate shown as chatbot i.
 
         Texts: `type`, `solution`, `rubric` without its justification, and `justify`. Lists: `weights`, the
         percentages that the rubric names, and by candidate `quotes` and `summaries`.
@@ -60,19 +60,19 @@ class ChainOfRubrics:
         return {name: value for name, value in found.items() if value}
 
     def follows_figure_3(self) -> bool:
-        """A category, then what it is judged by, an evaluation and an answer: no part missing or empty."""
+        """Return True for a category, its rubric or solution, an evaluation and an answer, none empty."""
         return self.category is not None and self._has("type", _GROUND[self.category], "eval", "answer")
 
     def follows_figure_6(self) -> bool:
-        """A rubric, an evaluation and an answer: no part missing or empty."""
+        """Return True for a rubric, an evaluation and an answer, none of them empty."""
         return self._has("rubric", "eval", "answer")
 
     def ends_with_answer(self) -> bool:
-        """One answer, and nothing behind it."""
+        """Return True for an answer with nothing after it."""
         return self._has("answer")
 
     def _has(self, *names: str) -> bool:
-        """Whether these elements come one after the other, with their parts, and the last ends the text."""
+        """Return True if these elements follow each other, each complete, and the last one ends the text."""
         position = 0
         for name in names:
             found = elements(self.text, name)
@@ -87,7 +87,7 @@ class ChainOfRubrics:
 
     @property
     def _rubric(self) -> tuple[str, str]:
-        """The rubric without its justification, and that."""
+        """The rubric without its justification, and the justification."""
         rubric = self._first("rubric")
         for justify in elements(rubric, "justify"):
             return (
@@ -110,7 +110,7 @@ class ChainOfRubrics:
 
 
 def _is_whole(name: str, body: str) -> bool:
-    """A rubric is justified; an evaluation quotes or sums up both chatbots."""
+    """Check that a rubric has a justification, and that an evaluation quotes or sums up both chatbots."""
     if name == "rubric":
         return _some(body, "justify")
     if name == "eval":

@@ -1,4 +1,4 @@
-"""What the pairwise and the listwise format share: an order, a letter for an answer, and its reward."""
+"""TIR-Judge's formats that compare: the better of two responses, or the best of a list."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ from tirjudge_environments.types import Episode, JudgeTask, Score, Trajectory, V
 
 
 class TirChoice(TirFormat):
-    """The judge sees every response under a letter and names the best."""
+    """A TIR-Judge format in which the judge sees every response under a letter and names the best one."""
 
     tag: ClassVar[str] = "preference"
 
     order: Order = "random"
-    """Of the responses: one permutation drawn from (seed, task id); as given; or as given and reversed."""
+    """Order of the responses: one permutation drawn from (seed, task id); as given; or as given and
+    reversed."""
     seed: int = 0
 
     @property
@@ -48,7 +49,7 @@ class TirChoice(TirFormat):
 
 
 class TirPairwise(TirChoice):
-    """Two responses, A and B; answered by `<preference>A</preference>`."""
+    """TIR-Judge, pairwise (TIR Fig. 8 and 11): two responses, answered by `<preference>A</preference>`."""
 
     card: ClassVar[JudgeCard] = JudgeCard(
         views="both responses, in a random order",
@@ -65,7 +66,7 @@ class TirPairwise(TirChoice):
 
 
 class TirListwise(TirChoice):
-    """Three responses or more, A, B, C, ...; answered by `<preference>C</preference>`."""
+    """TIR-Judge, listwise (TIR Fig. 9 and 12): three or more, answered by `<preference>C</preference>`."""
 
     card: ClassVar[JudgeCard] = JudgeCard(
         views="three responses or more, in a random order",

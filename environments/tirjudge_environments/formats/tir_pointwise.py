@@ -1,4 +1,4 @@
-"""TIR-Judge, pointwise: a score from 1 to 10 for each response alone (TIR Fig. 7 and 10)."""
+"""TIR-Judge's pointwise format: a score from 1 to 10 for each response alone (TIR Fig. 7 and 10)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _NUMBER = re.compile(r"[0-9]{1,2}(\.[0-9]{1,6})?", re.ASCII)
 
 
 class TirPointwise(TirFormat):
-    """One response; answered by `<score>7</score>`, a number from 1 to 10 that need not be whole."""
+    """A format in which the judge sees one response and answers `<score>7</score>`, from 1 to 10.
+
+    The score may have decimals.
+    """
 
     card: ClassVar[JudgeCard] = JudgeCard(
         views="each response alone",
@@ -50,7 +53,7 @@ class TirPointwise(TirFormat):
         return [self._score(episode) for episode in group]
 
     def _score(self, episode: Episode) -> tuple[Score, ...]:
-        """Rc links the views: the labelled response must score above every other one (TIR Eq. 3)."""
+        """Score all views together, since the labelled response must score highest (TIR Eq. 3)."""
         unscored = _unscored(episode)
         if unscored is not None:
             return tuple(unscored for _ in episode.trajectories)

@@ -1,4 +1,4 @@
-"""Verifiers: whether a response keeps a constraint that a program can check, IFEval's and our own."""
+"""Checks of instructions that a program can verify: IFEval's 25 and the families of `constraints`."""
 
 from tirjudge_environments.instruction_checks.base import Verifier
 from tirjudge_environments.instruction_checks.english import MissingExtra

@@ -1,4 +1,4 @@
-"""Words, sentences and languages of a text, as IFEval counts them; nothing is downloaded for it."""
+"""Words, sentences and languages of a text, counted as IFEval does, without downloads."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ _SEED = 0
 
 
 class MissingExtra(ValueError):
-    """A library is not installed; the text says in one line which extra brings it."""
+    """A missing library; the message names the extra that installs it, in one line."""
 
 
 def count_words(text: str) -> int:
-    """Runs of letters, digits and underscores."""
+    """Count runs of letters, digits and underscores."""
     return sum(1 for _ in re.finditer(r"\w+", text))
 
 
 def count_sentences(text: str) -> int:
-    """As Punkt's English model splits them (Kiss & Strunk 2006). Raises MissingExtra."""
+    """Count sentences with Punkt's English model (Kiss & Strunk 2006). Raises MissingExtra."""
     return len(_sentences().tokenize(text))
 
 
 def words_and_marks(text: str) -> list[str]:
-    """Tokens of the Penn Treebank's kind, sentence by sentence. Raises MissingExtra."""
+    """Return Penn Treebank tokens, sentence by sentence. Raises MissingExtra."""
     return [token for sentence in _sentences().tokenize(text) for token in _words().tokenize(sentence)]
 
 
 def detected_language(text: str) -> str | None:
-    """The likeliest language as an ISO 639-1 code; None for a text without any letter that tells.
+    """Return the most likely language as an ISO 639-1 code; None for a text without informative letters.
 
-    The detector draws which letters it looks at: here from one seed, and with its profiles in one order, so
-    that a text has one language. Raises MissingExtra.
+    The detector samples the letters that it looks at. A fixed seed and a fixed order of its profiles make the
+    result a function of the text. Raises MissingExtra.
     """
     factory, undetectable = _detectors()
     detector = factory.create()
@@ -65,7 +65,7 @@ def _words() -> Any:
 
 @cache
 def _detectors() -> tuple[Any, type[Exception]]:
-    """A factory of our own: the library's is shared with whoever else uses it, and so is its seed."""
+    """Return a detector factory of our own, since the library's global one shares its seed with all users."""
     try:
         from langdetect import LangDetectException
         from langdetect.detector_factory import PROFILES_DIRECTORY, DetectorFactory

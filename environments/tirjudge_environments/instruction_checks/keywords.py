@@ -1,4 +1,4 @@
-"""IFEval's instructions on keywords and letters."""
+"""IFEval's instructions on keywords, letters, language and letter case."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Keyword = Annotated[str, Field(min_length=1)]
 
 
 class Existence(Instruction):
-    """Every keyword appears, in whatever case, be it within another word."""
+    """Every keyword appears, in any case, possibly within another word."""
 
     id: ClassVar[str] = "keywords:existence"
     keywords: tuple[Keyword, ...] = Field(min_length=1)
@@ -24,7 +24,7 @@ class Existence(Instruction):
 
 
 class ForbiddenWords(Instruction):
-    """None of the words appears as a word of its own."""
+    """None of the words appears as a whole word."""
 
     id: ClassVar[str] = "keywords:forbidden_words"
     forbidden_words: tuple[Keyword, ...] = Field(min_length=1)
@@ -36,7 +36,7 @@ class ForbiddenWords(Instruction):
 
 
 class KeywordFrequency(Instruction):
-    """How often a keyword appears, in whatever case."""
+    """A keyword appears a given number of times, in any case."""
 
     id: ClassVar[str] = "keywords:frequency"
     keyword: Keyword
@@ -49,10 +49,10 @@ class KeywordFrequency(Instruction):
 
 
 class LetterFrequency(Instruction):
-    """How often a letter appears, in whatever case.
+    """A letter appears a given number of times, in any case.
 
-    Two of IFEval's prompts ask for `#` and `!`. The released registry counts a letter drawn at random in
-    their place; here they are counted as they stand.
+    Two of IFEval's prompts ask for `#` and `!`. The released registry replaces them with a random letter;
+    here the characters themselves are counted.
     """
 
     id: ClassVar[str] = "keywords:letter_frequency"
@@ -66,7 +66,7 @@ class LetterFrequency(Instruction):
 
 
 class ResponseLanguage(Instruction):
-    """The response is in one language; a text that tells none counts as kept."""
+    """The response is in one language; a text of undetectable language passes."""
 
     id: ClassVar[str] = "language:response_language"
     language: str = Field(min_length=2)
@@ -77,7 +77,7 @@ class ResponseLanguage(Instruction):
 
 
 class EnglishCapital(Instruction):
-    """English, in capital letters only."""
+    """The response is English, in capital letters only."""
 
     id: ClassVar[str] = "change_case:english_capital"
 
@@ -86,7 +86,7 @@ class EnglishCapital(Instruction):
 
 
 class EnglishLowercase(Instruction):
-    """English, in small letters only."""
+    """The response is English, in lower-case letters only."""
 
     id: ClassVar[str] = "change_case:english_lowercase"
 
@@ -95,7 +95,7 @@ class EnglishLowercase(Instruction):
 
 
 class CapitalWordFrequency(Instruction):
-    """How many words are in capital letters; a hyphen joins, an apostrophe divides."""
+    """A given number of words are in capital letters; a hyphen joins words, an apostrophe splits them."""
 
     id: ClassVar[str] = "change_case:capital_word_frequency"
     capital_frequency: int

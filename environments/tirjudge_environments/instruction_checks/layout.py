@@ -1,4 +1,4 @@
-"""IFEval's instructions on the format of a response: lists, sections, titles, placeholders."""
+"""IFEval's instructions on the format of a response: lists, sections, titles, beginning and end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FENCES = ("```json", "```Json", "```JSON", "```")
 
 
 class ConstrainedResponse(Instruction):
-    """One of three answers appears: my answer is yes, no, maybe."""
+    """One of the three answers `My answer is yes.`, `no.` and `maybe.` appears."""
 
     id: ClassVar[str] = "detectable_format:constrained_response"
 
@@ -25,7 +25,7 @@ class ConstrainedResponse(Instruction):
 
 
 class NumberBulletLists(Instruction):
-    """Exactly so many markdown bullet points, `*` or `-`."""
+    """The response has an exact number of Markdown bullet points, `*` or `-`."""
 
     id: ClassVar[str] = "detectable_format:number_bullet_lists"
     num_bullets: int
@@ -37,7 +37,7 @@ class NumberBulletLists(Instruction):
 
 
 class NumberHighlightedSections(Instruction):
-    """At least so many parts between asterisks; `**bold**` counts as one."""
+    """The response has at least a number of parts between asterisks; `**bold**` counts as one."""
 
     id: ClassVar[str] = "detectable_format:number_highlighted_sections"
     num_highlights: int
@@ -49,7 +49,7 @@ class NumberHighlightedSections(Instruction):
 
 
 class MultipleSections(Instruction):
-    """At least so many sections, each opened by a word and a number: `Section 1`."""
+    """The response has at least a number of sections, each opened by a word and a number: `Section 1`."""
 
     id: ClassVar[str] = "detectable_format:multiple_sections"
     section_spliter: str = Field(min_length=1)
@@ -61,7 +61,7 @@ class MultipleSections(Instruction):
 
 
 class JsonFormat(Instruction):
-    """The whole response is JSON, maybe in a fence."""
+    """The whole response is JSON, possibly in a fence."""
 
     id: ClassVar[str] = "detectable_format:json_format"
 
@@ -77,7 +77,7 @@ class JsonFormat(Instruction):
 
 
 class Title(Instruction):
-    """A title in double angular brackets: `<<poem of joy>>`."""
+    """The response has a title in double angle brackets: `<<poem of joy>>`."""
 
     id: ClassVar[str] = "detectable_format:title"
 
@@ -86,7 +86,7 @@ class Title(Instruction):
 
 
 class NumberPlaceholders(Instruction):
-    """At least so many placeholders in square brackets: `[address]`."""
+    """The response has at least a number of placeholders in square brackets: `[address]`."""
 
     id: ClassVar[str] = "detectable_content:number_placeholders"
     num_placeholders: int
@@ -96,7 +96,7 @@ class NumberPlaceholders(Instruction):
 
 
 class Postscript(Instruction):
-    """A postscript, opened by its marker: `P.S.`, `P.P.S`."""
+    """The response has a postscript, opened by its marker: `P.S.`, `P.P.S`."""
 
     id: ClassVar[str] = "detectable_content:postscript"
     postscript_marker: str = Field(min_length=1)
@@ -108,7 +108,7 @@ class Postscript(Instruction):
 
 
 def _titles(text: str) -> Iterator[str]:
-    """Of each line, what stands from the first `<<` to the last `>>`, if anything is between."""
+    """Yield for each line the text from the first `<<` to the last `>>`, if anything is between them."""
     for line in text.split("\n"):
         start, end = line.find("<<"), line.rfind(">>")
         if 0 <= start < end - 2:
@@ -116,7 +116,7 @@ def _titles(text: str) -> Iterator[str]:
 
 
 def _bracketed(line: str) -> int:
-    """How many `[...]` a line has. A pattern would take quadratic time on brackets that stay open."""
+    """Count `[...]` in a line; a regular expression would take quadratic time on unclosed brackets."""
     count = 0
     start = line.find("[")
     while start >= 0 and (end := line.find("]", start)) >= 0:
@@ -126,7 +126,7 @@ def _bracketed(line: str) -> int:
 
 
 class NoComma(Instruction):
-    """No comma anywhere."""
+    """The response has no comma."""
 
     id: ClassVar[str] = "punctuation:no_comma"
 
@@ -135,7 +135,7 @@ class NoComma(Instruction):
 
 
 class Quotation(Instruction):
-    """The whole response stands in double quotation marks."""
+    """The whole response is in double quotation marks."""
 
     id: ClassVar[str] = "startend:quotation"
 
@@ -145,7 +145,7 @@ class Quotation(Instruction):
 
 
 class EndChecker(Instruction):
-    """The response ends with a phrase, in whatever case; a quotation mark may follow."""
+    """The response ends with a phrase, in any case; a quotation mark may follow."""
 
     id: ClassVar[str] = "startend:end_checker"
     end_phrase: str = Field(min_length=1)
@@ -155,7 +155,7 @@ class EndChecker(Instruction):
 
 
 class RepeatPrompt(Instruction):
-    """The response starts with the request, word for word, in whatever case."""
+    """The response starts with the request, word for word, in any case."""
 
     id: ClassVar[str] = "combination:repeat_prompt"
     prompt_to_repeat: str = Field(min_length=1)
@@ -165,7 +165,7 @@ class RepeatPrompt(Instruction):
 
 
 class TwoResponses(Instruction):
-    """Two different responses, divided by `******`."""
+    """The response consists of two different responses, separated by `******`."""
 
     id: ClassVar[str] = "combination:two_responses"
 

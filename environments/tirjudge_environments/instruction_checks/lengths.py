@@ -14,7 +14,7 @@ _ENDS_A_WORD = re.compile("[.,?!'\"]")
 
 
 class NumberWords(Instruction):
-    """How many words the response has."""
+    """The response has a given number of words."""
 
     id: ClassVar[str] = "length_constraints:number_words"
     num_words: int
@@ -25,7 +25,7 @@ class NumberWords(Instruction):
 
 
 class NumberSentences(Instruction):
-    """How many sentences the response has."""
+    """The response has a given number of sentences."""
 
     id: ClassVar[str] = "length_constraints:number_sentences"
     num_sentences: int
@@ -36,7 +36,10 @@ class NumberSentences(Instruction):
 
 
 class NumberParagraphs(Instruction):
-    """So many paragraphs, divided by `***`; an empty one may only be the first or the last."""
+    """The response has an exact number of paragraphs, separated by `***`.
+
+    Only the first and the last one may be empty.
+    """
 
     id: ClassVar[str] = "length_constraints:number_paragraphs"
     num_paragraphs: int
@@ -47,12 +50,15 @@ class NumberParagraphs(Instruction):
 
 
 class NthParagraphFirstWord(Instruction):
-    """So many paragraphs, divided by empty lines, one of which starts with a given word."""
+    """The response has an exact number of paragraphs, and one of them starts with a given word.
+
+    Empty lines separate paragraphs.
+    """
 
     id: ClassVar[str] = "length_constraints:nth_paragraph_first_word"
     num_paragraphs: int
     nth_paragraph: int = Field(ge=1)
-    """Counted from 1, empty paragraphs included."""
+    """Number of the paragraph, counted from 1, empty ones included."""
     first_word: str = Field(min_length=1)
 
     def holds(self, response: str) -> bool:
@@ -65,5 +71,5 @@ class NthParagraphFirstWord(Instruction):
 
 
 def _bare(word: str) -> str:
-    """The word without quotes before it and anything from the first mark on, in small letters."""
+    """Return the word in lower case without leading quotes and without anything from the first mark on."""
     return _ENDS_A_WORD.split(word.lstrip("'").lstrip('"'), maxsplit=1)[0].lower()

@@ -1,4 +1,4 @@
-"""Verifiers by name: IFEval's 25 instructions, and the checkable families of the demonstration model."""
+"""Verifiers by name, and the strict and loose results of a prompt's verifiers on a response."""
 
 from __future__ import annotations
 
@@ -73,11 +73,11 @@ IFEVAL: Mapping[str, type[Instruction]] = {
         NoComma,
     )
 }
-"""Id to instruction, in the order of IFEval's Table 1."""
+"""Instructions by id, in the order of IFEval's Table 1."""
 
 
 class _Arguments(BaseModel):
-    """Of a family of the demonstration model."""
+    """The arguments of a family of the demonstration model."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -95,15 +95,15 @@ class _WordAndNumber(_Word, _Number):
 
 
 def verifier_names() -> list[str]:
-    """IFEval's ids, then our own families."""
+    """Return IFEval's ids, then the names of our own families."""
     return [*IFEVAL, *(family.name for family in CHECKABLE)]
 
 
 def open_verifier(name: str, **arguments: Any) -> Verifier:
-    """A verifier by name with its arguments; those that are None are left out, as IFEval's rows hold them.
+    """Return the verifier of this name; arguments that are None are ignored, since IFEval's rows hold them.
 
-    Of our own families these are `word` and `number`, as far as a family has them. Raises ValueError, in one
-    line, for a name that nobody has, and for arguments that are missing, unknown or of the wrong kind.
+    Our own families take `word` and `number`, where a family has them. Raises ValueError, in one line, for an
+    unknown name, and for arguments that are missing, unknown or of the wrong type.
     """
     given = {key: value for key, value in arguments.items() if value is not None}
     try:
@@ -130,18 +130,19 @@ def _family(name: str, arguments: Mapping[str, Any]) -> Verifier:
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """Which of a prompt's instructions a response follows, in their order."""
+    """The instructions of a prompt that a response follows, one value per instruction, in order."""
 
     strict: tuple[bool, ...]
-    """The response as it stands; an empty one follows nothing."""
+    """Results for the unchanged response; an empty one follows nothing."""
     loose: tuple[bool, ...]
-    """Any of eight readings of it: with or without its first line, its last line and its asterisks."""
+    """True if any of eight variants follows it: with or without first line, last line and asterisks."""
 
 
 def verifiers_of(row: Mapping[str, Any]) -> tuple[Verifier, ...]:
-    """Those of a row in IFEval's schema: `instruction_id_list`, and one object of arguments each, `kwargs`.
+    """Return the verifiers of a row in IFEval's schema.
 
-    Raises ValueError, in one line, for a row that is not in that schema.
+    The row has `instruction_id_list`, and `kwargs` with one object of arguments per instruction. Raises
+    ValueError, in one line, for any other row.
     """
     names, arguments = row.get("instruction_id_list"), row.get("kwargs")
     if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
@@ -155,7 +156,7 @@ def verifiers_of(row: Mapping[str, Any]) -> tuple[Verifier, ...]:
 
 
 def followed(verifiers: Sequence[Verifier], response: str) -> Followed:
-    """Raises MissingExtra, once per process at the earliest, where a library is not installed."""
+    """Check a response strictly and loosely; raises MissingExtra if a library is not installed."""
     readings = _readings(response)
     return Followed(
         strict=tuple(bool(response.strip()) and one.holds(response) for one in verifiers),
@@ -164,7 +165,7 @@ def followed(verifiers: Sequence[Verifier], response: str) -> Followed:
 
 
 def _readings(response: str) -> list[str]:
-    """IFEval's eight (section 2.3), without those that are empty or alike."""
+    """Return IFEval's eight variants (section 2.3) without empty and equal ones."""
     lines = response.split("\n")
     cut = [response, *("\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1]))]
     readings = dict.fromkeys([*cut, *(text.replace("*", "") for text in cut)])

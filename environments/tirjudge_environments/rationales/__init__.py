@@ -1,4 +1,4 @@
-"""A judge's reasons against people's: how they are asked for, read, matched one to one and measured."""
+"""Comparison of a judge's reasons with human reasons: prompts, readers, matching and measures."""
 
 from tirjudge_environments.rationales.decomposition import (
     Decomposition,

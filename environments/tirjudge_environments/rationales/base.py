@@ -1,4 +1,4 @@
-"""A question to another model, its key a function of what is asked; and where its answer stands."""
+"""Questions to another model, and the part of its answer that is read."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ START, END = "<RESULT_START>", "<RESULT_END>"
 
 
 def question(kind: str, text: str, read: Callable[[str], object]) -> Ask:
-    """`read` makes of an answer what is wanted, or Malformed; such an answer is asked for again."""
+    """Build a question whose key is a hash of its text.
+
+    `read` parses an answer and returns Malformed if it cannot; then the question is asked again.
+    """
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
     return Ask(
         key=f"{kind}-{digest}",
@@ -21,12 +24,12 @@ def question(kind: str, text: str, read: Callable[[str], object]) -> Ask:
 
 
 def numbered(letter: str, points: Sequence[str]) -> str:
-    """`S1: ...`, one line each: a line break inside a point would begin what looks like another one."""
+    """Return the points as lines `S1: ...`; line breaks inside a point become spaces."""
     return "\n".join(f"{letter}{number}: {' '.join(point.split())}" for number, point in enumerate(points, 1))
 
 
 def result_lines(text: str) -> list[str] | None:
-    """The lines between the last `<RESULT_START>` and the `<RESULT_END>` behind it; None without both."""
+    """Return the lines between the last `<RESULT_START>` and the next `<RESULT_END>`; None without both."""
     start = text.rfind(START)
     end = text.find(END, start)
     if start < 0 or end < 0:

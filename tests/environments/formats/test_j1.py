@@ -195,7 +195,7 @@ def test_the_higher_of_two_scores_is_chosen(make_task) -> None:
 
 
 def test_consistency_asks_for_both_orders() -> None:
-    with pytest.raises(ValueError, match="consistency is over both orders"):
+    with pytest.raises(ValueError, match="consistency compares both orders: leave `order` at `both`"):
         J1PaV(consistency=True, order="random")
     with pytest.raises(ValueError, match="less than or equal to 0"):
         J1PaV(negative_reward=1.0)
