@@ -1,4 +1,4 @@
-"""A dialogue step by step: budgets, ids, failures, and what is appended."""
+"""A dialogue step by step: budgets, ids, failures, and the appended segments."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ OK = Execution(status=Status.OK, exit_code=0, stdout="42\n", cpu_seconds=1.0)
 
 @pytest.fixture(scope="module")
 def encoder() -> ChatEncoder:
-    """One token a byte, so that a text's length is its number of tokens."""
+    """An encoder with one token per byte, so that the length of a text is its number of tokens."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={char: i for i, char in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -201,7 +201,7 @@ async def test_an_endpoint_that_reports_nothing_cannot_go_on_for_ever(start) -> 
 
 
 async def test_ids_are_appended_and_never_encoded_again(start, encoder) -> None:
-    """Here the model wrote with ids that its text would not be encoded to: a tag in one token, say."""
+    """The sampled ids differ from an encoding of their text, for example a tag in one token."""
     session, _ = start(OK, encoder=encoder)
     end = next(iter(encoder.end_of_turn))
     prompt_ids = tuple(encoder.prompt(session.prompt))

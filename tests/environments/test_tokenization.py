@@ -1,4 +1,4 @@
-"""Text never becomes a control token, wherever it stands and whatever the tokenizer adds."""
+"""Text never becomes a control token, in any position and with any added tokens."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_an_added_token_s_text_stays_text(tokenizer, encoder, token: str, frame:
 
 @pytest.mark.parametrize("token", [*SPECIAL, *PLAIN_ADDED])
 def test_no_content_adds_a_control_token_to_the_prompt(tokenizer, encoder, token: str) -> None:
-    """In no position: system, user, assistant, the last one, or the prefill."""
+    """This holds in every position: system, user, assistant, last message and prefill."""
     added = set(tokenizer.added_tokens_decoder)
 
     def controls(text: str) -> list[int]:
@@ -168,7 +168,7 @@ def test_a_model_may_name_more_ends(tokenizer) -> None:
 
 @pytest.mark.parametrize("ignore_merges", [False, True])
 def test_a_vocabulary_that_holds_an_added_token_does_not_give_it_away(ignore_merges: bool) -> None:
-    """Here `hello` is an ordinary piece as well, reached by merges or, as in Llama 3, looked up whole."""
+    """`hello` is an ordinary piece as well, reached by merges or, as in Llama 3, by a whole-word lookup."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     pieces = [*alphabet, "he", "ll", "hell", "hello", "ohello"]
     merges = [("h", "e"), ("l", "l"), ("he", "ll"), ("hell", "o"), ("o", "hello")]

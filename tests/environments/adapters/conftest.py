@@ -18,6 +18,6 @@ collect_ignore_glob = [
 
 @pytest.fixture(scope="module", autouse=True)
 def no_sandbox_stays_open() -> Iterator[None]:
-    """Other tests look at all processes of this one."""
+    """Close shared sandboxes, since other tests look at all child processes."""
     yield
     SandboxThread.close_all()

@@ -1,4 +1,4 @@
-"""Scripted dialogues that every adapter plays, and what our own engine makes of them."""
+"""Scripted dialogues that every adapter plays, and their outcome in our own engine."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ B = "<preference>B</preference>"
 
 @dataclass(frozen=True)
 class Turn:
-    """What the model writes: a text, and programs as the protocol has them."""
+    """One turn of the model: a text, and programs in the form of the protocol."""
 
     text: str
     programs: tuple[str, ...] = ()
@@ -78,18 +78,18 @@ SCRIPTS = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an engine or a framework makes of a script."""
+    """The outcome of a script in an engine or a framework."""
 
     written: str
-    """All that counts for the loss (mask 1), in order."""
+    """The text that counts for the loss (mask 1), in order."""
     observations: tuple[str, ...]
-    """What was appended after each program, without its markup (mask 0)."""
+    """The text appended after each program, without its markup (mask 0)."""
     total: float
     parts: Mapping[str, float]
 
 
 def settings(**changes: Any) -> JudgeSettings:
-    """Of a pairwise judge whose programs find nothing loaded before they start: that opens fast."""
+    """Settings of a pairwise judge without preloaded modules, so that its sandbox opens fast."""
     fields: dict[str, Any] = {
         "judge": "tir-pairwise",
         "options": {"order": "given"},
@@ -99,7 +99,7 @@ def settings(**changes: Any) -> JudgeSettings:
 
 
 async def ours(script: Script, settings: JudgeSettings, encoder: Encoder | None = None) -> Trajectory:
-    """The trajectory of our own rollout engine in a real sandbox."""
+    """Play a script in our own rollout engine and a real sandbox."""
     task = read_task(script.row, default_id="row", columns=settings.columns)
     native = settings.options.get("protocol") == "tool"
     turns = [_native(turn) if native else turn.fenced() for turn in script.turns]
@@ -116,7 +116,7 @@ async def ours(script: Script, settings: JudgeSettings, encoder: Encoder | None 
 
 
 def outcome(script: Script, settings: JudgeSettings, trajectory: Trajectory) -> Outcome:
-    """The same of a trajectory as of a framework."""
+    """Return the outcome of a trajectory."""
     task = read_task(script.row, default_id="row", columns=settings.columns)
     assert trajectory.stop is not StopReason.GENERATOR_DOWN, trajectory.detail
     score = score_alone(settings.environment, task, trajectory)

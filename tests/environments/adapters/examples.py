@@ -1,4 +1,4 @@
-"""The examples of the documentation, imported as when they are run."""
+"""The examples of the documentation, imported as if they were run as scripts."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ FOLDER = Path(__file__).parents[3] / "examples" / "frameworks"
 
 
 def example(name: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
-    """Beside the files that it imports."""
+    """Import an example with its folder on the path, for the files that it imports."""
     monkeypatch.syspath_prepend(FOLDER)
     return importlib.import_module(name)

@@ -44,7 +44,7 @@ def _cases(report: Path) -> Iterator[tuple[str, str]]:
 
 
 async def our_cells(script: Script) -> list[str]:
-    """What our own engine makes of it: programs' outputs, the reward and its parts."""
+    """Return the cells of our own engine: number of outputs, the reward and its parts."""
     made = outcome(script, settings(), await ours(script, settings()))
     parts = ", ".join(f"{name} {value:g}" for name, value in made.parts.items())
     return [script.name, str(len(made.observations)), f"{made.total:g}", parts]

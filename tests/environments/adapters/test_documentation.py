@@ -1,4 +1,4 @@
-"""What the page shows is what is tested."""
+"""The documentation page shows exactly the tested examples."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a framework that scores one rollout at a time may have, and what it is refused."""
+"""Views and scores for frameworks that score one rollout at a time, and the refusal of linked judges."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A dialogue of native tool calls, told at the end and played again."""
+"""A dialogue of native tool calls, replayed from the messages that are known at its end."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ LENGTH = 4096
 
 
 def tokenizer() -> PreTrainedTokenizerFast:
-    """One token a byte and the markers of Qwen3's chat template, which TRL knows."""
+    """A tokenizer with one token per byte and the markers of Qwen3's chat template, which TRL supports."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     backend = Tokenizer(models.BPE(vocab={char: number for number, char in enumerate(alphabet)}, merges=[]))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -53,7 +53,7 @@ def row(script: Script) -> dict[str, Any]:
 
 
 def qwen3(turn: Turn) -> str:
-    """What a Qwen3 writes for a turn."""
+    """Return a turn in Qwen3's format."""
     calls = [
         f'<tool_call>\n{{"name": "{call.name}", "arguments": {call.arguments}}}\n</tool_call>'
         for call in turn.calls()
@@ -63,14 +63,14 @@ def qwen3(turn: Turn) -> str:
 
 @dataclass
 class Seen:
-    """What TRL gave its reward function."""
+    """The arguments that TRL passed to its reward function."""
 
     messages: list[Sequence[Mapping[str, Any]]]
     scores: list[Reward]
 
 
 class ScriptedTrainer(GRPOTrainer):
-    """TRL as it is, but for the sampling."""
+    """TRL's trainer with scripted sampling."""
 
     def _generate_single_turn(self, prompt_ids: Any, *_: Any, **__: Any) -> tuple[list[list[int]], None]:
         return [self._next(self.processing_class.decode(ids)) for ids in prompt_ids], None

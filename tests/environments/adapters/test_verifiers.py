@@ -37,7 +37,7 @@ def endpoint() -> Iterator[EndpointServer]:
 
 
 def scripted(body: dict[str, Any]) -> Response:
-    """What the script that the prompt names writes next."""
+    """Return the next turn of the script that the prompt names."""
     (script,) = [script for script in SCRIPTS if f"({script.name})" in body["messages"][0]["content"]]
     return streamed(script.turns[sum(message["role"] == "assistant" for message in body["messages"])])
 
@@ -65,7 +65,7 @@ def streamed(turn: Turn) -> Response:
 
 
 class Miniature:
-    """The embedded model behind an endpoint: asked in its own words, its fenced programs given as calls."""
+    """The embedded model behind an endpoint, with its fenced programs converted to calls."""
 
     def __init__(self, policy: Any, judged: ModuleType) -> None:
         self._policy, self._rows = policy, judged.ROWS
@@ -87,7 +87,7 @@ class Miniature:
 
 @pytest.fixture(scope="module")
 def installed_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The harness's program under this Python, which has what the program asks uv for."""
+    """Run the harness's program with this Python, which has the packages that it requests from uv."""
     with pytest.MonkeyPatch.context() as patch:
         folder = tmp_path_factory.mktemp("scripts")
         path = folder / f"{hashlib.sha256(CHAT_PROGRAM_SOURCE.encode()).hexdigest()}.py"

@@ -23,7 +23,7 @@ ENCODER = ChatEncoder(TOKENIZER)
 
 
 class ScriptedServer:
-    """verl's client for its servers, and what it was asked."""
+    """A stand-in for verl's server client that records its requests."""
 
     def __init__(self, script: Script) -> None:
         self._turns = list(script.turns)

@@ -28,7 +28,7 @@ TOKENIZER = bpe_tokenizer("Mark it. xxx")
 
 
 def marks(context: Context) -> str:
-    """As many points as the response has crosses; none at all for one with a question mark."""
+    """Score a response by its number of crosses; one with a question mark has no score."""
     response = context.prompt.messages[-1].content.partition("\nResponse:\n")[2].partition("\n")[0]
     return "Hm." if "?" in response else f"<score>{1 + response.count('x')}</score>"
 
@@ -46,7 +46,7 @@ async def url(served: JudgeServer) -> AsyncIterator[str]:
 
 
 def config(url: str, *more: str) -> DictConfig:
-    """verl's, with the options that docs/serve.md gives."""
+    """verl's configuration, with the options that docs/serve.md gives."""
     folder = Path(next(iter(find_spec("verl").submodule_search_locations))) / "trainer" / "config"
     options = [
         "reward.custom_reward_function.path=pkg://tirjudge.serve.verl",
@@ -58,7 +58,7 @@ def config(url: str, *more: str) -> DictConfig:
 
 
 def rollout(response: str, **extra_info: Any) -> DataProto:
-    """One row as verl's rollout leaves it, padded behind the response."""
+    """One row in the form that verl's rollout produces, padded after the response."""
     ids = TOKENIZER.encode(response)
     padding = [0] * (LENGTH - len(ids))
     mask = [1] * len(ids) + padding

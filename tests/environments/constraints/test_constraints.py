@@ -1,4 +1,4 @@
-"""Constraints: verifiers against cases made by hand, writers against verifiers, halves that never meet."""
+"""Constraints: verifiers on hand-made cases, writers checked by verifiers, and disjoint splits."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_the_slots_can_be_parsed_out_of_every_wording(family) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
 def test_the_halves_share_no_wording(family) -> None:
-    """Nor does one hold the other's as a part of its own."""
+    """No word of one split contains a word of the other."""
     train, heldout = (family.wordings.of(split) for split in (TRAIN, HELD_OUT))
     assert train
     assert heldout
@@ -92,7 +92,7 @@ def test_the_halves_share_no_word_letter_or_threshold() -> None:
 
 
 def test_no_word_hides_in_another() -> None:
-    """Keywords are looked for as parts of a text (as IFEval does), so one must not be part of another."""
+    """Keywords are searched as substrings (as IFEval does), so one must not be part of another."""
     words = (*TRAIN_WORDS, *HELD_OUT_WORDS, *FUNCTION_WORDS)
     hidden = [(a, b) for a in (*TRAIN_WORDS, *HELD_OUT_WORDS) for b in words if a != b and a in b]
     assert hidden == []

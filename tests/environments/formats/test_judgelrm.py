@@ -1,4 +1,4 @@
-"""JudgeLRM's reward against cases worked out by hand, and its reader against what its 3B model wrote."""
+"""JudgeLRM's reward on hand-computed cases, and its reader on the published outputs of its 3B model."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_the_other_rules_for_a_format_failure(rules, text: str, gold, total: flo
     ],
 )
 def test_the_sizes_of_the_terms(terms, exact: float, near: float, decided: float, wrong: float) -> None:
-    """A matched relation is what gates the other terms, whatever it is worth."""
+    """The match of the relation gates the other terms, whatever its reward is."""
     said = [(8, 3), (7, 2), (10, 1), (3, 8)]
     totals = [judgelrm_reward(answered(*pair), (8, 3), terms=terms, rules="paper").total for pair in said]
     assert totals == pytest.approx([exact, near, decided, wrong])

@@ -1,4 +1,4 @@
-"""The rationale judge's prompts are the paper's, and nothing that is put into them becomes another line."""
+"""The rationale judge's prompts equal the paper's, and inserted texts stay on one line."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROMPTS = {6: "rationale-decomposition", 9: "rationale-matching", 13: "rationale
 
 
 def compared(text: str) -> str:
-    """White space aside; quotes straight; marks of lists, which the figures' text has lost, left out."""
+    """Normalize white space and quotes, and drop list marks, which the figures' text has lost."""
     text = text.replace("``", '"').replace("''", '"').replace("…", "...")
     return " ".join(re.sub(r"(?<!\S)-(?!\S)", " ", text).split())
 

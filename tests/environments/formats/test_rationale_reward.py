@@ -1,4 +1,4 @@
-"""The rationale judge's reward, worked out by hand, and what becomes of it without the MetaJudge."""
+"""The rationale judge's reward on hand-computed cases, and without answers of the MetaJudge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""RM-R1's prompts are the figures', or the authors', in either order and for conversations."""
+"""RM-R1's prompts equal the figures or the authors' code, in both orders and for conversations."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_a_reasoning_model_is_asked_by_figure_5_alone(variant: str) -> None:
 
 
 def test_the_authors_message_is_figure_3_with_notes_and_an_outline() -> None:
-    """Their code writes `<type>Chat</type>` and `...` where the figure sets spaces and an ellipsis."""
+    """The authors' code has `<type>Chat</type>` and `...` where the figure has spaces and an ellipsis."""
     system, user = asked("instruct", "released")
     figure = re.sub(r"<type> (\w+) </type>", r"<type>\1</type>", golden(3))
     head, notes, tail = system.partition("\n\nImportant Notes:\n")

@@ -14,7 +14,7 @@ from tirjudge_environments.types import Score, Unscored
 
 
 class FirstWord(TextPair):
-    """A pair's judge whose answer is its first word behind `<think>`."""
+    """A pairwise judge whose answer is the first word after `<think>`."""
 
     wording: ClassVar = Wording("tir-pairwise-no-tools", "mini-pairwise-no-tools", "<think>")
 

@@ -1,4 +1,4 @@
-"""The prompts of the text-only judges are their papers', and so is how they are asked."""
+"""The prompts and the message roles of the text-only judges equal those of their papers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CHAT = [
 
 
 def figure(name: str) -> str:
-    """The figure as the text of its paper has it, with straight apostrophes."""
+    """Return the text of a figure with straight apostrophes."""
     return words((GOLDEN / f"{name}.txt").read_text().replace("’", "'"))
 
 

@@ -138,7 +138,7 @@ async def test_a_native_call_is_a_tool_call(make_task, domain: str, total: float
 async def test_what_overhangs_a_program_is_part_of_the_form(
     make_task, play, overhang: str, total: float
 ) -> None:
-    """Only where there are token ids does it stay in the dialogue."""
+    """The overhang stays in the dialogue only if there are token ids."""
     task, environment = make_task(), TirPairwise(order="given")
     trajectory = await play(environment, task, [CALL, RIGHT])
     first, *others = trajectory.segments

@@ -1,4 +1,4 @@
-"""Verifiers of checkable constraints: what keeps one, what breaks it, and what no text may do to them."""
+"""Verifiers of checkable instructions: texts that follow one, texts that break it, and hostile texts."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_deep_json_is_not_json_and_no_crash() -> None:
 
 
 def test_a_missing_extra_is_one_line_that_names_it() -> None:
-    """In a process of its own: the libraries are loaded once."""
+    """A separate process is needed, since a process loads the libraries once."""
     code = (
         "import sys; sys.modules['langdetect'] = None\n"
         "from tirjudge_environments.instruction_checks import open_verifier\n"

@@ -1,4 +1,4 @@
-"""The verifiers against the registry that IFEval's authors released, as `if-verifiable` packages it."""
+"""The verifiers compared with the registry that IFEval's authors released, packaged as `if-verifiable`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DATA = (
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The released classes; NLTK's own sentence splitter gets the parameters that it would download."""
+    """The released classes, with the parameters that NLTK's sentence splitter would download."""
     model, parameters = load_model("english"), PunktParameters()
     parameters.abbrev_types = set(model.abbrev_types)
     parameters.collocations = set(model.collocations)
@@ -62,7 +62,7 @@ def _lines(name: str) -> Iterator[dict[str, Any]]:
 
 
 def test_ifeval_numbers_of_gpt_4(rows: list[dict[str, Any]]) -> None:
-    """IFEval Table 3 prints 76.89, 83.57, 79.30, 85.37: its code draws the letter of two prompts."""
+    """IFEval Table 3 prints 76.89, 83.57, 79.30, 85.37, since its code samples the letter of two prompts."""
     all_followed = [followed(verifiers_of(row), row["response"]) for row in rows]
     strict, loose = [one.strict for one in all_followed], [one.loose for one in all_followed]
     assert (len(strict), sum(map(len, strict))) == (541, 834)
@@ -78,7 +78,7 @@ def test_every_instruction_of_ifeval_is_there(registry: dict[str, Any]) -> None:
 
 
 def test_agrees_with_the_released_registry(rows: list[dict[str, Any]], registry: dict[str, Any]) -> None:
-    """On GPT-4's answers, on the answers to other prompts, and on what is left of them when they are cut."""
+    """Compare on GPT-4's answers, on the answers to other prompts, and on truncated answers."""
     rng = Random(5)
     checked = 0
     for row in rows:

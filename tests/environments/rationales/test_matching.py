@@ -79,7 +79,7 @@ MATRICES = st.integers(1, 4).flatmap(
 
 @given(MATRICES)
 def test_matching_is_brute_force_s(scores) -> None:
-    """Eq. 1 over every assignment; human reasons without a partner are given columns of their own."""
+    """Compute Eq. 1 over every assignment; unmatched human reasons get extra columns."""
     humans, reasons = len(scores), len(scores[0])
     best = max(
         sum(scores[i][j] for i, j in enumerate(chosen) if j < reasons)
@@ -111,7 +111,7 @@ def test_average_precision_is_eq_3_term_by_term(scores) -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(SCORES)), min_size=1, max_size=6))
 def test_what_an_evaluator_says_comes_to_the_best_for_each_reason(said) -> None:
-    """Each human reason names one reason, so the best of those that name one is the whole matching."""
+    """Each human reason names one reason, so the best human reason per named reason is the matching."""
     lines = [f"- R{i}@S{j}: {score if j else 0:.2f}" for i, (j, score) in enumerate(said, 1)]
     found = matching(*lines, reasons=4)
     best = [max((score for j, score in said if j == reason), default=0.0) for reason in range(1, 5)]

@@ -1,4 +1,4 @@
-"""What a rationale judge writes, read: reasons, five verdicts, and all else as malformed with a reason."""
+"""Reading a rationale judge: reasons, five verdicts, and malformed answers with a reason."""
 
 from __future__ import annotations
 
