@@ -26,7 +26,7 @@ class JudgeCard:
     """A judge format's description of itself, in Markdown without line breaks."""
 
     views: str
-    """What one rollout sees."""
+    """The part of a task that one rollout sees."""
     answer: str
     """The form of an answer."""
     reward: str

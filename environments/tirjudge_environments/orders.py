@@ -18,6 +18,7 @@ def ordered_views(task: JudgeTask, order: Order, seed: int) -> tuple[View, ...]:
         return (_view(given),)
     if order == "both":
         return (_view(given), _view(given[::-1]))
+    # Sorting by a hash gives a permutation that depends only on the seed and the task, not on other draws.
     return (_view(tuple(sorted(given, key=lambda index: derive_seed(seed, task.id, index)))),)
 
 

@@ -134,6 +134,7 @@ class Turn:
     def tags(self, name: str) -> tuple[Tag, ...]:
         """Return the tags of this name outside fences, in order."""
         found = []
+        # Tags and fences are both in order, so one pass over each keeps this linear.
         fences = iter((*self.fences, None))
         fence = next(fences)
         for match in _tag_pattern(name).finditer(self.text):

@@ -52,6 +52,7 @@ def incomparable(episode: Episode) -> Unscored | None:
 def label_scores_highest(task: JudgeTask, verdicts: Iterable[Verdict | None]) -> bool:
     """Return True if every response has a score and the labelled one scores highest (TIR Eq. 3)."""
     scores = {index: score for one in verdicts if one is not None for index, score in one.scores.items()}
+    # A missing score is a wrong answer: otherwise a judge could win by not scoring the other responses.
     if task.label is None or len(scores) < len(task.candidates):
         return False
     return all(scores[task.label] > score for index, score in scores.items() if index != task.label)

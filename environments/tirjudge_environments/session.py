@@ -33,7 +33,7 @@ from tirjudge_environments.types import (
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 
 _ATTEMPTS = 2
-"""How often a program is run in a sandbox that fails."""
+"""Maximum number of attempts to run a program while the sandbox fails."""
 
 
 class JudgeSession:
@@ -141,6 +141,7 @@ class JudgeSession:
         else:
             self._turns += 1
             written = _joined(None, completion)
+        # Decoding the ids of the whole turn joins characters that were split between two completions.
         if self._encoder is not None and written.ids is not None:
             written = replace(written, text=self._encoder.decode(written.ids))
         self._segments.append(written)
@@ -215,6 +216,7 @@ class JudgeSession:
         program = Program(
             source=request.source, bindings=request.bindings, seed=derive_seed(self._seed, number)
         )
+        # A sandbox failure is no property of the program, so it is retried before it costs the whole rollout.
         for _ in range(_ATTEMPTS):
             outcome = await self._sandbox.run(program, self._limits)
             if outcome.status is not Status.SANDBOX_FAILED:
@@ -228,6 +230,7 @@ class JudgeSession:
                 "readings are RunCode must be a ToolEnvironment"
             )
         text = self._environment.show(request, outcome)
+        # An output fence must begin a line, also if the model stopped in the middle of one.
         if request.call_id is None and not self._segments[-1].text.endswith("\n"):
             text = "\n" + text
         ids = tuple(self._encoder.text(text)) if self._encoder else None

@@ -94,6 +94,7 @@ class ChatEncoder:
         return [*pieces, rest]
 
     def _find_end_of_turn(self) -> frozenset[int]:
+        # Many chat templates end a message with another token than the tokenizer's end of sequence.
         ends = {self._tokenizer.eos_token_id} - {None}
         after_answer = self._render(("user", "assistant"), generate=False)[-1]
         ids = self._framing.encode(after_answer, add_special_tokens=False).ids

@@ -31,7 +31,7 @@ class JudgeTask:
     domain: str = ""
     """`safety`, `helpfulness`, `math`, ...: some rewards and prompts depend on it. Empty when unknown."""
     gold: Mapping[str, Any] = field(default_factory=dict)
-    """What a reward needs beyond the label: gold scores, a human checklist."""
+    """Further ground truth for a reward: gold scores, a human checklist."""
     tags: tuple[str, ...] = ()
     """Free labels that result rows repeat; no prompt and no reward depends on them."""
 

@@ -78,6 +78,7 @@ class ToolDialogue:
         for number, (completion, answered) in enumerate(_turns(messages), start=1):
             if session.done:
                 break
+            # A last call without an answer means that the framework ran out of tokens before the output.
             if completion.tool_calls and not answered and number < self._settings.turns:
                 session.fail(StopReason.TOKEN_BUDGET, "no room for a program's output")
                 break

@@ -105,6 +105,7 @@ class JudgeLoop(AgentLoopBase):
 
     def _finish(self, session: JudgeSession, ids: tuple[int, ...], most: int) -> Finish:
         """Derive the reason from the ids, since verl only reports that a turn is complete."""
+        # A stop string counts only if the last token completed it: an earlier one would have ended the turn.
         text, before = self._encoder.decode(ids), self._encoder.decode(ids[:-1])
         if any(stop in text and stop not in before for stop in session.prompt.stop):
             return Finish.STOP

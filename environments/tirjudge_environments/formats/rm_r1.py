@@ -138,7 +138,7 @@ class RmR1(TextPair):
 
 
 def _conversation(messages: Sequence[Message], response: str, chatbot: str) -> str:
-    """Return turns as the authors' code writes them; the name of a system message is ours."""
+    """Return turns as the authors' code writes them; they have no name for a system message."""
     names = {"user": "User", "assistant": f"Chatbot {chatbot}", "system": "System"}
     turns = [f"{names[message.role]}: {message.content}" for message in messages]
     return "\n".join((*turns, f"Chatbot {chatbot}: {response}"))

@@ -80,7 +80,7 @@ class TextOnly(BaseModel, ABC):
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
         text = _with_reasoning(completion.text, completion.reasoning, self.wording.prefill)
         reading = self.verdict(task, view, text)
-        # A turn that was cut is not malformed yet: the session ends it as `token_budget`.
+        # A turn that was cut is not malformed: the session ends it as `token_budget`.
         cut = completion.finish is Finish.LENGTH and isinstance(reading, Malformed)
         return Continue() if cut else reading
 

@@ -119,6 +119,7 @@ class TirFormat(BaseModel, ABC):
         if completion.finish is Finish.STOP:
             return Continue()
         reading = self._read_verdict(view, turn)
+        # A turn that was cut is not malformed: the session ends it as `token_budget`.
         cut = completion.finish is Finish.LENGTH and isinstance(reading, Malformed)
         return Continue() if cut else reading
 
@@ -174,7 +175,7 @@ class TirFormat(BaseModel, ABC):
             return Malformed("a call of a tool that does not exist")
         try:
             arguments = json.loads(call.arguments)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError):  # deeply nested JSON exceeds the recursion limit
             arguments = None
         if not isinstance(arguments, dict) or not isinstance(arguments.get("code"), str):
             return Malformed("a call of run_python without a text `code`")

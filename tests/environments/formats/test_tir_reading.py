@@ -1,4 +1,4 @@
-"""How the three formats read a turn, and in which orders they show the responses."""
+"""Readings of the three TIR-Judge formats, and the orders in which they show the responses."""
 
 from __future__ import annotations
 
