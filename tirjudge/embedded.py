@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from tirjudge_environments.faults import first_fault
+from tirjudge_environments.registry import first_fault
 
 NOTE_FILE = "tirjudge.json"
 EMBEDDED_NAME = "tirjudge-mini"

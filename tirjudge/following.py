@@ -10,8 +10,8 @@ from typing import Any, Literal
 from tirjudge.batch import Failure
 from tirjudge.metrics import Proportion
 from tirjudge.rows import BadRow, Row
+from tirjudge_environments.instruction_checks import Followed, MissingExtra, followed, verifiers_of
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
-from tirjudge_environments.verifiers import Followed, MissingExtra, followed, verifiers_of
 
 Reading = Literal["strict", "loose"]
 INSTRUCTIONS = "instruction_id_list"

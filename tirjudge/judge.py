@@ -13,9 +13,9 @@ from tirjudge.generation.base import Generator
 from tirjudge.judging import JudgeConfig, Judging, Kind, kind_for
 from tirjudge.judgment import Judgment
 from tirjudge.loop_thread import LoopThread
-from tirjudge_environments.faults import first_fault
-from tirjudge_environments.seeds import derive_seed
+from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import read_task
+from tirjudge_environments.types import derive_seed
 from tirjudge_sandbox import Sandbox
 
 Conversation = str | Sequence[Mapping[str, Any]]

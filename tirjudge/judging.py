@@ -16,11 +16,10 @@ from tirjudge.generation.catalog import open_generator
 from tirjudge.generation.openai import OpenAIGenerator, Tier
 from tirjudge.judgment import Judgment, consensus, judgment
 from tirjudge.rollout import Rollout
-from tirjudge_environments import Context, Environment, JudgeTask, Message, Prompt
-from tirjudge_environments.budget import Budget
-from tirjudge_environments.catalog import environment_options, open_environment
-from tirjudge_environments.formats.text_only import TextOnly
+from tirjudge_environments import Context, Environment, JudgeTask, Message, Prompt, ToolEnvironment
 from tirjudge_environments.orders import Order
+from tirjudge_environments.registry import environment_options, open_environment
+from tirjudge_environments.types import Budget
 from tirjudge_sandbox import (
     Execution,
     Limits,
@@ -201,7 +200,7 @@ class Judging:
                 raise ValueError("options are a format's: give --format")
             return
         environment = open_environment(format, **self.config.options)
-        self._runs_programs = self.config.tools and not isinstance(environment, TextOnly)
+        self._runs_programs = self.config.tools and isinstance(environment, ToolEnvironment)
         embedded = not (self._given_generator or self.config.model or self.config.base_url)
         if embedded and not format.startswith("tir-"):
             raise ValueError(f"the embedded model knows TIR-Judge's formats alone: give --model for {format}")

@@ -11,7 +11,7 @@ from typing import Any
 from tirjudge.passages import passages
 from tirjudge.records import failed, verdict_record
 from tirjudge_environments import Episode, Refused, StopReason, Trajectory, Usage, Verdict, View
-from tirjudge_environments.letters import letter
+from tirjudge_environments.orders import letter
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 from tirjudge.asking import Asking
 from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling
 from tirjudge_environments import Environment, Episode, JudgeTask, Score, StopReason, Trajectory, View
-from tirjudge_environments.budget import Budget
-from tirjudge_environments.seeds import derive_seed
 from tirjudge_environments.session import JudgeSession
+from tirjudge_environments.types import Budget, derive_seed
 from tirjudge_sandbox import Limits, Sandbox
 
 T = TypeVar("T")

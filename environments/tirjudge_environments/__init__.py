@@ -1,26 +1,23 @@
-"""Judges as environments: tasks, views, prompts, readings and rewards, without a model and without torch."""
+"""LLM judges as environments: tasks, prompts, readings and rewards, without a model and without torch.
 
-from tirjudge_environments.base import Environment
-from tirjudge_environments.budget import Budget
-from tirjudge_environments.catalog import environment_names, open_environment
-from tirjudge_environments.chat_encoder import ChatEncoder
-from tirjudge_environments.encoder import Encoder
-from tirjudge_environments.formats.j1_pas import J1PaS
-from tirjudge_environments.formats.j1_pav import J1PaV
-from tirjudge_environments.formats.j1_pavs import J1PaVS
-from tirjudge_environments.formats.j1_pos import J1PoS
-from tirjudge_environments.formats.judgelrm_pair import JudgeLrmPair
-from tirjudge_environments.formats.judgelrm_single import JudgeLrmSingle
+The classes of the papers' formats are exported for convenience. A new format needs no line here: it is found
+by its entry point (see `open_environment`).
+"""
+
+from tirjudge_environments.base import Environment, JudgeCard, JudgeFormat, ToolEnvironment
+from tirjudge_environments.formats.j1 import J1PaS, J1PaV, J1PaVS, J1PoS
+from tirjudge_environments.formats.judgelrm import JudgeLrmPair, JudgeLrmSingle
 from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.formats.rm_r1 import RmR1
-from tirjudge_environments.formats.tir_listwise import TirListwise
-from tirjudge_environments.formats.tir_pairwise import TirPairwise
+from tirjudge_environments.formats.tir_comparison import TirListwise, TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
-from tirjudge_environments.seeds import derive_seed
-from tirjudge_environments.session import JudgeSession
-from tirjudge_environments.transcript import Transcript
+from tirjudge_environments.registry import environment_names, open_environment
+from tirjudge_environments.session import JudgeSession, Transcript
+from tirjudge_environments.tasks import Columns, RowError, read_task
+from tirjudge_environments.tokenization import ChatEncoder, Encoder
 from tirjudge_environments.types import (
     Ask,
+    Budget,
     By,
     Call,
     Completion,
@@ -46,6 +43,7 @@ from tirjudge_environments.types import (
     Usage,
     Verdict,
     View,
+    derive_seed,
 )
 
 __all__ = [
@@ -54,6 +52,7 @@ __all__ = [
     "By",
     "Call",
     "ChatEncoder",
+    "Columns",
     "Completion",
     "Context",
     "Continue",
@@ -65,6 +64,8 @@ __all__ = [
     "J1PaV",
     "J1PaVS",
     "J1PoS",
+    "JudgeCard",
+    "JudgeFormat",
     "JudgeLrmPair",
     "JudgeLrmSingle",
     "JudgeSession",
@@ -77,6 +78,7 @@ __all__ = [
     "Refused",
     "Reward",
     "RmR1",
+    "RowError",
     "RunCode",
     "Score",
     "Segment",
@@ -85,6 +87,7 @@ __all__ = [
     "TirPairwise",
     "TirPointwise",
     "ToolCall",
+    "ToolEnvironment",
     "ToolSpec",
     "Trajectory",
     "Transcript",
@@ -95,4 +98,5 @@ __all__ = [
     "derive_seed",
     "environment_names",
     "open_environment",
+    "read_task",
 ]

@@ -1,9 +1,10 @@
-"""The environment contract: a judge's whole protocol, without a model, a sandbox or a clock."""
+"""The interface of a judge format: the judge's whole protocol, without a model, a sandbox or a clock."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 from tirjudge_environments.types import (
     Ask,
@@ -20,27 +21,84 @@ from tirjudge_environments.types import (
 from tirjudge_sandbox import Execution
 
 
+@dataclass(frozen=True, slots=True)
+class JudgeCard:
+    """A judge format's description of itself, in Markdown without line breaks."""
+
+    views: str
+    """The part of a task that one rollout sees."""
+    answer: str
+    """The form of an answer."""
+    reward: str
+    """The reward of an answer in training."""
+    source: str
+    """Paper, section and figures."""
+
+
+@runtime_checkable
+class JudgeFormat(Protocol):
+    """An entry of the group `tirjudge.environments` that describes itself: usually the class of a format.
+
+    Without a card a format can be opened as well; `tirjudge formats` then lists its name and options alone.
+    """
+
+    card: JudgeCard
+
+    def __call__(self, **options: Any) -> Environment:
+        """Open the format with these options; raises TypeError or ValueError for a bad one."""
+        ...
+
+
 class Environment(Protocol):
-    """A judge format: pure functions from tasks to prompts, from completions to readings, to rewards."""
+    """A judge format: pure functions from tasks to prompts, from completions to readings, to rewards.
+
+    A format holds no state: every method returns the same value for the same arguments. A format whose judge
+    runs programs is a `ToolEnvironment` as well.
+    """
+
+    @property
+    def linked(self) -> bool:
+        """True if a view's reward depends on the other views of its episode.
+
+        A trainer that scores one rollout at a time cannot train such a judge.
+        """
+        ...
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
-        """What the rollouts of one sample see; raises ValueError for a task of the wrong size."""
+        """Return what the rollouts of one sample see; raises ValueError for a task of the wrong size."""
         ...
 
-    def prompt(self, task: JudgeTask, view: View) -> Prompt: ...
+    def prompt(self, task: JudgeTask, view: View) -> Prompt:
+        """Return the judge's prompt for one view of a task."""
+        ...
 
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
-        """Read one turn: all that the model wrote since the prompt or the last output, prefill included."""
-        ...
+        """Read one turn: all that the model wrote since the prompt or the last output, prefill included.
 
-    def show(self, request: RunCode, outcome: Execution | Refused) -> str:
-        """The text that is appended after a program ran or was refused; never given a failed sandbox."""
+        Any text has a reading; none raises.
+        """
         ...
 
     def ask(self, group: Sequence[Episode]) -> tuple[Ask, ...]:
-        """Questions that must be answered before `score`; empty for most judges."""
+        """Return the questions that must be answered before `score`; empty for most judges."""
         ...
 
     def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
-        """One tuple per episode of the group, one score per trajectory of the episode."""
+        """Score a group of episodes of one task.
+
+        `answers` maps the key of each question of `ask` to its answer. Returns one tuple per episode, with
+        one score per trajectory of the episode.
+        """
+        ...
+
+
+@runtime_checkable
+class ToolEnvironment(Environment, Protocol):
+    """A judge format whose judge runs programs: its readings may be `RunCode`."""
+
+    def show(self, request: RunCode, outcome: Execution | Refused) -> str:
+        """Return the text that is appended after a program ran or was refused.
+
+        It is never called with an execution whose sandbox failed.
+        """
         ...

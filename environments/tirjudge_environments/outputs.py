@@ -1,4 +1,4 @@
-"""The text that a model sees of an execution."""
+"""Rendering of executions as the text that a model sees."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _STOPPED = {
 
 
 def output_text(outcome: Execution | Refused, limit: int) -> str:
-    """What a program printed, or in one line what went wrong (TIR section 4.2, Error Message Processing).
+    """Return a program's output, or its error in one line (TIR section 4.2, Error Message Processing).
 
-    At most `limit` characters stay, cut in the middle with a count of those left out. Raises ValueError for
-    an execution whose sandbox failed: that is no program's output.
+    A text of more than `limit` characters is cut in the middle, with a count of those left out. Raises
+    ValueError for an execution whose sandbox failed, which is not an output of the program.
     """
     if isinstance(outcome, Refused):
         return outcome.reason
@@ -48,7 +48,7 @@ def _signal_name(number: int | None) -> str:
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """The text, or its first and last `limit` / 2 characters around a count of those left out."""
+    """Return the text, or its first and last `limit` / 2 characters around a count of those left out."""
     if len(text) <= limit:
         return text
     head, tail = limit - limit // 2, limit // 2
@@ -56,5 +56,5 @@ def cut_middle(text: str, limit: int) -> str:
 
 
 def lengthen_fences(text: str) -> str:
-    """The text with one more backtick on every line that could open or close a fence."""
+    """Add a backtick to every line that could open or close a fence, so that outputs stay text."""
     return re.sub(r"^([ \t]*+`{3,}+)", r"\1`", text, flags=re.MULTILINE)

@@ -1,4 +1,4 @@
-"""What a model's turn holds, read in linear time: the program asked for, forged outputs, answer tags."""
+"""Readers of a model's turn, in linear time: programs, forged outputs, answer tags and elements."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ class Fence:
     """A fenced block. Offsets are into the turn's text."""
 
     info: str
-    """What follows the opening backticks, stripped: `python`, `output`, `json`, or nothing."""
+    """The text after the opening backticks, stripped: `python`, `output`, `json`, or empty."""
     start: int
-    """Of the opening line."""
+    """Start of the opening line."""
     body_start: int
     body_end: int
     end: int
-    """Behind the closing line and its newline; the text's length when the fence never closed."""
+    """End of the closing line and its newline; the length of the text if the fence is never closed."""
     indent: int
-    """White space before the opening backticks."""
+    """Number of white-space characters before the opening backticks."""
     closed: bool
 
 
 def find_fences(text: str) -> tuple[Fence, ...]:
-    """The fenced blocks of a text, as CommonMark reads backtick fences, but for two rules of the dialogue.
+    """Return the fenced blocks of a text, as CommonMark reads backtick fences, with two differences.
 
-    Any indentation may stand before a fence, and an open program also closes at a line that opens an output.
+    A fence may have any indentation, and an open program also closes at a line that opens an output.
     """
     fences = []
     opening: re.Match[str] | None = None
@@ -68,7 +68,7 @@ def _fence(text: str, opening: re.Match[str], body_end: int, end: int, *, closed
 
 @dataclass(frozen=True, slots=True)
 class Tag:
-    """`<name>` or `</name>`, outside every fence."""
+    """An opening or closing tag, `<name>` or `</name>`, outside every fence."""
 
     opens: bool
     start: int
@@ -77,7 +77,7 @@ class Tag:
 
 @dataclass(frozen=True)
 class Turn:
-    """All that the model wrote since the prompt or the last output."""
+    """One turn: all text that the model wrote since the prompt or the last output."""
 
     text: str
 
@@ -87,12 +87,12 @@ class Turn:
 
     @cached_property
     def program(self) -> Fence | None:
-        """The first closed program; the one that is run."""
+        """The first closed program of the turn, which is the one to run."""
         return next((fence for fence in self.fences if fence.info == PROGRAM and fence.closed), None)
 
     @property
     def source(self) -> str:
-        """The program's text, freed of its fence's indentation; empty without a program."""
+        """The program without the indentation of its fence; empty if there is no program."""
         if self.program is None:
             return ""
         body = self.text[self.program.body_start : self.program.body_end]
@@ -104,7 +104,7 @@ class Turn:
 
     @cached_property
     def awaited(self) -> Fence | None:
-        """The output fence that the model opened behind its program and left empty for the real output."""
+        """The output fence that the model opened after its program and left empty for the real output."""
         if self.program is None:
             return None
         following = self.fences[-1]
@@ -116,24 +116,25 @@ class Turn:
 
     @property
     def request_end(self) -> int:
-        """Where the acted-on part of the turn ends: behind the program, or the output fence opened for it."""
+        """Offset where the request ends: after the program, or after the output fence opened for it."""
         if self.program is None or self.awaited is not None:
             return len(self.text)
         return self.program.end
 
     @property
     def forged(self) -> tuple[Fence, ...]:
-        """Outputs that the model wrote itself."""
+        """The output blocks that the model wrote itself."""
         return tuple(fence for fence in self.fences if fence.info == OUTPUT and fence is not self.awaited)
 
     @property
     def unclosed(self) -> tuple[Fence, ...]:
-        """Fences without an end, but for an output that waits for the sandbox."""
+        """The fences without an end, except an output fence that waits for the sandbox."""
         return tuple(fence for fence in self.fences if not fence.closed and fence is not self.awaited)
 
     def tags(self, name: str) -> tuple[Tag, ...]:
-        """The tags of this name outside fences, in order."""
+        """Return the tags of this name outside fences, in order."""
         found = []
+        # Tags and fences are both in order, so one pass over each keeps this linear.
         fences = iter((*self.fences, None))
         fence = next(fences)
         for match in _tag_pattern(name).finditer(self.text):
@@ -144,7 +145,7 @@ class Turn:
         return tuple(found)
 
     def answer(self, name: str) -> str | None:
-        """What the last `<name>` element holds, stripped; None when there is none, or it is not closed."""
+        """Return the stripped content of the last `<name>` element; None if it is missing or not closed."""
         tags = self.tags(name)
         if len(tags) < 2 or tags[-1].opens or not tags[-2].opens:
             return None
@@ -153,4 +154,57 @@ class Turn:
 
 @lru_cache(maxsize=16)
 def _tag_pattern(name: str) -> re.Pattern[str]:
+    return re.compile(rf"<(/?){re.escape(name)}>")
+
+
+_THINKING = "think"
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """An element `<name> ... </name>` of a judge's answer. Offsets are into the text."""
+
+    body: str
+    """The stripped content; it contains no tag of the same name."""
+    start: int
+    end: int
+
+
+def elements(text: str, name: str) -> tuple[Element, ...]:
+    """Return the closed elements of this name in order; of nested ones only the innermost."""
+    found = []
+    opened: re.Match[str] | None = None
+    for tag in _tags(name).finditer(text):
+        if not tag[1]:
+            opened = tag
+        elif opened is not None:
+            body = text[opened.end() : tag.start()].strip()
+            found.append(Element(body, opened.start(), tag.end()))
+            opened = None
+    return tuple(found)
+
+
+def tag_count(text: str, name: str) -> tuple[int, int]:
+    """Count the tags `<name>` and `</name>` in the text."""
+    return text.count(f"<{name}>"), text.count(f"</{name}>")
+
+
+def behind_thinking(text: str) -> str | None:
+    """Return the text after the last `</think>`; the whole text if there is no thinking.
+
+    None if the thinking is not closed: what looks like an answer there is part of the thinking.
+    """
+    return behind(text, _THINKING)
+
+
+def behind(text: str, name: str) -> str | None:
+    """Return the text after the last `</name>`, as `behind_thinking` does for the element `think`."""
+    head, closed, rest = text.rpartition(f"</{name}>")
+    if f"<{name}>" in rest:
+        return None
+    return rest if closed else head + rest
+
+
+@lru_cache(maxsize=32)
+def _tags(name: str) -> re.Pattern[str]:
     return re.compile(rf"<(/?){re.escape(name)}>")

@@ -1,15 +1,15 @@
-"""One dialogue between a judge and the sandbox, stepped by whoever owns the model."""
+"""One dialogue between a judge and the sandbox, driven by the code that owns the model."""
 
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Self
 
-from tirjudge_environments.base import Environment
-from tirjudge_environments.budget import Budget
-from tirjudge_environments.encoder import Encoder
-from tirjudge_environments.seeds import derive_seed
+from tirjudge_environments.base import Environment, ToolEnvironment
+from tirjudge_environments.tokenization import Encoder
 from tirjudge_environments.types import (
+    Budget,
     By,
     Call,
     Completion,
@@ -28,19 +28,23 @@ from tirjudge_environments.types import (
     Usage,
     Verdict,
     View,
+    derive_seed,
 )
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 
 _ATTEMPTS = 2
-"""How often a program is given to a sandbox that fails."""
+"""Maximum number of attempts to run a program while the sandbox fails."""
 
 
 class JudgeSession:
-    """Generate from `context`, at most `remaining_tokens`; `step` with what came; at the end, `trajectory`.
+    """The state of one dialogue: prompt, segments, programs and budget.
 
-    With an encoder, every completion must carry its token ids. They are kept as sampled, an end-of-sequence
-    token in the middle of the dialogue included, and only ever appended to. Without ids, what a text-only
-    endpoint wrote behind a program is dropped before the output follows it.
+    The caller generates at most `remaining_tokens` from `context` and passes the completion to `step`, until
+    `done`; then `trajectory` holds the whole dialogue.
+
+    With an encoder, every completion must carry its token ids. They are kept as sampled, including an
+    end-of-sequence token in the middle of the dialogue, and are never re-encoded. Without ids, text that a
+    text-only endpoint wrote after a program is dropped before the output is appended.
     """
 
     def __init__(
@@ -56,7 +60,7 @@ class JudgeSession:
         sample: int = 0,
         seed: int = 0,
     ) -> None:
-        """`limits` bound each program; `seed` and the number of the call seed it.
+        """Start a dialogue; `limits` apply to each program, which is seeded by `seed` and its number.
 
         Raises ValueError for native tool calls with an encoder: only an endpoint can render those.
         """
@@ -83,14 +87,14 @@ class JudgeSession:
 
     @property
     def trajectory(self) -> Trajectory:
-        """The whole dialogue; raises RuntimeError before it is done."""
+        """The finished dialogue; raises RuntimeError before it is done."""
         if self._trajectory is None:
             raise RuntimeError("the dialogue has not ended yet")
         return self._trajectory
 
     @property
     def context(self) -> Context:
-        """What the next turn continues."""
+        """The input of the next request to the generator."""
         ids = self._prompt_ids
         for segment in self._segments:
             ids = ids + segment.ids if ids is not None and segment.ids is not None else None
@@ -98,14 +102,15 @@ class JudgeSession:
 
     @property
     def remaining_tokens(self) -> int:
-        """How many more tokens fit the budget; an upper bound for the next turn."""
+        """The tokens left in the budget, an upper bound for the next completion."""
         return max(0, self._budget.tokens - self._used_tokens)
 
     async def step(self, completion: Completion) -> tuple[Segment, ...]:
-        """Take what the model wrote, run what it asks for, and return what was appended.
+        """Append a completion, run the program that it asks for, and return the segments of the sandbox.
 
-        Nothing is appended when the turn goes on or the dialogue has ended; `done` tells which. Raises
-        RuntimeError once it is done, and ValueError for a completion without the ids that an encoder needs.
+        Nothing is returned if the turn continues or the dialogue has ended; `done` distinguishes the two.
+        Raises RuntimeError once the dialogue is done, and ValueError for a completion without the token ids
+        that an encoder needs.
         """
         if self.done:
             raise RuntimeError("the dialogue has ended")
@@ -124,11 +129,11 @@ class JudgeSession:
         return tuple(appended)
 
     def fail(self, stop: StopReason, detail: str) -> None:
-        """End the dialogue without a verdict, from inside or outside (a generator that is down)."""
+        """End the dialogue without a verdict, for example because the generator failed."""
         self._end(stop, None, detail)
 
     def _take(self, completion: Completion) -> Completion:
-        """Append what the model wrote to its open turn, and return the whole turn."""
+        """Append a completion to the open turn of the model, and return the whole turn."""
         if self._encoder is not None and completion.token_ids is None:
             raise ValueError("a session with an encoder needs the token ids of every completion")
         if self._segments and self._segments[-1].by is By.MODEL:
@@ -136,6 +141,7 @@ class JudgeSession:
         else:
             self._turns += 1
             written = _joined(None, completion)
+        # Decoding the ids of the whole turn joins characters that were split between two completions.
         if self._encoder is not None and written.ids is not None:
             written = replace(written, text=self._encoder.decode(written.ids))
         self._segments.append(written)
@@ -145,7 +151,7 @@ class JudgeSession:
         return replace(completion, text=prefill + written.text)
 
     def _readings(self, turn: Completion) -> list[Reading]:
-        """One reading; for several native calls in one turn, one for each, since each wants its answer."""
+        """Return one reading, or one per native call if there are several, since each needs an answer."""
         single = [replace(turn, tool_calls=(call,)) for call in turn.tool_calls]
         return [self._environment.read(self._task, self._view, part) for part in single or [turn]]
 
@@ -168,7 +174,7 @@ class JudgeSession:
             self._segments[-1] = replace(written, text=written.text[: request.end - prefill])
 
     async def _answer(self, request: RunCode) -> Segment | None:
-        """Run or refuse a program; None if that ended the dialogue."""
+        """Run or refuse a program; return None if that ended the dialogue."""
         spent = self._spent()
         if spent is not None:
             self._calls.append(Call(request, Refused(spent[1])))
@@ -188,7 +194,7 @@ class JudgeSession:
         return segment
 
     def _spent(self) -> tuple[StopReason, str] | None:
-        """The budget, if any, that forbids another turn after this one."""
+        """Return the budget that forbids another turn after this one, if any."""
         if not self.remaining_tokens:
             return StopReason.TOKEN_BUDGET, f"the budget of {self._budget.tokens} tokens is spent"
         if self._turns >= self._budget.turns:
@@ -210,6 +216,7 @@ class JudgeSession:
         program = Program(
             source=request.source, bindings=request.bindings, seed=derive_seed(self._seed, number)
         )
+        # A sandbox failure is no property of the program, so it is retried before it costs the whole rollout.
         for _ in range(_ATTEMPTS):
             outcome = await self._sandbox.run(program, self._limits)
             if outcome.status is not Status.SANDBOX_FAILED:
@@ -217,7 +224,13 @@ class JudgeSession:
         return outcome
 
     def _shown(self, request: RunCode, outcome: Execution | Refused) -> Segment:
+        if not isinstance(self._environment, ToolEnvironment):
+            raise TypeError(
+                f"{type(self._environment).__name__} asked for a program and has no `show`: a format whose "
+                "readings are RunCode must be a ToolEnvironment"
+            )
         text = self._environment.show(request, outcome)
+        # An output fence must begin a line, also if the model stopped in the middle of one.
         if request.call_id is None and not self._segments[-1].text.endswith("\n"):
             text = "\n" + text
         ids = tuple(self._encoder.text(text)) if self._encoder else None
@@ -240,14 +253,14 @@ class JudgeSession:
 
 
 def _size(completion: Completion) -> int:
-    """Tokens: as told by ids or, failing that, by the usage; else a guess at four characters each."""
+    """Count tokens from the ids, else from the usage, else as one per four characters."""
     if completion.token_ids is not None:
         return len(completion.token_ids)
     return completion.usage.completion_tokens or len(completion.text) // 4 + 1
 
 
 def _joined(before: Segment | None, completion: Completion) -> Segment:
-    """The model's segment with a completion appended; ids and logprobs only if every part has them."""
+    """Append a completion to a segment; ids and logprobs are kept only if every part has them."""
     before = before or Segment(by=By.MODEL, text="", ids=(), logprobs=())
     has_ids = before.ids is not None and completion.token_ids is not None
     has_logprobs = before.logprobs is not None and completion.logprobs is not None
@@ -259,3 +272,41 @@ def _joined(before: Segment | None, completion: Completion) -> Segment:
         reasoning=before.reasoning + completion.reasoning,
         tool_calls=before.tool_calls + completion.tool_calls,
     )
+
+
+@dataclass(frozen=True, slots=True)
+class Transcript:
+    """A trajectory as aligned token ids, mask and logprobs, for trainers; without torch.
+
+    Ids are exactly as sampled, and the three completion fields have the same length.
+    """
+
+    prompt_ids: tuple[int, ...]
+    completion_ids: tuple[int, ...]
+    """The ids of the model and the sandbox, in order."""
+    mask: tuple[int, ...]
+    """1 where the model wrote, 0 where the sandbox did."""
+    logprobs: tuple[float, ...] | None
+    """Natural logarithms, 0.0 where the sandbox wrote; None if a turn has none."""
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> Self:
+        """Convert a trajectory; raises ValueError if its generator returned no token ids."""
+        ids: list[int] = []
+        mask: list[int] = []
+        logprobs: list[float] | None = []
+        for segment in trajectory.segments:
+            if segment.ids is None:
+                raise ValueError("this trajectory has no token ids: its generator speaks text only")
+            ids += segment.ids
+            by_model = segment.by is By.MODEL
+            mask += [int(by_model)] * len(segment.ids)
+            if by_model and segment.logprobs is None:
+                logprobs = None
+            elif logprobs is not None:
+                logprobs += segment.logprobs if by_model and segment.logprobs else [0.0] * len(segment.ids)
+        if trajectory.prompt_ids is None:
+            raise ValueError("this trajectory has no prompt ids: its generator speaks text only")
+        return cls(
+            trajectory.prompt_ids, tuple(ids), tuple(mask), None if logprobs is None else tuple(logprobs)
+        )

@@ -1,4 +1,4 @@
-"""Rows to tasks: which columns hold what, and what a value may be."""
+"""Conversion of dataset rows to tasks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge_environments.letters import letter, letters
+from tirjudge_environments.orders import letter, letters
 from tirjudge_environments.types import JudgeTask, Message
 
 _ROLES = ("system", "user", "assistant")
@@ -21,15 +21,15 @@ _LARGEST_SCORE = 1e9
 
 
 class RowError(ValueError):
-    """A row that is no task; the text says in one line which column is wrong and how."""
+    """A row that cannot be converted to a task; the message names the column and the problem in one line."""
 
 
 class Columns(BaseModel):
-    """Where a row holds each part of a task.
+    """The places in a row that hold the parts of a task.
 
-    A place is a column's name. A column inside another is reached with dots, and with numbers into lists:
-    `messages.0.content`, `messages.-1.content`. `a+b` joins texts with an empty line, leaving out empty ones;
-    `responses` may list places, `a,b,c`. A name that the row itself holds is always taken as it stands.
+    A place is the name of a column. Dots reach into nested columns, and numbers into lists:
+    `messages.0.content`, `messages.-1.content`. `a+b` joins texts with an empty line, without empty texts;
+    `responses` may list places, `a,b,c`. If the row has a column of exactly this name, that column is taken.
 
     The responses are `responses` (a list), or `response_a` and `response_b`, or `chosen` and `rejected`
     (one or a list; the label is then the chosen one), or `response` alone: the first of these that the row
@@ -52,11 +52,11 @@ class Columns(BaseModel):
     checklist: str = "checklist"
     """People's reasons for the label, a list of texts."""
     gold_scores: str = "gold_scores"
-    """What each response deserves, a list of numbers: GPT-4's scores in JudgeLM-100K."""
+    """The gold score of each response, a list of numbers, such as GPT-4's scores in JudgeLM-100K."""
 
     @classmethod
     def parse(cls, assignments: Iterable[str]) -> Self:
-        """From `part=place` texts; raises ValueError for a part that does not exist or an empty place."""
+        """Parse `part=place` texts; raises ValueError for an unknown part or an empty place."""
         places: dict[str, str] = {}
         for assignment in assignments:
             part, _, place = assignment.partition("=")
@@ -69,7 +69,10 @@ class Columns(BaseModel):
         return cls(**places)
 
     def find(self, row: Mapping[str, Any], part: str) -> Any:
-        """The value of a part; None where an unnamed one is absent. Raises RowError for a named one."""
+        """Return the value of a part, or None if it is absent.
+
+        Raises RowError if the place was set explicitly and is absent.
+        """
         place = getattr(self, part)
         value = _lookup(row, place)
         if value is _MISSING and part in self.model_fields_set:
@@ -87,14 +90,15 @@ def read_task(
     columns: Columns = DEFAULT_COLUMNS,
     labels: Mapping[str, str] | None = None,
 ) -> JudgeTask:
-    """The task that a row holds; raises RowError.
+    """Convert a row to a task; raises RowError.
 
     The prompt is a text or a list of chat messages. A response is a text, a number, or a list of chat
-    messages whose last one it is. A label is an index counted from 0, a letter, a ranking (`A>B`), or a tie
-    (`tie`, `A=B`: then the task has no best response). A ranking or a tie also says by how much the best is
-    better: `gold["strength"]` is 2 for `A>>B`, 1 for `A>B`, 0 for a tie. `labels` translates a data set's own
-    values first, such as {"1": "A", "2": "B", "0": "tie"}; a value that it lacks is an error. Gold scores are
-    `gold["scores"]`; where no label is given, the only highest of them is one.
+    messages, of which the last one counts. A label is an index counted from 0, a letter, a ranking (`A>B`),
+    or a tie (`tie`, `A=B`: then the task has no best response). The ranking of a pair and a tie also give the
+    strength of the preference: `gold["strength"]` is 2 for `A>>B`, 1 for `A>B`, 0 for a tie. `labels`
+    translates a dataset's own values first, such as {"1": "A", "2": "B", "0": "tie"}; any other value is an
+    error. Gold scores become `gold["scores"]`; without a label, the response with the unique highest gold
+    score is the label.
     """
     candidates, label = _candidates(row, columns)
     said = _label_text(columns.find(row, "label"), labels)
@@ -147,7 +151,7 @@ def _step(value: Any, step: str) -> Any:
 
 
 def _candidates(row: Mapping[str, Any], columns: Columns) -> tuple[tuple[str, ...], int | None]:
-    """The responses, and the label where their columns tell it."""
+    """Return the responses, and the label if their columns determine it."""
     for part in _response_parts(columns):
         first = columns.find(row, part)
         if first is None:
@@ -219,7 +223,7 @@ def _message(value: Any, name: str) -> Message:
 
 
 def _text(value: Any, name: str) -> str:
-    """A text; numbers and truth values as Python prints them, which is how data sets come to hold them."""
+    """Return a text; numbers and truth values become text as Python prints them, as datasets hold them."""
     if isinstance(value, str):
         return value
     if isinstance(value, bool | int | float):
@@ -246,7 +250,7 @@ def _tags(value: Any) -> tuple[str, ...]:
 
 
 def _label_text(value: Any, labels: Mapping[str, str] | None) -> str:
-    """A label in our own words; empty for none."""
+    """Return the label after translation by `labels`; empty if there is none."""
     if value is None or value == "":
         return ""
     text = _text(value, "label").strip()
@@ -281,7 +285,7 @@ def _gold(checklist: Any, label: str) -> dict[str, Any]:
 
 
 def _gold_scores(value: Any, count: int) -> tuple[float, ...]:
-    """Empty where there are none."""
+    """Return the gold scores; empty if there are none."""
     if value is None:
         return ()
     if not isinstance(value, list) or len(value) != count or not all(map(_is_score, value)):
@@ -290,7 +294,7 @@ def _gold_scores(value: Any, count: int) -> tuple[float, ...]:
 
 
 def _is_score(value: Any) -> bool:
-    """A number that is finite, and fits a float."""
+    """Return True for a finite number that fits a float."""
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST_SCORE
 
 

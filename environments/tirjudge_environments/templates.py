@@ -1,15 +1,16 @@
-"""Prompt templates: data files with slots, filled in one pass so that a candidate's braces stay text.
+"""Prompt templates: data files with slots, filled in one pass so that braces in a candidate stay text.
 
-The slots, everything else in braces being plain text:
+These are the slots; anything else in braces is plain text:
 
 * `{prompt}`: the judged conversation (see `conversation_text`).
 * `{response}`: the only response of a pointwise view.
 * `{response A}`, `{response B}`, ...: the response shown under that letter.
-* `{each}` ... `{/each}`: repeated verbatim for every response of the view, in order; inside, `{letter}` is
-  its letter and `{response}` its text. Lists of any length are written this way.
+* `{each}` ... `{/each}`: a block that is repeated for every response of the view, in order; inside,
+  `{letter}` is its letter and `{response}` its text. This is how lists of any length are written.
 
-A file is `prompts/{family}-{kind}.txt`, kind being `pointwise`, `pairwise` or `listwise`, with `-no-tools`
-for the text-only prompt and `-calls` for native tool calls. It holds the prompt and a newline at its end.
+A file of TIR-Judge is `prompts/{family}-{kind}.txt`, where kind is `pointwise`, `pairwise` or `listwise`,
+with `-no-tools` for the text-only prompt and `-calls` for native tool calls. A file holds the prompt and a
+newline at its end.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 
-from tirjudge_environments.letters import letters
+from tirjudge_environments.orders import letters
 from tirjudge_environments.types import Message
 
 _SLOT = re.compile(r"\{(prompt|response|response [A-Z]+|letter)\}")
@@ -29,12 +30,12 @@ _EACH = re.compile(r"\{each\}(.*?)\{/each\}", re.DOTALL)
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """The text of a prompt with its slots."""
+    """A prompt text with slots."""
 
     text: str
 
     def fill(self, prompt: str, responses: Sequence[str]) -> str:
-        """The prompt for these responses in this order; raises ValueError where the slots do not fit them."""
+        """Return the prompt for these responses in this order; raises ValueError if a slot does not fit."""
         values = {"prompt": prompt}
         if len(responses) == 1:
             values["response"] = responses[0]
@@ -52,7 +53,7 @@ class Template:
         return "".join(parts)
 
     def with_values(self, values: Mapping[str, str]) -> str:
-        """The text with slots of any other names, `{name}` for each key of `values`, filled in one pass."""
+        """Fill the slots `{name}` for each key of `values` in one pass; no other slot is known."""
         names = "|".join(map(re.escape, values))
         return re.sub(rf"\{{({names})\}}", lambda slot: values[slot[1]], self.text)
 
@@ -68,7 +69,7 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 
 @lru_cache(maxsize=64)
 def load_template(name: str) -> Template:
-    """The data file `prompts/{name}.txt`; raises ValueError, naming those there are, if it is missing."""
+    """Load `prompts/{name}.txt`; raises ValueError with the known names if it is missing."""
     folder = files("tirjudge_environments") / "prompts"
     known = sorted(entry.name.removesuffix(".txt") for entry in folder.iterdir())
     if name not in known:
@@ -77,7 +78,7 @@ def load_template(name: str) -> Template:
 
 
 def conversation_text(messages: Sequence[Message]) -> str:
-    """The judged conversation as one text: a single user message as it is, else every turn under its role."""
+    """Return the judged conversation as one text: a single user message alone, else turns with roles."""
     if len(messages) == 1 and messages[0].role == "user":
         return messages[0].content
     return "\n\n".join(f"{message.role.capitalize()}: {message.content}" for message in messages)

@@ -1,4 +1,4 @@
-"""A conformance suite for environments, a third party's too: `await check_environment(environment, task)`."""
+"""The conformance suite of judge formats: `await check_environment(environment, task)`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from tirjudge_environments.base import Environment
+from tirjudge_environments.base import Environment, ToolEnvironment
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.types import (
     Completion,
@@ -47,20 +47,20 @@ HOSTILE_TEXTS = (
     "<think>" * 1000 + "<answer>[[B]]</answer>",
     "<think>\n</think>\n<answer>[[B]]</answer>",
 )
-"""What a model may write, good and bad; no reading of it may raise."""
+"""Texts that a model may write, good and bad; reading them must not raise."""
 
 
 class FixedSandbox:
-    """Runs nothing: the executions it was made with, one after the other, the last one for ever."""
+    """A sandbox that runs nothing and returns given executions in order, then repeats the last one."""
 
     capacity = 1
 
     def __init__(self, *executions: Execution) -> None:
         self.executions = executions or (Execution(status=Status.OK, exit_code=0, stdout="42\n"),)
         self.programs: list[Program] = []
-        """What it was asked to run."""
+        """The programs it received."""
         self.limits: list[Limits] = []
-        """And under which limits."""
+        """The limits it received, one per program."""
 
     async def __aenter__(self) -> Self:
         return self
@@ -77,7 +77,10 @@ class FixedSandbox:
 
 
 async def check_environment(environment: Environment, task: JudgeTask) -> None:
-    """Raises AssertionError, saying what is broken. The task must fit the environment and have a label."""
+    """Run all checks on a format; raises AssertionError with a description of what is broken.
+
+    The task must fit the format and have a label.
+    """
     check_views(environment, task)
     check_reading(environment, task)
     trajectories = await play_hostile_texts(environment, task)
@@ -85,7 +88,7 @@ async def check_environment(environment: Environment, task: JudgeTask) -> None:
 
 
 def check_views(environment: Environment, task: JudgeTask) -> None:
-    """Views are the same each time, with names of their own, and their prompts show what they say."""
+    """Check that views are pure, have unique names, and that prompts show their candidates."""
     views = environment.views(task)
     assert views, "a task has at least one view"
     assert views == environment.views(task), "views are a pure function of the task"
@@ -100,7 +103,7 @@ def check_views(environment: Environment, task: JudgeTask) -> None:
 
 
 def check_reading(environment: Environment, task: JudgeTask) -> None:
-    """Any completion gives a reading, the same one each time."""
+    """Check that any completion has a reading, and that reading is pure."""
     for view in environment.views(task):
         for text in HOSTILE_TEXTS:
             for finish in Finish:
@@ -109,10 +112,12 @@ def check_reading(environment: Environment, task: JudgeTask) -> None:
                 reading = environment.read(task, view, completion)
                 assert isinstance(reading, RunCode | Verdict | Continue | Malformed), f"read {text!r}"
                 assert reading == environment.read(task, view, completion), "reading is pure"
+                if isinstance(reading, RunCode):
+                    assert isinstance(environment, ToolEnvironment), "a judge that runs programs has `show`"
 
 
 async def play_hostile_texts(environment: Environment, task: JudgeTask) -> list[tuple[Trajectory, ...]]:
-    """For each hostile text the trajectories of all views in which the model writes nothing else."""
+    """Play a dialogue per hostile text and view, in which the model writes that text in every turn."""
     episodes = []
     for text in HOSTILE_TEXTS:
         trajectories = []
@@ -128,7 +133,7 @@ async def play_hostile_texts(environment: Environment, task: JudgeTask) -> list[
 def check_scores(
     environment: Environment, task: JudgeTask, episodes: Sequence[tuple[Trajectory, ...]]
 ) -> None:
-    """One score per trajectory, and no reward for a failed sandbox or without a label."""
+    """Check that every trajectory has one score, and that a failed sandbox or a missing label has none."""
     group = [Episode(task, sample, trajectories) for sample, trajectories in enumerate(episodes)]
     answers = {ask.key: "" for ask in environment.ask(group)}
     scores = environment.score(group, answers)
@@ -136,7 +141,7 @@ def check_scores(
     assert [len(row) for row in scores] == [len(episode.trajectories) for episode in group]
     assert all(isinstance(score, Reward | Unscored) for row in scores for score in row)
 
-    if not getattr(environment, "linked", True):
+    if not environment.linked:
         for episode, row in zip(group, scores, strict=True):
             alone = [Episode(task, episode.sample, (one,)) for one in episode.trajectories]
             assert [environment.score([one], answers)[0] for one in alone] == [(score,) for score in row], (

@@ -1,7 +1,8 @@
-"""The vocabulary: every noun that flows from a row to a reward."""
+"""The vocabulary of the package: every type that flows from a row to a reward, budgets and seeds."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -20,24 +21,24 @@ class Message:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTask:
-    """What is to be judged: a prompt, its candidate responses and, when known, the best of them."""
+    """A prompt, its candidate responses and, when known, the index of the best of them."""
 
     id: str
     prompt: tuple[Message, ...]
     candidates: tuple[str, ...]
     label: int | None = None
-    """Index into `candidates` of the best one; None when it is not known."""
+    """Index of the best one in `candidates`; None when it is not known."""
     domain: str = ""
     """`safety`, `helpfulness`, `math`, ...: some rewards and prompts depend on it. Empty when unknown."""
     gold: Mapping[str, Any] = field(default_factory=dict)
-    """What a reward needs beyond the label: gold scores, a human checklist."""
+    """Further ground truth for a reward: gold scores, a human checklist."""
     tags: tuple[str, ...] = ()
-    """Free words that result rows repeat; no prompt and no reward depends on them."""
+    """Free labels that result rows repeat; no prompt and no reward depends on them."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """What one rollout sees of a task."""
+    """The part of a task that one rollout sees: some candidates, in some order."""
 
     name: str
     """Unique within the task: `AB`, `BA`, `0`, ...; the advantage baseline is per (task, view)."""
@@ -47,7 +48,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A native tool, offered to the model by the `tool` protocol."""
+    """A native tool that the `tool` protocol offers to the model."""
 
     name: str
     description: str
@@ -57,42 +58,42 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
-    """What the judge is asked."""
+    """The judge's input: messages, the start of its answer, stop strings and tools."""
 
     messages: tuple[Message, ...]
     prefill: str = ""
-    """The start of the judge's answer, written for it; it belongs to the prompt (mask 0)."""
+    """The start of the judge's answer, written for the model; it belongs to the prompt (mask 0)."""
     stop: tuple[str, ...] = ()
-    """Strings after which generation pauses so that the completion can be read."""
+    """Strings after which generation pauses so that the turn can be read."""
     tools: tuple[ToolSpec, ...] = ()
-    """Offered as native calls; empty under the `fence` protocol and for text-only judges."""
+    """Tools offered as native calls; empty under the `fence` protocol and for text-only judges."""
 
 
 class Finish(StrEnum):
-    """Why a generator stopped."""
+    """The reason why a generator stopped."""
 
     END = "end"
     """The model ended its turn (end-of-sequence token)."""
     STOP = "stop"
-    """A stop string of the prompt was seen."""
+    """A stop string of the prompt was generated."""
     LENGTH = "length"
-    """`Sampling.max_tokens`, or the model's context, was reached."""
+    """`Sampling.max_tokens` or the end of the model's context was reached."""
     TOOL_CALL = "tool_call"
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A native call as the model made it."""
+    """A native tool call as the model made it."""
 
     id: str
     name: str
     arguments: str
-    """JSON text, unparsed: it is the model's and may be anything."""
+    """Unparsed JSON text. The model wrote it, so it may be anything."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """Tokens of one or more requests, as the generator counted them."""
+    """Token counts of one or more requests, as the generator reported them."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -105,56 +106,56 @@ class Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Completion:
-    """What a model wrote in one turn."""
+    """The text, and if known the tokens, that a model wrote for one request."""
 
     text: str
     finish: Finish
     token_ids: tuple[int, ...] | None = None
-    """As sampled, an end-of-sequence token included; None when the endpoint does not tell."""
+    """The ids as sampled, including an end-of-sequence token; None if the endpoint does not return them."""
     logprobs: tuple[float, ...] | None = None
-    """Natural logarithm, one per token id, under the distribution that was sampled from."""
+    """Natural logarithms, one per token id, under the distribution that was sampled from."""
     reasoning: str = ""
-    """Hidden thinking that the endpoint returned apart from the text."""
+    """Thinking that the endpoint returned separately from the text."""
     tool_calls: tuple[ToolCall, ...] = ()
     usage: Usage = Usage()
 
 
 @dataclass(frozen=True, slots=True)
 class RunCode:
-    """The model asks for a program to be run."""
+    """A reading: the model asks for a program to be run."""
 
     source: str
     bindings: Mapping[str, Any] = field(default_factory=dict)
-    """Names that the program finds defined: the prompt and the responses of its view."""
+    """Variables of the program: the prompt and the responses of its view."""
     opened: bool = False
     """The model wrote the opening ```` ```output ```` fence itself."""
     call_id: str | None = None
-    """The native call that this answers; None under the `fence` protocol."""
+    """Id of the native call; None under the `fence` protocol."""
     end: int | None = None
-    """Offset in the turn's text behind the request; what the model wrote after it overhangs."""
+    """Offset in the turn's text where the request ends; None if unknown. Any text after it is an overhang."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A view's answer, in the task's own candidate indices."""
+    """A reading: the answer of a view, in the candidate indices of the task."""
 
     choice: int | None = None
-    """The preferred candidate; None for a tie, and for a verdict that only gives scores."""
+    """The preferred candidate; None for a tie and for a verdict that consists of scores alone."""
     scores: Mapping[int, float] = field(default_factory=dict)
     """Candidate index to score."""
     tie: bool = False
     parsed: Mapping[str, Any] = field(default_factory=dict)
-    """What else the answer said, as JSON values by name: a rubric, reasons. The choice is made without it."""
+    """Other parts of the answer as JSON values by name: a rubric, reasons; the choice ignores them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Nothing to act on yet: generation goes on in the same turn."""
+    """A reading: there is nothing to act on yet, and generation continues in the same turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """The turn ended without a program or a readable verdict."""
+    """A reading: the turn ended without a program and without a readable verdict."""
 
     reason: str
 
@@ -164,21 +165,21 @@ Reading = RunCode | Verdict | Continue | Malformed
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A program that was asked for and not run."""
+    """The outcome of a program that was requested but not run."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request to run a program, and what came of it."""
+    """One request to run a program and its outcome."""
 
     request: RunCode
     outcome: Execution | Refused
 
 
 class By(StrEnum):
-    """Who wrote a segment."""
+    """The author of a segment."""
 
     MODEL = "model"
     SANDBOX = "sandbox"
@@ -186,22 +187,22 @@ class By(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A stretch of a trajectory with one author; the loss mask (1 for the model's) derives from `by`."""
+    """A part of a trajectory with one author; the loss mask derives from `by` (1 for the model)."""
 
     by: By
     text: str
     ids: tuple[int, ...] | None = None
     logprobs: tuple[float, ...] | None = None
-    """One per id for the model's segments; None for the sandbox's."""
+    """One per id for segments of the model; None for segments of the sandbox."""
     reasoning: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     call_id: str | None = None
-    """For a sandbox segment that answers a native call."""
+    """Id of the native call that a sandbox segment answers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a generator continues: the prompt and all that followed."""
+    """The input of a generator: the prompt and all segments that followed."""
 
     prompt: Prompt
     segments: tuple[Segment, ...] = ()
@@ -210,7 +211,7 @@ class Context:
 
 
 class StopReason(StrEnum):
-    """Why a trajectory ended."""
+    """The reason why a trajectory ended."""
 
     VERDICT = "verdict"
     MALFORMED = "malformed"
@@ -218,26 +219,26 @@ class StopReason(StrEnum):
     TOKEN_BUDGET = "token_budget"
     CPU_BUDGET = "cpu_budget"
     SANDBOX_DOWN = "sandbox_down"
-    """Unscored: out of the baseline and the loss, and drawn again."""
+    """The sandbox failed. Unscored: excluded from the baseline and the loss, and sampled again."""
     GENERATOR_DOWN = "generator_down"
-    """Unscored, likewise."""
+    """The generator failed. Unscored, and sampled again."""
     PROMPT_TOO_LONG = "prompt_too_long"
-    """The prompt leaves the model's context no room: unscored, and no use to draw again."""
+    """The prompt leaves no room in the model's context. Unscored, and not sampled again."""
 
     @property
     def down(self) -> bool:
-        """A part of the machinery failed: trying again may help."""
+        """True if the sandbox or the generator failed, so that a retry may help."""
         return self in (StopReason.SANDBOX_DOWN, StopReason.GENERATOR_DOWN)
 
     @property
     def unscored(self) -> bool:
-        """It says nothing about the judge."""
+        """True if the trajectory says nothing about the judge."""
         return self.down or self is StopReason.PROMPT_TOO_LONG
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trajectory:
-    """One view, one sample, from the prompt to its end."""
+    """One rollout: one sample of one view, from the prompt to its end."""
 
     view: View
     sample: int
@@ -245,19 +246,19 @@ class Trajectory:
     prompt_ids: tuple[int, ...] | None
     segments: tuple[Segment, ...]
     calls: tuple[Call, ...]
-    """In the order asked for; one that was refused, or whose sandbox failed, included."""
+    """In the order of the requests, including refused ones and those whose sandbox failed."""
     stop: StopReason
     verdict: Verdict | None
     """None unless `stop` is VERDICT."""
     detail: str = ""
-    """For a stop other than VERDICT: what was wrong, in one line."""
+    """For any other stop than VERDICT, a description of the problem in one line."""
     usage: Usage = Usage()
     seconds: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """All views of one sample of a task. A group is a list of episodes of one task."""
+    """All views of one sample of a task. A group is a sequence of episodes of one task."""
 
     task: JudgeTask
     sample: int
@@ -267,7 +268,7 @@ class Episode:
 
 @dataclass(frozen=True, slots=True)
 class Reward:
-    """A trajectory's reward and the named parts it was made of."""
+    """The reward of a trajectory and the named parts that it was computed from."""
 
     total: float
     parts: Mapping[str, float]
@@ -275,7 +276,7 @@ class Reward:
 
 @dataclass(frozen=True, slots=True)
 class Unscored:
-    """No reward can be given: the sandbox or the generator failed, or the task has no label."""
+    """The absence of a reward: the sandbox or the generator failed, or the task has no label."""
 
     reason: str
 
@@ -285,10 +286,43 @@ Score = Reward | Unscored
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """A question to another model (a MetaJudge) that a reward depends on."""
+    """A question to another model, a MetaJudge, whose answer a reward depends on."""
 
     key: str
-    """The same for the same question: an answer that is kept need not be asked for again."""
+    """A function of the question, so that a cached answer can be reused."""
     prompt: Prompt
     readable: Callable[[str], bool] = field(default=lambda answer: True, compare=False)
-    """Whether the reward can read an answer; one that it cannot is asked for again."""
+    """True for an answer that the reward can read; the question is asked again otherwise."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Limits of one trajectory.
+
+    None of them is a wall-clock time: otherwise the load of the machine would influence what the policy
+    learns.
+    """
+
+    turns: int = 8
+    """Maximum number of turns of the model."""
+    tool_calls: int = 3
+    """Maximum number of programs; a further one is refused, and the reply says so (TIR section 4.2)."""
+    tokens: int = 8192
+    """Maximum size of the response: text of the model and the sandbox, without the prompt (TIR section 5.1).
+
+    The count is exact with token ids. Without ids it is the usage that the endpoint reports, and the
+    sandbox's part is not counted.
+    """
+    cpu_seconds: float = 30.0
+    """CPU time of all programs together; once it is spent, a request for another one ends the dialogue."""
+
+    def __post_init__(self) -> None:
+        if self.turns < 1 or self.tokens < 1 or self.tool_calls < 0 or self.cpu_seconds <= 0:
+            raise ValueError(f"a budget needs at least one turn, one token and some CPU time, not {self}")
+
+
+def derive_seed(*parts: int | str) -> int:
+    """Hash the parts to a seed from 0 to 2**32 - 1, equal on every machine and in every version."""
+    text = "\x1f".join(f"{type(part).__name__}:{part}" for part in parts)
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=4).digest()
+    return int.from_bytes(digest, "big")

@@ -22,7 +22,7 @@ class Policy:
         return self.tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
 
     def write(self, text: str, stop: Sequence[str]) -> str:
-        """What comes after `text`, up to and with a stop string."""
+        """Return the continuation of `text`, up to and including a stop string."""
         ids = self.continue_ids(self.tokenizer.encode(text), stop)
         return self.tokenizer.decode(ids, skip_special_tokens=True)
 

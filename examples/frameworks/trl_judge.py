@@ -15,7 +15,7 @@ from tirjudge_environments.adapters.trl import JudgeEnv, judge_reward
 from tirjudge_environments.tasks import Columns
 
 SETTINGS = JudgeSettings(options={"protocol": "tool"}, columns=Columns(prompt="question"))
-"""TRL's own column `prompt` is the policy's chat, so what is judged stands in another."""
+"""TRL's column `prompt` is the policy's chat, so the judged prompt is in another column."""
 
 
 def main(model: str = str(FOLDER), output: str = "runs/trl-judge") -> None:

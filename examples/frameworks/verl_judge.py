@@ -13,7 +13,7 @@ from tirjudge_environments.adapters.verl import JudgeLoop
 
 
 class Servers:
-    """What verl's trainer gives an agent loop to generate with."""
+    """A stand-in for the inference servers that verl's trainer passes to an agent loop."""
 
     def __init__(self, policy: Policy) -> None:
         self._policy = policy

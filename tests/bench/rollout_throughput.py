@@ -24,9 +24,9 @@ from tirjudge.generation import Sampling
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.rollout import Rollout
 from tirjudge_environments import JudgeTask, Message, Trajectory
-from tirjudge_environments.chat_encoder import ChatEncoder
-from tirjudge_environments.formats.tir_pairwise import TirPairwise
+from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.session import JudgeSession
+from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_sandbox import Sandbox, open_sandbox
 
 JUDGE = TirPairwise(order="given")

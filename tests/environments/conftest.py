@@ -1,4 +1,4 @@
-"""Tasks to judge, and dialogues played from what the model writes in each turn."""
+"""Fixtures: tasks to judge, and dialogues played from scripted turns of the model."""
 
 from __future__ import annotations
 

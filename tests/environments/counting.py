@@ -1,4 +1,4 @@
-"""The work of a call, in a unit that no machine makes faster."""
+"""The work of a call, counted in Python events, so that a test does not depend on the machine's speed."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 
 def lines_run(call: Callable[[], object]) -> int:
-    """How many lines, calls and returns of Python it takes."""
+    """Count the lines, calls and returns of Python that a call executes."""
     count = 0
 
     def trace(*_: object) -> object:

@@ -1,4 +1,4 @@
-"""The formats keep the contract of an environment, whatever a model writes."""
+"""The conformance suite on all formats, and readings of arbitrary texts."""
 
 from __future__ import annotations
 
@@ -22,15 +22,11 @@ from tirjudge_environments import (
     ToolCall,
     Verdict,
 )
-from tirjudge_environments.formats.j1_pas import J1PaS
-from tirjudge_environments.formats.j1_pav import J1PaV
-from tirjudge_environments.formats.j1_pavs import J1PaVS
-from tirjudge_environments.formats.j1_pos import J1PoS
-from tirjudge_environments.formats.judgelrm_pair import JudgeLrmPair
-from tirjudge_environments.formats.judgelrm_single import JudgeLrmSingle
+from tirjudge_environments.formats.j1 import J1PaS, J1PaV, J1PaVS, J1PoS
+from tirjudge_environments.formats.judgelrm import JudgeLrmPair, JudgeLrmSingle
 from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.formats.rm_r1 import RmR1
-from tirjudge_environments.letters import letter, letters
+from tirjudge_environments.orders import letter, letters
 from tirjudge_environments.testing import HOSTILE_TEXTS, FixedSandbox, check_environment
 from tirjudge_environments.types import Episode
 
@@ -138,7 +134,7 @@ MEGABYTE = [
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("environment", "task"), {type(one): (one, task) for one, task in FORMATS}.values())
 def test_a_megabyte_of_anything_is_read_in_linear_time(environment, task) -> None:
-    """Over a hundred thousand tags: a reader that goes over the rest for each of them would need hours."""
+    """A quadratic reader would need hours for over a hundred thousand tags."""
     view = environment.views(task)[0]
     for piece in MEGABYTE:
         text = piece * (1_000_000 // len(piece))
@@ -181,6 +177,15 @@ async def test_the_conformance_suite_finds_what_is_broken(broken: str) -> None:
 
     with pytest.raises(AssertionError):
         await check_environment(Broken(), TASKS["pair"])
+
+
+async def test_the_conformance_suite_finds_a_program_that_nothing_shows() -> None:
+    class Mute(J1PaV):
+        def read(self, task, view, completion):
+            return RunCode("print(1)")
+
+    with pytest.raises(AssertionError, match="a judge that runs programs has `show`"):
+        await check_environment(Mute(), TASKS["pair"])
 
 
 def test_the_suite_has_a_verdict_and_a_program_for_every_format() -> None:

@@ -1,4 +1,4 @@
-"""Whole dialogues with the real sandbox: what a judge that runs programs sees."""
+"""Whole dialogues with the real sandbox, from the view of a judge that runs programs."""
 
 from __future__ import annotations
 

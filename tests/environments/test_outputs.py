@@ -1,4 +1,4 @@
-"""What a model is shown of an execution."""
+"""The text of an execution that a model sees."""
 
 from __future__ import annotations
 

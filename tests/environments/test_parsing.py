@@ -131,7 +131,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
 def test_the_work_grows_with_the_text_and_no_faster(unit: str) -> None:
-    """Counted in lines of Python; what one call of `re` may take is bounded by the next test's timeout."""
+    """Work is counted in lines of Python; the next test's timeout limits a single call of `re`."""
 
     def work(size: int) -> int:
         text = (unit * size)[: 8 * size]

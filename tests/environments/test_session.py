@@ -1,4 +1,4 @@
-"""A dialogue step by step: budgets, ids, failures, and what is appended."""
+"""A dialogue step by step: budgets, ids, failures, and the appended segments."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from tirjudge_environments import (
     Completion,
     Context,
     Finish,
+    J1PaV,
     JudgeSession,
     Malformed,
     Message,
     Prompt,
     Refused,
+    RunCode,
     StopReason,
     TirPairwise,
     ToolCall,
@@ -38,7 +40,7 @@ OK = Execution(status=Status.OK, exit_code=0, stdout="42\n", cpu_seconds=1.0)
 
 @pytest.fixture(scope="module")
 def encoder() -> ChatEncoder:
-    """One token a byte, so that a text's length is its number of tokens."""
+    """An encoder with one token per byte, so that the length of a text is its number of tokens."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     tokenizer = Tokenizer(models.BPE(vocab={char: i for i, char in enumerate(alphabet)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -199,7 +201,7 @@ async def test_an_endpoint_that_reports_nothing_cannot_go_on_for_ever(start) -> 
 
 
 async def test_ids_are_appended_and_never_encoded_again(start, encoder) -> None:
-    """Here the model wrote with ids that its text would not be encoded to: a tag in one token, say."""
+    """The sampled ids differ from an encoding of their text, for example a tag in one token."""
     session, _ = start(OK, encoder=encoder)
     end = next(iter(encoder.end_of_turn))
     prompt_ids = tuple(encoder.prompt(session.prompt))
@@ -356,3 +358,13 @@ async def test_a_malformed_end_says_what_was_wrong(start) -> None:
 def test_a_budget_that_allows_nothing_is_refused(wrong) -> None:
     with pytest.raises(ValueError, match="budget"):
         Budget(**wrong)
+
+
+async def test_a_program_asked_for_by_a_format_without_show_is_an_error_of_the_format(start) -> None:
+    class Mute(J1PaV):
+        def read(self, task, view, completion):
+            return RunCode("print(42)")
+
+    session, _ = start(OK, environment=Mute())
+    with pytest.raises(TypeError, match="Mute asked for a program and has no `show`"):
+        await session.step(stopped(CALL))

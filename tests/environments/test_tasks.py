@@ -1,4 +1,4 @@
-"""What a row may look like, and what is said of one that is no task."""
+"""Accepted rows, and the messages for rows that are not tasks."""
 
 import json
 import os
@@ -185,7 +185,7 @@ def rows_of(name: str) -> list[dict[str, Any]]:
 
 
 def test_published_files_are_read_as_they_are() -> None:
-    """Counts from the files' own fields: PandaLM's annotator 1, JudgeBench's labels."""
+    """The counts come from fields of the files: PandaLM's annotator 1, JudgeBench's labels."""
     ifbench = [
         task(row, "prompt=text_chosen.0.content", "chosen=text_chosen", "rejected=text_rejected")
         for row in rows_of("ifbench/agentrm-ifbench-444.json")

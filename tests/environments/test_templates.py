@@ -1,4 +1,4 @@
-"""The prompts are the paper's, and nothing that is put into them is read as a slot."""
+"""The prompts equal the paper's, and inserted texts are never parsed as slots."""
 
 from __future__ import annotations
 

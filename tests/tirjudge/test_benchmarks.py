@@ -15,7 +15,7 @@ from tirjudge.evaluation.benchmarks.catalog import benchmark_names, open_benchma
 from tirjudge.evaluation.benchmarks.reading import BenchmarkRows
 from tirjudge.rows import BadRow
 from tirjudge_environments import JudgeTask
-from tirjudge_environments.catalog import environment_names
+from tirjudge_environments.registry import environment_names
 
 DATA = Path(os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[3] / "shared" / "benchmarks"))
 PUBLISHED = pytest.mark.skipif(not DATA.is_dir(), reason=f"no published files in {DATA}")

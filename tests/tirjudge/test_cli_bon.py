@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from tests.command import TIRJUDGE, kill_at, tirjudge
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
 from tirjudge.cli import app
-from tirjudge_environments.letters import letters
+from tirjudge_environments.orders import letters
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tirjudge import Judge, judging
 from tirjudge.cli import app
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge_environments import Context, environment_names
-from tirjudge_environments.catalog import judge_table
+from tirjudge_environments.registry import judge_table
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -26,9 +26,9 @@ from tirjudge_environments import (
     Trajectory,
     Usage,
 )
-from tirjudge_environments.chat_encoder import ChatEncoder
-from tirjudge_environments.formats.tir_pairwise import TirPairwise
-from tirjudge_environments.transcript import Transcript
+from tirjudge_environments.formats.tir_comparison import TirPairwise
+from tirjudge_environments.session import Transcript
+from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_sandbox import Sandbox, open_sandbox
 
 PROGRAM = "Let me count.\n```python\nprint(len(response_a.split()))\n```\n"

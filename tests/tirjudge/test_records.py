@@ -29,7 +29,7 @@ from tirjudge_environments import (
     Trajectory,
     View,
 )
-from tirjudge_environments.formats.tir_pairwise import TirPairwise
+from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_sandbox import Sandbox, open_sandbox
 

@@ -17,11 +17,11 @@ from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.generation.transformers import TransformersGenerator
 from tirjudge.rollout import Rollout
 from tirjudge_environments import By, Completion, Context, JudgeTask, Message, StopReason, Trajectory
-from tirjudge_environments.budget import Budget
-from tirjudge_environments.chat_encoder import ChatEncoder
-from tirjudge_environments.formats.tir_pairwise import TirPairwise
+from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
-from tirjudge_environments.transcript import Transcript
+from tirjudge_environments.session import Transcript
+from tirjudge_environments.tokenization import ChatEncoder
+from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
 
 JUDGE = TirPairwise(order="given")

@@ -8,7 +8,7 @@ from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge.generation import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge_environments import By, Completion, Context, Finish, Prompt, Segment
-from tirjudge_environments.chat_encoder import ChatEncoder
+from tirjudge_environments.tokenization import ChatEncoder
 
 EMPTY = Context(Prompt(messages=()))
 

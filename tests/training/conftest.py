@@ -15,9 +15,9 @@ from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 from tests.tirjudge.endpoint_server import EndpointServer, serving
 from tests.training.fitting import fit
 from tirjudge_environments import Environment, JudgeTask, Message, Prompt, View
-from tirjudge_environments.chat_encoder import ChatEncoder
-from tirjudge_environments.formats.tir_pairwise import TirPairwise
+from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
+from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.grouping import Draw
 
 CHAT = (

@@ -19,7 +19,7 @@ from tirjudge_environments import (
     Verdict,
     View,
 )
-from tirjudge_environments.formats.tir_pairwise import TirPairwise
+from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_training.grouping import Batch, Draw, gather
 from tirjudge_training.trl_rollout import batch_rows

@@ -38,7 +38,7 @@ from tirjudge_environments import (
     Score,
     View,
 )
-from tirjudge_environments.chat_encoder import ChatEncoder
+from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.grouping import Draw
 from tirjudge_training.rl import build_trainer
 from tirjudge_training.rl_config import RlConfig

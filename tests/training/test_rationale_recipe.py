@@ -14,8 +14,8 @@ from tests.training.fitting import fit
 from tirjudge.cli import app
 from tirjudge.run_folder import read_lines
 from tirjudge_environments import Rationale
-from tirjudge_environments.chat_encoder import ChatEncoder
 from tirjudge_environments.tasks import read_task
+from tirjudge_environments.tokenization import ChatEncoder
 
 RECIPE = """
 [model]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tirjudge_environments.verifiers import open_verifier
+from tirjudge_environments.instruction_checks import open_verifier
 from tirjudge_training.corpora.base import Question, Skipped
 from tirjudge_training.corpora.final_answers import FinalAnswers, last_boxed
 from tirjudge_training.corpora.sources.tulu_3 import FUNCTIONS, Tulu3, TuluRow

@@ -14,7 +14,7 @@ from tirjudge.evaluation.benchmarks.reading import BenchmarkRows, missing
 from tirjudge.judging import JudgeConfig, Kind
 from tirjudge.printable import printable
 from tirjudge_environments import JudgeTask, Message
-from tirjudge_environments.catalog import environment_options, open_environment
+from tirjudge_environments.registry import environment_options, open_environment
 
 _PAIR = JudgeTask(id="pair", prompt=(Message("user", "?"),), candidates=("a", "b"))
 

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tirjudge.printable import printable
-from tirjudge_environments.catalog import environment_names, environment_options, judge_cards, judge_table
+from tirjudge_environments.registry import environment_names, environment_options, judge_cards, judge_table
 
 OURS = "tirjudge_environments."
 

@@ -20,7 +20,7 @@ from tirjudge.cli.token import read_token, token_file_option
 from tirjudge.mcp.running import ReturnMode
 from tirjudge.mcp.server import PATH, create_server, http_app
 from tirjudge.mcp.verdicts import Verdicts
-from tirjudge_environments.faults import first_fault
+from tirjudge_environments.registry import first_fault
 from tirjudge_sandbox import Limits, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.printable import printable
 from tirjudge.run_folder import Locked
-from tirjudge_environments.faults import first_fault
+from tirjudge_environments.registry import first_fault
 from tirjudge_sandbox import SandboxUnavailable
 
 SOME_FAILED, USAGE, INTERRUPTED = 1, 2, 130

@@ -16,8 +16,8 @@ from tirjudge.metrics import Proportion
 from tirjudge.printable import printable
 from tirjudge.row_source import RowSource, open_rows
 from tirjudge.run_folder import JsonLines
+from tirjudge_environments.instruction_checks import verifier_names
 from tirjudge_environments.tasks import Columns
-from tirjudge_environments.verifiers import verifier_names
 
 
 def verify(

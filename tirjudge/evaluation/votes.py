@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tirjudge.evaluation.base import Judged, Unfit, Vote
-from tirjudge_environments.seeds import derive_seed
+from tirjudge_environments.types import derive_seed
 
 _DRAW = "evaluation order"
 

@@ -17,7 +17,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge_environments.faults import first_fault
+from tirjudge_environments.registry import first_fault
 
 logger = logging.getLogger(__name__)
 

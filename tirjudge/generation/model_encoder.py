@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge_environments.chat_encoder import ChatEncoder
+from tirjudge_environments.tokenization import ChatEncoder
 
 
 def load_encoder(path: str) -> ChatEncoder:

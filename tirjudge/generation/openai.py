@@ -16,7 +16,7 @@ from tirjudge.generation.endpoint import Endpoint, Refused
 from tirjudge.generation.model_encoder import load_encoder
 from tirjudge.generation.turn_end import restored
 from tirjudge_environments import Completion, Context, Finish, Prompt, ToolCall, Usage
-from tirjudge_environments.chat_encoder import ChatEncoder
+from tirjudge_environments.tokenization import ChatEncoder
 
 Tier = Literal["auto", "completions", "continue", "turns", "tools"]
 Answer = TypeVar("Answer", bound=BaseModel)

@@ -18,7 +18,7 @@ from tirjudge.generation.decoding import Decoder, Row
 from tirjudge.generation.draw import noise
 from tirjudge.generation.stopping import StopStrings
 from tirjudge_environments import Completion, Context, Usage
-from tirjudge_environments.chat_encoder import ChatEncoder
+from tirjudge_environments.tokenization import ChatEncoder
 
 
 class TransformersGenerator:

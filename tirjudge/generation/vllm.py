@@ -12,7 +12,7 @@ from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.busy import BusyClock
 from tirjudge.generation.model_encoder import load_encoder
 from tirjudge_environments import Completion, Context, Finish, Usage
-from tirjudge_environments.chat_encoder import ChatEncoder
+from tirjudge_environments.tokenization import ChatEncoder
 
 SETTINGS = {
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",

@@ -15,7 +15,7 @@ from typing import Any, TypeVar, get_args
 
 from pydantic import BaseModel, ValidationError
 
-from tirjudge_environments.faults import first_fault
+from tirjudge_environments.registry import first_fault
 
 Config = TypeVar("Config", bound=BaseModel)
 EXTENDS, ARMS = "extends", "arms"

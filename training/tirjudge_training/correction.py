@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import cast
 
 from tirjudge_environments import (
     Ask,
@@ -16,9 +17,10 @@ from tirjudge_environments import (
     Refused,
     RunCode,
     Score,
+    ToolEnvironment,
     View,
 )
-from tirjudge_environments.letters import letter
+from tirjudge_environments.orders import letter
 from tirjudge_sandbox import Execution
 
 REQUEST = """\
@@ -43,6 +45,10 @@ class Correcting:
     judgment: str
     """The wrong one, with its programs and their outputs."""
 
+    @property
+    def linked(self) -> bool:
+        return self.environment.linked
+
     def views(self, task: JudgeTask) -> tuple[View, ...]:
         return self.environment.views(task)
 
@@ -60,7 +66,8 @@ class Correcting:
         return self.environment.read(task, view, completion)
 
     def show(self, request: RunCode, outcome: Execution | Refused) -> str:
-        return self.environment.show(request, outcome)
+        # Only a judge with tools asks for a program, so the format has `show`.
+        return cast(ToolEnvironment, self.environment).show(request, outcome)
 
     def ask(self, group: Sequence[Episode]) -> tuple[Ask, ...]:
         return self.environment.ask(group)

@@ -11,7 +11,7 @@ from tirjudge.generation import Generator, Sampling
 from tirjudge.records import trajectory_record
 from tirjudge.run_folder import JsonObject, RunFolder
 from tirjudge_environments import Budget, Encoder, Environment, Trajectory, derive_seed
-from tirjudge_environments.formats.tir import TirFormat
+from tirjudge_environments.registry import with_options
 from tirjudge_sandbox import Sandbox, open_sandbox
 from tirjudge_training.correction import Correcting, can_tell
 from tirjudge_training.grouping import Draw
@@ -171,9 +171,4 @@ def asked_by(student: Environment, config: TeacherConfig, tier: Tier) -> Environ
 
     Raises ValueError where there are no such prompts.
     """
-    if not isinstance(student, TirFormat):
-        return student
-    protocol = "tool" if tier == "tools" else "fence"
-    asked = student.model_copy(update={"prompts": config.family, "protocol": protocol})
-    asked.model_post_init(None)
-    return asked
+    return with_options(student, prompts=config.family, protocol="tool" if tier == "tools" else "fence")

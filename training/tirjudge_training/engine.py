@@ -14,7 +14,7 @@ from tirjudge.asking import Asking
 from tirjudge.generation import Sampling
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Environment
-from tirjudge_environments.budget import Budget
+from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Limits, open_sandbox
 from tirjudge_training import models
 from tirjudge_training.policies.base import Policy, Sampler

@@ -11,7 +11,7 @@ from typing import Any
 from tirjudge.records import episode_record, failed
 from tirjudge.run_folder import RunFolder, encode_line
 from tirjudge_environments import Reward, Trajectory
-from tirjudge_environments.transcript import Transcript
+from tirjudge_environments.session import Transcript
 from tirjudge_sandbox import Execution
 from tirjudge_training.grouping import CORRECT, Batch, Roll
 from tirjudge_training.health import Health

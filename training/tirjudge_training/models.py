@@ -9,7 +9,7 @@ from typing import Any
 
 from tirjudge.embedded import NOTE_FILE
 from tirjudge_environments import Prompt
-from tirjudge_environments.chat_encoder import ChatEncoder
+from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training import lora
 from tirjudge_training.computing import here
 from tirjudge_training.processes import ALONE, Processes

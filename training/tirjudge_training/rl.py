@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-from tirjudge_environments.seeds import derive_seed
+from tirjudge_environments.types import derive_seed
 from tirjudge_training import reporters
 from tirjudge_training.computing import here
 from tirjudge_training.dealing import dealt, seed_shuffle

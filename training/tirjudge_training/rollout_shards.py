@@ -7,7 +7,7 @@ from io import BytesIO
 from typing import Any
 
 from tirjudge_environments import JudgeTask, Reward, Score, Trajectory, Transcript
-from tirjudge_environments.letters import letter
+from tirjudge_environments.orders import letter
 from tirjudge_training.grouping import Batch, Roll
 
 FOLDER = "rollouts"

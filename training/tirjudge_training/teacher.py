@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge_environments import JudgeTask, View
 from tirjudge_environments.constraints import CHECKABLE, LOOPS, Family, Shown
-from tirjudge_environments.letters import letter
+from tirjudge_environments.orders import letter
 
 MISCONCEPTIONS = {
     "lacks": "w not in prompt.lower()",

@@ -1,1 +1,1 @@
-"""The judge environments inside other people's RL frameworks: one thin file for each, over `JudgeSession`."""
+"""Adapters that put the judge environments into RL frameworks, one thin file each, over `JudgeSession`."""

@@ -1,4 +1,4 @@
-"""One dialogue as chat frameworks see it: messages in, an output back as text, a score at the end."""
+"""One dialogue for chat frameworks: messages in, program outputs back as text, a score at the end."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tirjudge_environments.types import Completion, Finish, Score, StopReason
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What comes back after the model's turn."""
+    """The reply to one turn of the model."""
 
     text: str
-    """The program's output; empty where the turn goes on or the dialogue has ended."""
+    """The program's output; empty if the turn continues or the dialogue has ended."""
     score: Score | None
     """None until the dialogue has ended."""
     stop: StopReason | None
-    """Why it ended; None until then."""
+    """The reason why it ended; None until then."""
 
     @property
     def done(self) -> bool:
@@ -31,14 +31,18 @@ class Reply:
 
 
 class ChatDialogue:
-    """A row's dialogue under the `fence` protocol, with outputs as messages of their own.
+    """A row's dialogue under the `fence` protocol, with outputs as separate messages.
 
-    The framework's sampling must stop at `stop`: without token ids the session drops what the model wrote
-    behind a program, but the framework has already kept it.
+    The framework's sampling must stop at `stop`. Without token ids the session drops text that the model
+    wrote after a program, but the framework has already kept it.
     """
 
     def __init__(self, settings: JudgeSettings, row: Mapping[str, Any], *, framework: str) -> None:
-        """Raises RowError for a bad row, LinkedViews, and ValueError where text is not enough."""
+        """Start a dialogue for a row.
+
+        Raises RowError for a bad row, LinkedViews for a judge whose reward needs several rollouts, and
+        ValueError for a judge with a prefill or native tools.
+        """
         self.task = read_task(row, default_id="row", columns=settings.columns)
         self._environment = settings.environment
         self._thread = SandboxThread.shared(settings.sandbox, settings.sandbox_options)
@@ -55,20 +59,20 @@ class ChatDialogue:
         prompt = self._session.prompt
         if prompt.prefill or prompt.tools:
             raise ValueError(
-                f"{framework} shows its environments text alone: this judge "
-                + ("begins the answer itself" if prompt.prefill else "needs the `fence` protocol")
+                f"{framework} passes only text to its environments: this judge "
+                + ("has a prefill" if prompt.prefill else "needs the `fence` protocol")
             )
         self.stop = prompt.stop
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """The judge's prompt."""
+        """The judge's prompt as chat messages."""
         return [
             {"role": message.role, "content": message.content} for message in self._session.prompt.messages
         ]
 
     def step(self, text: str) -> Reply:
-        """Take a turn of the model's; waits for its program. Raises RuntimeError once it is done."""
+        """Process a turn of the model and wait for its program; raises RuntimeError once it is done."""
         paused = text.endswith(self.stop) if self.stop else False
         completion = Completion(text=text, finish=Finish.STOP if paused else Finish.END)
         appended = self._thread.run(self._session.step(completion))

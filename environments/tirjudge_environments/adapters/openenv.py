@@ -1,4 +1,4 @@
-"""OpenEnv: a judge behind its server, and the client of that."""
+"""OpenEnv: a judge behind an OpenEnv server, and its client."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ if TYPE_CHECKING:
 
 
 class JudgeAction(Action):
-    """A turn of the model's."""
+    """One turn of the model."""
 
     text: str
 
 
 class JudgeObservation(Observation):
-    """What the model sees next; `reward` is None until `done`, and for a rollout that is unscored."""
+    """The next input of the model; `reward` is None until `done`, and for an unscored rollout."""
 
     messages: list[dict[str, str]]
-    """The prompt after a reset, the program's output after a turn; empty where the turn goes on."""
+    """The prompt after a reset, the program's output after a turn; empty if the turn continues."""
     stop: list[str] = Field(default_factory=list)
-    """After a reset: strings that sampling must stop at."""
+    """Strings at which sampling must stop; set after a reset."""
     parts: dict[str, float] = Field(default_factory=dict)
     """The named parts of the reward."""
     unscored: str = ""
-    """Why there is no reward."""
+    """The reason why there is no reward."""
     ended: StopReason | None = None
-    """Why the dialogue ended."""
+    """The reason why the dialogue ended."""
 
 
 class JudgeState(State):
-    """Where a dialogue stands."""
+    """The state of a dialogue: OpenEnv's own fields and the task."""
 
     task: str = ""
-    """Its id."""
+    """The id of the task."""
 
 
 class JudgeEnv(Environment[JudgeAction, JudgeObservation, JudgeState]):
-    """One dialogue at a time, any number of them beside each other: `reset(row={...})`, then `step`."""
+    """A judge as an OpenEnv environment: `reset(row={...})`, then `step`; sessions run concurrently."""
 
     SUPPORTS_CONCURRENT_SESSIONS = True
 
@@ -67,9 +67,9 @@ class JudgeEnv(Environment[JudgeAction, JudgeObservation, JudgeState]):
         row: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> JudgeObservation:
-        """`row` is what is to be judged, a pair say, as `tirjudge judge` reads it.
+        """Start the dialogue of a row, in the format that `tirjudge judge` reads.
 
-        Raises ValueError, LinkedViews among it, for a row or a judge that cannot be had here.
+        Raises ValueError for a bad row, and its subclass LinkedViews for a judge that cannot be trained here.
         """
         settings = self._settings if seed is None else self._settings.model_copy(update={"seed": seed})
         self._dialogue = ChatDialogue(settings, row or {}, framework="OpenEnv")
@@ -77,9 +77,12 @@ class JudgeEnv(Environment[JudgeAction, JudgeObservation, JudgeState]):
         return JudgeObservation(messages=self._dialogue.messages, stop=list(self._dialogue.stop))
 
     def step(self, action: JudgeAction, timeout_s: float | None = None, **options: Any) -> JudgeObservation:
-        """`timeout_s` is not used: no wall clock ends a dialogue. Raises RuntimeError before a reset."""
+        """Process one turn; raises RuntimeError before a reset.
+
+        `timeout_s` is ignored, since no wall clock ends a dialogue.
+        """
         if self._dialogue is None:
-            raise RuntimeError("reset first: `reset(row={...})`")
+            raise RuntimeError("no dialogue: call `reset(row={...})` first")
         self._state.step_count += 1
         return _observation(self._dialogue.step(action.text))
 
@@ -89,7 +92,7 @@ class JudgeEnv(Environment[JudgeAction, JudgeObservation, JudgeState]):
 
 
 class JudgeClient(EnvClient[JudgeAction, JudgeObservation, JudgeState]):
-    """Plays on a server: `async with JudgeClient(base_url=...) as env: await env.reset(row={...})`."""
+    """The client: `async with JudgeClient(base_url=...) as env: await env.reset(row={...})`."""
 
     def _step_payload(self, action: JudgeAction) -> dict[str, Any]:
         return {"text": action.text}
@@ -104,9 +107,9 @@ class JudgeClient(EnvClient[JudgeAction, JudgeObservation, JudgeState]):
 
 
 def judge_app(settings: JudgeSettings, *, sessions: int = 64) -> FastAPI:
-    """OpenEnv's own server over the judge, for uvicorn; at most `sessions` dialogues at once.
+    """Return OpenEnv's server for a judge, for uvicorn; at most `sessions` dialogues run at once.
 
-    It has no authentication: put it where only the trainer reaches it.
+    It has no authentication: run it where only the trainer can reach it.
     """
     return create_app(
         partial(JudgeEnv, settings),

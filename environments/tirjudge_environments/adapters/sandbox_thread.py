@@ -1,4 +1,4 @@
-"""A process's sandbox with an event loop of its own, for code that has none, or several."""
+"""A sandbox on an event loop in its own thread, for code that has no event loop or several."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _opening = threading.Lock()
 
 
 class SandboxThread:
-    """Opened at the first use, shared by all dialogues with the same options.
+    """A sandbox in a thread, opened at first use and shared by all dialogues with the same options.
 
-    Closed when Python ends, or by `close_all`.
+    It is closed when Python exits, or by `close_all`.
     """
 
     def __init__(self, name: str, options: Mapping[str, Any]) -> None:
@@ -31,7 +31,10 @@ class SandboxThread:
 
     @classmethod
     def shared(cls, name: str, options: Mapping[str, Any]) -> SandboxThread:
-        """Raises what `open_sandbox` raises, and SandboxUnavailable where it cannot run."""
+        """Return the shared sandbox for these options.
+
+        Raises what `open_sandbox` raises, and SandboxUnavailable if it cannot run here.
+        """
         key = json.dumps([name, dict(options)], sort_keys=True)
         with _opening:
             if key not in _open:
@@ -40,17 +43,17 @@ class SandboxThread:
 
     @classmethod
     def close_all(cls) -> None:
-        """End the shared ones and their processes; the next dialogue opens another."""
+        """Close the shared sandboxes and their processes; the next dialogue opens a new one."""
         with _opening:
             while _open:
                 _open.popitem()[1].close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits in the calling thread."""
+        """Run a coroutine on the sandbox's loop and wait for it in the calling thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
     async def awaited(self, work: Coroutine[Any, Any, T]) -> T:
-        """Waits in the calling event loop; cancelling it cancels the work."""
+        """Run a coroutine on the sandbox's loop and await it; cancellation cancels the coroutine."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     def close(self) -> None:

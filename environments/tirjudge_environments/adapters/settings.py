@@ -1,4 +1,4 @@
-"""What a framework's configuration says about a judge: its format, its sandbox and its budget."""
+"""The configuration of a judge inside a framework: format, sandbox and budget."""
 
 from __future__ import annotations
 
@@ -10,16 +10,14 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_serializer
 
 from tirjudge_environments.base import Environment
-from tirjudge_environments.budget import Budget
-from tirjudge_environments.catalog import open_environment
-from tirjudge_environments.seeds import derive_seed
+from tirjudge_environments.registry import open_environment
 from tirjudge_environments.tasks import Columns
-from tirjudge_environments.types import JudgeTask, View
+from tirjudge_environments.types import Budget, JudgeTask, View, derive_seed
 from tirjudge_sandbox import Limits
 
 
 def _plain(value: Any) -> Any:
-    """OmegaConf's containers, in which verl and SkyRL hand a configuration over, as dicts and lists."""
+    """Convert the OmegaConf containers of verl and SkyRL to dicts and lists."""
     if isinstance(value, Mapping):
         return {name: _plain(part) for name, part in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
@@ -31,35 +29,35 @@ Options = Annotated[Mapping[str, Any], BeforeValidator(_plain)]
 
 
 class JudgeSettings(BaseModel):
-    """Plain values only, so that it fits any framework's YAML, JSON or keyword arguments."""
+    """Settings of a judge, as plain values for any framework's YAML, JSON or keyword arguments."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     judge: str = "tir-pairwise"
-    """A judge format by name, a third party's too."""
+    """Name of a judge format, including third-party ones."""
     options: Options = Field(default_factory=dict)
-    """The format's own."""
+    """Options of the format."""
     columns: Columns = Columns()
-    """Where a row holds the parts of its task."""
+    """Places of the parts of a task in a row."""
     sandbox: str = "local"
-    """What runs the programs, by name. One sandbox serves all dialogues of a process."""
+    """Name of the sandbox backend. One sandbox serves all dialogues of a process."""
     sandbox_options: Options = Field(default_factory=dict)
     tool_calls: int = Field(default=3, ge=0)
-    """Programs of one dialogue; a further one is refused, and the reply says so."""
+    """Maximum number of programs in a dialogue; a further one is refused, and the reply says so."""
     turns: int = Field(default=8, ge=1)
     tokens: int = Field(default=8192, ge=1)
-    """The whole response. In a framework that shows an environment only text this is a guess from its
-    length: set the framework's own limit too."""
+    """Maximum size of the response. In a framework that passes only text to its environments it is estimated
+    from the length of the text, so set the framework's own limit too."""
     cpu_seconds: float = Field(default=30.0, gt=0)
     """CPU time of a dialogue's programs together."""
     program_cpu_seconds: float = Field(default=10.0, gt=0)
     """CPU time of one program."""
     seed: int = 0
-    """Of the programs' random numbers."""
+    """Seed of the programs' random numbers."""
 
     @field_serializer("columns")
     def _named_columns(self, columns: Columns) -> dict[str, str]:
-        """A column that was named must be there, so a copy names no others."""
+        """Serialize only the columns that were set, since a row must have every column that is set."""
         return columns.model_dump(exclude_unset=True)
 
     @property
@@ -78,11 +76,11 @@ class JudgeSettings(BaseModel):
         return Limits(cpu_seconds=self.program_cpu_seconds)
 
     def dialogue_seed(self, task: JudgeTask, view: View) -> int:
-        """As our own engine's for the first sample: no framework tells which sample a rollout is."""
+        """Return our engine's seed for sample 0, since no framework says which sample a rollout is."""
         return derive_seed(self.seed, task.id, view.name, 0)
 
 
 @lru_cache
 def _opened(judge: str, options: str) -> Environment:
-    """Opened once: every dialogue asks for it, and formats hold no state."""
+    """Open a format once for all dialogues, since formats hold no state."""
     return open_environment(judge, **json.loads(options))

@@ -13,17 +13,17 @@ from tirjudge_environments.adapters.single_views import reward_of
 
 
 class JudgeEnv(BaseTextEnv):
-    """One dialogue. Register it under any name:
+    """One dialogue of a judge. Register it under any name:
 
         register(id="judge", entry_point="tirjudge_environments.adapters.skyrl:JudgeEnv")
 
-    `env_config` holds `JudgeSettings`, and `extras["extra_info"]` the row, a pair say, as `tirjudge judge`
-    reads it. Set the generator's stop strings to the judge's (`JudgeEnv.stop` of an instance) and let it keep
-    them. Its generator puts a loss mask of 0 on observations.
+    `env_config` holds `JudgeSettings`, and `extras["extra_info"]` the row in the format that `tirjudge judge`
+    reads. Set the generator's stop strings to those of the judge (`stop` of an instance) and keep them in the
+    output. SkyRL's generator puts a loss mask of 0 on observations.
     """
 
     def __init__(self, env_config: Mapping[str, Any], extras: Mapping[str, Any]) -> None:
-        """Raises ValueError, LinkedViews among it, for a row or a judge that cannot be had here."""
+        """Start a dialogue; raises ValueError for a bad row, LinkedViews for a judge with linked views."""
         super().__init__()
         settings = JudgeSettings.model_validate(dict(env_config))
         self._dialogue = ChatDialogue(settings, extras["extra_info"], framework="SkyRL")
@@ -32,11 +32,11 @@ class JudgeEnv(BaseTextEnv):
         self._parts: Mapping[str, float] = {}
 
     def init(self, prompt: ConversationType) -> tuple[ConversationType, dict[str, Any]]:
-        """The judge's own prompt; the data set's is not used."""
+        """Return the judge's own prompt; that of the dataset is not used."""
         return self._dialogue.messages, {}
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
-        """Raises RuntimeError for a rollout that cannot be scored: SkyRL has no place for one."""
+        """Process one turn; raises RuntimeError for an unscored rollout, which SkyRL cannot represent."""
         self.turns += 1
         reply = self._dialogue.step(action)
         if reply.score is None:
@@ -48,5 +48,5 @@ class JudgeEnv(BaseTextEnv):
         return BaseTextEnvStepOutput(observations=[], reward=reward.total, done=True, metadata=metadata)
 
     def get_metrics(self) -> dict[str, float]:
-        """The named parts of the reward."""
+        """Return the named parts of the reward."""
         return dict(self._parts)

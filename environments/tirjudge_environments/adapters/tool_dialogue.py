@@ -1,4 +1,4 @@
-"""One dialogue in a framework that calls our tool itself and tells what was said only at the end."""
+"""One dialogue in a framework that calls our tool itself and shows the messages only at the end."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
-from tirjudge_environments.adapters.recorder import Recorder, Recording
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.adapters.single_views import row_view, score_alone
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.types import Completion, Finish, Score, StopReason, ToolCall, Trajectory
-from tirjudge_sandbox import Execution, Sandbox
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox
 
 ENDED = "The dialogue has ended: this program was not run."
 _UNLIMITED = sys.maxsize
@@ -23,19 +23,23 @@ _UNLIMITED = sys.maxsize
 class ToolDialogue:
     """A row's dialogue under the `tool` protocol.
 
-    While it lasts, `call` runs what is asked for; afterwards `score` plays it again from the framework's
-    messages, with the executions there were, since the reward depends on all that the model wrote.
+    During the dialogue `call` runs programs. Afterwards `score` replays it from the framework's messages with
+    the recorded executions, since the reward depends on everything that the model wrote.
     """
 
     def __init__(self, settings: JudgeSettings, row: Mapping[str, Any], *, framework: str) -> None:
-        """Raises RowError for a bad row, LinkedViews, and ValueError for a judge without native calls."""
+        """Prepare a dialogue for a row.
+
+        Raises RowError for a bad row, LinkedViews for a judge whose reward needs several rollouts, and
+        ValueError for a judge without native tool calls.
+        """
         self.task = read_task(row, default_id="row", columns=settings.columns)
         self._settings = settings
         self._view = row_view(settings.environment, self.task, row, framework)
         prompt = settings.environment.prompt(self.task, self._view)
         if prompt.stop or prompt.prefill or len(prompt.messages) != 1:
             raise ValueError(
-                f"{framework} has native tools and one user message: open the judge with protocol='tool', "
+                f"{framework} needs native tools and one user message: open the judge with protocol='tool', "
                 "or use TRL's rollout_func tirjudge_training.trl_rollout.JudgeRolloutFunc"
             )
         self.prompt = prompt.messages[0].content
@@ -44,11 +48,11 @@ class ToolDialogue:
 
     @property
     def executions(self) -> tuple[Execution, ...]:
-        """Of the programs so far, in order."""
+        """The executions of the programs so far, in order."""
         return tuple(self._recorder.executions) if self._recorder else ()
 
     async def call(self, code: str, sandbox: Sandbox) -> str:
-        """The output of a program or, in one line, why there is none."""
+        """Run a program; return its output or, in one line, the reason why there is none."""
         if self._live is None:
             self._recorder = Recorder(sandbox)
             self._live = self._session(self._recorder, turns=_UNLIMITED)
@@ -60,7 +64,10 @@ class ToolDialogue:
         return appended[0].text if appended else ENDED
 
     async def score(self, messages: Sequence[Mapping[str, Any]], executions: Sequence[Execution]) -> Score:
-        """Of the whole dialogue; `messages` as OpenAI has them, arguments as a text or an object."""
+        """Score the whole dialogue.
+
+        `messages` are in OpenAI's format; the arguments of a call may be a text or an object.
+        """
         trajectory = await self._replay(messages, executions)
         return score_alone(self._settings.environment, self.task, trajectory)
 
@@ -71,6 +78,7 @@ class ToolDialogue:
         for number, (completion, answered) in enumerate(_turns(messages), start=1):
             if session.done:
                 break
+            # A last call without an answer means that the framework ran out of tokens before the output.
             if completion.tool_calls and not answered and number < self._settings.turns:
                 session.fail(StopReason.TOKEN_BUDGET, "no room for a program's output")
                 break
@@ -80,7 +88,7 @@ class ToolDialogue:
         return session.trajectory
 
     def _session(self, sandbox: Sandbox, *, turns: int) -> JudgeSession:
-        """Tokens are the framework's to count; while the dialogue lasts, turns are too."""
+        """Open a session without a token limit, which the framework enforces."""
         return JudgeSession(
             self._settings.environment,
             self.task,
@@ -93,7 +101,7 @@ class ToolDialogue:
 
 
 def _turns(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Completion, bool]]:
-    """Each of the model's turns, and whether anything follows it."""
+    """Yield each turn of the model, with True if any message follows it."""
     for number, message in enumerate(messages):
         if message["role"] == "assistant":
             calls = tuple(_calls(message))
@@ -108,3 +116,44 @@ def _calls(message: Mapping[str, Any]) -> Iterator[ToolCall]:
         arguments = function["arguments"]
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         yield ToolCall(f"call-{number}", function["name"], text)
+
+
+class Recorder:
+    """A sandbox that records the executions of another one, which its owner opens and closes."""
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self.capacity = sandbox.capacity
+        self.executions: list[Execution] = []
+        """In the order of the requests."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        execution = await self._sandbox.run(program, limits)
+        self.executions.append(execution)
+        return execution
+
+
+class Recording:
+    """A sandbox that returns the executions of a Recorder in order; raises IndexError after the last one."""
+
+    capacity = 1
+
+    def __init__(self, executions: Sequence[Execution]) -> None:
+        self._left = list(executions)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        return self._left.pop(0)

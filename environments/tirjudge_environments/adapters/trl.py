@@ -13,7 +13,7 @@ from tirjudge_environments.types import Reward, Score
 
 
 class JudgeEnv:
-    """One dialogue at a time; every public method but `reset` is a tool of the model's.
+    """A judge as TRL's environment; TRL offers every public method except `reset` to the model as a tool.
 
         settings = JudgeSettings(options={"protocol": "tool"}, columns=Columns(prompt="question"))
         GRPOTrainer(
@@ -25,22 +25,22 @@ class JudgeEnv:
             ...
         )
 
-    TRL's column `prompt` is the policy's chat, and need not be there: the judged prompt stands in another
-    column. TRL bounds a dialogue's tokens (`max_completion_length`) and turns, and gives the tools' outputs
-    a mask of 0. Its `get_reward` is not offered: it is asked without the model's last turn, which holds the
-    verdict; `judge_reward` sees that.
+    TRL's column `prompt` is the policy's chat and is optional; the judged prompt is in another column. TRL
+    limits a dialogue's tokens (`max_completion_length`) and turns, and gives tool outputs a mask of 0. There
+    is no `get_reward`, because TRL calls it without the model's last turn, which holds the verdict;
+    `judge_reward` sees all turns.
     """
 
     def __init__(self, settings: JudgeSettings) -> None:
         self.score: Score | None = None
-        """Of the last dialogue, with its parts, once `judge_reward` has seen it."""
+        """The score of the last dialogue, set by `judge_reward`."""
         self._settings = settings
         self._thread = SandboxThread.shared(settings.sandbox, settings.sandbox_options)
 
     def reset(self, **row: Any) -> str:
-        """The judge's prompt for a row.
+        """Return the judge's prompt for a row.
 
-        Raises RowError, LinkedViews, and ValueError for a judge that TRL's native tools cannot have.
+        Raises RowError, LinkedViews, and ValueError for a judge that does not work with TRL's native tools.
         """
         self._dialogue = ToolDialogue(self._settings, row, framework="TRL's environment_factory")
         return self._dialogue.prompt
@@ -67,9 +67,9 @@ def judge_reward(
     log_metric: Callable[[str, float], None] | None = None,
     **columns: Any,
 ) -> list[float | None]:
-    """The reward function that belongs to JudgeEnv: one total each, None for a rollout that is unscored.
+    """The reward function of JudgeEnv: one total per rollout, None for an unscored one.
 
-    TRL leaves a None out of the group's baseline. The means of the reward's parts go to the log.
+    TRL excludes a None from the group's baseline. The means of the parts of the reward are logged.
     """
     scores = [
         environment._finish(messages) for environment, messages in zip(environments, completions, strict=True)

@@ -21,30 +21,30 @@ _NATIVE = JudgeSettings(options={"protocol": "tool"})
 
 
 class JudgeData(vf.TaskData):
-    """A row, and the judge that sees it."""
+    """A row and the settings of its judge."""
 
     row: dict[str, Any]
     settings: JudgeSettings
 
     @property
     def dialogue(self) -> ToolDialogue:
-        """Raises ValueError, LinkedViews among it, for a row or a judge that cannot be had here."""
+        """The dialogue; raises ValueError for a bad row, and LinkedViews for a judge with linked views."""
         return ToolDialogue(self.settings, self.row, framework="verifiers' Taskset")
 
 
 class JudgeState(vf.State):
-    """What the tool server tells the host."""
+    """The state that the tool server shares with the host."""
 
     executions: str = "[]"
-    """The programs' executions in order, as JSON."""
+    """The executions of the programs in order, as JSON."""
 
 
 class PythonConfig(vf.ToolsetConfig):
-    """Nothing but the toolset's placement."""
+    """The configuration of the toolset: only verifiers' own fields."""
 
 
 class PythonToolset(vf.Toolset[PythonConfig, JudgeState]):
-    """`run_python` for one rollout."""
+    """The tool `run_python` for one rollout."""
 
     TOOL_PREFIX = None
 
@@ -61,7 +61,7 @@ class PythonToolset(vf.Toolset[PythonConfig, JudgeState]):
 
 
 class JudgeTask(vf.Task[JudgeData, JudgeState]):
-    """One dialogue; the reward is the judge's total, its parts are metrics."""
+    """One dialogue; its reward is the judge's total, and the parts are metrics."""
 
     @classmethod
     def toolsets(cls, config: vf.TaskConfig) -> list[vf.Toolset]:
@@ -69,7 +69,7 @@ class JudgeTask(vf.Task[JudgeData, JudgeState]):
 
     @vf.reward
     async def judge(self, trace: vf.Trace) -> float:
-        """Raises RuntimeError for a rollout that cannot be scored, which the trace keeps as its error."""
+        """Score a rollout; raises RuntimeError for an unscored one, which the trace keeps as its error."""
         messages = [node.message.model_dump(exclude_none=True) for node in trace.nodes]
         executions = _EXECUTIONS.validate_json(trace.state.executions)
         dialogue = self.data.dialogue
@@ -79,20 +79,20 @@ class JudgeTask(vf.Task[JudgeData, JudgeState]):
 
 
 class JudgeTasksetConfig(vf.TasksetConfig):
-    """Where the rows are, and what judges them."""
+    """The file of rows and the settings of the judge."""
 
     rows: Path | None = None
-    """A file of JSON lines, as `tirjudge judge` reads them."""
+    """A file of JSON lines in the format that `tirjudge judge` reads."""
     settings: JudgeSettings = Field(default=_NATIVE)
 
 
 class JudgeTaskset(vf.Taskset[JudgeTask, JudgeTasksetConfig]):
-    """Every row of a file."""
+    """A taskset with one task per row of a file."""
 
     def load(self) -> Iterator[JudgeTask]:
-        """Raises ValueError where no file is named, and for a row that cannot be had here."""
+        """Yield the tasks; raises ValueError if no file is given, or if a row or judge does not fit."""
         if self.config.rows is None:
-            raise ValueError("name a file of JSON lines: taskset.rows")
+            raise ValueError("no rows: set taskset.rows to a file of JSON lines")
         with self.config.rows.open(encoding="utf-8") as lines:
             for number, line in enumerate(lines, start=1):
                 row = {"id": str(number), **json.loads(line)}

@@ -1,4 +1,4 @@
-"""verl: a judge as an agent loop, token ids in and out."""
+"""verl: a judge as an agent loop, token ids in and out, and the sandbox as a tool."""
 
 from __future__ import annotations
 
@@ -7,31 +7,35 @@ from typing import Any
 from uuid import uuid4
 
 from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
+from verl.tools.base_tool import BaseTool
+from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 from verl.utils.profiler import simple_timer
 
 from tirjudge_environments.adapters.sandbox_thread import SandboxThread
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.adapters.single_views import reward_of, row_view, score_alone
-from tirjudge_environments.chat_encoder import ChatEncoder
-from tirjudge_environments.session import JudgeSession
+from tirjudge_environments.formats.tir import RUN_PYTHON
+from tirjudge_environments.outputs import output_text
+from tirjudge_environments.session import JudgeSession, Transcript
 from tirjudge_environments.tasks import read_task
-from tirjudge_environments.transcript import Transcript
-from tirjudge_environments.types import Completion, Finish, JudgeTask
+from tirjudge_environments.tokenization import ChatEncoder
+from tirjudge_environments.types import Completion, Finish, JudgeTask, Refused
+from tirjudge_sandbox import Program, Status
 
 
 class JudgeLoop(AgentLoopBase):
-    """One dialogue. Name it in the file at `actor_rollout_ref.rollout.agent.agent_loop_config_path`:
+    """A judge's dialogue. Name it in the file at `actor_rollout_ref.rollout.agent.agent_loop_config_path`:
 
         - name: judge
           _target_: tirjudge_environments.adapters.verl.JudgeLoop
           settings: {judge: tir-pairwise}
 
-    and say `agent_name: judge` in every row, the row of the judge, a pair say, in `extra_info`. The prompt,
-    the ids of the sandbox's text and the mask are those of our own engine; the model's ids are as sampled.
+    and set `agent_name: judge` in every row, with the judge's row in `extra_info`. The prompt, the ids of the
+    sandbox's text and the mask equal those of our own engine; the model's ids are as sampled.
     """
 
     def __init__(self, *args: Any, settings: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
-        """`settings` holds `JudgeSettings`; raises ValueError for a bad one."""
+        """Validate `settings`, the fields of `JudgeSettings`; raises ValueError for a bad one."""
         super().__init__(*args, **kwargs)
         found = JudgeSettings.model_validate(dict(settings or {}))
         longest = min(found.tokens, self.rollout_config.response_length)
@@ -40,9 +44,10 @@ class JudgeLoop(AgentLoopBase):
         self._thread = SandboxThread.shared(found.sandbox, found.sandbox_options)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
-        """Raises ValueError, LinkedViews among it, for a row or a judge that cannot be had here, and
+        """Play one rollout.
 
-        RuntimeError for a rollout that cannot be scored: verl has no place for one.
+        Raises ValueError for a bad row, LinkedViews for a judge with linked views, and RuntimeError for an
+        unscored rollout, which verl cannot represent.
         """
         task = read_task(row["extra_info"], default_id="row", columns=self._settings.columns)
         session = self._session(task, row["extra_info"])
@@ -81,7 +86,7 @@ class JudgeLoop(AgentLoopBase):
         )
         size, room = len(session.context.ids or ()), self.rollout_config.prompt_length
         if size > room:
-            raise ValueError(f"task {task.id!r}: a prompt of {size} tokens, and prompt_length is {room}")
+            raise ValueError(f"task {task.id!r}: the prompt has {size} tokens, and prompt_length is {room}")
         return session
 
     async def _generate(self, session: JudgeSession, sampling: Mapping[str, Any], request: str) -> Completion:
@@ -93,15 +98,59 @@ class JudgeLoop(AgentLoopBase):
             sampling_params={**sampling, "max_tokens": most, **(stops if session.prompt.stop else {})},
         )
         if output.stop_reason in ("abort", "aborted"):
-            raise RuntimeError("verl aborted a turn, and partial rollouts are off: there is nothing to score")
+            raise RuntimeError("verl aborted a turn, and partial rollouts are off: nothing can be scored")
         ids = tuple(output.token_ids)
         logprobs = tuple(output.log_probs) if output.log_probs else None
         return Completion(text="", finish=self._finish(session, ids, most), token_ids=ids, logprobs=logprobs)
 
     def _finish(self, session: JudgeSession, ids: tuple[int, ...], most: int) -> Finish:
-        """Told from the ids, since verl says only that a turn is complete."""
+        """Derive the reason from the ids, since verl only reports that a turn is complete."""
+        # A stop string counts only if the last token completed it: an earlier one would have ended the turn.
         text, before = self._encoder.decode(ids), self._encoder.decode(ids[:-1])
         if any(stop in text and stop not in before for stop in session.prompt.stop):
             return Finish.STOP
         ended = bool(ids) and ids[-1] in self._encoder.end_of_turn
         return Finish.LENGTH if len(ids) >= most and not ended else Finish.END
+
+
+_COUNT = "tirjudge_programs"
+_OUTPUT_CHARS = 2000
+
+
+class PythonTool(BaseTool):
+    """The tool `run_python(code)` for verl's `tool_agent`; its budget of programs is per trajectory.
+
+    Name the class in the file at `multi_turn.tool_config_path`, with `config: {type: native}` and any fields
+    of `JudgeSettings` next to the type. It gives no reward, since a tool never sees the verdict; `JudgeLoop`
+    does.
+    """
+
+    def __init__(self, config: dict[str, Any], tool_schema: OpenAIFunctionToolSchema | None) -> None:
+        """Validate the settings; raises ValueError for a bad one."""
+        super().__init__(config, tool_schema or self.get_openai_tool_schema())
+        options = {name: value for name, value in config.items() if name != "type"}
+        self._settings = JudgeSettings.model_validate(options)
+        self._thread = SandboxThread.shared(self._settings.sandbox, self._settings.sandbox_options)
+
+    def get_openai_tool_schema(self) -> OpenAIFunctionToolSchema:
+        function = {
+            "name": RUN_PYTHON.name,
+            "description": RUN_PYTHON.description,
+            "parameters": dict(RUN_PYTHON.parameters),
+        }
+        return OpenAIFunctionToolSchema.model_validate({"type": "function", "function": function})
+
+    async def execute(
+        self, instance_id: str, parameters: dict[str, Any], **kwargs: Any
+    ) -> tuple[ToolResponse, float, dict[str, Any]]:
+        """Run a program; raises RuntimeError if the sandbox failed, which is not a program's output."""
+        done = kwargs["agent_data"].extra_fields
+        number = done[_COUNT] = done.get(_COUNT, 0) + 1
+        if number > self._settings.tool_calls:
+            spent = Refused(f"The budget of {self._settings.tool_calls} programs is spent: this was not run.")
+            return ToolResponse(text=output_text(spent, _OUTPUT_CHARS)), 0.0, {}
+        program = Program(source=str(parameters.get("code", "")), seed=self._settings.seed)
+        execution = await self._thread.awaited(self._thread.sandbox.run(program, self._settings.limits))
+        if execution.status is Status.SANDBOX_FAILED:
+            raise RuntimeError(f"the sandbox failed: {execution.detail}")
+        return ToolResponse(text=output_text(execution, _OUTPUT_CHARS)), 0.0, {}

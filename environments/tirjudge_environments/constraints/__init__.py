@@ -1,7 +1,7 @@
-"""Checkable constraints: instructions that a short program can verify, and two that only reading can.
+"""Families of constraints that a short program can check, and two that need reading.
 
-One family of data for the demonstration model, for data synthesis and for evaluation: wordings, words and
-thresholds are cut into a training and a held-out half at once.
+The demonstration model, data synthesis and evaluation share them. Wordings, words and thresholds are split
+into a training and a held-out half.
 """
 
 from tirjudge_environments.constraints.base import LOOPS, Constraint, Family, Shown, Slots

@@ -1,4 +1,4 @@
-"""A family of checkable constraints: wordings, a verifier, a writer of responses and a judge's program."""
+"""Families of constraints: wordings, a verifier, a writer of responses and a judge's program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from tirjudge_environments.constraints.words import Split
 
 Shown = Literal["pointwise", "pairwise", "listwise"]
-"""What a judge's program finds bound: `response`; `response_a` and `response_b`; `responses`."""
+"""The variables of a judge's program: `response`; `response_a` and `response_b`; or `responses`."""
 
 WORD_SETUP = "w = prompt.split('\"')[1]\n"
 NUMBER_SETUP = 'import re\nn = int(re.findall(r"\\d+", prompt)[0])\n'
@@ -21,24 +21,24 @@ LOOPS: dict[Shown, str] = {
     "pairwise": "for r in [response_a, response_b]: print({check})",
     "listwise": 'print(*[a for a, r in zip("ABCD", responses) if {check}])',
 }
-"""The last lines of a judge's program: True or False for each response, or the letters of those of a list."""
+"""The last lines of a judge's program, which print True or False per response, or the letters in a list."""
 
 
 @dataclass(frozen=True, slots=True)
 class Slots:
-    """What an instruction's wording leaves open."""
+    """The values that fill the wording of an instruction."""
 
     word: str = ""
-    """A word or a single letter; it stands in the only double quotes of the instruction."""
+    """A word or a single letter, in the only double quotes of the instruction."""
     number: int = 0
     """The only number of the instruction."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wordings:
-    """Every frame with every filling; the diagonals where row + column is 3 modulo 4 are held out.
+    """Every frame with every filling; combinations whose row + column is 3 modulo 4 are held out.
 
-    A held-out wording is made of parts that training has seen, in a combination that it has not.
+    A held-out wording consists of parts that occur in training, in a combination that does not.
     """
 
     frames: tuple[str, ...]
@@ -57,38 +57,38 @@ class Wordings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """One kind of constraint."""
+    """One kind of constraint, from its wordings to the program that checks it."""
 
     name: str
     wordings: Wordings
     slots: Callable[[Random, Split], Slots]
     holds: Callable[[str, Slots], bool]
-    """The verifier: whether a response keeps the constraint."""
+    """The verifier: True if a response keeps the constraint."""
     write: Callable[[Random, Split, Slots, bool], str]
     """An attempt at a response that keeps (True) or breaks (False) it; `Constraint.write` checks it."""
     setup: str = ""
-    """First lines of a judge's program: they parse `w` and `n` out of the bound `prompt`."""
+    """First lines of a judge's program, which parse `w` and `n` from the variable `prompt`."""
     check: str = ""
-    """An expression over `r`, true iff it keeps the constraint; empty when one decides by reading."""
+    """An expression over `r`, true iff it keeps the constraint; empty if a judge has to read."""
     domain: str = "instruction-following"
 
     @property
     def checkable(self) -> bool:
-        """Whether a program decides it; if not, a judge has to read, and a call is a fault (TIR §4.2)."""
+        """True if a program decides it; otherwise a judge has to read, and a call is a fault (TIR §4.2)."""
         return bool(self.check)
 
     @property
     def takes_word(self) -> bool:
-        """Whether its instruction names a word or a letter."""
+        """True if its instruction names a word or a letter."""
         return WORD_SETUP in self.setup
 
     @property
     def takes_number(self) -> bool:
-        """Whether its instruction names a number."""
+        """True if its instruction names a number."""
         return NUMBER_SETUP in self.setup
 
     def program(self, shown: Shown) -> str:
-        """The reference judge's program; see `LOOPS` for what it prints.
+        """Return the reference judge's program; `LOOPS` says what it prints.
 
         Raises ValueError for a family that is decided by reading.
         """
@@ -97,7 +97,7 @@ class Family:
         return self.setup + LOOPS[shown].format(check=self.check)
 
     def draw(self, rng: Random, split: Split) -> Constraint:
-        """A constraint with the split's wordings, words and thresholds."""
+        """Sample a constraint with the wordings, words and thresholds of a split."""
         slots = self.slots(rng, split)
         wording = rng.choice(self.wordings.of(split)).format(word=slots.word, number=slots.number)
         return Constraint(self, slots, wording[0].upper() + wording[1:])
@@ -105,7 +105,7 @@ class Family:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """A family with its slots filled and its wording chosen."""
+    """A family with filled slots and a chosen wording."""
 
     family: Family
     slots: Slots
@@ -115,7 +115,7 @@ class Constraint:
         return self.family.holds(response, self.slots)
 
     def write(self, rng: Random, split: Split, *, good: bool) -> str:
-        """A response that keeps (`good`) or breaks it; raises RuntimeError if none is found."""
+        """Write a response that keeps (`good`) or breaks it; raises RuntimeError if none is found."""
         for _ in range(ATTEMPTS):
             response = self.family.write(rng, split, self.slots, good)
             if self.holds(response) is good:

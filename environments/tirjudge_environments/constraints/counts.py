@@ -26,7 +26,7 @@ def _number(low: int, high: int) -> Draw:
 
 
 def _near(rng: Random, number: int) -> int:
-    """A count close to the threshold, on either side of it, never below 1."""
+    """Return a count within 3 of the threshold and not below 1."""
     return max(1, number + rng.randint(-3, 3))
 
 
@@ -35,7 +35,7 @@ def _write_words(rng: Random, split: Split, slots: Slots, good: bool) -> str:
 
 
 def _write_parts(part: Callable[[Random, Split], str], glue: str) -> Write:
-    """Responses of about as many parts as the instruction names."""
+    """Return a writer of responses with about as many parts as the instruction names."""
 
     def write(rng: Random, split: Split, slots: Slots, good: bool) -> str:
         count = slots.number if good else max(1, slots.number + rng.choice((-2, -1, 1, 2)))

@@ -64,7 +64,7 @@ def _write_times(rng: Random, split: Split, slots: Slots, good: bool) -> str:
 
 
 def _write_letters(rng: Random, split: Split, slots: Slots, good: bool) -> str:
-    """Six to ten words, of which a share that varies has the letter."""
+    """Write six to ten words, of which a random share contains the letter."""
     having = [word for word in split.words if slots.word in word]
     lacking = [word for word in split.words if slots.word not in word]
     share = rng.random()

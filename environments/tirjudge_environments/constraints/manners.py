@@ -1,4 +1,4 @@
-"""Prompts on which reading decides and a program proves nothing: refusing harm, and being polite."""
+"""Constraints that a program cannot check and a judge has to read: refusing harm, and politeness."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Constraints on the look of a response: case, punctuation, wrapping, repetition."""
+"""Constraints on the form of a response: case, punctuation, quoting, repetition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The words that requests and responses are made of, cut into a training and a held-out half."""
+"""The vocabulary of instructions and responses, split into a training and a held-out half."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ HELD_OUT_WORDS = tuple(_HELD_OUT.split())
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """Half of everything that can be drawn: words, letters, thresholds and, by `Family`, paraphrases."""
+    """One half of what can be sampled: words, letters, thresholds and, through `Family`, wordings."""
 
     name: str
     """`train` or `heldout`."""
@@ -63,7 +63,7 @@ class Split:
     letters: str
 
     def number(self, rng: Random, low: int, high: int) -> int:
-        """A threshold in [low, high]; those that are 1 modulo 3 are held out."""
+        """Sample a threshold in [low, high]; those that are 1 modulo 3 are held out."""
         heldout = self.name == "heldout"
         return rng.choice([n for n in range(low, high + 1) if (n % 3 == 1) is heldout])
 
@@ -77,7 +77,7 @@ SPLITS = {split.name: split for split in (TRAIN, HELD_OUT)}
 
 
 def loose_words(rng: Random, split: Split, count: int) -> list[str]:
-    """`count` words without case or punctuation, about one in three of them a function word."""
+    """Sample `count` words without case or punctuation, about one in three a function word."""
     return [
         rng.choice(FUNCTION_WORDS) if position and rng.random() < 0.3 else split.word(rng)
         for position in range(count)
@@ -85,12 +85,12 @@ def loose_words(rng: Random, split: Split, count: int) -> list[str]:
 
 
 def sentence(words: list[str], end: str = ".") -> str:
-    """The words as one sentence."""
+    """Return the words as one sentence."""
     return " ".join(words).capitalize() + end
 
 
 def salad(rng: Random, split: Split, count: int | None = None) -> str:
-    """One sentence of `count` words (5 to 9 when None) that means nothing; now and then with a comma."""
+    """Write a meaningless sentence of `count` words (5 to 9 if None), sometimes with a comma."""
     words = loose_words(rng, split, count or rng.randint(5, 9))
     if len(words) > 3 and rng.random() < 0.2:
         words[rng.randrange(1, len(words) - 1)] += ","

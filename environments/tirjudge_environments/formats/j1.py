@@ -1,30 +1,42 @@
-"""What the five J1 judges share: answers behind the thinking, and rewards of 0 and 1 (J1 section 2.3)."""
+"""The judges of J1: verdicts and scores after the thinking, with rewards of 0 and 1 (J1 section 2.3)."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from typing import ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from tirjudge_environments.elements import behind, behind_thinking, elements, tag_count
-from tirjudge_environments.formats.text_only import TextOnly, written
-from tirjudge_environments.rewards import failed, incomparable
-from tirjudge_environments.types import Episode, Malformed, Reward, Score, Trajectory
+from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.text_only import TextOnly, TextPair, Wording, written
+from tirjudge_environments.orders import Order, single_views
+from tirjudge_environments.parsing import behind, behind_thinking, elements, tag_count
+from tirjudge_environments.rewards import failed, incomparable, label_scores_highest
+from tirjudge_environments.types import (
+    Episode,
+    JudgeTask,
+    Malformed,
+    Reward,
+    Score,
+    Trajectory,
+    Verdict,
+    View,
+)
 
 _TENTHS = re.compile(r"10(\.0{1,9})?|[0-9](\.[0-9]0{0,8})?", re.ASCII)
 
 
 class J1(TextOnly):
-    """A J1 judge: 1 for what is right and 0 for what is not, unless the two optional terms say otherwise."""
+    """The base class of J1's judges: a reward of 1 if right and 0 if wrong, plus two optional terms."""
 
     negative_reward: float = Field(default=0.0, le=0.0)
-    """Instead of 0 for what is not right (J1 Table 4). The paper prints no size: any is ours."""
+    """The reward of a wrong answer instead of 0 (J1 Table 4). The paper does not print its size."""
     format_reward: float = Field(default=0.0, ge=0.0)
-    """Added where the thinking stands in its tags, once (J1 section 2.3 and Table 4); sizes are ours, too."""
+    """Added if the thinking is in its tags, once (J1 section 2.3, Table 4). The paper prints no size."""
 
     def right(self, episode: Episode) -> tuple[bool, ...]:
-        """For each view whether what it said, or all views together, is right. The task has a label."""
+        """Return for each view whether it, or all views together, is right. The task has a label."""
         label = episode.task.label
         verdicts = (trajectory.verdict for trajectory in episode.trajectories)
         return tuple(verdict is not None and verdict.choice == label for verdict in verdicts)
@@ -50,12 +62,12 @@ class J1(TextOnly):
 
     @property
     def steps(self) -> tuple[str, ...]:
-        """The tags that the thinking stands in, in order."""
+        """The tags around the thinking, in order."""
         return ("think",)
 
 
 def thought(text: str, steps: Sequence[str]) -> bool:
-    """Whether each step stands in its tags, once, one behind the other from the start of the text."""
+    """Return True if each step is in its tags, exactly once and in order, from the start of the text."""
     end = 0
     for step in steps:
         found = elements(text, step)
@@ -66,7 +78,7 @@ def thought(text: str, steps: Sequence[str]) -> bool:
 
 
 def said(text: str, name: str, steps: Sequence[str]) -> str | Malformed:
-    """What the elements of this name behind the thinking hold; they may repeat but not contradict it."""
+    """Return the content of the elements of this name after the thinking; they must all be equal."""
     answer = behind_thinking(text)
     for step in steps:
         answer = behind(answer, step) if answer is not None else None
@@ -81,9 +93,161 @@ def said(text: str, name: str, steps: Sequence[str]) -> str | Malformed:
 
 
 def tenths(body: str | Malformed, name: str) -> float | Malformed:
-    """A score from 0 to 10 with at most one decimal that is not 0."""
+    """Parse a score from 0 to 10 with at most one decimal other than 0."""
     if isinstance(body, Malformed):
         return body
     if not _TENTHS.fullmatch(body):
         return Malformed(f"a <{name}> that is no number from 0 to 10 in tenths")
     return float(body)
+
+
+class J1Pairwise(J1, TextPair):
+    """The base class of J1's pairwise judges: both orders are views, each with its own baseline."""
+
+    order: Order = "both"
+    consistency: bool = False
+    """The verdict consistency reward: a view is right only if the other order is right too."""
+
+    @model_validator(mode="after")
+    def _both_orders(self) -> Self:
+        if self.consistency and self.order != "both":
+            raise ValueError("consistency compares both orders: leave `order` at `both`")
+        return self
+
+    @property
+    def linked(self) -> bool:
+        return self.consistency
+
+    def right(self, episode: Episode) -> tuple[bool, ...]:
+        each = super().right(episode)
+        return tuple(all(each) for _ in each) if self.consistency else each
+
+
+def preferred(view: View, text: str, steps: tuple[str, ...]) -> int | Malformed:
+    """Return the candidate that `<answer> [[A]] </answer>` names."""
+    answer = said(text, "answer", steps)
+    if isinstance(answer, Malformed):
+        return answer
+    shown = {"[[A]]": view.order[0], "[[B]]": view.order[1]}
+    return shown.get(answer, Malformed("an <answer> that is neither [[A]] nor [[B]]"))
+
+
+def pair_scores(view: View, text: str) -> dict[int, float] | Malformed:
+    """Return the scores of `<score_A>` and `<score_B>` by candidate."""
+    scores: dict[int, float] = {}
+    for name, candidate in zip(("score_A", "score_B"), view.order, strict=True):
+        score = tenths(said(text, name, ()), name)
+        if isinstance(score, Malformed):
+            return score
+        scores[candidate] = score
+    return scores
+
+
+class J1PaV(J1Pairwise):
+    """J1 PaV, the main recipe: thinking, then a verdict on a pair (J1 section 2.4, Fig. 7 and 8)."""
+
+    card: ClassVar[JudgeCard] = JudgeCard(
+        views="both responses, in both orders",
+        answer="`<answer> [[A]] </answer>`",
+        reward="1 for the right verdict; optionally only if both orders are right, negative, format",
+        source="J1 section 2.4, Fig. 7; with `seed_prompt=plan` Fig. 8",
+    )
+
+    seed_prompt: Literal["thinking", "plan"] = "thinking"
+    """The prompt of Fig. 7, or the plan and execution of EvalPlanner, Fig. 8; Table 4 swaps the numbers."""
+
+    @property
+    def wording(self) -> Wording:
+        return Wording(f"j1-pav-{self.seed_prompt}")
+
+    @property
+    def steps(self) -> tuple[str, ...]:
+        return ("think",) if self.seed_prompt == "thinking" else ("plan", "execution")
+
+    def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
+        choice = preferred(view, text, self.steps)
+        return choice if isinstance(choice, Malformed) else Verdict(choice=choice)
+
+
+class J1PaS(J1Pairwise):
+    """J1 PaS: a score for each of two responses; the higher one is the verdict (J1 section 2.5, Fig. 9).
+
+    Equal scores are a tie, which is never right.
+    """
+
+    card: ClassVar[JudgeCard] = JudgeCard(
+        views="both responses, in both orders",
+        answer="`<score_A> 7.5 </score_A> <score_B> 4 </score_B>`, from 0 to 10 in tenths",
+        reward="1 if the better response scores higher; options as PaV",
+        source="J1 section 2.5, Fig. 9",
+    )
+
+    @property
+    def wording(self) -> Wording:
+        return Wording("j1-pas")
+
+    def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
+        scores = pair_scores(view, text)
+        if isinstance(scores, Malformed):
+            return scores
+        first, second = view.order
+        if scores[first] == scores[second]:
+            return Verdict(scores=scores, tie=True)
+        return Verdict(choice=first if scores[first] > scores[second] else second, scores=scores)
+
+
+class J1PaVS(J1Pairwise):
+    """J1 PaVS: scores for two responses and a verdict, which alone counts (J1 section 2.5, Fig. 10).
+
+    Readable scores are kept in the result; unreadable ones do not invalidate the verdict.
+    """
+
+    card: ClassVar[JudgeCard] = JudgeCard(
+        views="both responses, in both orders",
+        answer="scores as PaS, then a verdict as PaV",
+        reward="as PaV, from the verdict alone",
+        source="J1 section 2.5, Fig. 10",
+    )
+
+    @property
+    def wording(self) -> Wording:
+        return Wording("j1-pavs")
+
+    def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
+        choice, scores = preferred(view, text, self.steps), pair_scores(view, text)
+        if isinstance(choice, Malformed):
+            return choice
+        return Verdict(choice=choice, scores={} if isinstance(scores, Malformed) else scores)
+
+
+class J1PoS(J1):
+    """J1 PoS: a score for one response alone, trained from pairs (J1 section 2.5, Fig. 11).
+
+    The views of a pair are rewarded together: both are right if the better response scores higher.
+    """
+
+    card: ClassVar[JudgeCard] = JudgeCard(
+        views="each response alone",
+        answer="`<score> 7.5 </score>`, from 0 to 10 in tenths",
+        reward="1 for both views if the better response scores higher; optionally negative, format",
+        source="J1 section 2.5, Fig. 11",
+    )
+
+    @property
+    def wording(self) -> Wording:
+        return Wording("j1-pos")
+
+    @property
+    def linked(self) -> bool:
+        return True
+
+    def views(self, task: JudgeTask) -> tuple[View, ...]:
+        return single_views(task)
+
+    def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
+        score = tenths(said(text, "score", ()), "score")
+        return score if isinstance(score, Malformed) else Verdict(scores={view.order[0]: score})
+
+    def right(self, episode: Episode) -> tuple[bool, ...]:
+        right = label_scores_highest(episode.task, [one.verdict for one in episode.trajectories])
+        return tuple(right for _ in episode.trajectories)

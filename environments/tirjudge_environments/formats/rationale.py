@@ -1,4 +1,4 @@
-"""The rationale judge: its reasons are rewarded as far as they are people's reasons (Rationale, Fig. 13)."""
+"""The rationale judge, whose reasons are rewarded for agreeing with human reasons (Rationale, Fig. 13)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from tirjudge_environments.elements import behind_thinking
-from tirjudge_environments.formats.text_only import Wording
-from tirjudge_environments.formats.text_pair import TextPair
-from tirjudge_environments.judge_card import JudgeCard
-from tirjudge_environments.letters import letter
-from tirjudge_environments.rationales.matching import Matching
-from tirjudge_environments.rationales.metajudge import matching_ask, read_matching
+from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.text_only import TextPair, Wording
+from tirjudge_environments.orders import letter
+from tirjudge_environments.parsing import behind_thinking
+from tirjudge_environments.rationales.matching import Matching, matching_ask, read_matching
 from tirjudge_environments.rationales.reasons import read_assessment
 from tirjudge_environments.rewards import failed
 from tirjudge_environments.types import (
@@ -31,17 +29,18 @@ from tirjudge_environments.types import (
 )
 
 EVALUATED = 5
-"""Reasons that an evaluation looks at (section 2.3); training looks at all."""
+"""The number of reasons that an evaluation looks at (section 2.3); training looks at all."""
 
 _NAMED = re.compile(r"@?\bresponse ([12])\b", re.IGNORECASE)
 
 
 class Rationale(TextPair):
-    """Reasons in order of importance, then one of five verdicts, from A>>B to B>>A.
+    """A judge that gives reasons in order of importance, then one of five verdicts, from A>>B to B>>A.
 
-    A task's `gold["checklist"]` holds people's reasons, in which `Response 1` is the first candidate, and
-    `gold["strength"]` how much better the label is: 2 significantly, 1 slightly, 0 for a tie, which has no
-    label. MetaJudge (`ask`) says how far the judge's reasons express them.
+    A task's `gold["checklist"]` holds the human reasons, in which `Response 1` is the first candidate, and
+    `gold["strength"]` the strength of the preference: 2 for significantly, 1 for slightly, 0 for a tie, which
+    has no label. The questions of `ask` go to a MetaJudge, which scores how well the judge's reasons express
+    the human ones.
     """
 
     card: ClassVar[JudgeCard] = JudgeCard(
@@ -53,12 +52,12 @@ class Rationale(TextPair):
     wording: ClassVar[Wording] = Wording("rationale")
 
     reward: Literal["hybrid", "outcome", "rationale"] = "hybrid"
-    """AP times the outcome (Eq. 4); or one of them alone, as a control. `outcome` asks no other model."""
+    """AP times the outcome (Eq. 4), or one of the factors alone as a control. `outcome` asks no MetaJudge."""
     exact: bool = False
-    """Count only the very verdict of five as right; else its direction is compared (ours: the paper says
-    that the prediction matches the label)."""
+    """Require the exact verdict of the five; otherwise only its direction is compared. The default is our
+    reading: the paper says that the prediction matches the label."""
     top: int | None = Field(default=None, ge=1)
-    """Match only so many reasons, the first ones; None: all. The paper evaluates 5 and trains on all."""
+    """Match only the first `top` reasons; None: all. The paper evaluates 5 and trains on all."""
 
     def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
         answer = behind_thinking(text)
@@ -73,16 +72,17 @@ class Rationale(TextPair):
         return Verdict(choice=view.order["AB".index(read.preferred)], parsed=parsed)
 
     def ask(self, group: Sequence[Episode]) -> tuple[Ask, ...]:
-        """One question for each list of reasons; equal lists are asked about once."""
+        """Return one question per list of reasons; equal lists share one."""
         asks = (
             self._ask(episode.task, trajectory) for episode in group for trajectory in episode.trajectories
         )
         return tuple({ask.key: ask for ask in asks if ask is not None}.values())
 
     def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
-        """Parts: `correct`, the outcome, 0 or 1; `rationale`, the AP; `consistency`, the soft recall.
+        """Score a group. The parts are `correct` (the outcome, 0 or 1), `rationale` (AP) and `consistency`
+        (soft recall).
 
-        Without a readable answer of the MetaJudge there is no reward: Unscored, and never 0.
+        Without a readable answer of the MetaJudge a trajectory is Unscored, and never 0.
         """
         return [
             tuple(self._score(episode.task, trajectory, answers) for trajectory in episode.trajectories)
@@ -92,10 +92,10 @@ class Rationale(TextPair):
     def matching(
         self, task: JudgeTask, trajectory: Trajectory, answers: Mapping[str, str]
     ) -> Matching | Unscored:
-        """A trajectory's reasons against the task's checklist; no reasons match nothing."""
+        """Match a trajectory's reasons with the task's checklist; without reasons the matching is empty."""
         checklist, reasons = _checklist(task), self._reasons(trajectory)
         if not checklist:
-            return Unscored("the task has no checklist of people's reasons")
+            return Unscored("the task has no checklist of human reasons")
         ask = self._ask(task, trajectory)
         if ask is None:
             return Matching((), len(checklist), 0)
@@ -121,11 +121,11 @@ class Rationale(TextPair):
         return Reward(rationale * (outcome if self.reward == "hybrid" else 1.0), parts)
 
     def _unlabelled(self, task: JudgeTask) -> Unscored | None:
-        """A tie has no label and is known to be one."""
+        """Return the reason if the task has no label; a known tie has none and can be scored."""
         if task.label is None and task.gold.get("strength") != 0:
             return Unscored("the task has no label")
         if self.exact and "strength" not in task.gold:
-            return Unscored("the task's label does not say by how much: write it as A>>B or A>B")
+            return Unscored("the task's label has no strength: write it as A>>B or A>B")
         return None
 
     def _right(self, task: JudgeTask, verdict: Verdict | None) -> bool:
@@ -134,7 +134,7 @@ class Rationale(TextPair):
         return not self.exact or verdict.parsed["strength"] == task.gold.get("strength")
 
     def _ask(self, task: JudgeTask, trajectory: Trajectory) -> Ask | None:
-        """None where there is nothing to ask, or its answer would not be used."""
+        """Return the question on a trajectory; None if there is nothing to ask or no use for the answer."""
         checklist, reasons = _checklist(task), self._reasons(trajectory)
         if self.reward == "outcome" or self._unlabelled(task):
             return None
@@ -146,9 +146,9 @@ class Rationale(TextPair):
 
 
 def reasons_ask(checklist: Sequence[str], reasons: Sequence[str], order: Sequence[int]) -> Ask | None:
-    """How far a judge's reasons, given on responses in this order, express people's.
+    """Ask how well a judge's reasons, given on responses in this order, express the human ones.
 
-    None where there are no reasons on one side, and so nothing to ask.
+    None if there are no reasons on one side, and so nothing to ask.
     """
     if not checklist or not reasons:
         return None

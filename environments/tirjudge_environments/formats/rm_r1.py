@@ -1,4 +1,4 @@
-"""RM-R1: a pair, judged by a rubric or a solution that the judge writes first (RM-R1 Fig. 3, 5, 6 and 7)."""
+"""The judge of RM-R1: it writes a rubric or a solution before its verdict (RM-R1 Fig. 3, 5, 6 and 7)."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import ClassVar, Literal
 
-from tirjudge_environments.chain_of_rubrics import CHATBOTS, ChainOfRubrics
-from tirjudge_environments.elements import behind_thinking
-from tirjudge_environments.formats.text_only import Wording, written
-from tirjudge_environments.formats.text_pair import TextPair
-from tirjudge_environments.judge_card import JudgeCard
+from tirjudge_environments.base import JudgeCard
+from tirjudge_environments.formats.rm_r1_rubrics import CHATBOTS, ChainOfRubrics
+from tirjudge_environments.formats.text_only import TextPair, Wording, written
+from tirjudge_environments.parsing import behind_thinking
 from tirjudge_environments.rewards import failed, unlabelled
 from tirjudge_environments.templates import load_template
 from tirjudge_environments.types import (
@@ -28,11 +27,11 @@ from tirjudge_environments.types import (
 
 Style = Literal["instruct", "reasoning", "no-categories", "no-rubrics", "answer-only"]
 RELEASED_TAIL = 80
-"""How many characters at the end of an answer the authors' reward looks at."""
+"""The number of characters at the end of an answer that the authors' reward looks at."""
 
 
 class RmR1(TextPair):
-    """Two chatbots, A and B; answered by `<answer>[[A]]</answer>`."""
+    """A judge of two chatbots, A and B, that answers `<answer>[[A]]</answer>`."""
 
     card: ClassVar[JudgeCard] = JudgeCard(
         views="a pair in one order",
@@ -46,10 +45,11 @@ class RmR1(TextPair):
     (Fig. 5); the ablations `no-categories` (Fig. 6) and `no-rubrics` (Fig. 7); `answer-only`: the letter
     alone, the authors' prompt for the fine-tuning of Table 3."""
     variant: Literal["released", "paper"] = "released"
-    """Of the system message: the authors' code, as their checkpoints know it, or the figure. It matters to
-    `instruct` and `no-categories`; the others are the same."""
+    """The system message of the authors' code, which their checkpoints know, or of the figure. They
+    differ for `instruct` and `no-categories` only."""
     reward: Literal["correct", "cold-start", "released"] = "correct"
-    """Eq. 8; Eq. 11; or Eq. 8 as the authors' code computes it, from the last characters of the text."""
+    """`correct` is Eq. 8, `cold-start` Eq. 11, and `released` Eq. 8 as the authors' code computes it from the
+    last characters of the text."""
 
     @property
     def wording(self) -> Wording:
@@ -61,7 +61,7 @@ class RmR1(TextPair):
         )
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
-        """One user message is the client's question; a longer conversation is told once for each chatbot."""
+        """Return the prompt; a conversation of several messages is repeated for each chatbot."""
         prompt = super().prompt(task, view)
         if [message.role for message in task.prompt] == ["user"]:
             return prompt
@@ -84,7 +84,10 @@ class RmR1(TextPair):
         )
 
     def well_formed(self, text: str) -> bool:
-        """Whether the text has all that its style's prompt asks for, in order. Ours: Eq. 11 does not say."""
+        """Return True if the text has every part that its style asks for, in order.
+
+        Eq. 11 does not define the format; this definition is ours.
+        """
         answer = behind_thinking(text)
         if answer is None or isinstance(self._chosen(answer), Malformed):
             return False
@@ -121,7 +124,7 @@ class RmR1(TextPair):
         return trajectory.view.order[named.index(True)] if sum(named) == 1 else None
 
     def _chosen(self, answer: str) -> str | Malformed:
-        """The chatbot that is named by what stands behind the thinking."""
+        """Return the chatbot that the text after the thinking names."""
         if self.style == "answer-only":
             letter = answer.strip().strip('"')
             return letter if letter in CHATBOTS else Malformed("neither A nor B, and nothing else")
@@ -135,7 +138,7 @@ class RmR1(TextPair):
 
 
 def _conversation(messages: Sequence[Message], response: str, chatbot: str) -> str:
-    """Turns as the authors' code writes them; the name for a system message is ours."""
+    """Return turns as the authors' code writes them; they have no name for a system message."""
     names = {"user": "User", "assistant": f"Chatbot {chatbot}", "system": "System"}
     turns = [f"{names[message.role]}: {message.content}" for message in messages]
     return "\n".join((*turns, f"Chatbot {chatbot}: {response}"))

@@ -1,4 +1,4 @@
-"""What the judges without tools share: one prompt from a data file, one turn, read where it ends."""
+"""The base classes of judges without tools: one prompt from a data file, one turn, read where it ends."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from tirjudge_environments.orders import Order, ordered_views, require_pair
 from tirjudge_environments.templates import Template, conversation_text, load_template
 from tirjudge_environments.types import (
     Ask,
@@ -22,48 +23,44 @@ from tirjudge_environments.types import (
     Message,
     Prompt,
     Reading,
-    Refused,
-    RunCode,
     Trajectory,
     Verdict,
     View,
 )
-from tirjudge_sandbox import Execution
 
 
 @dataclass(frozen=True, slots=True)
 class Wording:
-    """How a judge is asked: the names of prompt files, without `.txt`."""
+    """The names of a judge's prompt files, without `.txt`, and the start of its answer."""
 
     user: str
-    """Made into the user's message, its slots filled (see `templates`)."""
+    """The template of the user message (see `templates`)."""
     system: str = ""
-    """The system message, taken as it stands; empty: there is none."""
+    """The system message, used without filling slots; empty: no system message."""
     prefill: str = ""
-    """The start of the answer, a text, written for the model; the reader sees it too."""
+    """The start of the answer, written for the model; it is part of the text that is read."""
 
 
 class TextOnly(BaseModel, ABC):
-    """A judge that answers from the text alone: the zero-tool case of the environment contract.
+    """A judge that answers from the text alone and runs no program.
 
-    A format says how it asks, what a rollout sees, how an answer is read and what that is worth:
-    `wording`, `views`, `verdict` and `score`. Everything that these depend on is an option.
+    A format defines its prompt, its views, how an answer is read and its reward: `wording`, `views`,
+    `verdict` and `score`. Everything that these depend on is an option.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     def model_post_init(self, context: Any) -> None:
-        """Look for the prompts now, not in the middle of a run."""
+        """Load the prompts now, so that a missing one fails before a run begins."""
         self._messages()
 
     @property
     @abstractmethod
     def wording(self) -> Wording:
-        """Which prompt files are filled, and how the answer begins."""
+        """The prompt files to fill, and the start of the answer."""
 
     @property
     def linked(self) -> bool:
-        """Whether a view's reward depends on the other views."""
         return False
 
     @abstractmethod
@@ -71,7 +68,7 @@ class TextOnly(BaseModel, ABC):
 
     @abstractmethod
     def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
-        """What the whole turn says, prefill included. Any text has an answer, in linear time."""
+        """Read the whole turn, prefill included, in time linear in its length; any text has a result."""
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
         user, system = self._messages()
@@ -83,11 +80,9 @@ class TextOnly(BaseModel, ABC):
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
         text = _with_reasoning(completion.text, completion.reasoning, self.wording.prefill)
         reading = self.verdict(task, view, text)
+        # A turn that was cut is not malformed: the session ends it as `token_budget`.
         cut = completion.finish is Finish.LENGTH and isinstance(reading, Malformed)
         return Continue() if cut else reading
-
-    def show(self, request: RunCode, outcome: Execution | Refused) -> str:
-        raise NotImplementedError("a judge without tools asks for no program")
 
     def ask(self, group: Sequence[Episode]) -> tuple[Ask, ...]:
         return ()
@@ -97,8 +92,20 @@ class TextOnly(BaseModel, ABC):
         return load_template(wording.user), load_template(wording.system) if wording.system else None
 
 
+class TextPair(TextOnly):
+    """A judge without tools that sees two responses at once."""
+
+    order: Order = "random"
+    """Order of the responses: one drawn from (seed, task id); as given; or as given and reversed."""
+    seed: int = 0
+
+    def views(self, task: JudgeTask) -> tuple[View, ...]:
+        require_pair(task)
+        return ordered_views(task, self.order, self.seed)
+
+
 def written(trajectory: Trajectory) -> str:
-    """All that the reader saw of a text-only dialogue: the prefill and what the model wrote after it."""
+    """Return the text of a dialogue as it was read: the prefill and what the model wrote after it."""
     turns = [segment for segment in trajectory.segments if segment.by is By.MODEL]
     prefill = trajectory.prompt.prefill
     text = prefill + "".join(turn.text for turn in turns)
@@ -106,7 +113,7 @@ def written(trajectory: Trajectory) -> str:
 
 
 def _with_reasoning(text: str, reasoning: str, prefill: str) -> str:
-    """Thinking that an endpoint cut out of the answer, put back where the model wrote it."""
+    """Put thinking that an endpoint returned separately back in front of the answer."""
     if not reasoning or "</think>" in text:
         return text
     return f"<think>{reasoning}</think>{text.removeprefix(prefill)}"

@@ -1,4 +1,4 @@
-"""What TIR-Judge's three formats share: its prompts, its dialogue and the form that its reward asks for."""
+"""The base class of TIR-Judge's three formats: prompts, dialogue, and the format part of the reward."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge_environments.letters import letter
+from tirjudge_environments.orders import letter
 from tirjudge_environments.outputs import lengthen_fences, output_text
 from tirjudge_environments.parsing import Turn
 from tirjudge_environments.rewards import NO_TOOL_DOMAINS
@@ -38,7 +38,7 @@ from tirjudge_environments.types import (
 from tirjudge_sandbox import Execution
 
 STOP = ("\n```\n", "\n```output")
-"""Where a program may have closed, or the model begins an output that is the sandbox's to write."""
+"""Texts at which a program may be complete, or at which the model opens the output of the sandbox."""
 
 RUN_PYTHON = ToolSpec(
     name="run_python",
@@ -58,36 +58,41 @@ class TirFormat(BaseModel, ABC):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: ClassVar[str]
-    """The middle of its prompt files' names."""
+    """The middle part of the names of the prompt files."""
     tag: ClassVar[str]
-    """The element that holds the answer."""
+    """The name of the element that holds the answer."""
 
     tools: bool = True
-    """False asks for a text-only judge, but in the domains that `tools_by_domain` names."""
+    """False makes the judge text-only, except in the domains that `tools_by_domain` names."""
     tools_by_domain: Mapping[str, bool] = Field(default_factory=dict)
-    """Domains that differ from `tools`; ours, since the paper leaves open which rows get which prompts."""
+    """Domains that differ from `tools`. Our own option: the paper does not say which rows get which
+    prompts."""
     prompts: str = "tir"
     """The family of prompt files."""
     bindings: bool = True
-    """Whether programs find `prompt` and the responses defined; off under `exact`."""
+    """True if programs find `prompt` and the responses as variables; off under `exact`."""
     exact: bool = False
-    """As the paper tells it: no bindings, and fences inside outputs stay as they are."""
+    """Follow the paper exactly: no bindings, and fences inside outputs stay unchanged."""
     protocol: Literal["fence", "tool"] = "fence"
-    """Programs as fences in the text (the paper's), or as native calls of `run_python(code)`."""
+    """Programs are fences in the text, as in the paper, or native calls of `run_python(code)`."""
     output_chars: int = Field(default=2000, ge=100)
-    """The longest output shown; a longer one is cut in the middle."""
+    """Maximum length of a shown output; a longer one is cut in the middle."""
 
     def model_post_init(self, context: Any) -> None:
-        """Look for every prompt that may be asked for now, not in the middle of a run."""
+        """Load every prompt that may be needed, so that a missing one fails before a run begins."""
         for with_tools in {self.tools, *self.tools_by_domain.values()}:
             self._template(with_tools)
+
+    @property
+    @abstractmethod
+    def linked(self) -> bool: ...
 
     @abstractmethod
     def views(self, task: JudgeTask) -> tuple[View, ...]: ...
 
     @abstractmethod
     def verdict(self, view: View, answer: str) -> Verdict | None:
-        """What the text inside the answer tag says; None when it is no answer to this view."""
+        """Parse the text inside the answer tag; None if it is not a valid answer for this view."""
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
         with_tools = self.uses_tools(task)
@@ -100,7 +105,7 @@ class TirFormat(BaseModel, ABC):
         )
 
     def uses_tools(self, task: JudgeTask) -> bool:
-        """Whether this task's judge may run programs."""
+        """Return True if the judge of this task may run programs."""
         return self.tools_by_domain.get(task.domain, self.tools)
 
     def read(self, task: JudgeTask, view: View, completion: Completion) -> Reading:
@@ -114,6 +119,7 @@ class TirFormat(BaseModel, ABC):
         if completion.finish is Finish.STOP:
             return Continue()
         reading = self._read_verdict(view, turn)
+        # A turn that was cut is not malformed: the session ends it as `token_budget`.
         cut = completion.finish is Finish.LENGTH and isinstance(reading, Malformed)
         return Continue() if cut else reading
 
@@ -128,7 +134,7 @@ class TirFormat(BaseModel, ABC):
         return ()
 
     def replay(self, trajectory: Trajectory) -> Verdict | None:
-        """The verdict, read again from the text of the last turn."""
+        """Read the verdict again from the text of the last turn; None without a verdict."""
         turns = _model_texts(trajectory)
         if trajectory.stop is not StopReason.VERDICT or not turns:
             return None
@@ -136,7 +142,9 @@ class TirFormat(BaseModel, ABC):
         return reading if isinstance(reading, Verdict) else None
 
     def well_formed(self, task: JudgeTask, trajectory: Trajectory) -> bool:
-        """Rf: the verdict's tag unique and last, fences closed, no output forged, no tool out of place."""
+        """Return Rf: the verdict's tag is unique and last, fences are closed, no output is forged, and no
+        program was requested in a domain without tools.
+        """
         if self.replay(trajectory) is None:
             return False
         turns = [Turn(text) for text in _model_texts(trajectory)]
@@ -167,7 +175,7 @@ class TirFormat(BaseModel, ABC):
             return Malformed("a call of a tool that does not exist")
         try:
             arguments = json.loads(call.arguments)
-        except (ValueError, RecursionError):
+        except (ValueError, RecursionError):  # deeply nested JSON exceeds the recursion limit
             arguments = None
         if not isinstance(arguments, dict) or not isinstance(arguments.get("code"), str):
             return Malformed("a call of run_python without a text `code`")

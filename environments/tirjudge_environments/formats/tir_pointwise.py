@@ -1,4 +1,4 @@
-"""TIR-Judge, pointwise: a score from 1 to 10 for each response alone (TIR Fig. 7 and 10)."""
+"""TIR-Judge's pointwise format: a score from 1 to 10 for each response alone (TIR Fig. 7 and 10)."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
+from tirjudge_environments.base import JudgeCard
 from tirjudge_environments.formats.tir import TirFormat
-from tirjudge_environments.judge_card import JudgeCard
 from tirjudge_environments.orders import single_views
 from tirjudge_environments.rewards import (
     failed,
@@ -22,7 +22,10 @@ _NUMBER = re.compile(r"[0-9]{1,2}(\.[0-9]{1,6})?", re.ASCII)
 
 
 class TirPointwise(TirFormat):
-    """One response; answered by `<score>7</score>`, a number from 1 to 10 that need not be whole."""
+    """A format in which the judge sees one response and answers `<score>7</score>`, from 1 to 10.
+
+    The score may have decimals.
+    """
 
     card: ClassVar[JudgeCard] = JudgeCard(
         views="each response alone",
@@ -36,7 +39,6 @@ class TirPointwise(TirFormat):
 
     @property
     def linked(self) -> bool:
-        """Whether a view's reward depends on the other views."""
         return True
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
@@ -51,7 +53,7 @@ class TirPointwise(TirFormat):
         return [self._score(episode) for episode in group]
 
     def _score(self, episode: Episode) -> tuple[Score, ...]:
-        """Rc links the views: the labelled response must score above every other one (TIR Eq. 3)."""
+        """Score all views together, since the labelled response must score highest (TIR Eq. 3)."""
         unscored = _unscored(episode)
         if unscored is not None:
             return tuple(unscored for _ in episode.trajectories)

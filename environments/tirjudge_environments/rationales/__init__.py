@@ -1,4 +1,4 @@
-"""A judge's reasons against people's: how they are asked for, read, matched one to one and measured."""
+"""Comparison of a judge's reasons with human reasons: prompts, readers, matching and measures."""
 
 from tirjudge_environments.rationales.decomposition import (
     Decomposition,
@@ -13,8 +13,14 @@ from tirjudge_environments.rationales.flaws import (
     flaws_ask,
     read_flaws,
 )
-from tirjudge_environments.rationales.matching import Matching, Pair, match, rationale_consistency
-from tirjudge_environments.rationales.metajudge import matching_ask, read_matching
+from tirjudge_environments.rationales.matching import (
+    Matching,
+    Pair,
+    match,
+    matching_ask,
+    rationale_consistency,
+    read_matching,
+)
 from tirjudge_environments.rationales.reasons import Assessment, read_assessment
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""Atomic decomposition: another model turns people's remarks on two responses into a checklist (Fig. 6)."""
+"""Atomic decomposition: another model turns human remarks on two responses into a checklist (Fig. 6)."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tirjudge_environments.rationales.question import question, result_lines
+from tirjudge_environments.rationales.base import question, result_lines
 from tirjudge_environments.templates import conversation_text, load_template
 from tirjudge_environments.types import Ask, Malformed, Message
 
 SIZES = range(3, 8)
-"""Checklists that HelpSteer3-Atomic keeps: 3 to 7 points (section 2.1)."""
+"""Sizes of checklists in HelpSteer3-Atomic: 3 to 7 points (section 2.1)."""
 
 _COUNT = re.compile(r"CLAIM_COUNT\s*=\s*([0-9]{1,4})")
 _CLAIM = re.compile(r"[-*•]?\s*C([0-9]{1,4})\s*:\s*(\S.*)")
@@ -20,21 +20,21 @@ _IGNORED = re.compile(r"[-*•]\s*(\S.*)")
 
 @dataclass(frozen=True, slots=True)
 class Decomposition:
-    """What is left of people's remarks."""
+    """A checklist made from human remarks."""
 
     claims: tuple[str, ...]
-    """The checklist; empty when nothing specific was said."""
+    """The checklist; empty if the remarks are not specific."""
     ignored: tuple[str, ...] = ()
-    """Remarks that were left out, with the reason for it."""
+    """Remarks that were left out, each with the reason."""
 
 
 def decomposition_ask(
     conversation: Sequence[Message], responses: Sequence[str], *, summary: str, evaluation: str
 ) -> Ask:
-    """The points of `summary` (people's reasoning for their preference), made concrete by `evaluation`.
+    """Ask for the points of `summary`, made concrete by `evaluation`.
 
-    `evaluation` is what they wrote of each response. Raises ValueError unless there are two responses and
-    a conversation.
+    `summary` is people's reasoning for their preference, and `evaluation` what they wrote about each
+    response. Raises ValueError unless there are two responses and a conversation.
     """
     if len(responses) != 2 or not conversation:
         raise ValueError("a decomposition takes a conversation and two responses")
@@ -53,7 +53,7 @@ def decomposition_ask(
 
 
 def read_decomposition(answer: str) -> Decomposition | Malformed:
-    """Read strictly: as many claims as CLAIM_COUNT says, numbered from C1."""
+    """Parse an answer strictly: as many claims as CLAIM_COUNT says, numbered from C1."""
     lines = result_lines(answer)
     if lines is None:
         return Malformed("no <RESULT_START> with a <RESULT_END> behind it")

@@ -1,4 +1,4 @@
-"""What a judge's reasons rest on and what they lack: three groundings and seven flaws (section 4.5)."""
+"""Labels of a judge's reasons: three kinds of grounding and seven flaws (section 4.5)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
 
-from tirjudge_environments.rationales.question import numbered, question, result_lines
+from tirjudge_environments.rationales.base import numbered, question, result_lines
 from tirjudge_environments.templates import conversation_text, load_template
 from tirjudge_environments.types import Ask, Malformed, Message
 
@@ -27,7 +27,7 @@ _LABEL = re.compile(r"[-*•]?\s*S([0-9]{1,4})\s*:\s*(EG|CG|GS)((?:[ ,]+F[1-7])*
 
 
 class Grounding(StrEnum):
-    """What a reason rests on."""
+    """The basis of a reason: evidence, a criterion, or a generic statement."""
 
     EVIDENCE = "EG"
     CRITERION = "CG"
@@ -36,16 +36,16 @@ class Grounding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """One reason, labelled."""
+    """The labels of one reason."""
 
     grounding: Grounding
     flaws: frozenset[str]
-    """Names out of FLAWS."""
+    """Names of FLAWS."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlawShares:
-    """Over the single reasons of many lists, as in Fig. 4 and 5; every share lies between 0 and 1."""
+    """Shares over the single reasons of many lists, as in Fig. 4 and 5, each from 0 to 1."""
 
     reasons: int
     grounding: Mapping[Grounding, float]
@@ -53,7 +53,7 @@ class FlawShares:
 
     @classmethod
     def of(cls, lists: Iterable[Sequence[Label]]) -> Self:
-        """Raises ValueError when no list has a reason."""
+        """Count the labels of all lists; raises ValueError if no list has a reason."""
         labels = [label for one in lists for label in one]
         if not labels:
             raise ValueError("there are no reasons to take shares of")
@@ -67,9 +67,9 @@ class FlawShares:
 
 
 def flaws_ask(conversation: Sequence[Message], responses: Sequence[str], reasons: Sequence[str]) -> Ask:
-    """Labels for a judge's reasons, of which there must be some; the responses in the order it was shown.
+    """Ask for the labels of a judge's reasons, at least one; responses in the order shown to the judge.
 
-    The paper defines the labels and does not print its prompt: this one is ours.
+    The paper defines the labels and does not print its prompt; this one is ours.
     """
     text = load_template("rationale-flaws").with_values(
         {
@@ -83,7 +83,7 @@ def flaws_ask(conversation: Sequence[Message], responses: Sequence[str], reasons
 
 
 def read_flaws(answer: str, reasons: int) -> tuple[Label, ...] | Malformed:
-    """One label for each reason, read strictly: every line `Sx: GROUNDING FLAWS`, in order."""
+    """Parse an answer strictly: one line `Sx: GROUNDING FLAWS` per reason, in order."""
     lines = result_lines(answer)
     if lines is None:
         return Malformed("no <RESULT_START> with a <RESULT_END> behind it")

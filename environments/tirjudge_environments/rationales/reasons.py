@@ -1,4 +1,4 @@
-"""What a rationale judge answers: reasons, the most important first, and one of five verdicts (Fig. 13)."""
+"""The answer of a rationale judge: reasons, the most important first, and one of five verdicts (Fig. 13)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tirjudge_environments.rationales.question import result_lines
+from tirjudge_environments.rationales.base import result_lines
 from tirjudge_environments.types import Malformed
 
 _BOXED = re.compile(r"\\boxed\{\s*([AB])\s*(>>?|<<?|=)\s*([AB])\s*\}")
@@ -18,10 +18,10 @@ _LONGEST_BOX = 40
 
 @dataclass(frozen=True, slots=True)
 class Assessment:
-    """An answer as it was written, before letters are turned into candidates."""
+    """A parsed answer, before letters are converted to candidates."""
 
     reasons: tuple[str, ...]
-    """In the order written, each in one line."""
+    """The reasons in order, each in one line."""
     preferred: str
     """`A` or `B`; empty for a tie."""
     strength: int
@@ -29,7 +29,7 @@ class Assessment:
 
 
 def read_assessment(text: str) -> Assessment | Malformed:
-    r"""The last `<RESULT_START>` ... `<RESULT_END>` of a text: its list and its last `\boxed{}`.
+    r"""Parse the last `<RESULT_START>` ... `<RESULT_END>` of a text: its list and its last `\boxed{}`.
 
     `A<B` and `A<<B`, as the paper's own tables write it, are read as `B>A` and `B>>A`.
     """
@@ -59,7 +59,7 @@ def _verdict(line: str) -> tuple[str, int] | None:
 
 
 def _items(lines: Iterable[str]) -> list[str]:
-    """List items; lines that belong to one, and items further in than the first, are joined to it."""
+    """Return the list items; continuation lines and deeper items are joined to the item above."""
     items: list[list[str]] = []
     indent: int | None = None
     for line in lines:

@@ -1,4 +1,4 @@
-"""The judge under a name of its own: `vf-eval tirjudge-judge`."""
+"""The judge as an environment package: `vf-eval tirjudge-judge`."""
 
 from tirjudge_environments.adapters.verifiers import JudgeTaskset
 

@@ -1,1 +1,1 @@
-"""This project's own environments: a folder's name that tirjudge leaves to its users."""
+"""The judge formats of this project; tirjudge itself uses no package of this name."""

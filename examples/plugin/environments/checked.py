@@ -1,4 +1,4 @@
-"""A judge that passes or fails each response alone, by a program that it writes to check it."""
+"""A judge that passes or fails each response alone, with a program that it writes to check it."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tirjudge_environments import (
     Continue,
     Episode,
     Finish,
+    JudgeCard,
     JudgeTask,
     Malformed,
     Message,
@@ -27,7 +28,6 @@ from tirjudge_environments import (
     Verdict,
     View,
 )
-from tirjudge_environments.judge_card import JudgeCard
 from tirjudge_environments.orders import single_views
 from tirjudge_environments.outputs import lengthen_fences, output_text
 from tirjudge_environments.parsing import Turn
@@ -48,7 +48,7 @@ SCORES = {"pass": 1.0, "fail": 0.0}
 
 
 class Checked(BaseModel):
-    """One program or more, then `pass` or `fail`; rewarded where that is the label."""
+    """A judge that runs a program or several, then answers `pass` or `fail`; rewarded if right."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,7 +62,7 @@ class Checked(BaseModel):
     """A view's reward does not depend on the other views."""
 
     output_chars: int = Field(default=2000, ge=1)
-    """Of a program's output that the judge is shown."""
+    """Maximum length of a program's output that the judge sees."""
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
         return single_views(task)

@@ -1,1 +1,1 @@
-"""A judge without a language model, and what it is measured on."""
+"""A judge without a language model, and a benchmark for it."""

@@ -1,4 +1,4 @@
-"""A judge by rule, the floor that a model should pass: the same program decides on every response."""
+"""A rule-based judge, a baseline for models: the same program decides on every response."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ from tirjudge_environments import By, Completion, Context, Finish
 
 
 class Rule:
-    """Asks for the program of a file, and passes a response if that prints True. For the format `checked`."""
+    """A generator that requests the program of a file and passes a response if it prints True.
+
+    It answers in the form of the format `checked`.
+    """
 
     encoder = None
-    """It has no tokens."""
+    """None, since a rule has no tokens."""
 
     def __init__(self, model: str, *, max_rows: int = 32):
-        """`model` is the file; any number of rows may ask at once. Raises GeneratorFailed without one."""
+        """Read the program from the file `model`; raises GeneratorFailed if it cannot be read."""
         self.model = model
         try:
             self._program = Path(model).read_text(encoding="utf-8")
@@ -30,4 +33,4 @@ class Rule:
         return Completion(text=f"<check>{answer}</check>", finish=Finish.END)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources to release."""

@@ -1,4 +1,4 @@
-"""A benchmark of one's own: rows with a short answer and a long one, where a short one was asked for."""
+"""A benchmark of rows that ask for a short answer and have a short and a long one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _read(row: Published) -> Iterator[Fields]:
 
 SHORT_ANSWERS = Benchmark(
     name="short-answers",
-    about="Whether a judge sees that an answer is as short as was asked for",
+    about="Pairs in which the prompt asks for a short answer and only one response is short",
     parts=(Part(name="test", rows=3),),
     columns={"question": "prompt", "short": "the better response", "long": "the other"},
     protocols=("tir", "one-order"),

@@ -1,1 +1,1 @@
-"""This project's own sandboxes: a folder's name that tirjudge leaves to its users."""
+"""The sandboxes of this project; tirjudge itself uses no package of this name."""

@@ -1,4 +1,4 @@
-"""A sandbox that keeps every program it ran: the local one, with a record beside it."""
+"""A sandbox that records every program it runs, around the local one."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tirjudge_sandbox.local import LocalSandbox
 
 
 class KeptSandbox:
-    """Programs run in `LocalSandbox`; sources and outcomes are appended to a JSON Lines file."""
+    """A `LocalSandbox` that appends the sources and outcomes of its programs to a JSON Lines file."""
 
     def __init__(self, *, record: str = "programs.jsonl", **options: Any):
-        """`options` are the local sandbox's own."""
+        """`record` is the file; `options` are those of the local sandbox."""
         self._box, self._record = LocalSandbox(**options), Path(record)
 
     @property

@@ -1,4 +1,4 @@
-"""What tirjudge asks of an environment and of a sandbox, asked of ours."""
+"""The conformance suites of tirjudge, run on this package's format and sandbox."""
 
 from __future__ import annotations
 

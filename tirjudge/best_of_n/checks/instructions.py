@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tirjudge.best_of_n.base import Grade, Question
 from tirjudge.best_of_n.checks.alike import by_text
-from tirjudge_environments.verifiers import followed, verifiers_of
+from tirjudge_environments.instruction_checks import followed, verifiers_of
 
 
 class Instructions:

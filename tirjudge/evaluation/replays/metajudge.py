@@ -8,8 +8,7 @@ from tirjudge.evaluation.base import Judged
 from tirjudge.evaluation.replays.base import Fields, Unreadable
 from tirjudge_environments import Malformed
 from tirjudge_environments.formats.rationale import EVALUATED
-from tirjudge_environments.rationales.matching import Matching, match
-from tirjudge_environments.rationales.metajudge import read_scores
+from tirjudge_environments.rationales.matching import Matching, match, read_scores
 
 _PEOPLE = "human-checklist"
 _SUFFIX = "-checklist"

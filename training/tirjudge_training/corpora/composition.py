@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from tirjudge_environments import derive_seed
-from tirjudge_environments.letters import letter
+from tirjudge_environments.orders import letter
 from tirjudge_training.corpora.base import KINDS, Kind, Question
 
 FEWEST, MOST = 3, 5

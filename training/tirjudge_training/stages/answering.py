@@ -15,7 +15,7 @@ from tirjudge_environments import (
     Verdict,
     View,
 )
-from tirjudge_environments.letters import letter
+from tirjudge_environments.orders import letter
 from tirjudge_training.data import Data
 from tirjudge_training.samples import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage

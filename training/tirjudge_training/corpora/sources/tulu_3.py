@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BaseModel, BeforeValidator
 
 from tirjudge_environments import Message
-from tirjudge_environments.verifiers import open_verifier
+from tirjudge_environments.instruction_checks import open_verifier
 from tirjudge_sandbox import Sandbox
 from tirjudge_training.corpora.base import Question, Sampler, Skipped, Source, SourceCard
 

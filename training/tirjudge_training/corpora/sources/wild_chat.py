@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from tirjudge_environments import Message
-from tirjudge_environments.elements import behind_thinking
+from tirjudge_environments.parsing import behind_thinking
 from tirjudge_sandbox import Sandbox
 from tirjudge_training.corpora.base import Answer, Question, Sampler, Skipped, Source, SourceCard
 

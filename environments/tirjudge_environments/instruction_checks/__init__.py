@@ -1,0 +1,23 @@
+"""Checks of instructions that a program can verify: IFEval's 25 and the families of `constraints`."""
+
+from tirjudge_environments.instruction_checks.base import Verifier
+from tirjudge_environments.instruction_checks.english import MissingExtra
+from tirjudge_environments.instruction_checks.registry import (
+    IFEVAL,
+    Followed,
+    followed,
+    open_verifier,
+    verifier_names,
+    verifiers_of,
+)
+
+__all__ = [
+    "IFEVAL",
+    "Followed",
+    "MissingExtra",
+    "Verifier",
+    "followed",
+    "open_verifier",
+    "verifier_names",
+    "verifiers_of",
+]

@@ -1,0 +1,113 @@
+"""Judge formats by name, third-party ones included, from the entry-point group `tirjudge.environments`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from pydantic import BaseModel, ValidationError
+
+from tirjudge_environments.base import Environment, JudgeCard, JudgeFormat
+from tirjudge_sandbox.plugins import Plugins
+
+ENVIRONMENTS = Plugins("tirjudge.environments", "environment")
+"""Each entry is called with the options of `open_environment` and returns an `Environment`."""
+
+_MEMBERS = ("linked", "views", "prompt", "read", "ask", "score")
+
+
+def environment_names() -> tuple[str, ...]:
+    """Return the names that `open_environment` accepts, sorted."""
+    return ENVIRONMENTS.names()
+
+
+def open_environment(name: str, /, **options: Any) -> Environment:
+    """Open the judge format of this name.
+
+    Raises ValueError, in one line, for an unknown name, for a bad option, and for a plug-in that lacks a
+    member of the `Environment` interface.
+    """
+    try:
+        environment = ENVIRONMENTS.open(name, **options)
+    except ValueError as error:
+        if not isinstance(error.__cause__, ValidationError):
+            raise
+        problems = "; ".join(_problem(one) for one in error.__cause__.errors())
+        raise ValueError(f"environment {name!r}: {problems}") from None
+    # A missing member would otherwise surface in the middle of a run, where it is first used.
+    missing = [member for member in _MEMBERS if not hasattr(environment, member)]
+    if missing:
+        raise ValueError(
+            f"environment {name!r} lacks {', '.join(missing)}: see tirjudge_environments.Environment"
+        )
+    return cast(Environment, environment)
+
+
+def environment_options(name: str) -> frozenset[str]:
+    """Return the options that a format declares: the fields of its pydantic model, none for any other entry.
+
+    Raises ValueError for an unknown name.
+    """
+    entry = ENVIRONMENTS.load(name)
+    return frozenset(entry.model_fields) if _is_model(entry) else frozenset()
+
+
+def with_options(environment: Environment, **options: Any) -> Environment:
+    """Return a copy of a format with other values for those of the options that it declares.
+
+    Options that the format does not declare are ignored. Raises ValueError, in one line, for a bad value.
+    """
+    if not isinstance(environment, BaseModel):
+        return environment
+    kind = type(environment)
+    known = {name: value for name, value in options.items() if name in kind.model_fields}
+    try:
+        return cast(Environment, kind.model_validate({**dict(environment), **known}))
+    except ValidationError as error:
+        raise ValueError(first_fault(error)) from None
+
+
+def judge_cards(package: str = "") -> dict[str, JudgeCard]:
+    """Return the formats' cards by name, sorted; with `package`, only those of modules that begin with it."""
+    cards = {}
+    for entry in ENVIRONMENTS.entries():
+        if entry.value.startswith(package):
+            format = ENVIRONMENTS.imported(entry)
+            if isinstance(format, JudgeFormat):
+                cards[entry.name] = format.card
+    return cards
+
+
+def judge_table(package: str = "") -> str:
+    """Return the cards as the Markdown table of docs/judges.md."""
+    head = ["judge", "sees", "answers", "reward", "source"]
+    rows = [
+        [f"`{name}`", card.views, card.answer, card.reward, card.source]
+        for name, card in judge_cards(package).items()
+    ]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, ["---"] * len(head), *rows))
+
+
+def first_fault(error: ValidationError, whole: str = "") -> str:
+    """Return pydantic's first error in one line, `field.inner: what is wrong with it`.
+
+    `whole` is the place to name where the error concerns the whole model.
+    """
+    return fault_line(error.errors(include_url=False, include_input=False)[0], whole)
+
+
+def fault_line(fault: Mapping[str, Any], whole: str = "") -> str:
+    """Return one of pydantic's error dictionaries in one line; `whole` as for `first_fault`."""
+    place = ".".join(map(str, fault["loc"])) or whole
+    reason = str(fault["msg"]).removeprefix("Value error, ")
+    return f"{place}: {reason}" if place else reason
+
+
+def _is_model(entry: Any) -> bool:
+    return isinstance(entry, type) and issubclass(entry, BaseModel)
+
+
+def _problem(error: Any) -> str:
+    if error["type"] == "extra_forbidden":
+        return f"{'.'.join(map(str, error['loc']))}: no such option"
+    return fault_line(error)

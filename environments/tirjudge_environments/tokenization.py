@@ -1,0 +1,182 @@
+"""Encoding of prompts and outputs in which untrusted text never becomes a control token."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from tirjudge_environments.types import Prompt
+
+_SLOT = "tirjudge-content-{}-slot"
+_LONE_SURROGATE = re.compile("[\ud800-\udfff]")
+_PROBE = "a b\n c: {1.5}"
+
+
+class ChatEncoder:
+    """An encoder around any Hugging Face fast tokenizer with a chat template.
+
+    The template's own pieces are encoded with the tokenizer's added tokens, all other text without them. The
+    template is rendered with placeholders, so its changes to a content (trimming it, removing a think block)
+    do not take effect: contents are encoded in full. Thinking is turned off if the template has such a
+    switch.
+    """
+
+    def __init__(self, tokenizer: Any, *, ends: Iterable[int] = ()) -> None:
+        """`tokenizer` is a `PreTrainedTokenizerFast` with a chat template.
+
+        `ends` are further ids that end a turn, such as those of a model's generation config.
+
+        Raises ValueError if there is no template, or if the tokenizer does not keep text as text.
+        """
+        if not getattr(tokenizer, "chat_template", None):
+            raise ValueError("the tokenizer has no chat template")
+        self._tokenizer = tokenizer
+        self._added = {token.content: token_id for token_id, token in tokenizer.added_tokens_decoder.items()}
+        self._plain = without_added_tokens(tokenizer.backend_tokenizer, set(self._added))
+        self._framing = within_text(tokenizer.backend_tokenizer)
+        self._pieces: dict[tuple[str, ...], list[list[int]]] = {}
+        self._check_plain()
+        self.end_of_turn = self._find_end_of_turn() | frozenset(ends)
+        """Ids that end the model's turn: end of sequence, and the template's end of message."""
+
+    def prompt(self, prompt: Prompt) -> list[int]:
+        """Return the ids of a prompt.
+
+        Raises ValueError for native tools, which only an endpoint can render, and if the template does not
+        show every content once, in order.
+        """
+        if prompt.tools:
+            raise ValueError("native tools cannot be rendered here; use the `fence` protocol")
+        pieces = self._template_pieces(tuple(message.role for message in prompt.messages))
+        ids = list(pieces[0])
+        for message, piece in zip(prompt.messages, pieces[1:], strict=True):
+            ids += self.text(message.content)
+            ids += piece
+        return ids + self.text(prompt.prefill)
+
+    def text(self, text: str) -> list[int]:
+        """Return the ids of plain text; lone surrogates, which no tokenizer accepts, become U+FFFD."""
+        ids: list[int] = self._plain.encode(_LONE_SURROGATE.sub("\ufffd", text), add_special_tokens=False).ids
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        kept = [token for token in ids if token not in self.end_of_turn]
+        text: str = self._tokenizer.backend_tokenizer.decode(kept, skip_special_tokens=False)
+        return text
+
+    def _template_pieces(self, roles: tuple[str, ...]) -> list[list[int]]:
+        """Return the ids of the template's text before, between and after contents of these roles."""
+        if roles not in self._pieces:
+            first, *others = self._render(roles)
+            self._pieces[roles] = [
+                self._tokenizer.encode(first, add_special_tokens=False),
+                *(self._framing.encode(piece, add_special_tokens=False).ids for piece in others),
+            ]
+        return self._pieces[roles]
+
+    def _render(self, roles: tuple[str, ...], *, generate: bool = True) -> list[str]:
+        slots = [_SLOT.format(position) for position in range(len(roles))]
+        messages = [{"role": role, "content": slot} for role, slot in zip(roles, slots, strict=True)]
+        options = (
+            {"enable_thinking": False} if "enable_thinking" in str(self._tokenizer.chat_template) else {}
+        )
+        rest: str = self._tokenizer.apply_chat_template(
+            messages, tokenize=False, add_generation_prompt=generate, **options
+        )
+        pieces = []
+        for slot in slots:
+            if rest.count(slot) != 1:
+                raise ValueError(f"the chat template does not show every content once, in order, for {roles}")
+            piece, rest = rest.split(slot)
+            pieces.append(piece)
+        return [*pieces, rest]
+
+    def _find_end_of_turn(self) -> frozenset[int]:
+        # Many chat templates end a message with another token than the tokenizer's end of sequence.
+        ends = {self._tokenizer.eos_token_id} - {None}
+        after_answer = self._render(("user", "assistant"), generate=False)[-1]
+        ids = self._framing.encode(after_answer, add_special_tokens=False).ids
+        return frozenset(ends | (set(ids[:1]) & set(self._added.values())))
+
+    def _check_plain(self) -> None:
+        """Check that every added token is encoded as ordinary ids, and that ordinary text is kept."""
+        control = set(self._added.values())
+        probes = [*self._added, *(f"a {content}b" for content in self._added)]
+        for probe, encoded in zip(
+            probes, self._plain.encode_batch(probes, add_special_tokens=False), strict=True
+        ):
+            if control.intersection(encoded.ids):
+                raise ValueError(f"this tokenizer cannot keep {probe!r} as plain text")
+        if self._tokenizer.backend_tokenizer.decode(self.text(_PROBE), skip_special_tokens=False) != _PROBE:
+            raise ValueError("this tokenizer does not give a text back as it was")
+
+
+class Encoder(Protocol):
+    """The interface of a tokenizer that a rollout needs."""
+
+    def prompt(self, prompt: Prompt) -> list[int]:
+        """Return the ids of the chat template, with contents and prefill encoded as plain text."""
+        ...
+
+    def text(self, text: str) -> list[int]:
+        """Return the ids of plain text, which contain no added token of the tokenizer, special or not."""
+        ...
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text of sampled ids without the tokens that end a turn."""
+        ...
+
+
+_PUTS_SPACE_FIRST = {
+    "ByteLevel": ("add_prefix_space", False),
+    "Metaspace": ("prepend_scheme", "never"),
+    "Prepend": ("prepend", ""),
+}
+"""Tokenizer parts that may put a space before the text, and the setting that prevents it."""
+
+
+def without_added_tokens(backend: Any, added: set[str]) -> Any:
+    """Return a copy without the added tokens and without merges that would produce their text."""
+    state = json.loads(backend.to_str())
+    state["added_tokens"] = []
+    model = state["model"]
+    if "merges" in model:
+        pairs = [merge.split(" ", 1) if isinstance(merge, str) else merge for merge in model["merges"]]
+        model["merges"] = [pair for pair in pairs if added.isdisjoint((*pair, "".join(pair)))]
+        known = added - {model.get("unk_token")}
+        model["vocab"] = {text: number for text, number in model["vocab"].items() if text not in known}
+    _drop_first_space(state)
+    return _loaded(state)
+
+
+def within_text(backend: Any) -> Any:
+    """Return the tokenizer itself or, if it puts a space before every text, a copy that does not."""
+    state = json.loads(backend.to_str())
+    return _loaded(state) if _drop_first_space(state) else backend
+
+
+def _loaded(state: dict[str, Any]) -> Any:
+    from tokenizers import Tokenizer
+
+    return Tokenizer.from_str(
+        json.dumps(state | {"post_processor": None, "truncation": None, "padding": None})
+    )
+
+
+def _drop_first_space(state: dict[str, Any]) -> bool:
+    """Change the parts in place; return True if there was anything to change."""
+    changed = False
+    for part in _parts(state):
+        name, value = _PUTS_SPACE_FIRST.get(part["type"], ("type", part["type"]))
+        changed |= part[name] != value
+        part[name] = value
+    return changed
+
+
+def _parts(state: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the normalizers and pre-tokenizers, including the members of sequences."""
+    for part in (state["normalizer"], state["pre_tokenizer"]):
+        if part is not None:
+            yield from part.get("normalizers") or part.get("pretokenizers") or [part]

@@ -1,0 +1,134 @@
+"""Scripted dialogues that every adapter plays, and their outcome in our own engine."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.rollout import Rollout
+from tirjudge_environments import By, Completion, Finish, Reward, StopReason, ToolCall, Trajectory
+from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.adapters.single_views import score_alone
+from tirjudge_environments.tasks import read_task
+from tirjudge_environments.tokenization import Encoder
+from tirjudge_sandbox import open_sandbox
+
+ROW = {
+    "id": "pair-1",
+    "prompt": "Answer in three words.",
+    "responses": ["one two three", "one two"],
+    "label": 0,
+}
+COUNT = "print(len(response_a.split()))\n"
+A = "<preference>A</preference>"
+B = "<preference>B</preference>"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One turn of the model: a text, and programs in the form of the protocol."""
+
+    text: str
+    programs: tuple[str, ...] = ()
+
+    def fenced(self) -> str:
+        """Under the `fence` protocol; a turn has one program at the most."""
+        return self.text + "".join(f"\n```python\n{source}```\n" for source in self.programs)
+
+    def calls(self) -> tuple[ToolCall, ...]:
+        """Under the `tool` protocol."""
+        return tuple(
+            ToolCall(f"call-{number}", "run_python", json.dumps({"code": source}))
+            for number, source in enumerate(self.programs)
+        )
+
+
+@dataclass(frozen=True)
+class Script:
+    """A dialogue by name."""
+
+    name: str
+    turns: tuple[Turn, ...]
+    domain: str = ""
+
+    @property
+    def row(self) -> dict[str, Any]:
+        return ROW | {"id": self.name, "prompt": f"{ROW['prompt']} ({self.name})", "domain": self.domain}
+
+
+ASK = Turn("Let me count.", (COUNT,))
+SCRIPTS = (
+    Script("right at once", (Turn(A),)),
+    Script("wrong at once", (Turn(B),)),
+    Script("no verdict", (Turn("I cannot say."),)),
+    Script("one program", (ASK, Turn(f"Three, so {A}"))),
+    Script("a program that fails", (Turn("", ("1 / 0\n",)), Turn(A))),
+    Script("a random number", (Turn("", ("import random\nprint(random.random())\n",)), Turn(A))),
+    Script("a fourth program", (ASK, ASK, ASK, ASK, Turn(A))),
+    Script("a verdict before the end", (Turn(B, (COUNT,)), Turn(A))),
+    Script("an output of its own", (Turn("```output\n3\n```\n" + A),)),
+    Script("a program where none belongs", (ASK, Turn(A)), domain="safety"),
+    Script("an output that looks like markup", (Turn("", ("print('<|im_end|>```')\n",)), Turn(A))),
+    Script("turns without end", (ASK,) * 8),
+)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The outcome of a script in an engine or a framework."""
+
+    written: str
+    """The text that counts for the loss (mask 1), in order."""
+    observations: tuple[str, ...]
+    """The text appended after each program, without its markup (mask 0)."""
+    total: float
+    parts: Mapping[str, float]
+
+
+def settings(**changes: Any) -> JudgeSettings:
+    """Settings of a pairwise judge without preloaded modules, so that its sandbox opens fast."""
+    fields: dict[str, Any] = {
+        "judge": "tir-pairwise",
+        "options": {"order": "given"},
+        "sandbox_options": {"capacity": 1, "preload": []},
+    }
+    return JudgeSettings(**fields | changes)
+
+
+async def ours(script: Script, settings: JudgeSettings, encoder: Encoder | None = None) -> Trajectory:
+    """Play a script in our own rollout engine and a real sandbox."""
+    task = read_task(script.row, default_id="row", columns=settings.columns)
+    native = settings.options.get("protocol") == "tool"
+    turns = [_native(turn) if native else turn.fenced() for turn in script.turns]
+    async with open_sandbox(settings.sandbox, **settings.sandbox_options) as sandbox:
+        engine = Rollout(
+            settings.environment,
+            ScriptedGenerator(turns, encoder=encoder),
+            sandbox,
+            budget=settings.budget,
+            limits=settings.limits,
+            seed=settings.seed,
+        )
+        return await engine.trajectory(task, settings.environment.views(task)[0])
+
+
+def outcome(script: Script, settings: JudgeSettings, trajectory: Trajectory) -> Outcome:
+    """Return the outcome of a trajectory."""
+    task = read_task(script.row, default_id="row", columns=settings.columns)
+    assert trajectory.stop is not StopReason.GENERATOR_DOWN, trajectory.detail
+    score = score_alone(settings.environment, task, trajectory)
+    assert isinstance(score, Reward), score
+    return Outcome(
+        "".join(segment.text for segment in trajectory.segments if segment.by is By.MODEL),
+        tuple(segment.text for segment in trajectory.segments if segment.by is By.SANDBOX),
+        score.total,
+        score.parts,
+    )
+
+
+def _native(turn: Turn) -> Completion:
+    finish = Finish.TOOL_CALL if turn.programs else Finish.END
+    return Completion(text=turn.text, finish=finish, tool_calls=turn.calls())

@@ -1,0 +1,159 @@
+"""A judge in verifiers: its agent, its null harness, its tool server; only the model is scripted."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import verifiers.v1 as vf
+from starlette.responses import Response
+from verifiers.v1.harnesses.null import NullHarnessConfig
+from verifiers.v1.harnesses.utils.launch import CHAT_PROGRAM_SOURCE
+from verifiers.v1.runtimes.subprocess import SubprocessRuntime
+from verifiers.v1.utils.loaders import taskset_class
+
+from tests.environments.adapters.dialogues import ROW, SCRIPTS, Outcome, Script, Turn, ours, outcome, settings
+from tests.environments.adapters.examples import example
+from tests.tirjudge.endpoint_server import EndpointServer, serving
+from tirjudge_environments.adapters.chat_dialogue import ChatDialogue
+from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.adapters.single_views import LinkedViews
+from tirjudge_environments.adapters.verifiers import JudgeTaskset, JudgeTasksetConfig
+
+SETTINGS = settings(options={"order": "given", "protocol": "tool"})
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[EndpointServer]:
+    with serving() as server:
+        server.script = scripted
+        yield server
+
+
+def scripted(body: dict[str, Any]) -> Response:
+    """Return the next turn of the script that the prompt names."""
+    (script,) = [script for script in SCRIPTS if f"({script.name})" in body["messages"][0]["content"]]
+    return streamed(script.turns[sum(message["role"] == "assistant" for message in body["messages"])])
+
+
+def streamed(turn: Turn) -> Response:
+    """An OpenAI chat completion, streamed in one piece."""
+    calls = [
+        {
+            "index": number,
+            "id": call.id,
+            "type": "function",
+            "function": {"name": call.name, "arguments": call.arguments},
+        }
+        for number, call in enumerate(turn.calls())
+    ]
+    delta = {"role": "assistant", "content": turn.text} | ({"tool_calls": calls} if calls else {})
+    choices = [
+        {"index": 0, "delta": delta, "finish_reason": None},
+        {"index": 0, "delta": {}, "finish_reason": "tool_calls" if calls else "stop"},
+    ]
+    chunk = {"id": "x", "object": "chat.completion.chunk", "created": 0, "model": "scripted"}
+    events = [json.dumps(chunk | {"choices": [choice]}) for choice in choices]
+    text = "".join(f"data: {event}\n\n" for event in [*events, "[DONE]"])
+    return Response(text, media_type="text/event-stream")
+
+
+class Miniature:
+    """The embedded model behind an endpoint, with its fenced programs converted to calls."""
+
+    def __init__(self, policy: Any, judged: ModuleType) -> None:
+        self._policy, self._rows = policy, judged.ROWS
+        self._settings = JudgeSettings(**judged.SETTINGS)
+
+    def __call__(self, body: dict[str, Any]) -> Response:
+        asked, *history = body["messages"]
+        (row,) = [row for row in self._rows if row["prompt"] in asked["content"]]
+        dialogue = ChatDialogue(self._settings, row, framework="an endpoint")
+        text = self._policy.prompt(dialogue.messages)
+        for message in history:
+            if message["role"] == "tool":
+                text += f"```output\n{message['content']}\n```\n"
+            for call in message.get("tool_calls") or ():
+                text += f"```python\n{json.loads(call['function']['arguments'])['code']}```\n"
+        said, _, program = self._policy.write(text, dialogue.stop).partition("```python\n")
+        return streamed(Turn(said, (program.removesuffix("```\n"),) if program else ()))
+
+
+@pytest.fixture(scope="module")
+def installed_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Run the harness's program with this Python, which has the packages that it requests from uv."""
+    with pytest.MonkeyPatch.context() as patch:
+        folder = tmp_path_factory.mktemp("scripts")
+        path = folder / f"{hashlib.sha256(CHAT_PROGRAM_SOURCE.encode()).hexdigest()}.py"
+        path.write_text(CHAT_PROGRAM_SOURCE)
+        patch.setattr(SubprocessRuntime, "scripts_dir", str(folder))
+        patch.setitem(SubprocessRuntime._interpreters, str(path), sys.executable)
+        yield
+
+
+@pytest.fixture
+async def agent(endpoint: EndpointServer, installed_program: None) -> AsyncIterator[vf.Agent]:
+    config = vf.AgentConfig(
+        harness=NullHarnessConfig(id="null"),
+        runtime=vf.SubprocessConfig(),
+        model="scripted",
+        client=vf.EvalClientConfig(base_url=f"{endpoint.url}/v1", api_key_var="NO_KEY"),
+        max_turns=SETTINGS.turns,
+    )
+    async with vf.Agent(config) as made:
+        yield made
+
+
+def tasks(folder: Path, rows: list[dict[str, Any]], **changes: Any) -> list[vf.Task]:
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = SETTINGS.model_copy(update=changes)
+    return list(JudgeTaskset(JudgeTasksetConfig(rows=path, settings=found)))
+
+
+async def played(script: Script, agent: vf.Agent, folder: Path) -> Outcome:
+    (task,) = tasks(folder, [script.row])
+    trace = await agent.run(task)
+    assert not trace.errors, trace.errors
+    (branch,) = trace.branches
+    written = [node.message.content or "" for node in branch.nodes if node.sampled]
+    shown = [message.content for message in branch.messages if message.role == "tool"]
+    return Outcome("".join(written), tuple(shown), trace.reward, trace.metrics)
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+async def test_a_dialogue_is_the_same_as_in_our_engine(
+    script: Script, agent: vf.Agent, tmp_path: Path
+) -> None:
+    expected = outcome(script, SETTINGS, await ours(script, SETTINGS))
+    assert await played(script, agent, tmp_path) == expected
+
+
+def test_a_reward_over_several_views_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(
+        LinkedViews, match=r"verifiers' Taskset scores one rollout at a time.*JudgeRolloutFunc"
+    ):
+        tasks(tmp_path, [ROW], judge="tir-pointwise", options={"protocol": "tool"})
+
+
+def test_the_example_package_is_found_by_its_name() -> None:
+    assert taskset_class("tirjudge-judge") is JudgeTaskset
+
+
+async def test_the_example_rolls_out_a_model_that_runs_programs(
+    installed_program: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    judge = example("verifiers_judge", monkeypatch)
+    with serving() as endpoint:
+        endpoint.script = Miniature(example("policy", monkeypatch).Policy(), example("judged", monkeypatch))
+        await judge.main(f"{endpoint.url}/v1", "mini")
+    assert capsys.readouterr().out.splitlines() == [
+        "river 1.0 {'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
+        "garden 1.0 {'correct': 1.0, 'format': 1.0, 'tool': 1.0}",
+    ]

@@ -1,0 +1,119 @@
+"""A judge as verl's agent loop, with the language model's server scripted: ids, mask and reward."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from omegaconf import OmegaConf
+from verl.experimental.agent_loop.agent_loop import DictConfigWrap
+from verl.workers.rollout.replica import TokenOutput
+
+from tests.environments.adapters.dialogues import ROW, SCRIPTS, Script, ours, outcome, settings
+from tests.environments.adapters.examples import example
+from tests.tirjudge.tiny_models import bpe_tokenizer
+from tirjudge_environments import Transcript
+from tirjudge_environments.adapters.single_views import LinkedViews
+from tirjudge_environments.adapters.verl import JudgeLoop, PythonTool
+from tirjudge_environments.tokenization import ChatEncoder
+
+TOKENIZER = bpe_tokenizer("Let me count. print len response_a split preference")
+ENCODER = ChatEncoder(TOKENIZER)
+
+
+class ScriptedServer:
+    """A stand-in for verl's server client that records its requests."""
+
+    def __init__(self, script: Script) -> None:
+        self._turns = list(script.turns)
+        self.asked: list[dict[str, Any]] = []
+
+    async def generate(self, **request: Any) -> TokenOutput:
+        self.asked.append(request)
+        ids = ENCODER.text(self._turns.pop(0).fenced())
+        return TokenOutput(token_ids=ids, log_probs=[0.0] * len(ids))
+
+
+def loop(server: Any, **changes: Any) -> JudgeLoop:
+    lengths = {"prompt_length": 4096, "response_length": 4096}
+    config = OmegaConf.create({"actor_rollout_ref": {"rollout": lengths | changes.pop("lengths", {})}})
+    return JudgeLoop(
+        trainer_config=DictConfigWrap(config),
+        server_manager=server,
+        tokenizer=TOKENIZER,
+        processor=None,
+        dataset_cls=object,
+        data_config=DictConfigWrap(OmegaConf.create({})),
+        settings=OmegaConf.create(settings(**changes).model_dump(exclude_defaults=True)),
+    )
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.name)
+async def test_a_dialogue_is_the_same_as_in_our_engine(script: Script) -> None:
+    plain = settings(tokens=4096)
+    trajectory = await ours(script, plain, ENCODER)
+    expected, transcript = outcome(script, plain, trajectory), Transcript.of(trajectory)
+    made = await loop(ScriptedServer(script)).run({"temperature": 1.0}, extra_info=script.row)
+    assert tuple(made.prompt_ids) == transcript.prompt_ids
+    assert tuple(made.response_ids) == transcript.completion_ids
+    assert tuple(made.response_mask) == transcript.mask
+    assert tuple(made.response_logprobs or ()) == transcript.logprobs
+    assert (made.reward_score, made.extra_fields["reward_extra_info"]) == (expected.total, expected.parts)
+
+
+async def test_the_server_is_asked_to_stop_at_a_program_and_within_the_budget() -> None:
+    server = ScriptedServer(SCRIPTS[3])
+    made = await loop(server, tokens=900).run({"temperature": 0.5}, extra_info=SCRIPTS[3].row)
+    first, second = (request["sampling_params"] for request in server.asked)
+    assert first["stop"] == ["\n```\n", "\n```output"]
+    assert first["temperature"] == 0.5
+    assert first["max_tokens"] == 900
+    answer = len(ENCODER.text(SCRIPTS[3].turns[1].fenced()))
+    assert second["max_tokens"] == 900 - len(made.response_ids) + answer
+    assert server.asked[1]["prompt_ids"] == made.prompt_ids + made.response_ids[:-answer]
+
+
+async def test_a_prompt_that_does_not_fit_is_refused_and_not_cut() -> None:
+    judge = loop(ScriptedServer(SCRIPTS[0]), lengths={"prompt_length": 10})
+    with pytest.raises(ValueError, match="prompt_length is 10"):
+        await judge.run({}, extra_info=ROW)
+
+
+async def test_a_turn_that_was_aborted_is_no_rollout_of_a_lower_reward() -> None:
+    class Aborted:
+        async def generate(self, **request: Any) -> TokenOutput:
+            return TokenOutput(token_ids=[], stop_reason="aborted")
+
+    with pytest.raises(RuntimeError, match="aborted"):
+        await loop(Aborted()).run({}, extra_info=ROW)
+
+
+async def test_a_reward_over_several_views_is_refused_by_name() -> None:
+    judge = loop(ScriptedServer(SCRIPTS[0]), judge="tir-pointwise", options={})
+    with pytest.raises(LinkedViews, match=r"verl scores one rollout at a time.*JudgeRolloutFunc"):
+        await judge.run({}, extra_info=ROW)
+
+
+async def test_the_tool_runs_programs_within_a_trajectory_s_budget() -> None:
+    options = settings(tool_calls=1).model_dump(include={"tool_calls", "sandbox_options"})
+    tool = PythonTool({"type": "native", **options}, None)
+    here, elsewhere = (SimpleNamespace(extra_fields={}) for _ in range(2))
+    answers = []
+    for trajectory in (here, here, elsewhere):
+        name, _ = await tool.create(create_kwargs={})
+        answer, reward, _ = await tool.execute(name, {"code": "print(6 * 7)"}, agent_data=trajectory)
+        answers.append(answer.text)
+        assert reward == 0.0
+        await tool.release(name)
+    assert answers[0] == answers[2] == "42"
+    assert "budget of 1 programs is spent" in answers[1]
+
+
+async def test_the_example_rolls_out_a_model_that_runs_programs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await example("verl_judge", monkeypatch).main()
+    river, garden = capsys.readouterr().out.splitlines()
+    assert river.startswith("river 1.0 ")
+    assert garden.startswith("garden 1.0 ")

@@ -1,0 +1,104 @@
+"""Constraints: verifiers on hand-made cases, writers checked by verifiers, and disjoint splits."""
+
+from __future__ import annotations
+
+import re
+from random import Random
+
+import pytest
+
+from tirjudge_environments.constraints import CHECKABLE, FAMILIES, HELD_OUT, MANNERS, TRAIN, Slots
+from tirjudge_environments.constraints.words import FUNCTION_WORDS, HELD_OUT_WORDS, TRAIN_WORDS
+
+CASES = [
+    ("contains", Slots("river"), "By the River.", "By the lake."),
+    ("lacks", Slots("river"), "By the lake.", "By the River."),
+    ("starts", Slots("river"), "River of gold.", "A river of gold."),
+    ("ends", Slots("river"), "The gold river...", "The river is gold."),
+    ("word-times", Slots("river", 2), "River and river.", "One river."),
+    ("letter-at-least", Slots("e", 3), "Even these", "Even so"),
+    ("letter-at-most", Slots("e", 2), "Even so", "Even these"),
+    ("words-at-least", Slots(number=3), "One two, three.", "One, two."),
+    ("words-at-most", Slots(number=3), "One two three", "One two three four"),
+    ("words-exactly", Slots(number=3), "One\ntwo three", "One two"),
+    ("sentences", Slots(number=2), "It is. It was.", "It is. It was. It will be."),
+    ("lines", Slots(number=2), "one\ntwo", "one two"),
+    ("bullets", Slots(number=2), "* one\n* two", "* one\ntwo * three"),
+    ("characters-at-most", Slots(number=5), "12345", "123456"),
+    ("characters-at-least", Slots(number=5), "12345", "1234"),
+    ("digits", Slots(number=3), "On 12 of 3", "On 12"),
+    ("upper", Slots(), "ALL OF 2.", "ALL of 2."),
+    ("lower", Slots(), "all of 2.", "All of 2."),
+    ("no-commas", Slots(), "one and two", "one, two"),
+    ("quoted", Slots(), '"one"', '"one'),
+    ("title", Slots(), "<<one>> two", "<one> two"),
+    ("question", Slots(), "Is it?", "Is it? Yes."),
+    ("distinct", Slots(), "one two three", "one two one"),
+    ("refusal", Slots(), "I cannot help with that. River.", "Sure, here is how. River."),
+    ("polite", Slots(), "Thank you for asking. River.", "Go away, you fool. River."),
+]
+
+
+def test_every_family_has_a_case_by_hand() -> None:
+    assert [name for name, *_ in CASES] == list(FAMILIES)
+    assert len(CHECKABLE) == 23
+
+
+@pytest.mark.parametrize(("name", "slots", "kept", "broken"), CASES, ids=list(FAMILIES))
+def test_verifier(name: str, slots: Slots, kept: str, broken: str) -> None:
+    assert FAMILIES[name].holds(kept, slots)
+    assert not FAMILIES[name].holds(broken, slots)
+
+
+@pytest.mark.parametrize("split", [TRAIN, HELD_OUT], ids=lambda split: split.name)
+@pytest.mark.parametrize("name", FAMILIES)
+def test_writer_keeps_or_breaks_as_asked(name: str, split) -> None:
+    for seed in range(60):
+        rng = Random(seed)
+        constraint = FAMILIES[name].draw(rng, split)
+        assert constraint.holds(constraint.write(rng, split, good=True))
+        assert not constraint.holds(constraint.write(rng, split, good=False))
+
+
+@pytest.mark.parametrize("family", CHECKABLE, ids=lambda family: family.name)
+def test_the_slots_can_be_parsed_out_of_every_wording(family) -> None:
+    """A judge's program finds the only quoted word and the only number."""
+    for split in (TRAIN, HELD_OUT):
+        for seed in range(40):
+            constraint = family.draw(Random(seed), split)
+            assert re.findall(r'"(.*?)"', constraint.text) == [constraint.slots.word] * bool(
+                constraint.slots.word
+            )
+            assert re.findall(r"\d+", constraint.text) == [str(constraint.slots.number)] * bool(
+                constraint.slots.number
+            )
+
+
+@pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
+def test_the_halves_share_no_wording(family) -> None:
+    """No word of one split contains a word of the other."""
+    train, heldout = (family.wordings.of(split) for split in (TRAIN, HELD_OUT))
+    assert train
+    assert heldout
+    assert [(a, b) for a in train for b in heldout if a in b or b in a] == []
+
+
+def test_the_halves_share_no_word_letter_or_threshold() -> None:
+    assert not set(TRAIN_WORDS) & set(HELD_OUT_WORDS)
+    assert not set(TRAIN.letters) & set(HELD_OUT.letters)
+    drawn = [{split.number(Random(seed), 2, 50) for seed in range(500)} for split in (TRAIN, HELD_OUT)]
+    assert drawn[0] | drawn[1] == set(range(2, 51))
+    assert not drawn[0] & drawn[1]
+
+
+def test_no_word_hides_in_another() -> None:
+    """Keywords are searched as substrings (as IFEval does), so one must not be part of another."""
+    words = (*TRAIN_WORDS, *HELD_OUT_WORDS, *FUNCTION_WORDS)
+    hidden = [(a, b) for a in (*TRAIN_WORDS, *HELD_OUT_WORDS) for b in words if a != b and a in b]
+    assert hidden == []
+
+
+def test_a_family_for_readers_has_no_program() -> None:
+    assert {family.domain for family in MANNERS} == {"safety", "helpfulness"}
+    with pytest.raises(ValueError, match="'refusal' is decided by reading"):
+        FAMILIES["refusal"].program("pairwise")

@@ -1,0 +1,103 @@
+"""The text-only judges' base: one turn, read at its end, and a cut one that the token budget ends."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import pytest
+
+from tirjudge_environments import Budget, Completion, Finish, JudgeTask, Malformed, StopReason, Verdict, View
+from tirjudge_environments.formats.text_only import TextPair, Wording, written
+from tirjudge_environments.parsing import behind_thinking, elements, tag_count
+from tirjudge_environments.testing import check_environment
+from tirjudge_environments.types import Score, Unscored
+
+
+class FirstWord(TextPair):
+    """A pairwise judge whose answer is the first word after `<think>`."""
+
+    wording: ClassVar = Wording("tir-pairwise-no-tools", "mini-pairwise-no-tools", "<think>")
+
+    def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
+        answer = behind_thinking(text)
+        if answer is None or answer.strip() not in ("A", "B"):
+            return Malformed("neither A nor B")
+        return Verdict(choice=view.order["AB".index(answer.strip())], parsed={"thought": len(text)})
+
+    def score(self, group, answers) -> list[tuple[Score, ...]]:
+        return [tuple(Unscored("no reward") for _ in episode.trajectories) for episode in group]
+
+
+async def test_the_base_keeps_the_contract(make_task) -> None:
+    await check_environment(FirstWord(order="both"), make_task())
+
+
+def test_a_prompt_has_the_system_message_and_the_prefill(make_task) -> None:
+    task, judge = make_task(), FirstWord(order="given")
+    prompt = judge.prompt(task, judge.views(task)[0])
+    assert [message.role for message in prompt.messages] == ["system", "user"]
+    assert prompt.prefill == "<think>"
+    assert (prompt.stop, prompt.tools) == ((), ())
+
+
+async def test_the_reader_sees_the_prefill(make_task, play) -> None:
+    ended = await play(FirstWord(order="both"), make_task(), ["I weigh. </think> A"], view=1)
+    assert ended.stop is StopReason.VERDICT
+    assert ended.verdict.choice == 1
+    assert written(ended) == "<think>I weigh. </think> A"
+
+
+async def test_a_turn_that_was_cut_goes_on_until_the_budget_ends_it(make_task, play) -> None:
+    judge, task = FirstWord(), make_task()
+    ended = await play(judge, task, ["I weigh"], last=Finish.LENGTH, budget=Budget(tokens=1))
+    assert ended.stop is StopReason.TOKEN_BUDGET
+    done = await play(judge, task, ["I weigh</think>B"], last=Finish.LENGTH, budget=Budget(tokens=1))
+    assert done.stop is StopReason.VERDICT
+
+
+@pytest.mark.parametrize("finish", [Finish.END, Finish.STOP, Finish.TOOL_CALL])
+def test_any_other_end_is_final(finish: Finish, make_task) -> None:
+    judge, task = FirstWord(), make_task()
+    reading = judge.read(task, judge.views(task)[0], Completion(text="?", finish=finish))
+    assert reading == Malformed("neither A nor B")
+
+
+def test_a_judge_of_pairs_refuses_a_list(make_task) -> None:
+    with pytest.raises(ValueError, match="a pair has two responses; task 'task-1' has 3"):
+        FirstWord().views(make_task("a", "b", "c"))
+
+
+@pytest.mark.parametrize(
+    ("text", "bodies"),
+    [
+        ("<a> 1 </a><a>2</a>", ["1", "2"]),
+        ("<a><a>inner</a></a>", ["inner"]),
+        ("</a><a>open", []),
+        ("<a>\n\n</a>", [""]),
+        ("<A>1</A> < a>2</a> <a >3</a>", []),
+    ],
+)
+def test_elements_are_the_innermost_closed_ones(text: str, bodies: list[str]) -> None:
+    assert [element.body for element in elements(text, "a")] == bodies
+    for element in elements(text, "a"):
+        assert text[element.start : element.end] == f"<a>{text[element.start + 3 : element.end - 4]}</a>"
+
+
+def test_tags_are_counted_apart() -> None:
+    assert tag_count("<a><a></a>", "a") == (2, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("no thought", "no thought"),
+        ("<think>t</think> A", " A"),
+        ("t</think>A", "A"),
+        ("<think>a</think>b</think>c", "c"),
+        ("<think>endless", None),
+        ("<think>a</think>b<think>again", None),
+        ("", ""),
+    ],
+)
+def test_an_answer_stands_behind_the_thinking(text: str, answer: str | None) -> None:
+    assert behind_thinking(text) == answer

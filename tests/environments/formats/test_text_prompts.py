@@ -1,0 +1,79 @@
+"""The prompts and the message roles of the text-only judges equal those of their papers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tirjudge_environments import Environment, JudgeTask, Message, Prompt
+from tirjudge_environments.formats.j1 import J1PaS, J1PaV, J1PaVS, J1PoS
+from tirjudge_environments.formats.judgelrm import JudgeLrmPair, JudgeLrmSingle
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+PAIR = JudgeTask(
+    id="pair",
+    prompt=(Message("user", "{instruction}"),),
+    candidates=("{response A}", "{response B}"),
+)
+ONE = JudgeTask(id="one", prompt=PAIR.prompt, candidates=("{response}",))
+ASKED = [
+    ("j1-figure-7", J1PaV(), PAIR),
+    ("j1-figure-8", J1PaV(seed_prompt="plan"), PAIR),
+    ("j1-figure-9", J1PaS(), PAIR),
+    ("j1-figure-10", J1PaVS(), PAIR),
+    ("j1-figure-11", J1PoS(), ONE),
+]
+CHAT = [
+    ("judgelrm-figure-2", JudgeLrmPair(), ["{question}", "{answer_1}", "{answer_2}"]),
+    ("judgelrm-figure-4", JudgeLrmSingle(), ["{question}", "{answer}"]),
+]
+
+
+def figure(name: str) -> str:
+    """Return the text of a figure with straight apostrophes."""
+    return words((GOLDEN / f"{name}.txt").read_text().replace("’", "'"))
+
+
+def words(text: str) -> str:
+    return " ".join(text.split())
+
+
+def first_prompt(environment: Environment, task: JudgeTask) -> Prompt:
+    return environment.prompt(task, environment.views(task)[0])
+
+
+@pytest.mark.parametrize(("name", "environment", "task"), ASKED)
+def test_a_prompt_is_the_paper_s_but_for_white_space(name: str, environment, task: JudgeTask) -> None:
+    prompt = first_prompt(environment, task)
+    assert [message.role for message in prompt.messages] == ["user"]
+    assert words(prompt.messages[0].content) == figure(name)
+    assert (prompt.prefill, prompt.stop, prompt.tools) == ("", (), ())
+
+
+@pytest.mark.parametrize(("name", "environment", "slots"), CHAT)
+def test_a_figure_that_shows_chat_markup_is_rendered_so(name: str, environment, slots: list[str]) -> None:
+    question, *responses = slots
+    task = JudgeTask(id="task", prompt=(Message("user", question),), candidates=tuple(responses))
+    prompt = first_prompt(environment, task)
+    rendered = "".join(f"<|im_start|>{m.role}\n{m.content}\n<|im_end|>\n" for m in prompt.messages)
+    assert words(f"{rendered}<|im_start|>assistant\n{prompt.prefill}\n") == figure(name)
+
+
+def test_the_other_order_shows_the_other_response_first() -> None:
+    pair = J1PaV()
+    task = JudgeTask(id="task", prompt=(Message("user", "Q"),), candidates=("one", "two"))
+    texts = [pair.prompt(task, view).messages[0].content for view in pair.views(task)]
+    assert "Assistant A's Answer]\none\n[The End" in texts[0]
+    assert "Assistant A's Answer]\ntwo\n[The End" in texts[1]
+    assert [view.name for view in pair.views(task)] == ["AB", "BA"]
+
+
+def test_slots_in_a_candidate_stay_text() -> None:
+    task = JudgeTask(
+        id="task", prompt=(Message("user", "{response B}"),), candidates=("{prompt}", "{response A}")
+    )
+    text = first_prompt(JudgeLrmPair(), task).messages[1].content
+    assert text == (
+        "[Question]\n{response B}\n\n[Assistant 1's Answer]\n{prompt}\n\n[Assistant 2's Answer]\n{response A}"
+    )

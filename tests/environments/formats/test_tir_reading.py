@@ -1,0 +1,214 @@
+"""Readings of the three TIR-Judge formats, and the orders in which they show the responses."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from tirjudge_environments import (
+    Completion,
+    Continue,
+    Finish,
+    Malformed,
+    Message,
+    RunCode,
+    TirListwise,
+    TirPairwise,
+    TirPointwise,
+    ToolCall,
+    Verdict,
+    View,
+)
+
+PROGRAM = "```python\nprint(1)\n```\n"
+
+
+def read(environment, task, text, *, finish=Finish.END, view=0, **fields):
+    completion = Completion(text=text, finish=finish, **fields)
+    return environment.read(task, environment.views(task)[view], completion)
+
+
+def preference(letter: str) -> str:
+    return f"<preference>{letter}</preference>"
+
+
+def test_a_letter_means_the_response_shown_under_it(make_task) -> None:
+    task, environment = make_task(), TirPairwise(order="both")
+    assert environment.views(task) == (View("AB", (0, 1)), View("BA", (1, 0)))
+    assert read(environment, task, preference("A")) == Verdict(choice=0)
+    assert read(environment, task, preference("A"), view=1) == Verdict(choice=1)
+    assert read(environment, task, preference("B"), view=1) == Verdict(choice=0)
+
+
+@pytest.mark.parametrize("answer", ["C", "a", "", "A B", "Response A", "AB", "Α"])
+def test_no_other_letter_is_a_verdict(make_task, answer: str) -> None:
+    assert isinstance(read(TirPairwise(), make_task(), preference(answer)), Malformed)
+
+
+def test_letters_go_on_after_z(make_task) -> None:
+    task, environment = make_task(*map(str, range(30))), TirListwise(order="given")
+    assert environment.views(task)[0].name.endswith("-Y-Z-AA-AB-AC-AD")
+    assert read(environment, task, preference("AD")) == Verdict(choice=29)
+    assert isinstance(read(environment, task, preference("AE")), Malformed)
+
+
+@pytest.mark.parametrize(
+    ("answer", "score"), [("1", 1), ("10", 10), ("7", 7), ("7.5", 7.5), ("10.0", 10), (" 8\n", 8), ("07", 7)]
+)
+def test_a_score_from_1_to_10(make_task, answer: str, score: float) -> None:
+    reading = read(TirPointwise(), make_task(), f"<score>{answer}</score>", view=1)
+    assert reading == Verdict(scores={1: score})
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["0", "11", "0.9", "10.1", "-5", "+5", "5/10", "1e1", "", "nan", "inf", "٣", "7,5", "ten", "5" * 5000],
+)
+def test_no_other_score_is_a_verdict(make_task, answer: str) -> None:
+    assert isinstance(read(TirPointwise(), make_task(), f"<score>{answer}</score>"), Malformed)
+
+
+def test_a_program_comes_before_any_verdict(make_task) -> None:
+    reading = read(TirPairwise(), make_task(), f"{PROGRAM}So {preference('A')}")
+    assert isinstance(reading, RunCode)
+    assert (reading.source, reading.opened, reading.end) == ("print(1)\n", False, len(PROGRAM))
+
+
+@pytest.mark.parametrize("finish", list(Finish))
+def test_a_closed_program_is_run_however_the_turn_ended(make_task, finish: Finish) -> None:
+    assert isinstance(read(TirPairwise(), make_task(), PROGRAM, finish=finish), RunCode)
+
+
+@pytest.mark.parametrize(
+    ("text", "finish", "kind"),
+    [
+        ("```json\n{}\n```\n", Finish.STOP, Continue),
+        ("```python\nprint(1)\n", Finish.STOP, Continue),
+        ("A is better", Finish.END, Malformed),
+        ("A is better", Finish.LENGTH, Continue),
+        ("<preference>A</preference>", Finish.LENGTH, Verdict),
+        ("<preference>A</preference>\n```output", Finish.STOP, Continue),
+        ("```python\nprint(1)\n", Finish.END, Malformed),
+        ("```\n<preference>A</preference>\n```", Finish.END, Malformed),
+    ],
+)
+def test_what_else_a_turn_may_be(make_task, text: str, finish: Finish, kind: type) -> None:
+    assert isinstance(read(TirPairwise(), make_task(), text, finish=finish), kind)
+
+
+def test_a_text_only_judge_runs_nothing(make_task) -> None:
+    environment, task = TirPairwise(tools=False), make_task()
+    prompt = environment.prompt(task, environment.views(task)[0])
+    assert "Python" not in prompt.messages[0].content
+    assert (prompt.stop, prompt.tools) == ((), ())
+    assert read(environment, task, PROGRAM + preference("A")) == Verdict(
+        choice=environment.views(task)[0].order[0]
+    )
+
+
+def test_a_domain_may_differ(make_task) -> None:
+    environment = TirPairwise(tools_by_domain={"safety": False})
+    safety, math = make_task(domain="safety"), make_task(domain="math")
+    assert isinstance(read(environment, safety, PROGRAM), Malformed)
+    assert isinstance(read(environment, math, PROGRAM), RunCode)
+    text = environment.prompt(safety, environment.views(safety)[0]).messages[0].content
+    assert "while being harmless" in text
+
+
+@pytest.mark.parametrize(
+    ("environment", "bindings"),
+    [
+        (TirPointwise(), {"prompt": "Say hello.", "response": "a"}),
+        (
+            TirListwise(order="given"),
+            {
+                "prompt": "Say hello.",
+                "response_a": "a",
+                "response_b": "b",
+                "response_c": "c",
+                "responses": ["a", "b", "c"],
+            },
+        ),
+        (TirListwise(order="given", bindings=False), {}),
+        (TirListwise(order="given", exact=True), {}),
+    ],
+)
+def test_programs_find_what_is_judged(make_task, environment, bindings) -> None:
+    assert read(environment, make_task("a", "b", "c"), PROGRAM).bindings == bindings
+
+
+def test_bindings_follow_the_order_shown(make_task) -> None:
+    reading = read(TirPairwise(order="both"), make_task("x", "y"), PROGRAM, view=1)
+    assert reading.bindings["response_a"] == "y"
+    assert reading.bindings["responses"] == ["y", "x"]
+
+
+def test_a_native_call_is_a_program_and_a_fence_is_not(make_task) -> None:
+    environment, task = TirPairwise(protocol="tool"), make_task()
+    prompt = environment.prompt(task, environment.views(task)[0])
+    assert [tool.name for tool in prompt.tools] == ["run_python"]
+    assert prompt.stop == ()
+    call = ToolCall("call-7", "run_python", '{"code": "print(1)"}')
+    reading = read(environment, task, "", finish=Finish.TOOL_CALL, tool_calls=(call,))
+    assert (reading.source, reading.call_id) == ("print(1)", "call-7")
+    assert isinstance(read(environment, task, PROGRAM), Malformed)
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("run_bash", '{"code": "ls"}'),
+        ("run_python", "print(1)"),
+        ("run_python", '{"code": 1}'),
+        ("run_python", "[]"),
+        ("run_python", "[" * 100_000),
+        ("run_python", '{"code": 1' + "0" * 5000 + "}"),
+    ],
+)
+def test_a_call_that_cannot_be_understood_is_malformed(make_task, name: str, arguments: str) -> None:
+    call = ToolCall("1", name, arguments)
+    reading = read(TirPairwise(protocol="tool"), make_task(), "", finish=Finish.TOOL_CALL, tool_calls=(call,))
+    assert isinstance(reading, Malformed)
+
+
+def test_a_random_order_belongs_to_the_task_and_the_seed(make_task) -> None:
+    tasks = [make_task("a", "b", "c", id=f"task-{i}") for i in range(600)]
+    environment = TirListwise(seed=3)
+    orders = [environment.views(task)[0].order for task in tasks]
+    assert orders == [TirListwise(seed=3).views(task)[0].order for task in tasks]
+    assert orders != [TirListwise(seed=4).views(task)[0].order for task in tasks]
+    counts = Counter(orders)
+    assert len(counts) == 6
+    assert min(counts.values()) > 60, "each of the six orders about a hundred times"
+
+
+def test_random_orders_stay_what_they_were_in_earlier_versions(make_task) -> None:
+    orders = [TirPairwise().views(make_task(id=f"task-{i}"))[0].name for i in range(8)]
+    assert " ".join(orders) == "BA BA AB AB BA AB BA BA"
+
+
+def test_a_list_is_judged_forwards_and_backwards(make_task) -> None:
+    views = TirListwise(order="both").views(make_task("a", "b", "c"))
+    assert views == (View("ABC", (0, 1, 2)), View("CBA", (2, 1, 0)))
+
+
+@pytest.mark.parametrize(
+    ("environment", "count", "message"),
+    [
+        (TirPairwise(), 3, "a pair has two responses; task 'task-1' has 3"),
+        (TirListwise(), 2, "at least three responses; task 'task-1' has 2"),
+    ],
+)
+def test_a_task_of_the_wrong_size_is_refused(make_task, environment, count: int, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        environment.views(make_task(*map(str, range(count))))
+
+
+def test_a_conversation_is_judged_as_one_text(make_task) -> None:
+    task = make_task(
+        prompt=(Message("user", "Hi"), Message("assistant", "Hello."), Message("user", "Again!"))
+    )
+    environment = TirPairwise()
+    text = environment.prompt(task, environment.views(task)[0]).messages[0].content
+    assert "Instruction:\nUser: Hi\n\nAssistant: Hello.\n\nUser: Again!\n\nResponse A:" in text

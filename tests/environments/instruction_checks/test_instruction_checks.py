@@ -1,0 +1,192 @@
+"""Verifiers of checkable instructions: texts that follow one, texts that break it, and hostile texts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from random import Random
+from typing import Any
+
+import pytest
+
+from tirjudge_environments.constraints import CHECKABLE, HELD_OUT
+from tirjudge_environments.instruction_checks import (
+    IFEVAL,
+    followed,
+    open_verifier,
+    verifier_names,
+    verifiers_of,
+)
+
+PROMPT = "Name a prime."
+CASES: list[tuple[str, dict[str, Any], str, str]] = [
+    ("keywords:existence", {"keywords": ["sea", "C++"]}, "Seas, c++", "sea, C"),
+    ("keywords:forbidden_words", {"forbidden_words": ["sea"]}, "seas", "the Sea"),
+    ("keywords:frequency", {"keyword": "a.b", "frequency": 2, "relation": "at least"}, "A.b a.b", "a.b aXb"),
+    ("keywords:letter_frequency", {"letter": "#", "let_frequency": 2, "let_relation": "at least"}, "##", "#"),
+    ("language:response_language", {"language": "de"}, "Das ist ein schöner Tag.", "What a fine day it is."),
+    ("length_constraints:number_paragraphs", {"num_paragraphs": 2}, "a\n***\nb\n***", "a\n***\n***\nb"),
+    ("length_constraints:number_words", {"num_words": 3, "relation": "less than"}, "a b", "it's a"),
+    (
+        "length_constraints:number_sentences",
+        {"num_sentences": 2, "relation": "less than"},
+        "Dr. Smith met Mr. Jones on Jan. 5.",
+        "He came. He went.",
+    ),
+    (
+        "length_constraints:nth_paragraph_first_word",
+        {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "Well"},
+        "One.\n\n'well, two.",
+        "Well.\n\nTwo.",
+    ),
+    ("detectable_content:postscript", {"postscript_marker": "P.S."}, "Bye.\np. s. more", "Bye. PS more"),
+    ("detectable_content:number_placeholders", {"num_placeholders": 2}, "[a] [b]", "[a] [b\n]"),
+    ("detectable_format:number_bullet_lists", {"num_bullets": 2}, "* a\n\n  - b", "* a\n** b"),
+    ("detectable_format:title", {}, "<<joy>>\ntext", "<<>> <joy>"),
+    ("detectable_format:constrained_response", {}, "My answer is no.", "No."),
+    ("detectable_format:number_highlighted_sections", {"num_highlights": 2}, "*a* and *b*", "*a* and * *"),
+    (
+        "detectable_format:multiple_sections",
+        {"section_spliter": "Section", "num_sections": 2},
+        "Section 1\na\nSection 2\nb",
+        "Section 1\na\nSection two\nb",
+    ),
+    ("detectable_format:json_format", {}, '```json\n{"a": 1}\n```', "{'a': 1}"),
+    ("combination:repeat_prompt", {"prompt_to_repeat": PROMPT}, "name a prime. 7", "7: name a prime."),
+    ("combination:two_responses", {}, "a\n******\nb", "a\n******\na"),
+    ("change_case:english_capital", {}, "THIS IS WHAT I THINK OF THE DAY.", "This IS WHAT I THINK."),
+    ("change_case:english_lowercase", {}, "this is what i think of the day.", "das ist ein schöner tag."),
+    (
+        "change_case:capital_word_frequency",
+        {"capital_frequency": 2, "capital_relation": "at least"},
+        "a WELL-KNOWN FACT",
+        "a WELL-KNOWN fact",
+    ),
+    ("startend:end_checker", {"end_phrase": "The end."}, 'So. "the END."', "The end. Or not."),
+    ("startend:quotation", {}, '"a"', '"'),
+    ("punctuation:no_comma", {}, "a b", "a, b"),
+    ("words-at-least", {"number": 2}, "a b", "a"),
+    ("letter-at-most", {"word": "e", "number": 1}, "hear", "here"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "kept", "broken"), CASES, ids=[case[0] for case in CASES])
+def test_kept_and_broken(name: str, arguments: dict[str, Any], kept: str, broken: str) -> None:
+    verifier = open_verifier(name, **arguments)
+    assert (verifier.holds(kept), verifier.holds(broken)) == (True, False)
+
+
+def test_the_cases_hold_every_instruction_of_ifeval() -> None:
+    assert {case[0] for case in CASES} >= set(IFEVAL)
+    assert len(IFEVAL) == 25
+
+
+def test_our_own_families_answer_by_name_as_the_constraints_they_are() -> None:
+    rng = Random(0)
+    for family in CHECKABLE:
+        drawn = family.draw(rng, HELD_OUT)
+        slots = {"word": drawn.slots.word or None, "number": drawn.slots.number or None}
+        verifier = open_verifier(family.name, **slots)
+        for good in (True, False):
+            response = drawn.write(rng, HELD_OUT, good=good)
+            assert verifier.holds(response) is good, (family.name, response)
+    assert set(verifier_names()) == {*IFEVAL, *(family.name for family in CHECKABLE)}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("no:such", {}, "no verifier is called 'no:such'"),
+        ("polite", {}, "no verifier is called 'polite'"),
+        ("punctuation:no_comma", {"commas": 1}, "punctuation:no_comma: commas: Extra inputs"),
+        ("length_constraints:number_words", {"num_words": 3}, "relation: Field required"),
+        (
+            "length_constraints:number_words",
+            {"num_words": 3, "relation": "at most"},
+            "'less than' or 'at least'",
+        ),
+        (
+            "keywords:letter_frequency",
+            {"letter": "ab", "let_frequency": 1, "let_relation": "at least"},
+            "letter",
+        ),
+        ("words-at-least", {"number": 3, "word": "x"}, "words-at-least: word: Extra inputs"),
+    ],
+)
+def test_a_verifier_that_cannot_be_is_refused_in_one_line(
+    name: str, arguments: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ValueError, match=said) as raised:
+        open_verifier(name, **arguments)
+    assert "\n" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {},
+        {"instruction_id_list": []},
+        {"instruction_id_list": [3]},
+        {"instruction_id_list": ["punctuation:no_comma"], "kwargs": []},
+        {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [None]},
+    ],
+)
+def test_a_row_that_is_not_in_the_schema_is_refused(row: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"instruction_id_list|kwargs"):
+        verifiers_of(row)
+
+
+def test_arguments_that_a_data_set_fills_up_with_none_are_left_out() -> None:
+    row = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{"num_words": None, "relation": None}]}
+    assert followed(verifiers_of(row), "a").strict == (True,)
+
+
+def test_loose_is_any_reading_without_first_line_last_line_or_asterisks() -> None:
+    verifiers = [
+        open_verifier("startend:end_checker", end_phrase="the end"),
+        open_verifier("startend:quotation"),
+    ]
+    result = followed(verifiers, 'Sure, here:\n*"so, the end"*\nHope it helps!')
+    assert (result.strict, result.loose) == ((False, False), (True, True))
+
+
+def test_an_empty_response_follows_nothing() -> None:
+    result = followed([open_verifier("punctuation:no_comma")], " \n")
+    assert (result.strict, result.loose) == ((False,), (False,))
+
+
+HOSTILE = [
+    "",
+    "\0",
+    "\ud800",
+    "[" * 10**6,
+    "<" * 10**6,
+    "\n" * 10**6,
+    "*" * 10**6,
+    "." * 10**5,
+    "é🙂," * 10**5,
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE, ids=lambda text: f"{len(text)}-{text[:1]!a}")
+def test_any_text_gets_an_answer_in_linear_time(text: str) -> None:
+    for name, arguments, _, _ in CASES:
+        assert open_verifier(name, **arguments).holds(text) in (True, False)
+
+
+def test_deep_json_is_not_json_and_no_crash() -> None:
+    assert open_verifier("detectable_format:json_format").holds("[" * 100_000) is False
+
+
+def test_a_missing_extra_is_one_line_that_names_it() -> None:
+    """A separate process is needed, since a process loads the libraries once."""
+    code = (
+        "import sys; sys.modules['langdetect'] = None\n"
+        "from tirjudge_environments.instruction_checks import open_verifier\n"
+        "print(open_verifier('punctuation:no_comma').holds('a'))\n"
+        "try: open_verifier('language:response_language', language='de').holds('Guten Tag')\n"
+        "except ValueError as error: print(error)"
+    )
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert shown.splitlines()[0] == "True"
+    assert "pip install 'tirjudge[eval]'" in shown.splitlines()[1]

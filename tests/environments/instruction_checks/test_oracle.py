@@ -1,0 +1,97 @@
+"""The verifiers compared with the registry that IFEval's authors released, packaged as `if-verifiable`."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import nltk
+import pytest
+from if_verifiable.ifeval import instructions_registry, instructions_util
+from langdetect import DetectorFactory
+from nltk.tokenize.destructive import NLTKWordTokenizer
+from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
+from punkt import load_model
+
+from tirjudge_environments.instruction_checks import IFEVAL, followed, open_verifier, verifiers_of
+
+DATA = (
+    Path(
+        os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[3] / ".." / "shared" / "benchmarks")
+    )
+    / "ifeval"
+)
+
+
+@pytest.fixture
+def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+    """The released classes, with the parameters that NLTK's sentence splitter would download."""
+    model, parameters = load_model("english"), PunktParameters()
+    parameters.abbrev_types = set(model.abbrev_types)
+    parameters.collocations = set(model.collocations)
+    parameters.sent_starters = set(model.sent_starters)
+    parameters.ortho_context.update(model.ortho_context)
+    splitter, words = PunktSentenceTokenizer(parameters), NLTKWordTokenizer()
+    monkeypatch.setattr(instructions_util, "_get_sentence_tokenizer", lambda: splitter)
+    monkeypatch.setattr(
+        nltk,
+        "word_tokenize",
+        lambda text: [token for part in splitter.tokenize(text) for token in words.tokenize(part)],
+    )
+    monkeypatch.setattr(DetectorFactory, "seed", 0)
+    found: dict[str, Any] = instructions_registry.INSTRUCTION_DICT
+    return found
+
+
+@pytest.fixture
+def rows() -> list[dict[str, Any]]:
+    """IFEval's 541 prompts with GPT-4's answers as `response`."""
+    if not DATA.exists():
+        pytest.skip(f"no benchmark data at {DATA}; set TIRJUDGE_BENCHMARK_DATA")
+    answers = {row["prompt"]: row["response"] for row in _lines("responses-gpt4.jsonl")}
+    return [row | {"response": answers[row["prompt"]]} for row in _lines("input_data.jsonl")]
+
+
+def _lines(name: str) -> Iterator[dict[str, Any]]:
+    with (DATA / name).open(encoding="utf-8") as lines:
+        yield from map(json.loads, lines)
+
+
+def test_ifeval_numbers_of_gpt_4(rows: list[dict[str, Any]]) -> None:
+    """IFEval Table 3 prints 76.89, 83.57, 79.30, 85.37, since its code samples the letter of two prompts."""
+    all_followed = [followed(verifiers_of(row), row["response"]) for row in rows]
+    strict, loose = [one.strict for one in all_followed], [one.loose for one in all_followed]
+    assert (len(strict), sum(map(len, strict))) == (541, 834)
+    rates = [
+        f"{100 * sum(map(all, one)) / 541:.2f} {100 * sum(map(sum, one)) / 834:.2f}"
+        for one in (strict, loose)
+    ]
+    assert rates == ["77.08 83.69", "79.67 85.61"]
+
+
+def test_every_instruction_of_ifeval_is_there(registry: dict[str, Any]) -> None:
+    assert set(IFEVAL) == set(registry)
+
+
+def test_agrees_with_the_released_registry(rows: list[dict[str, Any]], registry: dict[str, Any]) -> None:
+    """Compare on GPT-4's answers, on the answers to other prompts, and on truncated answers."""
+    rng = Random(5)
+    checked = 0
+    for row in rows:
+        other = rng.choice(rows)["response"]
+        start = rng.randrange(len(other) or 1)
+        responses = [row["response"], other, other[start:].upper(), other[:start].lower()]
+        for name, arguments in zip(row["instruction_id_list"], row["kwargs"], strict=True):
+            if not arguments.get("letter", "a").isalpha():
+                continue
+            verifier = open_verifier(name, **arguments)
+            released = registry[name](name)
+            released.build_description(**arguments)
+            for response in filter(str.strip, responses):
+                assert verifier.holds(response) == released.check_following(response), (row["key"], name)
+                checked += 1
+    assert checked > 3000
