@@ -11,8 +11,8 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from tirjudge.evaluation.benchmarks.catalog import benchmark_names, open_benchmark
-from tirjudge.evaluation.benchmarks.reading import BenchmarkRows
+from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
+from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
 from tirjudge.rows import BadRow
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.catalog import environment_names
@@ -105,7 +105,7 @@ def test_conflicts_of_ppe_are_pairs_of_a_right_and_a_wrong_response(tmp_path: Pa
     )
     bad = list(BenchmarkRows(open_benchmark("ppe-correctness"), ["GPQA"], {"GPQA": path}))
     assert [row.reason for row in bad if isinstance(row, BadRow)] == [
-        "pair 1 of sampled_conflict_pairs is no conflict: both score the same",
+        "pair 1 of sampled_conflict_pairs is no conflict: both have the same score",
         "sampled_conflict_pairs must be pairs of indices into scores",
     ]
 

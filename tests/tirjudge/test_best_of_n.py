@@ -24,11 +24,10 @@ from tirjudge.best_of_n import (
     majority,
     open_method,
 )
-from tirjudge.best_of_n.checks.instructions import Instructions
-from tirjudge.best_of_n.checks.mathematics import PRELOAD, Mathematics
-from tirjudge.best_of_n.checks.recorded import Recorded
-from tirjudge.best_of_n.checks.unit_tests import UnitTests, code_of
+from tirjudge.best_of_n.grading import Instructions, Recorded
+from tirjudge.best_of_n.mathematics import PRELOAD, Mathematics
 from tirjudge.best_of_n.questions import questions
+from tirjudge.best_of_n.unit_tests import UnitTests, code_of
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.rows import Row
 from tirjudge_environments import Completion, Context, Finish, JudgeTask, Message
@@ -174,9 +173,9 @@ def test_a_majority_vote() -> None:
 
 
 def test_a_method_that_cannot_be_is_refused() -> None:
-    with pytest.raises(ValueError, match="no method is called 'swiss'; there are pointwise"):
+    with pytest.raises(ValueError, match="no method 'swiss'; there are pointwise"):
         open_method("swiss")
-    with pytest.raises(ValueError, match="2 candidates or more, not 1"):
+    with pytest.raises(ValueError, match="a knockout needs groups of 2 candidates or more, not 1"):
         open_method("listwise", group_size=1)
 
 
@@ -216,7 +215,7 @@ def test_what_a_row_has_tells_how_it_is_checked() -> None:
 @pytest.mark.parametrize(
     ("changes", "options", "said"),
     [
-        ({}, {}, "nothing tells which candidates solve it"),
+        ({}, {}, "no evidence for which candidates solve it"),
         ({"solved": [1]}, {}, "solved must be a list of 2"),
         ({"solved": [1, 2]}, {}, "numbers from 0 to 1"),
         ({"answer": "7"}, {"check": "tests"}, "a row needs tests"),
@@ -237,7 +236,7 @@ def test_an_id_that_is_there_twice_is_a_failure() -> None:
     row = {"id": "x", "prompt": "p", "responses": ["a"], "solved": [1]}
     _, second = rows(row, row)
     assert isinstance(second, Failure)
-    assert "that of f:1 too" in second.reason
+    assert "its id 'x' was used before, at f:1" in second.reason
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")

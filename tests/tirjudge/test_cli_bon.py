@@ -195,7 +195,7 @@ def test_a_judge_that_is_down_fails_rows_and_the_same_command_goes_on(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("rows.jsonl", "--method", "swiss"), "no method is called 'swiss'"),
+        (("rows.jsonl", "--method", "swiss"), "no method 'swiss'"),
         (("rows.jsonl", "--method", "pairwise", "--no-judge"), "--no-judge and a method exclude each other"),
         (("rows.jsonl", "--output", "./rows.jsonl", "--no-judge"), "is the input"),
         (("none.jsonl", "--no-judge"), "none.jsonl"),

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tirjudge.judged_pairs import figures, pair
-from tirjudge.evaluation.base import Judged, Vote
+from tirjudge.evaluation.base import JudgedRow, Vote
+from tirjudge.evaluation.benchmark_labels import REWARDBENCH
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
-from tirjudge.evaluation.sections import REWARDBENCH
 
 
 @pytest.mark.parametrize(
@@ -37,10 +37,10 @@ def test_what_ties_and_failures_are_worth(protocol: str, best: tuple[int, ...], 
     assert scored.units.counts["tie" if best else "no verdict"] >= 1
 
 
-def rm_bench_rows(seed: int) -> list[Judged]:
+def rm_bench_rows(seed: int) -> list[JudgedRow]:
     draw = random.Random(seed)
     return [
-        Judged(
+        JudgedRow(
             id=str(number),
             votes=(Vote(best=(), scores={index: draw.randint(1, 4) for index in range(6)}),),
             candidates=6,
@@ -50,7 +50,7 @@ def rm_bench_rows(seed: int) -> list[Judged]:
     ]
 
 
-def brute_force_rm_bench(rows: Sequence[Judged], tie: float) -> dict[str, float]:
+def brute_force_rm_bench(rows: Sequence[JudgedRow], tie: float) -> dict[str, float]:
     """As the benchmark's README tells it: cell by cell, domain by domain."""
     found: dict[str, list[float]] = {"easy": [], "normal": [], "hard": []}
     domains = {}
@@ -142,7 +142,7 @@ def test_ties_formula(seed: int) -> None:
     ref = {str(key): (scores(1), scores(3)) for key in range(5)}
     tied = {str(key): (scores(draw.randint(2, 5)), scores(3)) for key in range(4)}
     rows = [
-        Judged(
+        JudgedRow(
             id=f"{kind}:{key}",
             votes=(Vote(best=(), scores=dict(enumerate([*right, *wrong]))),),
             candidates=len(right) + len(wrong),
@@ -157,8 +157,8 @@ def test_ties_formula(seed: int) -> None:
 
 
 def test_rewardbench_2_shares_ties_and_ranks_what_has_no_score_last() -> None:
-    def row(id: str, vote: Vote, subset: str) -> Judged:
-        return Judged(id=id, votes=(vote,), candidates=4, label=0, domain=subset)
+    def row(id: str, vote: Vote, subset: str) -> JudgedRow:
+        return JudgedRow(id=id, votes=(vote,), candidates=4, label=0, domain=subset)
 
     rows = [
         row("right", Vote(best=(0,)), "Math"),
@@ -184,7 +184,7 @@ def test_rewardbench_weighs_subsets_by_example_counts() -> None:
 
 
 def test_an_rmb_set_is_right_only_if_every_loser_is_beaten() -> None:
-    def against(loser: int, best: tuple[int, ...], group: str) -> Judged:
+    def against(loser: int, best: tuple[int, ...], group: str) -> JudgedRow:
         return pair(f"{group}-{loser}", best, tags=(f"group={group}",), domain="BoN Helpfulness")
 
     rows = [

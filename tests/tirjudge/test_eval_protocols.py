@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from tests.tirjudge.judged_pairs import AB, figures, pair, random_pairs, sampled
-from tirjudge.evaluation.base import Cost, Judged, Unfit, Vote
-from tirjudge.evaluation.protocols import PROTOCOLS, open_protocol, protocol_names
-from tirjudge.evaluation.protocols.kappa import cohen_kappa
-from tirjudge.evaluation.protocols.three_class import macro
+from tirjudge.evaluation.base import Cost, JudgedRow, Unfit, Vote
+from tirjudge.evaluation.protocols import PROTOCOLS, all_protocols, open_protocol, protocol_names
+from tirjudge.evaluation.protocols.agreement import cohen_kappa, macro
 from tirjudge.evaluation.scoring import compare, mcnemar, score
 
 
@@ -49,7 +48,7 @@ def test_one_order_takes_one_of_them_whatever_the_row_stands_among(seed: int) ->
 
 
 def test_a_tie_of_four_is_worth_a_quarter() -> None:
-    row = Judged(id="a", votes=(Vote(best=(0, 1, 2, 3)),), candidates=4, label=2)
+    row = JudgedRow(id="a", votes=(Vote(best=(0, 1, 2, 3)),), candidates=4, label=2)
     assert figures("tir", [row])["accuracy"] == 0.25
 
 
@@ -167,7 +166,7 @@ def test_errors_and_cost_are_sums_over_the_run() -> None:
     rows = [
         pair("a", (0,), programs=("ok", "syntax"), cost=Cost(completion_tokens=30, seconds=2.0, calls=2)),
         pair("b", (1,), programs=("runtime", "limit", "refused"), cost=Cost(completion_tokens=50, calls=2)),
-        Judged(
+        JudgedRow(
             id="c",
             votes=(Vote(best=(), order=AB, stop="malformed"),),
             cost=Cost(completion_tokens=20, prompt_tokens=10),
@@ -190,7 +189,8 @@ def test_win_rate_and_its_standard_error(seed: int) -> None:
     draw = random.Random(seed)
     preferences = [draw.choice((1.0, 2.0, 1.5, draw.uniform(1, 2))) for _ in range(50)]
     rows = [
-        Judged(id=str(number), votes=(), extras={"preference": one}) for number, one in enumerate(preferences)
+        JudgedRow(id=str(number), votes=(), extras={"preference": one})
+        for number, one in enumerate(preferences)
     ]
     wins = [one - 1 for one in preferences]
     mean = sum(wins) / 50
@@ -225,7 +225,8 @@ def test_comparison_pairs_rows_by_id() -> None:
 def test_a_bootstrap_interval_is_that_of_the_normal_approximation() -> None:
     draw = random.Random(3)
     rows = [
-        Judged(id=str(number), votes=(), extras={"preference": draw.uniform(1, 2)}) for number in range(400)
+        JudgedRow(id=str(number), votes=(), extras={"preference": draw.uniform(1, 2)})
+        for number in range(400)
     ]
     estimate = score(open_protocol("win-rate"), rows).estimates["win rate"]
     half = 1.96 * figures("win-rate", rows)["standard error"]
@@ -244,33 +245,47 @@ def test_gold_ties_and_unlabelled_rows_are_left_out_and_counted() -> None:
     ("protocol", "rows", "reason"),
     [
         ("both-orders", [pair("a", (0,))], "reversed order"),
-        ("position", [Judged(id="a", votes=(Vote(best=(0,)),), label=0)], "judged alone, and so in no order"),
+        (
+            "position",
+            [JudgedRow(id="a", votes=(Vote(best=(0,)),), label=0)],
+            "judged one by one, so there is no order",
+        ),
         ("tir", [pair("a", (0,), label=None)], "no row can be scored: left out: no label"),
         ("tir", [pair("a", (0,)), pair("a", (0,))], "two rows have the id 'a'"),
-        ("three-class", [Judged(id="a", votes=(Vote(best=(0,)),), candidates=3, label=0)], "3 responses"),
-        ("rewardbench", [pair("a", (0,), domain="chat")], "no subset of RewardBench"),
-        ("rm-bench", [pair("a", (0,))], "no RM-Bench pair"),
-        ("rm-bench", [pair("a", (0,), tags=("cell=33",))], "cell=33 is none of 00, 01"),
-        ("rmb", [pair("a", (0,))], "is none of Pairwise Helpfulness"),
-        ("self-consistency", [Judged(id="a", votes=(), label=0)], "row 'a' was not judged"),
-        ("mean-score", [Judged(id="a", votes=(), label=0)], "row 'a' was not judged"),
-        ("tir", [Judged(id="a", votes=(), label=0)], "row 'a' was not judged"),
-        ("kappa", [pair("a", (0,), extras={"annotators": (0, 1)}), pair("b", (0,))], "2 raters, those"),
-        ("cost", [pair("a", (0,))], "does not tell what it cost"),
-        ("mean-score", [sampled("a", (0,))], "this judge gives none"),
+        ("three-class", [JudgedRow(id="a", votes=(Vote(best=(0,)),), candidates=3, label=0)], "3 responses"),
+        ("rewardbench", [pair("a", (0,), domain="chat")], "is not a subset of RewardBench"),
+        ("rm-bench", [pair("a", (0,))], "is neither an RM-Bench pair"),
+        ("rm-bench", [pair("a", (0,), tags=("cell=33",))], "cell=33 is not one of 00, 01"),
+        ("rmb", [pair("a", (0,))], "is not one of Pairwise Helpfulness"),
+        ("self-consistency", [JudgedRow(id="a", votes=(), label=0)], "row 'a' was not judged"),
+        ("mean-score", [JudgedRow(id="a", votes=(), label=0)], "row 'a' was not judged"),
+        ("tir", [JudgedRow(id="a", votes=(), label=0)], "row 'a' was not judged"),
+        (
+            "kappa",
+            [pair("a", (0,), extras={"annotators": (0, 1)}), pair("b", (0,))],
+            "2 raters, the rows before it 4",
+        ),
+        ("cost", [pair("a", (0,))], "has no record of its cost"),
+        (
+            "mean-score",
+            [sampled("a", (0,))],
+            "has a verdict without scores: this protocol needs a judge that scores",
+        ),
         ("win-rate", [pair("a", (0,))], "alpaca_eval"),
     ],
 )
-def test_rows_that_do_not_fit_are_told_so_in_one_line(protocol: str, rows: list[Judged], reason: str) -> None:
+def test_rows_that_do_not_fit_are_told_so_in_one_line(
+    protocol: str, rows: list[JudgedRow], reason: str
+) -> None:
     with pytest.raises(Unfit, match=reason):
         score(open_protocol(protocol), rows, resamples=2)
 
 
 def test_every_protocol_says_what_it_does_with_ties_and_failures() -> None:
-    for name, protocol in PROTOCOLS.items():
+    for name, protocol in zip(PROTOCOLS.names(), all_protocols(), strict=True):
         card = protocol.card
         assert card.name == name
         assert all((card.about, card.ties, card.failures))
     assert all(one != other for one, other in combinations(protocol_names(), 2))
-    with pytest.raises(ValueError, match="no protocol 'accuracy'; there are one-order"):
+    with pytest.raises(ValueError, match="no protocol 'accuracy'; there are both-orders"):
         open_protocol("accuracy")

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tirjudge.cli import app
-from tirjudge.evaluation.replays import open_replay
+from tirjudge.evaluation.stored_outputs import open_replay
 
 PANDALM = "pandalm/testset-v1.json"
 JUDGELRM = "judgelrm/results_judgelrm3b.json"

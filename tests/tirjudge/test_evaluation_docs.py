@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tirjudge.evaluation.benchmarks.catalog import benchmark_names, open_benchmark
-from tirjudge.evaluation.protocols import OTHER_NAMES, PROTOCOLS
+from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
+from tirjudge.evaluation.protocols import OTHER_NAMES, all_protocols
 from tirjudge.evaluation.published import published
-from tirjudge.evaluation.replays import replay_formats
+from tirjudge.evaluation.stored_outputs import replay_formats
 
 DOCS = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
 
 
 def test_every_protocol_stands_there_as_it_describes_itself() -> None:
-    for protocol in PROTOCOLS.values():
+    for protocol in all_protocols():
         card = protocol.card
         cells = (f"`{card.name}`", card.about, card.ties, card.failures, card.source)
         assert f"| {' | '.join(cells)} |" in DOCS

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tirjudge.evaluation.base import Judged, Unfit
+from tirjudge.evaluation.base import JudgedRow, Unfit
 from tirjudge.evaluation.protocols import open_protocol
-from tirjudge.evaluation.replays import open_replay, replay_formats
+from tirjudge.evaluation.stored_outputs import open_replay, replay_formats
 
 VIEW = {
     "view": "AB",
@@ -107,7 +107,7 @@ def mutations(value: Any) -> Iterator[Any]:
             yield from ([*value[:place], changed, *value[place + 1 :]] for changed in mutations(part))
 
 
-def read_or_refused(path: Path, format: str) -> tuple[list[Judged], str]:
+def read_or_refused(path: Path, format: str) -> tuple[list[JudgedRow], str]:
     try:
         return list(open_replay(path, format=format)), ""
     except ValueError as error:
@@ -129,7 +129,7 @@ def test_one_part_gone_or_hostile(tmp_path: Path, name: str) -> None:
             refused += 1
             continue
         read += 1
-        assert all(isinstance(one, Judged) for one in judged)
+        assert all(isinstance(one, JudgedRow) for one in judged)
         for protocol in map(open_protocol, protocols):
             with suppress(Unfit):
                 protocol.figures(protocol.units(judged))

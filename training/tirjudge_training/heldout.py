@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.asking import Asking
-from tirjudge.metrics import Proportion
+from tirjudge.statistics import Proportion
 from tirjudge.records import failed
 from tirjudge.run_folder import RunFolder
 from tirjudge_environments import Call, Environment, Episode, Reward, Score
