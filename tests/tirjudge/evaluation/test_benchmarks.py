@@ -17,7 +17,7 @@ from tirjudge.rows import BadRow
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.catalog import environment_names
 
-DATA = Path(os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[3] / "shared" / "benchmarks"))
+DATA = Path(os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[4] / "shared" / "benchmarks"))
 PUBLISHED = pytest.mark.skipif(not DATA.is_dir(), reason=f"no published files in {DATA}")
 
 

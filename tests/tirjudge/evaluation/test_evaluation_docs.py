@@ -9,7 +9,7 @@ from tirjudge.evaluation.protocols import OTHER_NAMES, all_protocols
 from tirjudge.evaluation.published import published
 from tirjudge.evaluation.stored_outputs import replay_formats
 
-DOCS = (Path(__file__).parents[2] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+DOCS = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text(encoding="utf-8")
 
 
 def test_every_protocol_stands_there_as_it_describes_itself() -> None:
