@@ -75,14 +75,14 @@ class RmBench:
                 f"row {row.id!r} is neither an RM-Bench pair (tag cell=IJ) nor six responses scored alone"
             )
 
-    def _compared(self, ours: float | None, theirs: float | None, builder: UnitsBuilder) -> float:
-        if ours is None or theirs is None:
+    def _compared(self, chosen: float | None, rejected: float | None, builder: UnitsBuilder) -> float:
+        if chosen is None or rejected is None:
             builder.counts["no verdict"] += 1
             return 0.0
-        if ours == theirs:
+        if chosen == rejected:
             builder.counts["tie"] += 1
             return self.tie
-        return float(ours > theirs)
+        return float(chosen > rejected)
 
 
 def difficulties(matrix: NDArray[np.float64]) -> tuple[float, float, float]:

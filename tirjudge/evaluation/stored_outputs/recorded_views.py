@@ -52,13 +52,13 @@ def _best(verdict: Record, order: tuple[int, ...], scores: Mapping[int, float]) 
 def _scored(views: Sequence[Record]) -> Iterator[Vote]:
     """Convert views of one response each: one vote per sample."""
     for sample in sorted({view.get("sample", 0) for view in views}):
-        ours = [view for view in views if view.get("sample", 0) == sample]
+        drawn = [view for view in views if view.get("sample", 0) == sample]
         scores: dict[int, float] = {}
-        for view in ours:
+        for view in drawn:
             if view["verdict"] is not None:
                 scores |= _numbers(view["verdict"]["scores"])
-        stop = next((view["stop"] for view in ours if view["stop"] != "verdict"), "verdict")
-        yield Vote(best=_highest(scores, len(ours)), scores=scores, sample=sample, stop=stop)
+        stop = next((view["stop"] for view in drawn if view["stop"] != "verdict"), "verdict")
+        yield Vote(best=_highest(scores, len(drawn)), scores=scores, sample=sample, stop=stop)
 
 
 def _numbers(scores: Mapping[str, float]) -> dict[int, float]:
