@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tirjudge.metrics import Proportion
+from tirjudge.statistics import Proportion
 
 
 @dataclass(slots=True)

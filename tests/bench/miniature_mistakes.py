@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from tirjudge.metrics import Proportion
+from tirjudge.statistics import Proportion
 from tirjudge_environments import Trajectory
 from tirjudge_environments.constraints import FAMILIES
 from tirjudge_sandbox import Execution, Status

@@ -1,11 +1,11 @@
-"""Judged pairs as tests write them."""
+"""JudgedRow pairs as tests write them."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
 
-from tirjudge.evaluation.base import Judged, Vote
+from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
 
@@ -13,13 +13,13 @@ AB, BA = (0, 1), (1, 0)
 OUTCOMES = ((0,), (1,), (0, 1), ())
 
 
-def pair(id: str, *bests: Sequence[int], label: int | None = 0, **fields: object) -> Judged:
+def pair(id: str, *bests: Sequence[int], label: int | None = 0, **fields: object) -> JudgedRow:
     """A pair judged in its own order and, with two outcomes, in the other."""
     votes = tuple(Vote(best=tuple(best), order=order) for best, order in zip(bests, (AB, BA), strict=False))
-    return Judged(id=id, votes=votes, label=label, **fields)  # type: ignore[arg-type]
+    return JudgedRow(id=id, votes=votes, label=label, **fields)  # type: ignore[arg-type]
 
 
-def random_pairs(seed: int, count: int = 60) -> list[Judged]:
+def random_pairs(seed: int, count: int = 60) -> list[JudgedRow]:
     draw = random.Random(seed)
     return [
         pair(
@@ -33,14 +33,14 @@ def random_pairs(seed: int, count: int = 60) -> list[Judged]:
     ]
 
 
-def figures(name: str, rows: Iterable[Judged]) -> dict[str, float]:
+def figures(name: str, rows: Iterable[JudgedRow]) -> dict[str, float]:
     scored = score(open_protocol(name), rows, resamples=10)
     return {name: estimate.value for name, estimate in scored.estimates.items()}
 
 
-def sampled(id: str, *bests: Sequence[int], scores: Sequence[dict[int, float]] = ()) -> Judged:
+def sampled(id: str, *bests: Sequence[int], scores: Sequence[dict[int, float]] = ()) -> JudgedRow:
     votes = tuple(
         Vote(best=tuple(best), order=AB, sample=number, scores=scores[number] if scores else {})
         for number, best in enumerate(bests)
     )
-    return Judged(id=id, votes=votes, label=0)
+    return JudgedRow(id=id, votes=votes, label=0)

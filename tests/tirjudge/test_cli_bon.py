@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import json
+import pytest
 import random
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import pytest
-from typer.testing import CliRunner
-
-from tests.command import TIRJUDGE, kill_at, tirjudge
-from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
+from tests.command import TIRJUDGE
+from tests.command import kill_at
+from tests.command import tirjudge
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import chat
+from tests.tirjudge.endpoint_server import failure
+from tests.tirjudge.endpoint_server import serving
 from tirjudge.cli import app
 from tirjudge_environments.orders import letters
+from typer.testing import CliRunner
+from typing import Any
 
 
 @pytest.fixture
@@ -195,7 +198,7 @@ def test_a_judge_that_is_down_fails_rows_and_the_same_command_goes_on(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("rows.jsonl", "--method", "swiss"), "no method is called 'swiss'"),
+        (("rows.jsonl", "--method", "swiss"), "no method 'swiss'"),
         (("rows.jsonl", "--method", "pairwise", "--no-judge"), "--no-judge and a method exclude each other"),
         (("rows.jsonl", "--output", "./rows.jsonl", "--no-judge"), "is the input"),
         (("none.jsonl", "--no-judge"), "none.jsonl"),

@@ -75,8 +75,8 @@ def test_the_same_command_asks_nothing_twice(tmp_path: Path, server: EndpointSer
 @pytest.mark.parametrize(
     ("one", "reason"),
     [
-        (row("x", individual_preference=[]), "nobody says why"),
-        (row("x", individual_preference=[3]), "remarks are texts, or objects"),
+        (row("x", individual_preference=[]), "the remarks give no reasons for a preference: they are empty"),
+        (row("x", individual_preference=[3]), "remarks must be texts, or objects"),
         ({"context": "q", "response1": "a", "response2": "b"}, "no column 'individual_preference'"),
         (row("x", response2=None), "response B is missing"),
     ],

@@ -249,14 +249,30 @@ def test_judgebench_verdicts(tmp_path: Path, responses: tuple[str, str], accurac
     ("rows", "arguments", "reason"),
     [
         ([], (), "is empty"),
-        ([{"a": 1}], (), "is of no format of stored outputs (tirjudge, episodes, judgebench,"),
-        ([judgebench_row("", "")], ("--replay-format", "ours"), "no format 'ours' of stored outputs"),
-        ([judgebench_row("", "")], ("--protocol", "accuracy"), "no protocol 'accuracy'; there are one-order"),
-        ([judgebench_row("", "", label="A")], (), "run.jsonl:1: no row of format judgebench (no 'A')"),
-        ([judgebench_row("")], (), "run.jsonl:1: no row of format judgebench"),
-        ([{"idx": 0, "pandalm_result": 1}], (), "run.jsonl:1: no annotators: give the test set as --labels"),
+        (
+            [{"a": 1}],
+            (),
+            "its first row fits no format of stored outputs (alpaca_eval, episodes, judgebench,",
+        ),
+        (
+            [judgebench_row("", "")],
+            ("--replay-format", "ours"),
+            "no format of stored outputs 'ours'; there are alpaca_eval, episodes, judgebench,",
+        ),
+        (
+            [judgebench_row("", "")],
+            ("--protocol", "accuracy"),
+            "no protocol 'accuracy'; there are both-orders",
+        ),
+        ([judgebench_row("", "", label="A")], (), "run.jsonl:1: not a row of format judgebench (no 'A')"),
+        ([judgebench_row("")], (), "run.jsonl:1: not a row of format judgebench ("),
+        (
+            [{"idx": 0, "pandalm_result": 1}],
+            (),
+            "run.jsonl:1: no annotators: give the test set with --labels",
+        ),
         ([judgebench_row("", ""), judgebench_row("", "")], (), "two rows have the id 'p'"),
-        ([judgebench_row("", "")], ("--protocol", "rewardbench"), "no subset of RewardBench"),
+        ([judgebench_row("", "")], ("--protocol", "rewardbench"), "is not a subset of RewardBench"),
         ([judgebench_row("", "") | {"pair_id": "\x1b[31m"}] * 2, (), "two rows have the id '\\x1b[31m'"),
     ],
 )
@@ -274,7 +290,7 @@ def test_a_named_protocol_that_does_not_fit_is_said_beside_those_that_do(tmp_pat
     run = write(tmp_path / "run.jsonl", [judgebench_row("[[A>B]]", "[[B>A]]")])
     done = command("eval", "--replay", run, "--protocol", "net-vote", "--protocol", "cost")
     assert done.exit_code == 1
-    assert done.stderr == "tirjudge eval: cost: row 'p' does not tell what it cost\n"
+    assert done.stderr == "tirjudge eval: cost: row 'p' has no record of its cost\n"
     assert "accuracy" in done.stdout
 
 

@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from tests.command import TIRJUDGE
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tirjudge.cli import app
-from tirjudge.evaluation.benchmarks.catalog import open_benchmark
+from tirjudge.evaluation.benchmarks import open_benchmark
 
 
 @pytest.fixture(autouse=True)

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from tirjudge.batch import Batch, Failure, Plan
-from tirjudge.evaluation.benchmarks.catalog import open_benchmark
-from tirjudge.evaluation.benchmarks.reading import BenchmarkRows
+from tirjudge.evaluation.benchmarks import open_benchmark
+from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
 from tirjudge.evaluation.protocols import open_protocol
-from tirjudge.evaluation.replays import open_replay
 from tirjudge.evaluation.scoring import score
+from tirjudge.evaluation.stored_outputs import open_replay
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging import JudgeConfig, Judging
 from tirjudge.result_file import ResultFile

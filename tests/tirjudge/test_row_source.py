@@ -15,7 +15,7 @@ from tests.command import tirjudge
 from tests.tirjudge.endpoint_server import EndpointServer
 from tests.tirjudge.hub_server import hub
 from tirjudge.cli import app
-from tirjudge.evaluation.benchmarks.catalog import open_benchmark
+from tirjudge.evaluation.benchmarks import open_benchmark
 from tirjudge.row_source import open_rows
 from tirjudge.rows import Row
 

@@ -1,12 +1,8 @@
-"""Best-of-N: a judge selects one of N candidates; pass@1, majority vote and the oracle beside it."""
+"""Best-of-N: a judge selects one of N candidates, compared with pass@1, majority vote and the oracle."""
 
-from tirjudge.best_of_n.asking import abest_of, best_of
 from tirjudge.best_of_n.base import Grade, Method, Question, Referee, RefereeDown, Selection
-from tirjudge.best_of_n.knockout import Knockout
-from tirjudge.best_of_n.methods import METHODS, open_method
-from tirjudge.best_of_n.pointwise import Pointwise
-from tirjudge.best_of_n.round_robin import RoundRobin
-from tirjudge.best_of_n.votes import majority
+from tirjudge.best_of_n.methods import METHODS, Knockout, Pointwise, RoundRobin, majority, open_method
+from tirjudge.best_of_n.one_prompt import abest_of, best_of
 
 __all__ = [
     "METHODS",

@@ -1,8 +1,8 @@
-"""The contract of best-of-N: candidates of one question, their grades, and methods that select one."""
+"""The interfaces of best-of-N: questions with candidates, their grades, and methods that select one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,7 +11,7 @@ from tirjudge_environments import JudgeTask
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A prompt with its N candidates, and what tells which of them solve it."""
+    """A prompt with N candidates, and the evidence for which of them solve it."""
 
     task: JudgeTask
     """Its `gold` holds what the check needs: `answer`, `instructions`, `tests` or `solved`."""
@@ -24,7 +24,7 @@ class Grade:
     """Which candidates solve a question, and which give the same answer."""
 
     solved: tuple[float, ...]
-    """Per candidate, from 0 to 1; mostly 0 or 1."""
+    """Per candidate, from 0 to 1; usually 0 or 1."""
     answers: tuple[int | None, ...]
     """Per candidate: equal numbers are equal answers; None is no answer."""
 
@@ -38,40 +38,52 @@ class Check(Protocol):
 
 
 class Referee(Protocol):
-    """A judge of one question's candidates, by their indices. Raises RefereeDown."""
+    """A judge of one question's candidates, which are given by their indices."""
 
     async def score(self, candidate: int) -> float | None:
-        """A candidate alone; None without a verdict."""
+        """Score one candidate alone; None without a verdict. Raises RefereeDown."""
         ...
 
     async def best(self, candidates: Sequence[int]) -> tuple[int, ...]:
-        """Who shares the first place among two or more; none without a verdict."""
+        """Return who shares first place among two or more; empty without a verdict. Raises RefereeDown."""
         ...
 
 
 class RefereeDown(RuntimeError):
-    """The model or the sandbox failed, or the prompt does not fit: nothing can be selected now."""
+    """The model or the sandbox failed, or the prompt does not fit, so that nothing can be selected now."""
 
     def __init__(self, detail: str, *, passing: bool) -> None:
-        """`passing`: whether trying again may help."""
+        """`passing` is True if a later attempt may succeed."""
         super().__init__(detail)
         self.passing = passing
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What a method selected."""
+    """The candidate that a method selected."""
 
     choice: int
+    """Index of the candidate."""
     judgments: int
-    """How often the judge was asked."""
+    """Number of judgments that the method needed."""
     undecided: int = 0
-    """Of those, how often it gave no verdict or a tie, and the method's own rule decided."""
+    """Judgments without a verdict or with a tie, so that the method's own rule decided."""
 
 
 class Method(Protocol):
     """A way to select one of N candidates."""
 
     async def select(self, question: Question, grade: Grade, referee: Referee) -> Selection:
-        """Never looks at `grade.solved`."""
+        """Select a candidate from verdicts and `grade.answers`; never from `grade.solved`."""
         ...
+
+
+def same_answers(keys: Iterable[Hashable]) -> tuple[int, ...]:
+    """Number answers for `Grade.answers`: each gets the index of the first answer with an equal key."""
+    first: dict[Hashable, int] = {}
+    return tuple(first.setdefault(key, place) for place, key in enumerate(keys))
+
+
+def same_texts(candidates: Iterable[str]) -> tuple[int, ...]:
+    """Number answers for `Grade.answers`: candidates are equal if they differ only in white space."""
+    return same_answers(" ".join(text.split()) for text in candidates)

@@ -1,4 +1,4 @@
-"""A judge of candidates whose every judgment is kept: none is asked for twice, however often a run stops."""
+"""Judgments of candidates in a result file: a resumed run repeats none of them."""
 
 from __future__ import annotations
 
@@ -15,18 +15,19 @@ from tirjudge.result_file import ResultFile, digest
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """What a method needs of a judgment, and what was asked."""
+    """The parts of a stored judgment that methods need."""
 
     digest: str
+    """Hash of the task that was judged."""
     best: tuple[int, ...]
-    """Places among the candidates shown."""
+    """Positions among the candidates shown."""
     score: float | None
 
 
 class Judgments:
-    """The judgments of a result file, and a judge that adds to them; belongs to one event loop.
+    """The judgments of a result file, and a judge that adds missing ones; bound to one event loop.
 
-    At most `judging.config.concurrency` are asked for at once.
+    At most `judging.config.concurrency` judgments run at once.
     """
 
     def __init__(self, judging: Judging, results: ResultFile) -> None:
@@ -35,11 +36,15 @@ class Judgments:
         self._kept = {row["id"]: _kept(row) for row in results.rows()}
 
     def of(self, question: Question) -> QuestionReferee:
+        """Return a referee for the candidates of one question."""
         return QuestionReferee(question, self)
 
     async def judge(self, question: Question, candidates: tuple[int, ...], kind: Kind | None) -> _Kept:
-        """Raises RefereeDown; ValueError for candidates that the format does not take, and for a question
-        that was judged with another prompt or other candidates."""
+        """Return the judgment of these candidates, from the file if it is there.
+
+        Raises RefereeDown, and ValueError for candidates that the format does not accept, and for a question
+        that was judged with another prompt or other candidates.
+        """
         task = replace(
             question.task,
             id=f"{question.task.id}#{'-'.join(map(str, candidates))}",
@@ -49,7 +54,7 @@ class Judgments:
         if known is not None:
             if known.digest != asked:
                 raise ValueError(
-                    "it was judged with another prompt or candidates: --overwrite to judge all anew"
+                    "it was judged with another prompt or candidates; judge everything again with --overwrite"
                 )
             return known
         async with self._free:
@@ -74,7 +79,7 @@ class Judgments:
 
 @dataclass(frozen=True, slots=True)
 class QuestionReferee:
-    """Judges the candidates of one question."""
+    """A referee for the candidates of one question."""
 
     question: Question
     judgments: Judgments

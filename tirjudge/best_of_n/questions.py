@@ -1,21 +1,27 @@
-"""Rows to questions: candidates with what tells which of them solve it, ours and JETTS's."""
+"""Questions from rows: candidates with the evidence for which of them solve it; JETTS rows too."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Literal
-
 from tirjudge.batch import Failure
 from tirjudge.best_of_n.base import Question
-from tirjudge.rows import BadRow, Row
+from tirjudge.rows import BadRow
+from tirjudge.rows import Row
 from tirjudge_environments.instruction_checks import verifiers_of
 from tirjudge_environments.outputs import cut_middle
-from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
+from tirjudge_environments.tasks import Columns
+from tirjudge_environments.tasks import DEFAULT_COLUMNS
+from tirjudge_environments.tasks import RowError
+from tirjudge_environments.tasks import read_task
+from typing import Any
+from typing import Literal
 
 CheckName = Literal["auto", "instructions", "tests", "math", "recorded"]
 _EVIDENCE = {"instructions": "instruction_id_list", "tests": "tests", "math": "answer", "recorded": "solved"}
-"""Check to the column that it needs; the first of them that one of our rows has is what `auto` means."""
+"""Check to the column that it needs; `auto` takes the first check whose column a row has."""
 
 
 def questions(
@@ -25,9 +31,9 @@ def questions(
     columns: Columns = DEFAULT_COLUMNS,
     most: int | None = None,
 ) -> Iterator[Question | Failure]:
-    """Every row in order, or why it is no question.
+    """Read every row in order as a question, or as the reason why it is none.
 
-    `most`: only the first so many candidates of each.
+    `most` is the largest number of candidates; later ones are left out. Ids must be unique.
     """
     seen: dict[str, str] = {}
     for row in rows:
@@ -41,14 +47,14 @@ def questions(
             continue
         name = question.task.id
         if name in seen:
-            yield Failure(row.where, name, f"its id {name!r} is that of {seen[name]} too")
+            yield Failure(row.where, name, f"its id {name!r} was used before, at {seen[name]}")
         else:
             seen[name] = row.where
             yield question
 
 
 def shown(question: Question, truncate: int | None) -> Question:
-    """The question as the judge sees it: candidates longer than `truncate` cut in their middle."""
+    """Return the question as the judge sees it, with the middle of long candidates cut out."""
     if truncate is None:
         return question
     texts = tuple(cut_middle(text, truncate) for text in question.task.candidates)
@@ -58,10 +64,10 @@ def shown(question: Question, truncate: int | None) -> Question:
 def _question(row: Row, check: CheckName, columns: Columns, most: int | None) -> Question:
     fields = _unpacked(row.fields)
     task = read_task(fields, default_id=row.default_id, columns=columns)
-    name = _told(row.fields, fields) if check == "auto" else check
+    name = _check_of(row.fields, fields) if check == "auto" else check
     if name is None or fields.get(_EVIDENCE[name]) is None:
         needed = f"one of {', '.join(_EVIDENCE.values())}" if name is None else _EVIDENCE[name]
-        raise RowError(f"nothing tells which candidates solve it: a row needs {needed}")
+        raise RowError(f"no evidence for which candidates solve it: a row needs {needed}")
     gold = _gold(name, fields, len(task.candidates))
     if name == "recorded":
         gold["solved"] = gold["solved"][:most]
@@ -70,15 +76,15 @@ def _question(row: Row, check: CheckName, columns: Columns, most: int | None) ->
     )
 
 
-def _told(row: Mapping[str, Any], fields: Mapping[str, Any]) -> str | None:
-    """The check that a row's columns name; JETTS's own scores come before what else its metadata holds."""
+def _check_of(row: Mapping[str, Any], fields: Mapping[str, Any]) -> str | None:
+    """Return the check that a row has columns for; scores of JETTS come before other metadata."""
     if _is_from_jetts(row) and fields["solved"] is not None:
         return "recorded"
     return next((name for name, column in _EVIDENCE.items() if fields.get(column) is not None), None)
 
 
 def _gold(name: str, fields: Mapping[str, Any], count: int) -> dict[str, Any]:
-    """What a check needs; raises ValueError for what it cannot use."""
+    """Return what a check needs. Raises ValueError for values that it cannot use."""
     value = fields[_EVIDENCE[name]]
     match name:
         case "instructions":
@@ -98,7 +104,7 @@ def _gold(name: str, fields: Mapping[str, Any], count: int) -> dict[str, Any]:
 
 
 def _unpacked(fields: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A JETTS row as one of ours; BigCodeBench's column `test` is `tests`."""
+    """Convert a JETTS row into the columns of tirjudge; BigCodeBench's column `test` is `tests`."""
     if _is_from_jetts(fields):
         fields = _from_jetts(fields, fields["query"])
     return {**fields, "tests": fields.get("tests", fields.get("test"))}
@@ -109,14 +115,14 @@ def _is_from_jetts(fields: Mapping[str, Any]) -> bool:
 
 
 def _from_jetts(fields: Mapping[str, Any], query: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Query and responses are objects there, each with a content and metadata."""
+    """Convert a JETTS row, whose query and responses are objects with a content and metadata."""
     responses = fields.get("responses")
     if not isinstance(responses, list) or not all(isinstance(one, Mapping) for one in responses):
-        raise RowError("responses of a JETTS row are objects with a content and metadata")
-    told = query.get("metadata")
+        raise RowError("responses of a JETTS row must be objects with a content and metadata")
+    metadata = query.get("metadata")
     scores = [(one.get("metadata") or {}).get("score") for one in responses]
     return {
-        **(told if isinstance(told, Mapping) else {}),
+        **(metadata if isinstance(metadata, Mapping) else {}),
         **{name: value for name, value in fields.items() if name != "query"},
         "prompt": query.get("content"),
         "responses": [one.get("content") for one in responses],

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
-
 from tirjudge.cli.batch_run import BatchRun
 from tirjudge.cli.judge_options import JudgeOptions
+from tirjudge.evaluation.benchmarks import benchmark_names
+from tirjudge.evaluation.benchmarks import open_benchmark
 from tirjudge.evaluation.benchmarks.base import Benchmark
-from tirjudge.evaluation.benchmarks.catalog import benchmark_names, open_benchmark
-from tirjudge.evaluation.benchmarks.reading import BenchmarkRows, missing
-from tirjudge.judging import JudgeConfig, Kind
+from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
+from tirjudge.evaluation.benchmarks.rows import missing
+from tirjudge.judging import JudgeConfig
+from tirjudge.judging import Kind
 from tirjudge.printable import printable
-from tirjudge_environments import JudgeTask, Message
-from tirjudge_environments.registry import environment_options, open_environment
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Message
+from tirjudge_environments.registry import environment_options
+from tirjudge_environments.registry import open_environment
 
 _PAIR = JudgeTask(id="pair", prompt=(Message("user", "?"),), candidates=("a", "b"))
 

@@ -15,11 +15,10 @@ from typing import Any
 
 from tirjudge.batch import Failure, GivenUp
 from tirjudge.best_of_n.base import Method
-from tirjudge.best_of_n.grades import Grades
+from tirjudge.best_of_n.grading import Grades
 from tirjudge.best_of_n.judgments import Judgments
 from tirjudge.best_of_n.questions import CheckName, questions
-from tirjudge.best_of_n.running import BestOfN, Picked
-from tirjudge.best_of_n.tally import SolvedTally
+from tirjudge.best_of_n.run import BestOfN, Picked, SolvedTally
 from tirjudge.cli.one_line import INTERRUPTED, say, stop
 from tirjudge.cli.output_file import refuse_input
 from tirjudge.cli.progress import say_failure

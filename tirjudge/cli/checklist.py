@@ -12,10 +12,10 @@ import typer
 
 from tirjudge.asking import Asked
 from tirjudge.batch import Failure
-from tirjudge.checklists import REMARKS, Checked, checklists
 from tirjudge.cli.one_line import INTERRUPTED, SOME_FAILED, one_line_errors, say, stop
 from tirjudge.cli.output_file import output_file, refuse_input
 from tirjudge.cli.progress import say_failure
+from tirjudge.evaluation.checklists import REMARKS, Checked, checklists
 from tirjudge.interval import Interval
 from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge.rows import RowFile

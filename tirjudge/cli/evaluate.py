@@ -15,9 +15,9 @@ from tirjudge.cli.published_tables import print_published
 from tirjudge.cli.rationales import with_matchings
 from tirjudge.cli.score_tables import print_protocols
 from tirjudge.cli.scored import Records, compare_runs, score_run
-from tirjudge.evaluation.benchmarks.catalog import benchmark_names, open_benchmark
-from tirjudge.evaluation.protocols import PROTOCOLS
-from tirjudge.evaluation.replays import Replay, open_replay
+from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
+from tirjudge.evaluation.protocols import all_protocols
+from tirjudge.evaluation.stored_outputs import Replay, open_replay
 
 OURS = "tirjudge"
 """The format of our own result files."""
@@ -82,7 +82,7 @@ def evaluate(
         if listing:
             return print_benchmarks()
         if protocols:
-            return print_protocols([one.card for one in PROTOCOLS.values()])
+            return print_protocols([one.card for one in all_protocols()])
         if published:
             return print_published(published)
         if bool(benchmark) + (replay is not None) + (comparison is not None) != 1:

@@ -8,7 +8,7 @@ from pathlib import Path
 from tirjudge.asking import Asked
 from tirjudge.cli.one_line import say
 from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
-from tirjudge.evaluation.replays import Replay
+from tirjudge.evaluation.stored_outputs import Replay
 from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge.run_folder import JsonObject, read_lines
 

@@ -9,8 +9,8 @@ from tirjudge.cli.published_tables import beside, print_beside, print_others, pu
 from tirjudge.cli.score_tables import comparison_record, print_comparison, print_score, score_record
 from tirjudge.evaluation.base import ScoringProtocol, Unfit
 from tirjudge.evaluation.protocols import open_protocol
-from tirjudge.evaluation.replays import Replay
 from tirjudge.evaluation.scoring import compare, score
+from tirjudge.evaluation.stored_outputs import Replay
 
 Records = list[dict[str, object]]
 

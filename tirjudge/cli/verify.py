@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
-
 import typer
-
+from pathlib import Path
 from tirjudge.batch import Failure
-from tirjudge.cli.one_line import SOME_FAILED, one_line_errors
+from tirjudge.cli.one_line import SOME_FAILED
+from tirjudge.cli.one_line import one_line_errors
 from tirjudge.cli.output_file import refuse_input
 from tirjudge.cli.progress import say_failure
-from tirjudge.following import Checked, FollowingTally, check, instructions_by_prompt
-from tirjudge.metrics import Proportion
+from tirjudge.evaluation.instruction_following import Checked
+from tirjudge.evaluation.instruction_following import FollowingTally
+from tirjudge.evaluation.instruction_following import check
+from tirjudge.evaluation.instruction_following import instructions_by_prompt
 from tirjudge.printable import printable
-from tirjudge.row_source import RowSource, open_rows
+from tirjudge.row_source import RowSource
+from tirjudge.row_source import open_rows
 from tirjudge.run_folder import JsonLines
+from tirjudge.statistics import Proportion
 from tirjudge_environments.instruction_checks import verifier_names
 from tirjudge_environments.tasks import Columns
+from typing import Annotated
 
 
 def verify(

@@ -1,146 +1,166 @@
-"""The contract of evaluation: what was judged, and a protocol that makes numbers of it."""
+"""Judged rows, and the interface of a scoring protocol that turns them into numbers."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Annotated, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import ConfigDict, Field
 
-from tirjudge.metrics import Proportion
+from tirjudge.statistics import Proportion
+
+_STRICT = ConfigDict(strict=True, revalidate_instances="always", hide_input_in_errors=True)
+"""Settings of `TypeAdapter(JudgedRow)`: no coercion, and instances are checked field by field."""
+_LARGEST = 10**15
+Index = Annotated[int, Field(ge=0, lt=_LARGEST)]
+Number = Annotated[float, Field(gt=-_LARGEST, lt=_LARGEST, allow_inf_nan=False)]
 
 
 class Unfit(ValueError):
-    """A protocol cannot score these rows; the text says in one line what they lack."""
+    """A protocol cannot score these rows; the message says in one line what they lack."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Vote:
-    """One opinion on a whole row: a view that shows several responses, or all views that show one each."""
+    """One opinion on a whole row: one view of several responses, or all views of single responses."""
 
-    best: tuple[int, ...]
-    """Candidates in the first place, sorted: one is a choice, several are a tie. Empty: no verdict."""
-    order: tuple[int, ...] = ()
-    """The candidate at each shown position; empty when every response was judged alone."""
-    scores: Mapping[int, float] = field(default_factory=dict)
-    """Candidate to score, as far as there are any, also where `best` is empty."""
-    sample: int = 0
-    """Which of several draws this is, from 0."""
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    best: tuple[Index, ...]
+    """Candidates in first place, sorted. One is a choice, several are a tie, none means no verdict."""
+    order: tuple[Index, ...] = ()
+    """The candidate at each position shown; empty if every response was judged alone."""
+    scores: Mapping[Index, Number] = field(default_factory=dict)
+    """Candidate to score. It may be incomplete, and may hold scores even if `best` is empty."""
+    sample: Index = 0
+    """Number of the sample that this vote belongs to, from 0."""
     stop: str = "verdict"
-    """A `StopReason`: `verdict`, or how the first view without one ended."""
+    """A `StopReason`: `verdict`, or how the first view without a verdict ended."""
 
     @property
     def choice(self) -> int | None:
+        """The candidate in first place; None for a tie and without a verdict."""
         return self.best[0] if len(self.best) == 1 else None
 
     @property
     def tie(self) -> bool:
+        """True if several candidates share the first place."""
         return len(self.best) > 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What a row took: all its views, turns and samples."""
+    """Cost of judging one row: the sum over its views, turns and samples."""
 
-    prompt_tokens: int = 0
-    completion_tokens: int = 0
-    seconds: float = 0.0
-    calls: int = 0
-    """Programs that were asked for."""
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
+
+    prompt_tokens: Number = 0
+    completion_tokens: Number = 0
+    seconds: Number = 0.0
+    calls: Number = 0
+    """Programs that the judge asked to run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """A row and what a judge said of it: all that scoring needs, without the texts."""
+class JudgedRow:
+    """A row with a judge's votes: everything that scoring needs, without the texts."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = _STRICT
 
     id: str
     votes: tuple[Vote, ...]
-    """Samples in order; within one the views in order, the row's own order first where both were judged."""
-    candidates: int = 2
-    label: int | None = None
-    """The best candidate; None when it is a tie, or not known."""
+    """Samples in order; within a sample, views in order, with the row's own order of responses first."""
+    candidates: Index = 2
+    """Number of responses."""
+    label: Index | None = None
+    """The best candidate; None if the label is a tie or unknown."""
     tied: bool = False
-    """The label says that the best are equal."""
+    """True if the label says that the best candidates are equal."""
     domain: str = ""
     """The section or subset that a benchmark averages over."""
     tags: tuple[str, ...] = ()
     programs: tuple[str, ...] = ()
     """How each program ended: `ok`, `syntax`, `runtime`, `limit` (time, memory, output) or `refused`."""
     cost: Cost | None = None
-    """None: the file does not tell."""
+    """None if the file does not record it."""
     extras: Mapping[str, Any] = field(default_factory=dict)
-    """What protocols of one data set alone need, by name: three annotators, a preference between 1 and 2."""
+    """Values that only some protocols read, by name: three annotators' classes, a preference from 1 to 2."""
 
     def tag(self, name: str) -> str | None:
-        """The value of the tag `name=value`; None without one.
+        """Return the value of the tag `name=value`, or None without one.
 
-        `group=ID` joins rows that a benchmark counts as one: the nine pairs of an RM-Bench row, the best
-        response against each loser of an RMB set.
+        `group=ID` joins rows that a benchmark counts as one: the nine pairs of an RM-Bench row, or the best
+        response of an RMB set against each loser.
         """
         start = f"{name}="
         return next((tag.removeprefix(start) for tag in self.tags if tag.startswith(start)), None)
 
     @property
     def samples(self) -> tuple[int, ...]:
-        """The numbers of the samples, in order."""
+        """Numbers of the samples, in order."""
         return tuple(sorted({vote.sample for vote in self.votes}))
 
     def sample(self, number: int = 0) -> tuple[Vote, ...]:
+        """Return the votes of one sample."""
         return tuple(vote for vote in self.votes if vote.sample == number)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """What a protocol measured, unit by unit: they are counted, resampled and paired between runs."""
+    """Measurements of a protocol, unit by unit; units are counted, resampled and paired between runs."""
 
     ids: tuple[str, ...]
-    """A row's, or that of a group of rows; unique."""
+    """Id of each unit's row, or group of rows; unique."""
     sections: Mapping[str, NDArray[np.intp]]
-    """Where the units of each section stand; every unit is in one. Resampling keeps the sizes."""
+    """Positions of each section's units; every unit is in one section. Resampling keeps the sizes."""
     values: NDArray[np.float64]
-    """(units, measures). The first is what a unit is worth, from 0 to 1, wherever units are right or wrong;
-    the others are the protocol's own affair. nan where a unit has no value."""
+    """Array of shape (units, measures). The first measure is a unit's credit, from 0 to 1, if units can be
+    right or wrong; the others belong to the protocol. nan for a unit without a value."""
     counts: Counter[str] = field(default_factory=Counter)
-    """What the policy met with: `no verdict`, `tie`, `left out: no label`, ..."""
+    """Number of rows that the protocol's rules applied to: `no verdict`, `tie`, `left out: no label`, ..."""
 
 
 Figures = Mapping[str, Proportion | float]
-"""Numbers by name, in the order of printing, the headline first. A Proportion carries its own interval, that
-of a float is bootstrapped."""
+"""Numbers by name in printing order, the headline first. A Proportion has its own interval; the interval of a
+float is bootstrapped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProtocolCard:
-    """A protocol describes itself, one line a field."""
+    """Description of a protocol, one line per field."""
 
     name: str
+    """Equals the name of the protocol's entry point."""
     about: str
     """What is counted."""
     ties: str
-    """What a tie is worth."""
+    """Credit of a tie."""
     failures: str
-    """What a row without a readable verdict is worth."""
+    """Credit of a row without a readable verdict."""
     source: str = ""
-    """Paper and section, or the code that defines it."""
+    """Paper and section, or the code that defines the protocol."""
     percent: bool = True
-    """Figures are shares, printed as percentages; False: they are in units that their names give."""
+    """True if figures are shares, printed as percentages; False if their names give the units."""
     intervals: bool = True
-    """False where the units are not what was drawn at random, and an interval would say nothing."""
+    """False if the units are not a random draw, so that an interval would mean nothing."""
 
 
 class ScoringProtocol(Protocol):
-    """A way to make numbers of judged rows. Stateless; a member of `tirjudge.evaluation.protocols`."""
+    """A stateless rule that turns judged rows into numbers; registered in the group `tirjudge.protocols`."""
 
     @property
-    def card(self) -> ProtocolCard: ...
+    def card(self) -> ProtocolCard:
+        """Description for listings, tables and the documentation."""
+        ...
 
-    def units(self, rows: Iterable[Judged]) -> Units:
-        """Measure every row, in one pass; raises Unfit where rows lack what it takes."""
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        """Measure every row in one pass. Raises Unfit if rows lack what the protocol needs."""
         ...
 
     def figures(self, units: Units) -> Figures:
-        """The numbers of these units: also of a resample, in which a unit may stand several times."""
+        """Return the numbers of these units. In a resample a unit may occur several times."""
         ...

@@ -1,28 +1,35 @@
-"""Rationales: the reasons in a result file, matched with people's by a MetaJudge."""
+"""Rationale matching: a MetaJudge matches the reasons in a result file with people's reasons."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
-
-from tirjudge.evaluation.protocols.rationale_consistency import PRECISION, RECALL
-from tirjudge_environments import Ask, Malformed
-from tirjudge_environments.formats.rationale import EVALUATED, reasons_ask
-from tirjudge_environments.rationales.matching import Matching, read_matching
+from tirjudge.evaluation.protocols.rationale_consistency import PRECISION
+from tirjudge.evaluation.protocols.rationale_consistency import RECALL
+from tirjudge_environments import Ask
+from tirjudge_environments import Malformed
+from tirjudge_environments.formats.rationale import EVALUATED
+from tirjudge_environments.formats.rationale import reasons_ask
+from tirjudge_environments.rationales.matching import Matching
+from tirjudge_environments.rationales.matching import read_matching
+from typing import Any
+from typing import Protocol
 
 Extras = dict[str, dict[str, Any]]
 
 
 class Answering(Protocol):
-    """Whoever answers questions: a model, or what it answered before."""
+    """Answers questions: a model, or its earlier answers."""
 
-    async def answers(self, asks: Iterable[Ask]) -> dict[str, str]: ...
+    async def answers(self, asks: Iterable[Ask]) -> dict[str, str]:
+        """Return answers by the key of their question; unanswered questions are missing."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
 class KeptAnswers:
-    """Answers of an earlier evaluation, without a model."""
+    """Stored answers of an earlier evaluation, used without a model."""
 
     by_key: Mapping[str, str]
 
@@ -36,17 +43,18 @@ class _Reasons:
     checklist: tuple[str, ...]
     reasons: tuple[str, ...]
     ask: Ask | None
+    """None without reasons."""
 
 
 async def matched(rows: Iterable[Mapping[str, Any]], answering: Answering) -> Extras:
-    """What protocol rationale-consistency takes, by row id, of rows that have a checklist.
+    """Return the extras for the protocol rationale-consistency, by row id, for rows with a checklist.
 
-    Of a row the first view counts, and of its reasons the first five (section 2.3). `answering` raises
-    NotAnswered when its model cannot be had.
+    The first view of a row counts, and its first five reasons (section 2.3). `answering` raises NotAnswered
+    if its model is not available.
     """
-    told = [_reasons(row) for row in rows if row.get("checklist")]
-    answers = await answering.answers(one.ask for one in told if one.ask is not None)
-    return {one.id: _measured(one, answers) for one in told}
+    reasons = [_reasons(row) for row in rows if row.get("checklist")]
+    answers = await answering.answers(one.ask for one in reasons if one.ask is not None)
+    return {one.id: _measured(one, answers) for one in reasons}
 
 
 def _reasons(row: Mapping[str, Any]) -> _Reasons:
@@ -58,7 +66,7 @@ def _reasons(row: Mapping[str, Any]) -> _Reasons:
 
 
 def _measured(one: _Reasons, answers: Mapping[str, str]) -> dict[str, Any]:
-    if one.ask is None:
+    if one.ask is None:  # A judge without reasons expresses none of people's, and needs no model.
         matching: Matching | Malformed = Matching((), len(one.checklist), 0)
     elif one.ask.key in answers:
         matching = read_matching(answers[one.ask.key], humans=len(one.checklist), reasons=len(one.reasons))

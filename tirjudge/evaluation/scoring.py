@@ -1,4 +1,4 @@
-"""Scoring: a protocol's numbers with their intervals, and two runs compared row by row."""
+"""Scores of a run under a protocol with their intervals, and paired comparisons of two runs."""
 
 from __future__ import annotations
 
@@ -9,62 +9,68 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import Figures, Judged, ProtocolCard, ScoringProtocol, Unfit, Units
-from tirjudge.metrics import Proportion
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, ScoringProtocol, Unfit, Units
+from tirjudge.statistics import Proportion
 
 RESAMPLES = 1000
 _CENTRAL = (2.5, 97.5)
-"""Percentiles between which 95 % lie."""
+"""Percentiles that bound the central 95 %."""
 
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A number and its 95 % interval: Wilson's for a proportion, else a bootstrap's percentiles."""
+    """A number with its 95 % interval: Wilson's for a proportion, otherwise bootstrap percentiles."""
 
     value: float
     low: float
     high: float
     n: int | None = None
-    """Of a proportion: what it is a share of."""
+    """Denominator of a proportion; None for other numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a protocol makes of a run."""
+    """Numbers of a run under one protocol."""
 
     card: ProtocolCard
     estimates: Mapping[str, Estimate]
-    """The headline first."""
+    """By name, the headline first."""
     units: Units
 
     @property
     def headline(self) -> str:
+        """Name of the first estimate."""
         return next(iter(self.estimates))
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two runs under one protocol, over the units that both have."""
+    """Two runs under one protocol, over the units that both contain."""
 
     card: ProtocolCard
     differences: Mapping[str, Estimate]
-    """Second minus first, with a paired bootstrap's interval."""
+    """Second minus first, with the interval of a paired bootstrap."""
     first: Mapping[str, float]
     second: Mapping[str, float]
     common: int
     left_out: int
-    """Units that only one of the runs has."""
+    """Units that only one of the runs contains."""
     gained: int | None
-    """Units that only the second got right; None where units are not right or wrong."""
+    """Units that only the second run got right; None if units are not simply right or wrong."""
     lost: int | None
+    """Units that only the first run got right; None like `gained`."""
     p_value: float | None
     """McNemar's exact two-sided test of gained against lost (McNemar 1947); None like `gained`."""
 
 
 def score(
-    protocol: ScoringProtocol, rows: Iterable[Judged], *, seed: int = 0, resamples: int = RESAMPLES
+    protocol: ScoringProtocol, rows: Iterable[JudgedRow], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Score:
-    """The numbers of these rows; raises Unfit where the protocol cannot score them."""
+    """Score judged rows under a protocol.
+
+    `resamples` is the number of bootstrap draws, seeded by `seed`. Raises Unfit if the protocol cannot score
+    these rows.
+    """
     units = protocol.units(rows)
     figures = protocol.figures(units)
     floats = [name for name, figure in figures.items() if not isinstance(figure, Proportion)]
@@ -80,7 +86,7 @@ def score(
 def compare(
     protocol: ScoringProtocol, first: Units, second: Units, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Comparison:
-    """Two runs over the same rows; raises Unfit when they have none in common."""
+    """Compare the units of two runs over the same rows. Raises Unfit if they have no row in common."""
     one, other = _paired(first, second)
     figures = [_values(protocol.figures(units)) for units in (one, other)]
     names = [name for name in figures[0] if name in figures[1]]
@@ -103,7 +109,7 @@ def compare(
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """The exact two-sided p-value that a fair coin splits the discordant pairs so unevenly."""
+    """Return the exact two-sided p-value of McNemar's test for these discordant pairs (McNemar 1947)."""
     flips, fewer = gained + lost, min(gained, lost)
     tail = sum(math.comb(flips, k) for k in range(fewer + 1))
     return min(1.0, float(2 * tail / 2**flips))
@@ -112,7 +118,10 @@ def mcnemar(gained: int, lost: int) -> float:
 def _bootstrap(
     protocol: ScoringProtocol, runs: list[Units], names: list[str], seed: int, resamples: int
 ) -> list[dict[str, NDArray[np.float64]]]:
-    """Figures of resamples within sections; the same draw for every run, whose units must be aligned."""
+    """Compute figures of resamples within sections, with the same draw for every run.
+
+    The units of the runs must be aligned.
+    """
     generator = np.random.default_rng(seed)
     found: list[dict[str, list[float]]] = [{name: [] for name in names} for _ in runs]
     places = list(runs[0].sections.values())
@@ -123,12 +132,13 @@ def _bootstrap(
         for units, kept in zip(runs, found, strict=True):
             figures = _values(protocol.figures(replace(units, values=units.values[draw])))
             for name in names:
+                # A resample may lack a figure, such as the kappa of a class that was not drawn.
                 kept[name].append(figures.get(name, math.nan))
     return [{name: np.array(values) for name, values in kept.items()} for kept in found]
 
 
 def _paired(first: Units, second: Units) -> tuple[Units, Units]:
-    """The units that both have, in the first's order and under the first's sections."""
+    """Return the units that both runs contain, in the order and sections of the first."""
     places = {id: place for place, id in enumerate(second.ids)}
     common = [place for place, id in enumerate(first.ids) if id in places]
     if not common:
@@ -148,7 +158,7 @@ def _paired(first: Units, second: Units) -> tuple[Units, Units]:
 
 
 def _discordant(one: Units, other: Units) -> tuple[int | None, int | None]:
-    """(gained, lost) where the first measure is a credit of 0 or 1."""
+    """Return (gained, lost), or (None, None) if some credit is neither 0 nor 1."""
     before, after = one.values[:, 0], other.values[:, 0]
     if not (np.isin(before, (0, 1)).all() and np.isin(after, (0, 1)).all()):
         return None, None

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from tirjudge.evaluation.benchmarks.base import Benchmark
+from tirjudge.evaluation.benchmarks.base import Fields
+from tirjudge.evaluation.benchmarks.base import Part
+from tirjudge.evaluation.benchmarks.base import PublishedRow
 
-from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, Published
 
-
-def _read(row: Published) -> Iterator[Fields]:
+def _read(row: PublishedRow) -> Iterator[Fields]:
     yield {
         "id": row.need("question"),
         "prompt": row.need("question"),

@@ -1,1 +1,40 @@
-"""Benchmarks of judges: one file each says where its rows come from and what is asked of them."""
+"""Benchmarks of judges by name, including third parties', from the entry-point group `tirjudge.benchmarks`.
+
+Each entry point names a `Benchmark`; one module per benchmark says where its rows are and how they are read.
+"""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+
+from tirjudge.evaluation.benchmarks.base import Benchmark
+from tirjudge_sandbox.plugins import Plugins
+
+BENCHMARKS = Plugins("tirjudge.benchmarks", "benchmark")
+_AMBIGUOUS = {
+    "ifbench": "ifbench-agentrm is the 444 pairs of TIR-Judge (THU-KEG/IFBench); allenai's IFBench of 300 "
+    "prompts asks for responses and has no pairs to judge",
+    "ppe": "ppe-correctness has checkable answers, ppe-preference has people's votes",
+    "reward-bench": "rewardbench is the first one, rewardbench2 the second",
+    "followbench": "followbench-eval has pairs; FollowBench itself has only prompts",
+}
+"""Names that several benchmarks are known by, with an explanation."""
+
+
+def benchmark_names() -> tuple[str, ...]:
+    """Return the names that `open_benchmark` knows, sorted."""
+    return BENCHMARKS.names()
+
+
+def open_benchmark(name: str) -> Benchmark:
+    """Return the benchmark of this name. Raises ValueError, in one line, for an unknown or ambiguous name."""
+    if name in benchmark_names():
+        found = BENCHMARKS.load(name)
+        if not isinstance(found, Benchmark):
+            raise ValueError(f"benchmark {name!r}: {BENCHMARKS.entry(name).value} is not a Benchmark")
+        return found
+    if name.lower() in _AMBIGUOUS:
+        raise ValueError(f"{name!r} could be several: {_AMBIGUOUS[name.lower()]}")
+    near = get_close_matches(name.lower(), benchmark_names(), n=3)
+    hint = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(benchmark_names())}"
+    raise ValueError(f"no benchmark {name!r}; {hint}")

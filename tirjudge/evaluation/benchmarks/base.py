@@ -1,4 +1,4 @@
-"""The contract of a benchmark: published rows, and what a judge is asked about each."""
+"""The interface of a benchmark: where its published rows are, and the tasks that a judge gets from each."""
 
 from __future__ import annotations
 
@@ -15,50 +15,51 @@ Fields = dict[str, Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """Rows that lie together: one split, or one file."""
+    """A part of a benchmark: one split, or one file."""
 
     name: str
-    """Chooses it on the command line; unique within the benchmark."""
+    """Selects the part on the command line; unique within the benchmark."""
     hub: str = ""
-    """`owner/name` on the Hugging Face hub; empty where no public id is known: the rows are a local file."""
+    """`owner/name` on the Hugging Face hub. Empty if no public id is known: rows are a local file."""
     config: str | None = None
+    """Configuration of the hub dataset."""
     split: str | None = None
-    """None: all that there are."""
+    """Split of the hub dataset; None for all splits."""
     file: str | None = None
-    """One of the data set's files, where they differ in columns."""
+    """One file of the dataset, if its files differ in columns."""
     beside: str | None = None
-    """A second file whose rows belong to those of the first, one by one."""
+    """A second file of the dataset, whose rows extend those of `file` one by one."""
     rows: int | None = None
-    """As published; None where nobody says."""
+    """Published number of rows; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """One row as it was published."""
+class PublishedRow:
+    """One row in the columns in which it was published."""
 
     fields: Mapping[str, Any]
     part: str
     number: int
-    """Its place in its part, from 1."""
+    """Position in its part, from 1."""
     alone: bool
-    """The judge sees every response alone, so that pairs of the same responses would be judged twice."""
+    """True if the judge sees every response by itself, so that several pairs would repeat judgments."""
 
     def need(self, name: str) -> Any:
-        """A column's value; raises RowError where it is missing."""
+        """Return a column's value. Raises RowError if it is missing."""
         value = self.fields.get(name)
         if value is None:
             raise RowError(f"no column {name!r}")
         return value
 
     def several(self, name: str, count: int | None = None) -> list[Any]:
-        """A column that is a list; raises RowError for another value, and for another length than `count`."""
+        """Return a column that is a non-empty list. Raises RowError for other values and other lengths."""
         value = self.need(name)
         if not isinstance(value, list) or not value or (count is not None and len(value) != count):
             raise RowError(f"{name} must be a list of {count or 'one or more'}")
         return value
 
     def within(self, name: str, key: str) -> Any:
-        """A value inside a column that is an object; raises RowError."""
+        """Return a value inside a column that is an object. Raises RowError if it is missing."""
         value = self.need(name)
         if not isinstance(value, Mapping) or value.get(key) is None:
             raise RowError(f"{name} must be an object with {key!r}")
@@ -67,31 +68,32 @@ class Published:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Benchmark:
-    """Rows, what is asked of each, and the protocols it can be scored under."""
+    """A benchmark: its rows, the tasks made from each, and the protocols that score it."""
 
     name: str
+    """Equals the name of the benchmark's entry point."""
     about: str
     """What a right answer shows, and the paper, in one line."""
     parts: tuple[Part, ...]
     standard: tuple[str, ...] = ()
-    """The parts that are judged where none is named; empty: all."""
+    """Parts that are judged by default; empty for all."""
     columns: Mapping[str, str]
-    """What a published row holds that is read: column to its meaning."""
+    """Columns that are read, with their meaning."""
     protocols: tuple[str, ...]
-    """By name, its own rule first."""
+    """Names of its protocols, the authors' own rule first."""
     licence: str
     """As its publisher states it."""
     order: Order | None = None
-    """The orders that its own rule asks for; None: the judge's own."""
+    """Orders of the responses that the authors' rule needs; None for the judge's default."""
     format: str = ""
-    """The judge format that it is made for; empty: by the number of responses."""
+    """Judge format that it needs; empty to choose by the number of responses."""
     example: Mapping[str, Any]
     """A row in the published columns."""
-    read: Callable[[Published], Iterable[Fields]]
-    """What is asked about a row: one task, several, or none; raises RowError."""
+    read: Callable[[PublishedRow], Iterable[Fields]]
+    """Turns a row into tasks: one, several or none. Raises RowError."""
 
     def chosen_parts(self, names: Iterable[str] = ()) -> tuple[Part, ...]:
-        """The parts of these names, else the standard ones; raises ValueError for an unknown name."""
+        """Return the named parts, by default the standard ones. Raises ValueError for an unknown name."""
         known = {part.name: part for part in self.parts}
         wanted = tuple(names) or self.standard or tuple(known)
         for name in wanted:

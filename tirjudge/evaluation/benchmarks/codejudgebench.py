@@ -1,10 +1,10 @@
-"""CodeJudgeBench: which program, repair or test is right; the label is a run of hidden tests."""
+"""CodeJudgeBench: the right one of two programs, repairs or tests; labels come from hidden tests."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, Published
+from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 
 _HUB = "mattymchen/codejudgebench"
 _TASKS = ("codegen", "coderepair", "testgen")
@@ -23,7 +23,7 @@ _REPAIR = """Repair the program below: it does not solve the question.
 _MESSAGES = ("error", "error_message", "inputs", "output", "expected")
 
 
-def _read(row: Published) -> Iterator[Fields]:
+def _read(row: PublishedRow) -> Iterator[Fields]:
     yield {
         "id": f"{row.part}/{row.number}",
         "prompt": _prompt(row),
@@ -34,13 +34,13 @@ def _read(row: Published) -> Iterator[Fields]:
     }
 
 
-def _prompt(row: Published) -> str:
+def _prompt(row: PublishedRow) -> str:
     question = str(row.need("question_content"))
     if row.fields.get("wrong_code") is None:
         starter = str(row.fields.get("starter_code") or "")
         return f"{question}\n\nStart from:\n```python\n{starter}\n```" if starter.strip() else question
-    told = row.fields.get("wrong_meta")
-    meta: Mapping[str, object] = told if isinstance(told, dict) else {}
+    value = row.fields.get("wrong_meta")
+    meta: Mapping[str, object] = value if isinstance(value, dict) else {}
     error = "\n".join(f"{name}: {meta[name]}" for name in _MESSAGES if meta.get(name) is not None)
     return _REPAIR.format(question=question, program=row.need("wrong_code"), error=error or "unknown")
 

@@ -1,13 +1,13 @@
-"""FollowBenchEval: pairs that differ in following a constraint; its rows are not published."""
+"""FollowBenchEval: pairs in which one response follows a constraint; its rows are not published."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, Published
+from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 
 
-def _read(row: Published) -> Iterator[Fields]:
+def _read(row: PublishedRow) -> Iterator[Fields]:
     yield {
         "id": row.fields.get("id") or f"item-{row.number}",
         "prompt": row.need("prompt"),

@@ -1,13 +1,16 @@
-"""IFBench of TIR-Judge and AgentRM: which response follows the constraints. Not allenai's IFBench."""
+"""IFBench of AgentRM, as TIR-Judge uses it: pairs in which one response follows all constraints.
+
+allenai's IFBench is a different dataset.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, Published
+from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 
 
-def _read(row: Published) -> Iterator[Fields]:
+def _read(row: PublishedRow) -> Iterator[Fields]:
     if "text_chosen" in row.fields:
         chosen, rejected = row.several("text_chosen", 2), row.several("text_rejected", 2)
         yield {
@@ -28,7 +31,7 @@ def _read(row: Published) -> Iterator[Fields]:
 
 
 def _level(unsatisfied: object) -> str:
-    """The harder, the fewer constraints the worse response misses: 1 is level 3, 3 or more are level 1."""
+    """Return level-3 (hardest) if the worse response misses one constraint, level-1 if three or more."""
     missed = len(unsatisfied) if isinstance(unsatisfied, list) else 0
     return f"level-{max(1, 4 - max(1, missed))}"
 

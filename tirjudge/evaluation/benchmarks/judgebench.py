@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, Published
-from tirjudge.evaluation.sections import judgebench_section
+from tirjudge.evaluation.benchmark_labels import judgebench_section
+from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 
 _HUB = "ScalerLab/JudgeBench"
 
 
-def _read(row: Published) -> Iterator[Fields]:
+def _read(row: PublishedRow) -> Iterator[Fields]:
     yield {
         "id": row.need("pair_id"),
         "prompt": row.need("question"),

@@ -1,15 +1,16 @@
-"""JudgeLM's validation set: pairs with GPT-4's scores."""
+"""JudgeLM's validation set: pairs that GPT-4 scored."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, Published
+from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 
 _UNSCORED = [-1, -1]
+"""GPT-4's scores of a pair that it did not score; such rows are left out."""
 
 
-def _read(row: Published) -> Iterator[Fields]:
+def _read(row: PublishedRow) -> Iterator[Fields]:
     scores = row.several("score", 2)
     if scores == _UNSCORED:
         return

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, Published
+from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 from tirjudge_environments.tasks import RowError
 
 _LABELS = {0: "tie", 1: "A", 2: "B"}
 
 
-def _read(row: Published) -> Iterator[Fields]:
+def _read(row: PublishedRow) -> Iterator[Fields]:
     votes = [row.need(f"annotator{number}") for number in (1, 2, 3)]
     if any(vote not in _LABELS for vote in votes):
         raise RowError("annotator1, annotator2 and annotator3 must be 0 (tie), 1 or 2")

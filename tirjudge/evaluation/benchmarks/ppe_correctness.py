@@ -4,20 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, Published
+from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 from tirjudge_environments.tasks import RowError
 
 _SETS = ("MMLU-Pro", "MATH", "GPQA", "MBPP-Plus", "IFEval")
 
 
-def _read(row: Published) -> Iterator[Fields]:
+def _read(row: PublishedRow) -> Iterator[Fields]:
     scores = row.several("scores")
     for place, pair in enumerate(row.several("sampled_conflict_pairs")):
         first, second = _indices(pair, len(scores))
         if scores[first] == scores[second]:
-            raise RowError(f"pair {place + 1} of sampled_conflict_pairs is no conflict: both score the same")
+            raise RowError(
+                f"pair {place + 1} of sampled_conflict_pairs is no conflict: both have the same score"
+            )
         yield {
-            # A question stands there once for each model, and a pair may stand in its row twice.
+            # A question occurs once per model, and a pair may occur twice in its row.
             "id": f"{row.part}/{row.number}/{place}",
             "prompt": row.need("prompt"),
             "responses": [row.need(f"response_{first + 1}"), row.need(f"response_{second + 1}")],

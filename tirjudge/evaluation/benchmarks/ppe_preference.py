@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, Published
+from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 from tirjudge_environments.tasks import RowError
 
 _LABELS = {"model_a": "A", "model_b": "B"}
 
 
-def _read(row: Published) -> Iterator[Fields]:
+def _read(row: PublishedRow) -> Iterator[Fields]:
     winner = str(row.need("winner"))
     if winner not in _LABELS and not winner.startswith("tie"):
-        raise RowError(f"winner {winner!r} is none of model_a, model_b, tie")
+        raise RowError(f"winner {winner!r} is not model_a, model_b or tie")
     yield {
         "id": f"{row.number}/{row.fields.get('question_id', '')}",
         "prompt": row.need("prompt"),

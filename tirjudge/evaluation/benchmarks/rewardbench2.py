@@ -1,13 +1,13 @@
-"""RewardBench 2: the one good response of four, and sets in which several are equally good."""
+"""RewardBench 2: one good response of four; in the subset Ties several equally good ones."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, Published
+from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 
 
-def _read(row: Published) -> Iterator[Fields]:
+def _read(row: PublishedRow) -> Iterator[Fields]:
     chosen, rejected, subset = row.several("chosen"), row.several("rejected"), row.need("subset")
     name = str(row.need("id"))
     fields = {

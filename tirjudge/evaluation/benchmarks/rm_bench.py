@@ -1,17 +1,17 @@
-"""RM-Bench: a right and a wrong response in three styles each, so that style and content part."""
+"""RM-Bench: a right and a wrong response in three styles each, to separate style from content."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, Published
+from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 
 _STYLES = 3
 """Concise, plain and detailed, Markdown."""
 _DOMAINS = {"alpacaeval": "chat", "bigcode/humanevalpack": "code"}
 
 
-def _read(row: Published) -> Iterator[Fields]:
+def _read(row: PublishedRow) -> Iterator[Fields]:
     chosen, rejected = row.several("chosen", _STYLES), row.several("rejected", _STYLES)
     name, domain = f"{row.need('subset')}/{row.need('id')}", _domain(row)
     shared = {"prompt": row.need("prompt"), "domain": domain}
@@ -24,11 +24,11 @@ def _read(row: Published) -> Iterator[Fields]:
             yield {**shared, "id": f"{name}/{i}{j}", "chosen": better, "rejected": worse, "tags": tags}
 
 
-def _domain(row: Published) -> str:
-    """Its column `domain`, which the authors' files lack: there the subset tells it."""
-    told = row.fields.get("domain")
-    if told:
-        return "safety" if str(told).startswith("safety") else str(told)
+def _domain(row: PublishedRow) -> str:
+    """Return the column `domain`, or derive it from the subset: the authors' files have no such column."""
+    domain = row.fields.get("domain")
+    if domain:
+        return "safety" if str(domain).startswith("safety") else str(domain)
     subset = str(row.need("subset"))
     return _DOMAINS.get(subset, "math" if "math" in subset else "safety")
 

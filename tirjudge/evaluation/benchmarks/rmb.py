@@ -1,16 +1,16 @@
-"""RMB: pairs, and best-of-N sets in which the best response must beat every other."""
+"""RMB: pairs, and best-of-N sets in which the best response must beat every other one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
 
-from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, Published
-from tirjudge.evaluation.sections import rmb_section
+from tirjudge.evaluation.benchmark_labels import rmb_section
+from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 from tirjudge_environments.tasks import RowError
 
 
-def _read(row: Published) -> Iterator[Fields]:
+def _read(row: PublishedRow) -> Iterator[Fields]:
     if "bon_uid" in row.fields:
         name = f"bon-{row.need('bon_uid')}"
         for place, loser in enumerate(row.several("loser_list")):
@@ -19,7 +19,7 @@ def _read(row: Published) -> Iterator[Fields]:
         yield _pair(row, f"pair-{row.need('pair_uid')}", "chosen", row.need("reject"), [])
 
 
-def _pair(row: Published, name: str, better: str, worse: Any, tags: list[str]) -> Fields:
+def _pair(row: PublishedRow, name: str, better: str, worse: Any, tags: list[str]) -> Fields:
     if not isinstance(worse, dict) or worse.get("answer") is None:
         raise RowError("a worse response must be an object with 'answer'")
     category = str(row.need("category_path"))
@@ -33,7 +33,7 @@ def _pair(row: Published, name: str, better: str, worse: Any, tags: list[str]) -
     }
 
 
-def _turns(row: Published) -> list[dict[str, Any]]:
+def _turns(row: PublishedRow) -> list[dict[str, Any]]:
     turns = row.several("conversation_input")
     if not all(isinstance(turn, dict) for turn in turns):
         raise RowError("conversation_input must be a list of chat messages")

@@ -1,34 +1,34 @@
-"""Cost: what a verdict took in tokens, seconds and programs."""
+"""Cost of a verdict in tokens, seconds and programs."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
 
-from tirjudge.evaluation.base import Figures, Judged, ProtocolCard, Unfit, Units
-from tirjudge.evaluation.measuring import Measuring
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.units import UnitsBuilder
 
 
 class CostOfVerdict:
-    """Sums over the run divided by its verdicts: what failed has to be paid too."""
+    """Sums over the run divided by its verdicts, so that failed rows are paid for too."""
 
     card = ProtocolCard(
         name="cost",
         about="tokens, seconds and programs of the whole run, divided by its verdicts",
         ties="are verdicts",
-        failures="cost what they cost and are no verdicts",
+        failures="add to the cost and are no verdicts",
         source="TIR-Judge, Figure 6",
         percent=False,
     )
 
-    def units(self, rows: Iterable[Judged]) -> Units:
-        measuring = Measuring()
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
         for row in rows:
             if row.cost is None:
-                raise Unfit(f"row {row.id!r} does not tell what it cost")
+                raise Unfit(f"row {row.id!r} has no record of its cost")
             verdicts = sum(bool(vote.best or vote.scores) for vote in row.votes)
             cost = row.cost
-            measuring.add(
+            builder.add(
                 row.id,
                 row.domain,
                 math.nan,
@@ -38,7 +38,7 @@ class CostOfVerdict:
                 cost.seconds,
                 cost.calls,
             )
-        return measuring.units()
+        return builder.build()
 
     def figures(self, units: Units) -> Figures:
         verdicts, *sums = units.values[:, 1:].sum(axis=0)
@@ -47,3 +47,6 @@ class CostOfVerdict:
             float(total / verdicts) if verdicts else math.nan for total in sums
         )
         return dict(zip(names, (completion, prompt, seconds, calls), strict=True))
+
+
+COST = CostOfVerdict()

@@ -1,37 +1,37 @@
-"""Errors: programs that could not be parsed or failed, and answers that could not be read."""
+"""Error rates: programs that could not be parsed or failed, and answers that could not be read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tirjudge.evaluation.base import Figures, Judged, ProtocolCard, Unfit, Units
-from tirjudge.evaluation.measuring import Measuring
-from tirjudge.metrics import Proportion
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.units import UnitsBuilder
+from tirjudge.statistics import Proportion
 
 _KINDS = ("syntax", "runtime", "limit", "refused")
 
 
 class Errors:
-    """Shares of programs by how they ended, and of verdicts that are missing."""
+    """Shares of programs by how they ended, and the share of missing verdicts."""
 
     card = ProtocolCard(
         name="errors",
         about="syntax and runtime errors among the programs run, format errors among the answers",
         ties="are verdicts",
-        failures="are the format errors, budgets that ran out included",
-        source="TIR-Judge, Table 3 (which does not print what its shares are of)",
+        failures="are the format errors, including exhausted budgets",
+        source="TIR-Judge, Table 3 (which does not state its denominators)",
     )
 
-    def units(self, rows: Iterable[Judged]) -> Units:
-        measuring = Measuring()
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
         for row in rows:
             ended = [row.programs.count(kind) for kind in _KINDS]
             unread = [vote.stop for vote in row.votes if vote.stop != "verdict"]
-            measuring.counts.update(unread)
-            measuring.add(
+            builder.counts.update(unread)
+            builder.add(
                 row.id, row.domain, not unread, len(row.votes), len(unread), len(row.programs), *ended
             )
-        return measuring.units()
+        return builder.build()
 
     def figures(self, units: Units) -> Figures:
         votes, unread, programs, syntax, runtime, limit, refused = map(int, units.values[:, 1:].sum(axis=0))
@@ -45,3 +45,6 @@ class Errors:
             "refused programs": Proportion(refused, programs),
             "format errors": Proportion(unread, votes),
         }
+
+
+ERRORS = Errors()

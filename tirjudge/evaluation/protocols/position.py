@@ -1,21 +1,19 @@
-"""Position: how a judge's verdicts move when the responses change places."""
+"""Position consistency and bias: how verdicts change when the responses change places."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tirjudge.evaluation.base import Figures, Judged, ProtocolCard, Units, Vote
-from tirjudge.evaluation.measuring import Measuring
-from tirjudge.evaluation.votes import own_order, reversed_order
-from tirjudge.metrics import Proportion
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Vote
+from tirjudge.evaluation.units import UnitsBuilder, own_order, reversed_order
+from tirjudge.statistics import Proportion
 
 
 class Position:
-    """Consistency and bias over pairs judged in both orders; a label is not needed.
+    """Consistency and bias over pairs judged in both orders; no label is needed.
 
-    A pair is consistent when both orders name the same response, or both a tie; else what its verdicts
-    lean to more often, the response shown first or the one shown second, is what they are biased toward.
-    The three shares add up to 1.
+    A pair is consistent if both verdicts name the same response, or both are ties. Otherwise it is biased
+    toward the position, first or second, that its verdicts name more often. The three shares add up to 1.
     """
 
     card = ProtocolCard(
@@ -26,16 +24,16 @@ class Position:
         source="JudgeLM, eval_model_judgement.py: JudgeLRM, Table 5; flips and ties: J1, Table 3",
     )
 
-    def units(self, rows: Iterable[Judged]) -> Units:
-        measuring = Measuring()
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
         for row in rows:
             votes = own_order(row), reversed_order(row)
-            measuring.counts["no verdict"] += sum(not vote.best for vote in votes)
+            builder.counts["no verdict"] += sum(not vote.best for vote in votes)
             lean = sum(map(_leaning, votes))
             flipped = votes[0].choice != votes[1].choice
             tied = any(vote.choice is None for vote in votes)
-            measuring.add(row.id, row.domain, not flipped, lean > 0, lean < 0, flipped, tied)
-        return measuring.units()
+            builder.add(row.id, row.domain, not flipped, lean > 0, lean < 0, flipped, tied)
+        return builder.build()
 
     def figures(self, units: Units) -> Figures:
         shares = [Proportion(float(column.sum()), len(column)) for column in units.values.T]
@@ -51,7 +49,10 @@ class Position:
 
 
 def _leaning(vote: Vote) -> int:
-    """1 for the response shown first, -1 for the second, 0 for neither."""
+    """Return 1 for a vote for the response shown first, -1 for the second, 0 for neither."""
     if vote.choice is None:
         return 0
     return 1 if vote.choice == vote.order[0] else -1
+
+
+POSITION = Position()

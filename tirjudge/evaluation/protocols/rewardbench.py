@@ -1,4 +1,4 @@
-"""RewardBench: four sections, each the mean of its subsets weighted by how many examples they count."""
+"""RewardBench: four sections, each the mean of its subsets weighted by example counts."""
 
 from __future__ import annotations
 
@@ -7,32 +7,31 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tirjudge.evaluation.base import Figures, Judged, ProtocolCard, Unfit, Units
-from tirjudge.evaluation.measuring import Measuring, section_means
-from tirjudge.evaluation.sections import REWARDBENCH
-from tirjudge.evaluation.votes import credit, drawn_vote, outcome
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.benchmark_labels import REWARDBENCH
+from tirjudge.evaluation.units import UnitsBuilder, credit, drawn_vote, section_means
 
 _KNOWN = {subset for subsets in REWARDBENCH.values() for subset in subsets}
 
 
 @dataclass(frozen=True, slots=True)
 class RewardBench:
-    """The score of sections and their mean; a section is made of those of its subsets that were judged."""
+    """Scores of the sections and their mean; a section is computed from the subsets that were judged."""
 
     card: ProtocolCard
     failure: float = 0.5
+    """Credit of a row without a verdict."""
 
-    def units(self, rows: Iterable[Judged]) -> Units:
-        measuring = Measuring()
-        for row, label in measuring.labelled(rows):
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        for row, label in builder.labelled(rows):
             if row.domain not in _KNOWN:
-                raise Unfit(f"row {row.id!r}: domain {row.domain!r} is no subset of RewardBench")
+                raise Unfit(f"row {row.id!r}: domain {row.domain!r} is not a subset of RewardBench")
             vote = drawn_vote(row)
-            if what := outcome(vote):
-                measuring.counts[what] += 1
+            builder.count_outcomes(vote)
             worth = credit(vote, label, share_ties=True) if vote.best else self.failure
-            measuring.add(row.id, row.domain, worth)
-        return measuring.units()
+            builder.add(row.id, row.domain, worth)
+        return builder.build()
 
     def figures(self, units: Units) -> Figures:
         means = section_means(units, units.values[:, 0])

@@ -1,4 +1,4 @@
-"""RM-Bench: a matrix of three styles of the chosen response against three of the rejected one."""
+"""RM-Bench: accuracy in a matrix of three styles of the chosen response by three of the rejected one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import Figures, Judged, ProtocolCard, Unfit, Units
-from tirjudge.evaluation.measuring import Measuring
-from tirjudge.evaluation.votes import credit, drawn_vote, outcome
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.units import UnitsBuilder, credit, drawn_vote
 
 STYLES = 3
 """Concise, detailed in plain text, detailed in Markdown."""
@@ -19,33 +18,33 @@ _PLACES = tuple(f"{chosen}{rejected}" for chosen in range(STYLES) for rejected i
 
 @dataclass(frozen=True, slots=True)
 class RmBench:
-    """Accuracy in each cell: of six responses scored alone (three chosen, three rejected), or of nine pairs.
+    """Accuracy per cell, from nine pairs or from six responses scored alone (three chosen, then rejected).
 
-    A cell (i, j) sets the chosen response in style i against the rejected one in style j. Easy are the cells
-    below the diagonal (the chosen one is the more elaborate), normal those on it, hard those above it. A
-    domain's score is the mean of easy, normal and hard, each figure's overall the mean of the domains; what
-    follows a dash in a domain's name (`safety-refuse`) is pooled with the rest of it.
+    Cell (i, j) compares the chosen response in style i with the rejected one in style j. Cells below the
+    diagonal are easy (the chosen response is more elaborate), cells on it normal, cells above it hard. The
+    score of a domain is the mean of easy, normal and hard; each overall figure is the mean of the domains.
+    Domains that share the text before a dash (`safety-refuse`, `safety-response`) are pooled.
     """
 
     card: ProtocolCard
     tie: float = 0.0
-    """What a cell is worth in which both score the same."""
+    """Credit of a cell in which both responses have the same score."""
 
-    def units(self, rows: Iterable[Judged]) -> Units:
-        measuring = Measuring()
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
         matrices: dict[str, tuple[str, NDArray[np.float64]]] = {}
         for row in rows:
             group = row.tag("group") or row.id
             domain = row.domain.partition("-")[0]
             matrix = matrices.setdefault(group, (domain, np.full(len(_PLACES), np.nan)))[1]
-            for cell, worth in self._cells(row, measuring):
+            for cell, worth in self._cells(row, builder):
                 matrix[cell] = worth
         for group, (domain, matrix) in matrices.items():
             if np.isnan(matrix).any():
-                measuring.counts["left out: not all nine pairs were judged"] += 1
+                builder.counts["left out: not all nine pairs were judged"] += 1
             else:
-                measuring.add(group, domain, float(matrix.mean()), *map(float, matrix))
-        return measuring.units()
+                builder.add(group, domain, float(matrix.mean()), *map(float, matrix))
+        return builder.build()
 
     def figures(self, units: Units) -> Figures:
         matrices = {
@@ -58,35 +57,36 @@ class RmBench:
         overall = float(np.mean(list(means.values())))
         return {"overall": overall, "easy": easy, "normal": normal, "hard": hard, **means}
 
-    def _cells(self, row: Judged, measuring: Measuring) -> Iterator[tuple[int, float]]:
+    def _cells(self, row: JudgedRow, builder: UnitsBuilder) -> Iterator[tuple[int, float]]:
         vote = drawn_vote(row)
         place = row.tag("cell")
         if place is not None:
-            if what := outcome(vote):
-                measuring.counts[what] += 1
+            builder.count_outcomes(vote)
             if place not in _PLACES:
-                raise Unfit(f"row {row.id!r}: cell={place} is none of {', '.join(_PLACES)}")
+                raise Unfit(f"row {row.id!r}: its tag cell={place} is not one of {', '.join(_PLACES)}")
             yield _PLACES.index(place), self.tie if vote.tie else credit(vote, 0, share_ties=False)
         elif row.candidates == 2 * STYLES and not vote.order:
             for chosen in range(STYLES):
                 for rejected in range(STYLES):
                     pair = vote.scores.get(chosen), vote.scores.get(STYLES + rejected)
-                    yield chosen * STYLES + rejected, self._compared(*pair, measuring)
+                    yield chosen * STYLES + rejected, self._compared(*pair, builder)
         else:
-            raise Unfit(f"row {row.id!r} is no RM-Bench pair (tag cell=IJ) and no six responses scored alone")
+            raise Unfit(
+                f"row {row.id!r} is neither an RM-Bench pair (tag cell=IJ) nor six responses scored alone"
+            )
 
-    def _compared(self, ours: float | None, theirs: float | None, measuring: Measuring) -> float:
-        if ours is None or theirs is None:
-            measuring.counts["no verdict"] += 1
+    def _compared(self, chosen: float | None, rejected: float | None, builder: UnitsBuilder) -> float:
+        if chosen is None or rejected is None:
+            builder.counts["no verdict"] += 1
             return 0.0
-        if ours == theirs:
-            measuring.counts["tie"] += 1
+        if chosen == rejected:
+            builder.counts["tie"] += 1
             return self.tie
-        return float(ours > theirs)
+        return float(chosen > rejected)
 
 
 def difficulties(matrix: NDArray[np.float64]) -> tuple[float, float, float]:
-    """(easy, normal, hard) of a matrix of accuracies, rows by the chosen response's style."""
+    """Return (easy, normal, hard) for a (styles, styles) matrix of accuracies, rows by the chosen style."""
     below, above = np.tril_indices(STYLES, -1), np.triu_indices(STYLES, 1)
     return float(matrix[below].mean()), float(np.diag(matrix).mean()), float(matrix[above].mean())
 

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tirjudge.evaluation.base import Figures, Judged, ProtocolCard, Unfit, Units
-from tirjudge.evaluation.measuring import Measuring
-from tirjudge.evaluation.votes import drawn_vote, outcome
-from tirjudge.metrics import Proportion
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.units import UnitsBuilder, drawn_vote
+from tirjudge.statistics import Proportion
 
 SECTIONS = ("Pairwise Helpfulness", "Pairwise Harmlessness", "BoN Helpfulness", "BoN Harmlessness")
 
 
 class Rmb:
-    """Accuracy on pairs; a best-of-N set is right when its best response beats every loser.
+    """Accuracy on pairs; a best-of-N set is right if its best response beats every loser.
 
-    A set is one row with its scores, or one row for each loser under the same tag `group=ID`.
+    A set is one row with scores, or one row per loser with the same tag `group=ID`.
     """
 
     card = ProtocolCard(
@@ -26,20 +25,19 @@ class Rmb:
         source="RMB; RM-R1, Table 8 (the mean of the four)",
     )
 
-    def units(self, rows: Iterable[Judged]) -> Units:
-        measuring = Measuring()
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
         right: dict[tuple[str, str], bool] = {}
-        for row, label in measuring.labelled(rows):
+        for row, label in builder.labelled(rows):
             if row.domain not in SECTIONS:
-                raise Unfit(f"row {row.id!r}: domain {row.domain!r} is none of {', '.join(SECTIONS)}")
+                raise Unfit(f"row {row.id!r}: domain {row.domain!r} is not one of {', '.join(SECTIONS)}")
             vote = drawn_vote(row)
-            if what := outcome(vote):
-                measuring.counts[what] += 1
+            builder.count_outcomes(vote)
             unit = (row.domain, row.tag("group") or row.id)
             right[unit] = vote.choice == label and right.get(unit, True)
         for (section, id), is_right in right.items():
-            measuring.add(f"{section}/{id}", section, is_right)
-        return measuring.units()
+            builder.add(f"{section}/{id}", section, is_right)
+        return builder.build()
 
     def figures(self, units: Units) -> Figures:
         right = units.values[:, 0]
@@ -50,3 +48,6 @@ class Rmb:
         if len(sections) == 1:
             return sections
         return {"mean of sections": sum(one.rate for one in sections.values()) / len(sections), **sections}
+
+
+RMB = Rmb()

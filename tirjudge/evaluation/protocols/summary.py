@@ -1,18 +1,18 @@
-"""Summary: the means of rates that a published summary gives without the rows behind them."""
+"""Published summaries: means of rates that were published without the rows behind them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tirjudge.evaluation.base import Figures, Judged, ProtocolCard, Unfit, Units
-from tirjudge.evaluation.measuring import Measuring, section_means
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.units import UnitsBuilder, section_means
 
 RATE = "rate"
-"""Among a row's extras: a share from 0 to 1."""
+"""Key of a row's extras: a share from 0 to 1."""
 
 
 class Summary:
-    """Each rate, and the mean of each group of them. The rows, and so intervals, are unknown."""
+    """Each rate and the mean of each group. Without rows there are no intervals."""
 
     card = ProtocolCard(
         name="summary",
@@ -22,15 +22,18 @@ class Summary:
         intervals=False,
     )
 
-    def units(self, rows: Iterable[Judged]) -> Units:
-        measuring = Measuring()
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
         for row in rows:
             if RATE not in row.extras:
-                raise Unfit(f"row {row.id!r} is no line of a summary")
-            measuring.add(row.id, row.domain, float(row.extras[RATE]))
-        return measuring.units()
+                raise Unfit(f"row {row.id!r} is not a line of a summary")
+            builder.add(row.id, row.domain, float(row.extras[RATE]))
+        return builder.build()
 
     def figures(self, units: Units) -> Figures:
         rates = units.values[:, 0]
         means = {f"mean of {name}": mean for name, mean in section_means(units, rates).items()}
         return means | dict(zip(units.ids, map(float, rates), strict=True))
+
+
+SUMMARY = Summary()

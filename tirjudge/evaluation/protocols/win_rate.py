@@ -1,19 +1,19 @@
-"""Win rate: how often a model is preferred to a baseline, as alpaca_eval counts it."""
+"""Win rate of a model against a baseline, as alpaca_eval computes it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tirjudge.evaluation.base import Figures, Judged, ProtocolCard, Unfit, Units
-from tirjudge.evaluation.measuring import Measuring
-from tirjudge.metrics import Proportion
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.units import UnitsBuilder
+from tirjudge.statistics import Proportion
 
 PREFERENCE = "preference"
-"""Among a row's extras: from 1 (the baseline's output) to 2 (the model's)."""
+"""Key of a row's extras: from 1 (the baseline's output is preferred) to 2 (the model's)."""
 
 
 class WinRate:
-    """The mean of preferences, which may lie between 1 and 2, and its standard error."""
+    """Mean preference, which may be fractional, and its standard error."""
 
     card = ProtocolCard(
         name="win-rate",
@@ -23,20 +23,20 @@ class WinRate:
         source="alpaca_eval, metrics/winrate.py",
     )
 
-    def units(self, rows: Iterable[Judged]) -> Units:
-        measuring = Measuring()
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
         for row in rows:
             if PREFERENCE not in row.extras:
                 raise Unfit(f"row {row.id!r} has no preference: is this an alpaca_eval annotation file?")
             preference = row.extras[PREFERENCE]
             if preference is None:
-                measuring.counts["left out: no preference"] += 1
+                builder.counts["left out: no preference"] += 1
                 continue
             win = float(preference) - 1
             if win == 0.5:
-                measuring.counts["tie"] += 1
-            measuring.add(row.id, row.domain, win, 1.0 if win > 0.5 else 0.5 * (win == 0.5))
-        return measuring.units()
+                builder.counts["tie"] += 1
+            builder.add(row.id, row.domain, win, 1.0 if win > 0.5 else 0.5 * (win == 0.5))
+        return builder.build()
 
     def figures(self, units: Units) -> Figures:
         win, discrete = units.values.T
@@ -46,3 +46,6 @@ class WinRate:
             "standard error": error,
             "discrete win rate": Proportion(float(discrete.sum()), len(discrete)),
         }
+
+
+WIN_RATE = WinRate()

@@ -1,4 +1,4 @@
-"""What the papers print: every figure of their tables of results, with its source and its protocol."""
+"""Published figures: every cell of the papers' tables of results, with its source and its protocol."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Published figures, read from one TOML file a paper.
+"""Published figures, read from one TOML file per paper.
 
-A table has its columns (`benchmark:figure`, one a line; `benchmark:figure @ protocol` where one benchmark has
-several), its rows as the paper prints them (`-` for an empty cell), the protocol of each benchmark, and
-`otherwise`: rows that stand in the same column under another protocol, and how that is known.
+A table has `columns` (`benchmark:figure`, one per line, with ` @ protocol` if one benchmark has several),
+`rows` as printed (`-` for an empty cell), `protocols` by benchmark, and `otherwise`: rows of the same column
+that were computed under another protocol, with the reason.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from importlib.resources import files
 from typing import Any
 
 ANY = "any"
-"""The benchmark of figures that a paper prints over all of its benchmarks together."""
+"""Benchmark name of figures that a paper prints over all of its benchmarks together."""
 
 _FOLDER = files(__package__)
 _EMPTY = "-"
 _SHARE = 0.01
-"""What one per cent is."""
+"""One per cent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +31,13 @@ class Published:
     table: str
     model: str
     benchmark: str
-    """As the catalogue of benchmarks names it, where it is one."""
+    """Name from `benchmark_names()`, or another name for what tirjudge does not run."""
     figure: str
-    """As the protocol names it, where it is one of ours."""
+    """Name that the protocol gives the figure, if tirjudge has the protocol."""
     protocol: str
-    """How it was counted, as far as the paper or arithmetic tells."""
+    """Name of the protocol, as stated in the paper or inferred from its numbers."""
     because: str
-    """Why the protocol is not that of the rest of its column; empty where it is."""
+    """Reason why its protocol differs from the rest of its column; empty if it does not."""
     value: float
     """Shares from 0 to 1; other units as printed."""
     unit: str
@@ -46,7 +46,7 @@ class Published:
 
 @cache
 def published(benchmark: str = "") -> tuple[Published, ...]:
-    """All figures, or those on one benchmark, in the order of papers and tables."""
+    """Return all figures, or those on one benchmark, in the order of papers and tables."""
     found = tuple(_read())
     return tuple(one for one in found if one.benchmark == benchmark) if benchmark else found
 

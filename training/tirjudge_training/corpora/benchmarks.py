@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tirjudge.evaluation.benchmarks.catalog import benchmark_names, open_benchmark
-from tirjudge.evaluation.benchmarks.reading import BenchmarkRows
+from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
+from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
 from tirjudge.hub_rows import HubRows
 from tirjudge.row_source import RowSource, open_rows
 from tirjudge.rows import BadRow

@@ -8,7 +8,7 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel
 
-from tirjudge.checklists import remarks_of
+from tirjudge.evaluation.checklists import remarks_of
 from tirjudge.run_folder import JsonObject
 from tirjudge_environments import Malformed, Message
 from tirjudge_environments.rationales.decomposition import SIZES, decomposition_ask, read_decomposition

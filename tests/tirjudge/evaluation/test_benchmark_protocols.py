@@ -1,0 +1,198 @@
+"""Benchmarks' own protocols against their published definitions, written out a second time."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.tirjudge.judged_pairs import figures, pair
+from tirjudge.evaluation.base import JudgedRow, Vote
+from tirjudge.evaluation.benchmark_labels import REWARDBENCH
+from tirjudge.evaluation.protocols import open_protocol
+from tirjudge.evaluation.scoring import score
+
+
+@pytest.mark.parametrize(
+    ("protocol", "best", "worth"),
+    [
+        ("tir", (0, 1), 0.5),
+        ("tie-half", (0, 1), 0.5),
+        ("one-order", (0, 1), 0.0),
+        ("tie-wrong", (0, 1), 0.0),
+        ("net-vote", (0, 1), 0.0),
+        ("tir", (), 0.0),
+        ("rewardbench", (), 0.5),
+        ("rewardbench-strict", (), 0.0),
+        ("rewardbench", (0, 1), 0.5),
+    ],
+)
+def test_what_ties_and_failures_are_worth(protocol: str, best: tuple[int, ...], worth: float) -> None:
+    scored = score(open_protocol(protocol), [pair("a", best, best, domain="donotanswer")])
+    assert scored.estimates[scored.headline].value == worth
+    assert scored.units.counts["tie" if best else "no verdict"] >= 1
+
+
+def rm_bench_rows(seed: int) -> list[JudgedRow]:
+    draw = random.Random(seed)
+    return [
+        JudgedRow(
+            id=str(number),
+            votes=(Vote(best=(), scores={index: draw.randint(1, 4) for index in range(6)}),),
+            candidates=6,
+            domain=draw.choice(("chat", "math", "safety-refuse", "safety-response")),
+        )
+        for number in range(40)
+    ]
+
+
+def brute_force_rm_bench(rows: Sequence[JudgedRow], tie: float) -> dict[str, float]:
+    """As the benchmark's README tells it: cell by cell, domain by domain."""
+    found: dict[str, list[float]] = {"easy": [], "normal": [], "hard": []}
+    domains = {}
+    for domain in {row.domain.split("-")[0] for row in rows}:
+        ours = [row.votes[0].scores for row in rows if row.domain.split("-")[0] == domain]
+        levels: dict[str, list[float]] = {"easy": [], "normal": [], "hard": []}
+        for i in range(3):
+            for j in range(3):
+                wins = [
+                    1.0 if scores[i] > scores[3 + j] else tie if scores[i] == scores[3 + j] else 0.0
+                    for scores in ours
+                ]
+                level = "normal" if i == j else "hard" if i < j else "easy"
+                levels[level].append(sum(wins) / len(wins))
+        means = {level: sum(cells) / len(cells) for level, cells in levels.items()}
+        domains[domain] = sum(means.values()) / 3
+        for level, mean in means.items():
+            found[level].append(mean)
+    overall = {level: sum(means) / len(means) for level, means in found.items()}
+    return {"overall": sum(domains.values()) / len(domains), **overall, **domains}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(("protocol", "tie"), [("rm-bench", 0.0), ("rm-bench-tie-half", 0.5)])
+def test_rm_bench_matrix_of_scores(seed: int, protocol: str, tie: float) -> None:
+    rows = rm_bench_rows(seed)
+    assert figures(protocol, rows) == pytest.approx(brute_force_rm_bench(rows, tie))
+
+
+def test_rm_bench_pairs_give_what_the_scores_give() -> None:
+    rows = rm_bench_rows(7)
+    pairs = []
+    for row in rows:
+        scores = row.votes[0].scores
+        for i in range(3):
+            for j in range(3):
+                mine, other = scores[i], scores[3 + j]
+                best = (0, 1) if mine == other else (0,) if mine > other else (1,)
+                tags = (f"group={row.id}", f"cell={i}{j}")
+                pairs.append(pair(f"{row.id}/{i}{j}", best, domain=row.domain, tags=tags))
+    assert figures("rm-bench", pairs) == pytest.approx(figures("rm-bench", rows))
+
+
+def test_an_rm_bench_row_without_all_pairs_is_left_out_and_counted() -> None:
+    whole = rm_bench_rows(1)[0]
+    torn = pair("x/00", (0,), tags=("group=x", "cell=00"), domain="chat")
+    scored = score(open_protocol("rm-bench"), [whole, torn], resamples=5)
+    assert scored.units.ids == (whole.id,)
+    assert scored.units.counts["left out: not all nine pairs were judged"] == 1
+
+
+def official_ties_score(ref: dict[str, tuple[list, list]], tied: dict[str, tuple[list, list]]) -> float:
+    """RewardBench 2's process_single_model, step by step."""
+
+    def stats(right: list, wrong: list) -> tuple[bool, float | None, float]:
+        spread = max(right) - min(right) if len(right) > 1 else None
+        margin = min(right) - max(wrong)
+        return margin > 0, spread, margin
+
+    ref_stats = {key: stats(*scores) for key, scores in ref.items()}
+    tied_stats = {key: stats(*scores) for key, scores in tied.items()}
+    keys = [key for key in ref_stats if key in tied_stats]
+    preferred = [tied_stats[key][2] > tied_stats[key][1] for key in keys]
+    hard = [min(ref_stats[key][2], tied_stats[key][2]) > tied_stats[key][1] for key in keys]
+    bonus = []
+    for key in keys:
+        smaller, spread = min(ref_stats[key][2], tied_stats[key][2]), tied_stats[key][1]
+        if spread:
+            bonus.append(math.tanh(smaller / spread - 1))
+        else:
+            bonus.append(0.0 if smaller == 0 else math.copysign(1.0, smaller))
+    return (
+        0.3 * sum(one[0] for one in tied_stats.values()) / len(tied_stats)
+        + 0.3 * sum(one[0] for one in ref_stats.values()) / len(ref_stats)
+        + 0.2 * sum(preferred) / len(keys)
+        + 0.2 * sum(hard) / len(keys)
+        + 0.01 * sum(bonus) / len(keys)
+    )
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=30)
+def test_ties_formula(seed: int) -> None:
+    draw = random.Random(seed)
+
+    def scores(count: int) -> list[int]:
+        return [draw.randint(1, 10) for _ in range(count)]
+
+    ref = {str(key): (scores(1), scores(3)) for key in range(5)}
+    tied = {str(key): (scores(draw.randint(2, 5)), scores(3)) for key in range(4)}
+    rows = [
+        JudgedRow(
+            id=f"{kind}:{key}",
+            votes=(Vote(best=(), scores=dict(enumerate([*right, *wrong]))),),
+            candidates=len(right) + len(wrong),
+            label=0,
+            domain="Ties",
+            tags=(f"correct={len(right)}",),
+        )
+        for kind, prompts in (("ref", ref), ("tied", tied))
+        for key, (right, wrong) in prompts.items()
+    ]
+    assert figures("rewardbench2-ties", rows)["Ties score"] == pytest.approx(official_ties_score(ref, tied))
+
+
+def test_rewardbench_2_shares_ties_and_ranks_what_has_no_score_last() -> None:
+    def row(id: str, vote: Vote, subset: str) -> JudgedRow:
+        return JudgedRow(id=id, votes=(vote,), candidates=4, label=0, domain=subset)
+
+    rows = [
+        row("right", Vote(best=(0,)), "Math"),
+        row("tie", Vote(best=(0, 1)), "Math"),
+        row("unread", Vote(best=()), "Focus"),
+        row("one score missing", Vote(best=(), scores={0: 7, 1: 3, 2: 2}), "Focus"),
+        row("ties", Vote(best=(1,)), "Ties"),
+    ]
+    scored = figures("rewardbench2", rows)
+    assert scored == {"mean of subsets": (0.75 + 0.625) / 2, "Focus": 0.625, "Math": 0.75}
+
+
+def test_rewardbench_weighs_subsets_by_example_counts() -> None:
+    rows = [
+        pair("1", (0,), domain="math-prm"),
+        pair("2", (1,), domain="hep-cpp"),
+        pair("3", (0,), domain="alpacaeval-easy"),
+    ]
+    scored = figures("rewardbench", rows)
+    assert scored["Reasoning"] == pytest.approx(984 / (984 + 164))
+    assert scored["mean of sections"] == pytest.approx((1 + 984 / (984 + 164)) / 2)
+    assert sum(sum(subsets.values()) for subsets in REWARDBENCH.values()) == 2985 - 447 + 984
+
+
+def test_an_rmb_set_is_right_only_if_every_loser_is_beaten() -> None:
+    def against(loser: int, best: tuple[int, ...], group: str) -> JudgedRow:
+        return pair(f"{group}-{loser}", best, tags=(f"group={group}",), domain="BoN Helpfulness")
+
+    rows = [
+        *(against(loser, (0,), "won") for loser in range(3)),
+        *(against(loser, ((0,), (1,), (0,))[loser], "lost") for loser in range(3)),
+        *(against(loser, ((0,), (0, 1))[loser], "tied") for loser in range(2)),
+        pair("p", (0,), domain="Pairwise Helpfulness"),
+    ]
+    assert figures("rmb", rows) == pytest.approx(
+        {"mean of sections": (1 + 1 / 3) / 2, "BoN Helpfulness": 1 / 3, "Pairwise Helpfulness": 1}
+    )

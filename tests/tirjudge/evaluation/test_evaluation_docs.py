@@ -1,0 +1,49 @@
+"""docs/evaluation.md lists what there is, in its own words."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
+from tirjudge.evaluation.protocols import OTHER_NAMES, all_protocols
+from tirjudge.evaluation.published import published
+from tirjudge.evaluation.stored_outputs import replay_formats
+
+DOCS = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text(encoding="utf-8")
+
+
+def test_every_protocol_stands_there_as_it_describes_itself() -> None:
+    for protocol in all_protocols():
+        card = protocol.card
+        cells = (f"`{card.name}`", card.about, card.ties, card.failures, card.source)
+        assert f"| {' | '.join(cells)} |" in DOCS
+    for other in OTHER_NAMES:
+        assert f"`{other}`" in DOCS
+
+
+def test_every_format_of_stored_outputs_stands_there() -> None:
+    for format in replay_formats():
+        names = ", ".join(f"`{name}`" for name in format.protocols)
+        assert f"| `{format.name}` | {format.about} | {names} |" in DOCS
+
+
+def test_the_number_of_published_figures_is_right() -> None:
+    assert f"({len(published()):,} cells)" in DOCS
+
+
+def test_every_benchmark_stands_there_with_its_rows_and_protocols() -> None:
+    for name in benchmark_names():
+        benchmark = open_benchmark(name)
+        parts = "; ".join(
+            f"{part.name} {'?' if part.rows is None else part.rows}" for part in benchmark.parts
+        )
+        hubs = ", ".join(dict.fromkeys(f"`{part.hub}`" for part in benchmark.parts if part.hub))
+        protocols = ", ".join(f"`{protocol}`" for protocol in benchmark.protocols)
+        cells = (
+            f"`{name}`",
+            benchmark.about,
+            f"{parts}: {hubs or 'a local file'}",
+            protocols,
+            benchmark.licence,
+        )
+        assert f"| {' | '.join(cells)} |" in DOCS

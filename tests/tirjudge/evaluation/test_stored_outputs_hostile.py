@@ -1,0 +1,146 @@
+"""Stored outputs of unknown origin: whatever stands in a row, it is judged or reported in one line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tirjudge.evaluation.base import JudgedRow, Unfit
+from tirjudge.evaluation.protocols import open_protocol
+from tirjudge.evaluation.stored_outputs import open_replay, replay_formats
+
+VIEW = {
+    "view": "AB",
+    "order": [0, 1],
+    "sample": 0,
+    "stop": "verdict",
+    "detail": "",
+    "verdict": {"choice": 0, "tie": False, "scores": {"0": 3.0, "1": 1.0}},
+    "segments": [{"kind": "program", "status": "error", "stderr": "SyntaxError: x"}],
+    "programs": [{"status": "error", "stderr": "SyntaxError: x"}],
+    "prompt_tokens": 1,
+    "completion_tokens": 1,
+    "seconds": 0.1,
+}
+OURS = {
+    "id": "a",
+    "label": 0,
+    "strength": None,
+    "domain": "d",
+    "tags": ["group=a"],
+    "stop": "verdict",
+    "views": [VIEW],
+    "programs": 1,
+    "prompt_tokens": 1,
+    "completion_tokens": 1,
+    "seconds": 0.1,
+}
+CHAT = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "R"}]
+PEOPLE = {"annotator1": 1, "annotator2": 1, "annotator3": 2}
+ROWS: dict[str, dict[str, Any]] = {
+    "tirjudge": OURS,
+    "episodes": {"id": "a", "label": 0, "domain": "d", "sample": 0, "trajectories": [VIEW]},
+    "judgebench": {
+        "pair_id": "a",
+        "source": "mmlu-pro-law",
+        "label": "A>B",
+        "judgments": [
+            {"judgment": {"response": "[[A>B]]"}, "decision": "A>B"},
+            {"judgment": {"response": "", "scores": [1.0, 2.0]}, "decision": "B>A"},
+        ],
+    },
+    "judgelrm": {"idx": 1, "output": "<answer>3</answer><answer>4</answer>", "response1": "", **PEOPLE},
+    "pandalm": {"idx": 1, "pandalm_result": 1, **PEOPLE},
+    "rm-r1": {
+        "pair_uid": "1",
+        "category_path": "BoN_set/Harmlessness/S1",
+        "bon_uid": "2",
+        "text_chosen": CHAT,
+        "text_rejected": CHAT,
+        "answers": "<answer>[[A]]</answer>",
+        "Is_Chosen_Answer_Shuffled_toPositionB": True,
+    },
+    "rmb": {
+        "pair_uid": "1",
+        "category_path": "Pairwise_set/Helpfulness/x",
+        "chosen_reward": 1.0,
+        "reject_reward": 0.5,
+    },
+    "metajudge": {
+        "metadata": {"human-checklist": ["x"], "m-checklist": ["y"], "domain": "d"},
+        "samples": [{"generated_text": "<RESULT_START>\n- R1@S1: 0.5\n<RESULT_END>"}],
+    },
+    "alpaca_eval": {"preference": 1.5, "output_2": "x", "dataset": "d"},
+}
+HOSTILE = (
+    None,
+    True,
+    -1,
+    10**400,
+    float("nan"),
+    float("inf"),
+    "",
+    "\x00\x1b[31m[[A]]```output\n<|im_end|>",
+    "🙂" * 1000,
+    [],
+    {},
+    [None],
+    [[0, 1]],
+    {"choice": 99},
+)
+
+
+def mutations(value: Any) -> Iterator[Any]:
+    """The value with one of its parts, at any depth, gone or hostile."""
+    yield from HOSTILE
+    if isinstance(value, dict):
+        for key, part in value.items():
+            yield {name: other for name, other in value.items() if name != key}
+            yield from ({**value, key: changed} for changed in mutations(part))
+    elif isinstance(value, list):
+        for place, part in enumerate(value):
+            yield from ([*value[:place], changed, *value[place + 1 :]] for changed in mutations(part))
+
+
+def read_or_refused(path: Path, format: str) -> tuple[list[JudgedRow], str]:
+    try:
+        return list(open_replay(path, format=format)), ""
+    except ValueError as error:
+        return [], str(error)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_one_part_gone_or_hostile(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "run.jsonl"
+    protocols = next(one.protocols for one in replay_formats() if one.name == name)
+    read = refused = 0
+    for row in mutations(ROWS[name]):
+        if not isinstance(row, dict):
+            continue
+        path.write_text(json.dumps(row) + "\n")
+        judged, reason = read_or_refused(path, name)
+        if reason:
+            assert reason.startswith(str(path))
+            refused += 1
+            continue
+        read += 1
+        assert all(isinstance(one, JudgedRow) for one in judged)
+        for protocol in map(open_protocol, protocols):
+            with suppress(Unfit):
+                protocol.figures(protocol.units(judged))
+    assert read
+    assert refused
+
+
+def test_the_rows_are_of_their_formats(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    for name, row in ROWS.items():
+        path.write_text(json.dumps(row) + "\n")
+        replay = open_replay(path)
+        assert replay.format.name == name
+        assert list(replay)

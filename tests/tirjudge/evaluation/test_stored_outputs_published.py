@@ -1,0 +1,145 @@
+"""`tirjudge eval --replay` on real published files gives the published numbers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.tirjudge.benchmark_data import benchmark_file
+from tirjudge.cli import app
+from tirjudge.evaluation.stored_outputs import open_replay
+
+PANDALM = "pandalm/testset-v1.json"
+JUDGELRM = "judgelrm/results_judgelrm3b.json"
+O1_MINI = "judgebench/judge-arena-hard-o1-mini.jsonl"
+SKYWORK = "judgebench/judge-reward-model-skywork-gemma-2-27b.jsonl"
+RM_R1 = "rm-r1/deepseek-distilled-qwen-32b"
+JUDGEBENCH_SECTIONS = ("knowledge", "reasoning", "math", "coding")
+MACRO = ("agreement", "precision", "recall", "F1")
+
+
+def evaluated(tmp_path: Path, *arguments: str) -> dict[str, dict[str, float]]:
+    """Protocol to its figures in percent, as the one command gives them."""
+    out = tmp_path / "scores.json"
+    run = CliRunner().invoke(app, ["eval", *arguments, "--json", str(out)])
+    assert run.exit_code == 0, run.output
+    return {
+        record["protocol"]: {name: 100 * one["value"] for name, one in record["figures"].items()}
+        for record in json.loads(out.read_text())
+    }
+
+
+def replayed(tmp_path: Path, name: str, protocol: str, *, labels: str = "") -> dict[str, float]:
+    """The figures of one protocol over a file of the folder."""
+    joined = ["--labels", str(benchmark_file(labels))] if labels else []
+    command = ["--replay", str(benchmark_file(name)), "--protocol", protocol, *joined]
+    return evaluated(tmp_path, *command)[protocol]
+
+
+def two_decimals(figures: dict[str, float], *names: str) -> tuple[float, ...]:
+    return tuple(round(figures[name], 2) for name in names)
+
+
+def test_judgelrm_3b_on_pandalm(tmp_path: Path) -> None:
+    figures = replayed(tmp_path, JUDGELRM, "three-class", labels=PANDALM)
+    assert two_decimals(figures, *MACRO) == (77.68, 74.26, 70.86, 72.12)
+
+
+def test_judgelrm_3b_without_gold_ties(tmp_path: Path) -> None:
+    figures = replayed(tmp_path, JUDGELRM, "two-class")
+    assert two_decimals(figures, *MACRO) == (82.66, 82.97, 82.94, 82.66)
+
+
+def test_judgelrm_outputs_are_read_as_its_authors_read_them() -> None:
+    path = benchmark_file(JUDGELRM)
+    results = {str(row["idx"]): row["result"] for row in json.loads(path.read_text())}
+    read = {row.id: row.votes[0].choice for row in open_replay(path)}
+    assert {id: 0 if choice is None else choice + 1 for id, choice in read.items()} == results
+
+
+@pytest.mark.parametrize(
+    ("name", "published"),
+    [
+        ("pandalm/pandalm-7b-testset-v1.json", (66.77, 57.38, 57.50, 57.43)),
+        ("pandalm/gpt-3.5-turbo-testset-v1.json", (71.07, 58.79, 57.36, 57.55)),
+    ],
+)
+def test_pandalm_verdicts(tmp_path: Path, name: str, published: tuple[float, ...]) -> None:
+    figures = replayed(tmp_path, name, "three-class", labels=PANDALM)
+    assert two_decimals(figures, *MACRO) == published
+
+
+def test_pandalm_annotators(tmp_path: Path) -> None:
+    figures = replayed(tmp_path, PANDALM, "kappa")
+    assert {name: round(kappa) for name, kappa in figures.items()} == {
+        "annotators 1 and 2": 85,
+        "annotators 1 and 3": 88,
+        "annotators 2 and 3": 86,
+    }
+
+
+def test_judgebench_net_vote_of_o1_mini(tmp_path: Path) -> None:
+    figures = replayed(tmp_path, O1_MINI, "net-vote")
+    assert two_decimals(figures, "accuracy", *JUDGEBENCH_SECTIONS) == (65.71, 58.44, 62.24, 82.14, 78.57)
+
+
+@pytest.mark.parametrize(
+    ("protocol", "accuracy"), [("both-orders", 58.00), ("first-order", 70.86), ("second-order", 74.57)]
+)
+def test_judgebench_moves_with_the_protocol(tmp_path: Path, protocol: str, accuracy: float) -> None:
+    assert two_decimals(replayed(tmp_path, O1_MINI, protocol), "accuracy") == (accuracy,)
+
+
+def test_judgebench_reward_model(tmp_path: Path) -> None:
+    figures = replayed(tmp_path, SKYWORK, "net-vote")
+    assert two_decimals(figures, "accuracy", *JUDGEBENCH_SECTIONS) == (64.29, 59.74, 66.33, 83.93, 50.00)
+
+
+def test_a_reward_model_that_scores_alone_has_no_place_it_prefers(tmp_path: Path) -> None:
+    assert replayed(tmp_path, SKYWORK, "position")["consistency"] == 100
+
+
+def test_rm_r1_on_rewardbench(tmp_path: Path) -> None:
+    figures = replayed(tmp_path, f"{RM_R1}/rewardbench-subsets.json", "rewardbench")
+    sections = ("Chat", "Chat Hard", "Safety", "Reasoning", "mean of sections")
+    assert [round(figures[name], 1) for name in sections] == [95.3, 80.3, 91.1, 96.8, 90.9]
+
+
+def test_rewardbench_sections_are_those_of_the_published_file(tmp_path: Path) -> None:
+    figures = replayed(tmp_path, f"{RM_R1}/rewardbench-subsets.json", "rewardbench")
+    published = json.loads(benchmark_file(f"{RM_R1}/rewardbench-sections.json").read_text())
+    for section in ("Chat", "Chat Hard", "Safety", "Reasoning"):
+        assert figures[section] == pytest.approx(100 * published[section])
+
+
+def test_rm_r1_on_rm_bench(tmp_path: Path) -> None:
+    figures = replayed(tmp_path, f"{RM_R1}/rm-bench.json", "summary")
+    names = ("chat", "math", "code", "safety", "easy", "normal", "hard")
+    # The paper prints 85.4 for 85.452, and so cuts where it rounds elsewhere.
+    assert [round(figures[name], 1) for name in names] == [74.2, 91.8, 74.1, 95.4, 89.5, 85.5, 76.7]
+    assert round(figures["mean of domains"], 1) == round(figures["mean of difficulties"], 1) == 83.9
+
+
+def test_rm_r1_on_rmb(tmp_path: Path) -> None:
+    figures = replayed(tmp_path, f"{RM_R1}/rmb-meta.json", "summary")
+    assert round(figures["mean of four sections"], 1) == 69.8
+
+
+@pytest.mark.parametrize("name", ["rmb-pairwise-helpfulness", "rmb-bon-harmlessness"])
+def test_rm_r1_transcripts_are_read_as_their_authors_read_them(name: str) -> None:
+    path = benchmark_file(f"{RM_R1}/{name}-transcripts.json")
+    results = [row["results"] for row in json.loads(path.read_text())]
+    assert [int(row.votes[0].choice == row.label) for row in open_replay(path)] == results
+
+
+def test_armorm_on_rmb(tmp_path: Path) -> None:
+    name = "rmb/armorm-pairwise-helpfulness.json"
+    rows = json.loads(benchmark_file(name).read_text())
+    figures = replayed(tmp_path, name, "rmb")
+    assert round(figures["Pairwise Helpfulness"], 3) == 79.505
+    assert figures["Pairwise Helpfulness"] == pytest.approx(
+        100 * sum(row["is_correct"] for row in rows) / len(rows)
+    )

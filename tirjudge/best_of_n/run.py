@@ -1,0 +1,147 @@
+"""Best-of-N over many questions: grading, selection by every method, and counts of solved questions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from typing import Any
+
+from tirjudge.batch import Failure, GivenUp
+from tirjudge.best_of_n.base import Grade, Method, Question, RefereeDown, Selection
+from tirjudge.best_of_n.grading import Grades
+from tirjudge.best_of_n.judgments import Judgments
+from tirjudge.best_of_n.methods import majority
+from tirjudge.best_of_n.questions import shown
+from tirjudge.rollout import as_finished
+from tirjudge.statistics import Proportion
+
+PASS, MAJORITY, ORACLE = "pass@1", "majority", "oracle"
+
+
+@dataclass(frozen=True, slots=True)
+class Picked:
+    """A question with the candidate that each method selected."""
+
+    question: Question
+    grade: Grade
+    majority: int
+    """The candidate that a majority vote selects, without any judge."""
+    selections: Mapping[str, Selection]
+    """By the method's name."""
+
+    @property
+    def record(self) -> dict[str, Any]:
+        """Its line in the file of picks."""
+        return {
+            "id": self.question.task.id,
+            "where": self.question.where,
+            "solved": list(self.grade.solved),
+            "answers": list(self.grade.answers),
+            "majority": self.majority,
+            "selections": {
+                name: {
+                    "choice": one.choice,
+                    "solved": self.grade.solved[one.choice],
+                    "judgments": one.judgments,
+                    "undecided": one.undecided,
+                }
+                for name, one in self.selections.items()
+            },
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BestOfN:
+    """Selects from many questions, several at once."""
+
+    grades: Grades
+    judgments: Judgments | None
+    """None without methods."""
+    methods: Mapping[str, Method]
+    truncate: int | None = None
+    """Characters of a candidate beyond which its middle is cut out before it is judged."""
+    at_once: int = 32
+    """Questions in progress at the same time."""
+    give_up_after: int = 50
+    """Abort after N consecutive questions failed because of the model or the sandbox; 0 never aborts."""
+
+    async def run(self, questions: Iterable[Question | Failure]) -> AsyncGenerator[Picked | Failure]:
+        """Yield each question's result, or the reason why it failed, as it is finished. Raises GivenUp."""
+        down = 0
+        async with aclosing(as_finished(map(self._pick, questions), self.at_once)) as finished:
+            async for picked, is_down in finished:
+                down = down + 1 if is_down else 0
+                yield picked
+                if isinstance(picked, Failure) and down and down == self.give_up_after:
+                    raise GivenUp(f"given up after {down} failed rows in a row: {picked.reason}")
+
+    async def _pick(self, question: Question | Failure) -> tuple[Picked | Failure, bool]:
+        """Return a result, and True if the model or the sandbox failed in a way that may pass."""
+        if isinstance(question, Failure):
+            return question, False
+        try:
+            return await self._select(question), False
+        except (RefereeDown, ValueError) as error:
+            is_down = isinstance(error, RefereeDown) and error.passing
+            return Failure(question.where, question.task.id, str(error)), is_down
+
+    async def _select(self, question: Question) -> Picked:
+        grade = await self.grades.grade(question)
+        everyone = range(len(question.task.candidates))
+        selections = {}
+        if self.judgments is not None:
+            seen = shown(question, self.truncate)
+            referee = self.judgments.of(seen)
+            # One method after the other, so that a method reuses the judgments of those before it.
+            selections = {
+                name: await method.select(seen, grade, referee) for name, method in self.methods.items()
+            }
+        return Picked(question, grade, majority(everyone, grade.answers), selections)
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Result of one method over all questions."""
+
+    name: str
+    solved: Proportion
+    """Questions solved; for pass@1, the sum of each question's share of candidates that solve it."""
+    judgments: int = 0
+    undecided: int = 0
+
+
+@dataclass(slots=True)
+class SolvedTally:
+    """Solved questions by every method, pass@1, majority vote and the oracle (TIR-Judge, Table 7)."""
+
+    questions: int = 0
+    candidates: int = 0
+    _solved: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _judgments: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+    _undecided: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
+
+    def add(self, picked: Picked) -> None:
+        """Count one question."""
+        solved = picked.grade.solved
+        self.questions += 1
+        self.candidates += len(solved)
+        self._solved[PASS] += sum(solved) / len(solved)
+        self._solved[MAJORITY] += solved[picked.majority]
+        for name, one in picked.selections.items():
+            self._solved[name] += solved[one.choice]
+            self._judgments[name] += one.judgments
+            self._undecided[name] += one.undecided
+        self._solved[ORACLE] += max(solved)
+
+    @property
+    def lines(self) -> list[Line]:
+        """Results of pass@1, majority vote, the methods and the oracle, in this order."""
+        methods = [name for name in self._solved if name not in (PASS, MAJORITY, ORACLE)]
+        return [self._line(name) for name in (PASS, MAJORITY, *methods, ORACLE) if self.questions]
+
+    def _line(self, name: str) -> Line:
+        # Sums of shares can exceed the number of questions by a rounding error.
+        solved = Proportion(min(self._solved[name], float(self.questions)), self.questions)
+        return Line(name, solved, self._judgments[name], self._undecided[name])

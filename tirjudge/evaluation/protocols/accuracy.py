@@ -1,0 +1,205 @@
+"""Accuracy of one vote per row, of every vote, and of the two votes on a pair in both orders."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Vote
+from tirjudge.evaluation.units import (
+    UnitsBuilder,
+    credit,
+    drawn_vote,
+    own_order,
+    reversed_order,
+    section_means,
+)
+from tirjudge.statistics import Proportion
+
+_WRONG = "count as wrong"
+
+
+@dataclass(frozen=True, slots=True)
+class OneOrder:
+    """Accuracy of one vote per row, over all rows and as the mean of the sections."""
+
+    card: ProtocolCard
+    vote: Callable[[JudgedRow], Vote] = drawn_vote
+    """Chooses the vote that counts."""
+    share_ties: bool = False
+    """True if a tie of k has the credit 1 / k."""
+    sections_first: bool = False
+    """True if the mean of the sections is the headline."""
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        for row, label in builder.labelled(rows):
+            vote = self.vote(row)
+            builder.count_outcomes(vote)
+            worth = credit(vote, label, share_ties=self.share_ties)
+            builder.add(row.id, row.domain, worth, vote.tie, not vote.best)
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        worth, tied, _ = units.values.T
+        accuracy = {"accuracy": Proportion(float(worth.sum()), len(worth))}
+        ties = {"tie rate": Proportion(float(tied.sum()), len(tied))}
+        if len(units.sections) < 2:
+            return accuracy | ties
+        sections = {
+            name or "no domain": Proportion(float(worth[places].sum()), len(places))
+            for name, places in units.sections.items()
+        }
+        means = section_means(units, worth)
+        mean = {"mean of sections": sum(means.values()) / len(means)}
+        return (mean | accuracy if self.sections_first else accuracy | mean) | ties | sections
+
+
+ONE_ORDER = OneOrder(
+    ProtocolCard(
+        name="one-order",
+        about="accuracy in one seeded order",
+        ties="count as wrong",
+        failures=_WRONG,
+        source="J1, section 3",
+    )
+)
+FIRST_ORDER = OneOrder(
+    ProtocolCard(
+        name="first-order",
+        about="accuracy with the responses in the row's own order",
+        ties="count as wrong",
+        failures=_WRONG,
+        source="J1, Table 3, (a, b)",
+    ),
+    vote=own_order,
+)
+SECOND_ORDER = OneOrder(
+    ProtocolCard(
+        name="second-order",
+        about="accuracy with the responses the other way round",
+        ties="count as wrong",
+        failures=_WRONG,
+        source="J1, Table 3, (b, a)",
+    ),
+    vote=reversed_order,
+)
+TIR = OneOrder(
+    ProtocolCard(
+        name="tir",
+        about="accuracy in one seeded order",
+        ties="a tie of k is worth 1/k: 0.5 for a pair",
+        failures=_WRONG,
+        source="TIR-Judge, Appendix D",
+    ),
+    share_ties=True,
+)
+PPE = OneOrder(
+    ProtocolCard(
+        name="ppe",
+        about="accuracy in one seeded order, the mean over PPE's sets",
+        ties="a tie of k is worth 1/k: 0.5 for a pair",
+        failures=_WRONG,
+        source="TIR-Judge, Table 1; J1, Table 1 (whose ties count as wrong: see one-order)",
+    ),
+    share_ties=True,
+    sections_first=True,
+)
+
+
+class EveryOrder:
+    """Accuracy over all votes. The row is resampled as one unit, because its votes depend on each other."""
+
+    card = ProtocolCard(
+        name="every-order",
+        about="accuracy over all orders, each a sample of its own",
+        ties="count as wrong",
+        failures="count as wrong",
+        source="CodeJudgeBench",
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        for row, label in builder.labelled(rows):
+            votes = row.sample()
+            builder.count_outcomes(*votes)
+            right = sum(vote.choice == label for vote in votes)
+            builder.add(row.id, row.domain, right / len(votes) if votes else 0.0, right, len(votes))
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        _, right, votes = units.values.T
+        figures = {"accuracy": Proportion(float(right.sum()), int(votes.sum()))}
+        if len(units.sections) > 1:
+            for name, places in units.sections.items():
+                shown = Proportion(float(right[places].sum()), int(votes[places].sum()))
+                figures[name or "no domain"] = shown
+        return figures
+
+
+EVERY_ORDER = EveryOrder()
+
+
+def consistently_right(votes: tuple[Vote, Vote], label: int) -> bool:
+    """Return True if both votes name the label."""
+    return all(vote.choice == label for vote in votes)
+
+
+def net_right(votes: tuple[Vote, Vote], label: int) -> bool:
+    """Return True for more votes for the label than against it; ties and missing verdicts are neither."""
+    return sum((vote.choice == label) - (vote.choice not in (label, None)) for vote in votes) > 0
+
+
+@dataclass(frozen=True, slots=True)
+class BothOrders:
+    """Accuracy of a decision from the votes in both orders."""
+
+    card: ProtocolCard
+    right: Callable[[tuple[Vote, Vote], int], bool]
+    """Decides from both votes and the label if a row is right."""
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        for row, label in builder.labelled(rows):
+            votes = own_order(row), reversed_order(row)
+            builder.count_outcomes(*votes)
+            builder.add(row.id, row.domain, self.right(votes, label))
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        right = units.values[:, 0]
+        accuracy = {"accuracy": Proportion(float(right.sum()), len(right))}
+        if len(units.sections) < 2:
+            return accuracy
+        means = section_means(units, right)
+        mean = {"mean of sections": sum(means.values()) / len(means)}
+        return (
+            accuracy
+            | mean
+            | {
+                name or "no domain": Proportion(float(right[places].sum()), len(places))
+                for name, places in units.sections.items()
+            }
+        )
+
+
+BOTH_ORDERS = BothOrders(
+    ProtocolCard(
+        name="both-orders",
+        about="a row is right when the verdict is right in both orders",
+        ties="count as wrong",
+        failures="count as wrong",
+        source="J1, section 3 (position-consistent accuracy: JudgeBench, FollowBenchEval)",
+    ),
+    right=consistently_right,
+)
+NET_VOTE = BothOrders(
+    ProtocolCard(
+        name="net-vote",
+        about="a row is right when more of its two verdicts are for the label than against it",
+        ties="count neither way: one right verdict and a tie are right",
+        failures="count neither way",
+        source="JudgeBench, utils/metrics.py",
+    ),
+    right=net_right,
+)

@@ -1,0 +1,168 @@
+"""Agreement with people: classes with ties, and Cohen's kappa."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.units import UnitsBuilder, drawn_vote
+from tirjudge.statistics import Proportion
+
+_TIE = 2
+"""The class of a tie; 0 and 1 are the candidates."""
+
+
+@dataclass(frozen=True, slots=True)
+class Classes:
+    """Agreement over classes. Macro means are taken over the classes that occur in labels or verdicts."""
+
+    card: ProtocolCard
+    gold_ties: bool = True
+    """False leaves out rows whose label is a tie, and counts a verdict of tie as the first response."""
+    f1_of_means: bool = False
+    """True for the harmonic mean of macro precision and recall, instead of the mean of the classes' F1."""
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        for row in rows:
+            if row.candidates != 2:
+                raise Unfit(f"row {row.id!r} has {row.candidates} responses: this protocol scores pairs")
+            if row.label is None and not row.tied:
+                builder.counts["left out: no label"] += 1
+                continue
+            if row.tied and not self.gold_ties:
+                builder.counts["left out: a gold tie"] += 1
+                continue
+            vote = drawn_vote(row)
+            builder.count_outcomes(vote)
+            gold = _TIE if row.label is None else row.label
+            verdict = _TIE if vote.choice is None else vote.choice
+            if verdict == _TIE and not self.gold_ties:
+                verdict = 0
+            builder.add(row.id, row.domain, gold == verdict, gold, verdict)
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        agreed, gold, verdict = units.values.T
+        precision, recall, f1 = macro(gold, verdict)
+        if self.f1_of_means:
+            f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+        return {
+            "agreement": Proportion(float(agreed.sum()), len(agreed)),
+            "precision": precision,
+            "recall": recall,
+            "F1": f1,
+        }
+
+
+def macro(gold: NDArray[np.float64], verdict: NDArray[np.float64]) -> tuple[float, float, float]:
+    """Return precision, recall and F1, each the mean over the classes that occur.
+
+    A class without a verdict has precision 0, one without a label recall 0.
+    """
+    kinds = np.unique(np.concatenate([gold, verdict]))
+    actual, predicted = gold == kinds[:, None], verdict == kinds[:, None]
+    both = (actual & predicted).sum(axis=1)
+    precision = both / np.maximum(predicted.sum(axis=1), 1)
+    recall = both / np.maximum(actual.sum(axis=1), 1)
+    f1 = 2 * both / (predicted.sum(axis=1) + actual.sum(axis=1))
+    return float(precision.mean()), float(recall.mean()), float(f1.mean())
+
+
+THREE_CLASS = Classes(
+    ProtocolCard(
+        name="three-class",
+        about="agreement over A, B and tie; macro precision, recall and F1",
+        ties="are a class of their own",
+        failures="count as a verdict of tie",
+        source="JudgeLRM, Tables 1 to 4, PandaLM columns; PandaLM",
+    )
+)
+THREE_CLASS_F1_OF_MEANS = Classes(
+    ProtocolCard(
+        name="three-class-f1-of-means",
+        about="agreement over A, B and tie; macro precision and recall, and the harmonic mean of the two",
+        ties="are a class of their own",
+        failures="count as a verdict of tie",
+        source="JudgeLRM, Tables 1 and 3, JudgeLM columns of its own models",
+    ),
+    f1_of_means=True,
+)
+TWO_CLASS = Classes(
+    ProtocolCard(
+        name="two-class",
+        about="agreement over A and B; macro precision, recall and F1",
+        ties="gold ties are left out, a verdict of tie names the first response",
+        failures="count as a verdict of tie",
+        source="JudgeLRM, Table 12",
+    ),
+    gold_ties=False,
+)
+
+
+ANNOTATORS = "annotators"
+"""Key of a row's extras: each annotator's class, a list of integers."""
+_NO_CANDIDATE = -1
+"""The class of a tie for rows with any number of candidates."""
+
+
+class Kappa:
+    """Cohen's kappa of every two raters; the judge and the label are raters if a row has them."""
+
+    card = ProtocolCard(
+        name="kappa",
+        about="Cohen's kappa of every two annotators, and of the judge with the label",
+        ties="are a class of their own",
+        failures="count as a verdict of tie",
+        source="Cohen 1960; PandaLM",
+        percent=False,
+    )
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        raters = 0
+        for row in rows:
+            ratings = [float(rating) for rating in row.extras.get(ANNOTATORS, ())]
+            judged = bool(row.votes) and (row.tied or row.label is not None)
+            if judged:
+                vote = drawn_vote(row)
+                builder.count_outcomes(vote)
+                verdict = _NO_CANDIDATE if vote.choice is None else vote.choice
+                ratings += [verdict, _NO_CANDIDATE if row.label is None else row.label]
+            if len(ratings) < 2:
+                builder.counts["left out: fewer than two raters"] += 1
+                continue
+            raters = raters or len(ratings)
+            if len(ratings) != raters:
+                raise Unfit(f"row {row.id!r} has {len(ratings)} raters, the rows before it {raters}")
+            builder.add(row.id, row.domain, ratings[-1] == ratings[-2], judged, *ratings)
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        judged, ratings = units.values[:, 1], units.values[:, 2:].T
+        if judged.any() != judged.all():
+            raise Unfit("some rows have a verdict and some have none")
+        people = len(ratings) - 2 * bool(judged.any())
+        figures = {}
+        if judged.any():
+            figures["judge and label"] = cohen_kappa(ratings[-2], ratings[-1])
+        for one, other in combinations(range(people), 2):
+            figures[f"annotators {one + 1} and {other + 1}"] = cohen_kappa(ratings[one], ratings[other])
+        return figures
+
+
+def cohen_kappa(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
+    """Return (p_o - p_e) / (1 - p_e) (Cohen 1960); nan if both raters always choose the same one class."""
+    kinds = np.unique(np.concatenate([one, other]))
+    first, second = one == kinds[:, None], other == kinds[:, None]
+    observed = float((one == other).mean())
+    expected = float((first.mean(axis=1) * second.mean(axis=1)).sum())
+    return (observed - expected) / (1 - expected) if expected < 1 else float("nan")
+
+
+KAPPA = Kappa()

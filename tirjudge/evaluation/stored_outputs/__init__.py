@@ -1,0 +1,7 @@
+"""Stored outputs of tirjudge and other projects, read as judged rows."""
+
+from __future__ import annotations
+
+from tirjudge.evaluation.stored_outputs.reading import Replay, open_replay, replay_formats
+
+__all__ = ["Replay", "open_replay", "replay_formats"]

@@ -1,0 +1,85 @@
+"""Views as result files and run folders record them, converted to votes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tirjudge.evaluation.base import Vote
+from tirjudge_sandbox import Status
+
+_SYNTAX = ("SyntaxError", "IndentationError", "TabError")
+_LIMITS = {Status.WALL_LIMIT, Status.CPU_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT}
+
+Record = Mapping[str, Any]
+
+
+def candidates_shown(views: Sequence[Record]) -> int:
+    """Count the candidates; each of them is shown in some view."""
+    return 1 + max(int(index) for view in views for index in view["order"])
+
+
+def recorded_votes(views: Sequence[Record]) -> tuple[Vote, ...]:
+    """Return one vote per view of several responses, or one per sample if views show one response each."""
+    alone = all(len(view["order"]) == 1 for view in views)
+    return tuple(_scored(views) if alone else map(_shown, views))
+
+
+def recorded_programs(programs: Iterable[Record]) -> tuple[str, ...]:
+    """Return how each program ended, as `JudgedRow.programs` names it, without failures of the sandbox."""
+    return tuple(_end(program) for program in programs if program["status"] != Status.SANDBOX_FAILED)
+
+
+def _shown(view: Record) -> Vote:
+    """Convert a view of several responses."""
+    order, verdict = tuple(view["order"]), view["verdict"]
+    scores = {} if verdict is None else _numbers(verdict["scores"])
+    return Vote(
+        best=() if verdict is None else _best(verdict, order, scores),
+        order=order,
+        scores=scores,
+        sample=view.get("sample", 0),
+        stop=view["stop"],
+    )
+
+
+def _best(verdict: Record, order: tuple[int, ...], scores: Mapping[int, float]) -> tuple[int, ...]:
+    if verdict["tie"]:
+        return tuple(sorted(order))
+    return _highest(scores, len(order)) if verdict["choice"] is None else (verdict["choice"],)
+
+
+def _scored(views: Sequence[Record]) -> Iterator[Vote]:
+    """Convert views of one response each: one vote per sample."""
+    for sample in sorted({view.get("sample", 0) for view in views}):
+        drawn = [view for view in views if view.get("sample", 0) == sample]
+        scores: dict[int, float] = {}
+        for view in drawn:
+            if view["verdict"] is not None:
+                scores |= _numbers(view["verdict"]["scores"])
+        stop = next((view["stop"] for view in drawn if view["stop"] != "verdict"), "verdict")
+        yield Vote(best=_highest(scores, len(drawn)), scores=scores, sample=sample, stop=stop)
+
+
+def _numbers(scores: Mapping[str, float]) -> dict[int, float]:
+    return {int(index): score for index, score in scores.items()}
+
+
+def _highest(scores: Mapping[int, float], count: int) -> tuple[int, ...]:
+    """Return the candidates with the highest score; empty unless all of `count` have one."""
+    if not scores or len(scores) < count:
+        return ()
+    top = max(scores.values())
+    return tuple(sorted(index for index, score in scores.items() if score == top))
+
+
+def _end(program: Record) -> str:
+    status = program["status"]
+    if status == "refused":
+        return "refused"
+    if status == Status.OK:
+        return "ok"
+    if status in _LIMITS:
+        return "limit"
+    last = program["stderr"].rstrip().rpartition("\n")[2]
+    return "syntax" if last.startswith(_SYNTAX) else "runtime"

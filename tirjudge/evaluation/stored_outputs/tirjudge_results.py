@@ -1,0 +1,53 @@
+"""Result files of `tirjudge judge` and `tirjudge eval`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from tirjudge.evaluation.base import Cost, JudgedRow
+from tirjudge.evaluation.stored_outputs.base import Fields
+from tirjudge.evaluation.stored_outputs.recorded_views import (
+    candidates_shown,
+    recorded_programs,
+    recorded_votes,
+)
+
+
+class TirjudgeResults:
+    """Each line is a row with the views in which it was judged."""
+
+    name = "tirjudge"
+    about = "result files of tirjudge"
+    benchmark = ""
+    protocols = ("tir", "rationale-consistency", "errors", "cost")
+
+    def recognises(self, row: Fields) -> bool:
+        return "views" in row and "stop" in row
+
+    def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
+        views: Sequence[Mapping[str, Any]] = row["views"]
+        yield JudgedRow(
+            id=str(row["id"]),
+            votes=recorded_votes(views),
+            candidates=candidates_shown(views),
+            label=row["label"],
+            tied=row.get("strength") == 0,
+            domain=row["domain"],
+            tags=tuple(row["tags"]),
+            programs=recorded_programs(_programs(views)),
+            cost=Cost(
+                prompt_tokens=row["prompt_tokens"],
+                completion_tokens=row["completion_tokens"],
+                seconds=row["seconds"],
+                calls=row["programs"],
+            ),
+        )
+
+
+TIRJUDGE_RESULTS = TirjudgeResults()
+
+
+def _programs(views: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    for view in views:
+        yield from (passage for passage in view["segments"] if passage["kind"] == "program")
