@@ -1,7 +1,10 @@
-# The two commands that are green before every commit. Both use the Python on PATH.
+# `make check test` is green before every commit. All commands use the Python on PATH.
 export OMP_NUM_THREADS := 1
 
-.PHONY: check format test
+# Processes that `make test` runs files in.
+WORKERS := 2
+
+.PHONY: check format test soak
 
 check:
 	ruff format --check .
@@ -13,5 +16,10 @@ format:
 	ruff format .
 	ruff check --fix .
 
+# The second line runs what may not run at the same time as another test.
 test:
-	python -m pytest
+	python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	python -m pytest -m alone tests/sandbox
+
+soak:
+	python -m pytest -m soak --durations 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import gc
 import os
 import textwrap
@@ -31,10 +32,13 @@ except (ProcessLookupError, PermissionError):
 
 
 @pytest.fixture(scope="session")
-def docker_image() -> str:
+def docker_image(tmp_path_factory: pytest.TempPathFactory) -> str:
     """Id of the sandbox's image. An engine that DOCKER_HOST names must answer; another may be missing."""
     try:
-        return engine.call(lambda client: image.build(client, print), seconds=600)[0]
+        # Of several workers one builds it, and the others then find it built.
+        with (tmp_path_factory.getbasetemp().parent / "docker-image.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            return engine.call(lambda client: image.build(client, print), seconds=600)[0]
     except engine.EngineFailed as error:
         if "DOCKER_HOST" in os.environ:
             raise

@@ -21,6 +21,7 @@ from tirjudge_sandbox.containers.docker import DockerSandbox
 from tirjudge_sandbox.containers.owner import LABEL
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.docker,
     # The SDK leaves a socket open whenever the engine does not answer; and the engine outlives us.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),

@@ -4,44 +4,46 @@ reward's sign turned, less likely."""
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import closing
-from dataclasses import dataclass, replace
-from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, TypeVar
-
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
-
+from collections import Counter
+from collections.abc import Callable
+from collections.abc import Coroutine
+from collections.abc import Mapping
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from dataclasses import replace
+from pathlib import Path
 from tests.training.fitting import fit
 from tirjudge.asking import Asking
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging import NoSandbox
 from tirjudge.rollout import Rollout
-from tirjudge_environments import (
-    Context,
-    Environment,
-    Episode,
-    J1PaS,
-    J1PaV,
-    J1PaVS,
-    J1PoS,
-    JudgeLrmPair,
-    JudgeTask,
-    Message,
-    Prompt,
-    Reward,
-    RmR1,
-    Score,
-    View,
-)
+from tirjudge_environments import Context
+from tirjudge_environments import Environment
+from tirjudge_environments import Episode
+from tirjudge_environments import J1PaS
+from tirjudge_environments import J1PaV
+from tirjudge_environments import J1PaVS
+from tirjudge_environments import J1PoS
+from tirjudge_environments import JudgeLrmPair
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Message
+from tirjudge_environments import Prompt
+from tirjudge_environments import Reward
+from tirjudge_environments import RmR1
+from tirjudge_environments import Score
+from tirjudge_environments import View
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.grouping import Draw
 from tirjudge_training.rl import build_trainer
 from tirjudge_training.rl_config import RlConfig
+from transformers import AutoModelForCausalLM
+from transformers import AutoTokenizer
+from types import SimpleNamespace
+from typing import Any
+from typing import TypeVar
 
 T = TypeVar("T")
 PAIR = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)
@@ -132,32 +134,28 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_the_reward_prefers_becomes_likelier(case: Case, tiny_model: Path, tmp_path: Path) -> None:
-    for view, (right, wrong) in learn(case, tiny_model, tmp_path, sign=1.0).items():
-        assert right > 0, f"the right answer to {view} is likelier than before"
-        assert right > wrong
-
-
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_and_less_likely_when_the_reward_s_sign_is_turned(
+def test_what_the_reward_prefers_becomes_likelier_and_less_so_with_its_sign_turned(
     case: Case, tiny_model: Path, tmp_path: Path
 ) -> None:
-    for view, (right, wrong) in learn(case, tiny_model, tmp_path, sign=-1.0).items():
-        assert right < 0, f"the right answer to {view} is less likely than before"
-        assert right < wrong
+    for sign in (1.0, -1.0):
+        for view, (right, wrong) in learn(case, tiny_model, tmp_path, sign=sign).items():
+            assert sign * right > 0, f"the right answer to {view}, with {sign:+} times the reward"
+            assert sign * (right - wrong) > 0, f"the answers to {view}, with {sign:+} times the reward"
 
 
 def learn(case: Case, start: Path, folder: Path, *, sign: float) -> dict[str, tuple[float, float]]:
     """By view, how much the log-probabilities of the right and of the wrong answer moved in three steps.
 
     The model knows both answers before, each about as well: what they have in common is then no news to it.
+    It learns them once for all calls with the same folder.
     """
-    tokenizer = AutoTokenizer.from_pretrained(start)
+    tokenizer, known = AutoTokenizer.from_pretrained(start), folder / "known"
     engine = FixedAnswers(case, ChatEncoder(tokenizer), sign)
-    model = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32)
-    fit(model, engine.dialogues(), tokenizer.pad_token_id)
-    model.save_pretrained(folder)
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+    if not known.exists():
+        model = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32)
+        fit(model, engine.dialogues(), tokenizer.pad_token_id)
+        model.save_pretrained(known)
+    model = AutoModelForCausalLM.from_pretrained(known, dtype=torch.float32)
     views = case.environment.views(case.task)
     config = RlConfig(
         steps=3,
@@ -175,7 +173,7 @@ def learn(case: Case, start: Path, folder: Path, *, sign: float) -> dict[str, tu
         engine=engine,  # type: ignore[arg-type]  # the rollouts are fixed
         source=lambda *key: Draw("judge", case.task),
         seed=0,
-        output=str(folder),
+        output=str(folder / f"{sign:+}"),
     )
     before = engine.log_probabilities(model)
     with closing(engine):

@@ -70,7 +70,7 @@ def test_the_right_answer_becomes_likelier_and_less_so_with_the_sign_turned(
     for sign in (1.0, -1.0):
         run = tmp_path / str(sign)
         run.mkdir()
-        moved = learn(case(server, run, wrong=wrong, **options), tiny_model, run, sign=sign)
+        moved = learn(case(server, run, wrong=wrong, **options), tiny_model, tmp_path, sign=sign)
         right, other = moved["AB"]
         assert sign * (right - other) > 0.1
     assert bool(server.asked) == (options.get("reward") != "outcome")

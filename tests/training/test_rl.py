@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file
 
-from tirjudge.run_folder import read_lines
+from tests.training.conftest import ENVIRONMENTS, source
+from tirjudge.run_folder import RunFolder, read_lines
 from tirjudge_training import checkpoints
 from tirjudge_training.rl_config import RlConfig
+from tirjudge_training.rl_stage import train_rl
 
 CONFIG = RlConfig(
     steps=3,
@@ -27,46 +30,30 @@ CONFIG = RlConfig(
     max_tokens=120,
     checkpoint_every=2,
 )
-TRAIN = """
-import os, runpy, signal, sys
+KILLED = """
+import os, signal, sys
 from pathlib import Path
-from tirjudge.run_folder import RunFolder
-from tirjudge_training.rl_config import RlConfig
-from tirjudge_training.rl_stage import train_rl
+from tests.training.test_rl import train
 
-conftest, config, start, folder, kill_at = sys.argv[1:]
-parts = runpy.run_path(conftest)
+start, folder, kill_at = sys.argv[1:]
 
 def say(line):
-    if kill_at and line.startswith(kill_at):
+    if line.startswith(kill_at):
         os.kill(os.getpid(), signal.SIGKILL)
 
-with RunFolder(Path(folder)) as run:
-    model = train_rl(
-        Path(start),
-        run,
-        RlConfig.model_validate_json(config),
-        environments=parts["ENVIRONMENTS"],
-        source=parts["source"],
-        seed=1,
-        say=say,
-    )
-    model.save_pretrained(run.path / "model")
+train(Path(start), Path(folder), say)
 """
 
 
-def train(start: Path, folder: Path, config: RlConfig = CONFIG, *, kill_at: str = "") -> int:
-    conftest = str(Path(__file__).parent / "conftest.py")
-    command = [
-        sys.executable,
-        "-c",
-        TRAIN,
-        conftest,
-        config.model_dump_json(),
-        str(start),
-        str(folder),
-        kill_at,
-    ]
+def train(start: Path, folder: Path, say: Callable[[str], None] = lambda line: None) -> None:
+    with RunFolder(folder) as run:
+        model = train_rl(start, run, CONFIG, environments=ENVIRONMENTS, source=source, seed=1, say=say)
+        model.save_pretrained(run.path / "model")
+
+
+def killed(start: Path, folder: Path, kill_at: str) -> int:
+    """Train in a process that kills itself at this line of progress; returns its exit status."""
+    command = [sys.executable, "-c", KILLED, str(start), str(folder), kill_at]
     return subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode
 
 
@@ -89,7 +76,7 @@ def _timeless(value: Any) -> Any:
 def whole(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run that nobody interrupted."""
     folder = tmp_path_factory.mktemp("whole")
-    assert train(tiny_model, folder) == 0
+    train(tiny_model, folder)
     return folder
 
 
@@ -154,10 +141,10 @@ def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     """The kill falls after the last checkpoint, so a step is done again: it must leave nothing twice."""
-    assert train(tiny_model, tmp_path, kill_at="rl 3/3") == -signal.SIGKILL
+    assert killed(tiny_model, tmp_path, "rl 3/3") == -signal.SIGKILL
     assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-4"
     assert len(rows(tmp_path, "metrics.jsonl")) == 3
-    assert train(tiny_model, tmp_path) == 0
+    train(tiny_model, tmp_path)
     for name in ("metrics.jsonl", "episodes.jsonl"):
         assert rows(tmp_path, name) == rows(whole, name)
     resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path, whole))
