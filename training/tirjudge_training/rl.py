@@ -182,8 +182,8 @@ class JudgeBatches(GRPOTrainer):
                 slots=self.config.groups,
                 size=self.config.samples,
                 by=self.config.filter,
-                refills=self.config.refills,
-                redraws=self.config.redraws,
+                refills=self.config.replacement_rounds,
+                redraws=self.config.resamples,
                 processes=self.processes,
             )
         )

@@ -64,9 +64,9 @@ class RlConfig(RolloutConfig):
     entropy_bonus: float = Field(default=0.0, ge=0)
     """Weight of the mean entropy of a batch's tokens in the objective (ours)."""
     filter: Filter = "correctness"
-    refills: int = Field(default=2, ge=0)
+    replacement_rounds: int = Field(default=2, ge=0)
     """Rounds of replacement for groups that teach nothing (ours)."""
-    redraws: int = Field(default=2, ge=0)
+    resamples: int = Field(default=2, ge=0)
     """How often an episode is drawn again whose sandbox or generator failed (ours)."""
     report_to: tuple[Reporter, ...] = ()
     """Where the numbers of `metrics.jsonl` go besides; may be changed when a stopped run goes on (ours)."""
