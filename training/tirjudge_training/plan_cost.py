@@ -30,7 +30,7 @@ def cost_lines(recipe: Recipe, stages: Sequence[tuple[Stage, Size]], parameters:
     teacher = rates.teacher_cost(dialogues)
     rows = [
         *((kind, span(*seconds)) for kind, seconds in spent.items()),
-        ("together", span(whole[0], whole[1])),
+        ("total", span(whole[0], whole[1])),
         ("devices", _dollars(rates.cost(whole[0]), rates.cost(whole[1]))),
         ("teacher", _dollars(teacher, teacher)),
     ]

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge_sandbox.plugins import Plugins
+from tirjudge_training import config
 from tirjudge_training.data import DataConfig, EnvironmentConfig
 from tirjudge_training.heldout import HeldoutConfig
 from tirjudge_training.lora import LoraConfig
@@ -93,6 +94,11 @@ class Recipe(BaseModel):
     heldout: HeldoutConfig = HeldoutConfig()
     rates: Rates = Rates()
     """The speeds and prices that `--plan` assumes; nothing else depends on them."""
+
+    @classmethod
+    def load(cls, recipe: str, assignments: Sequence[str] = ()) -> Self:
+        """Load a shipped recipe by name, or a TOML file, and apply `a.b=c` assignments. Raises BadRecipe."""
+        return config.load(cls, recipe, assignments)
 
     @property
     def generated(self) -> bool:

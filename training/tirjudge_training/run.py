@@ -16,6 +16,7 @@ from tirjudge_training.course import Course
 from tirjudge_training.data import Data
 from tirjudge_training.full_disk import full_disk_told
 from tirjudge_training.generated import GeneratedData
+from tirjudge_training.log_line import log
 from tirjudge_training.memory import release
 from tirjudge_training.pipelines import open_method
 from tirjudge_training.preflight import check
@@ -78,7 +79,14 @@ def counted(recipe: Recipe, data: Data) -> Recipe:
     return recipe.model_copy(update={"rl": rl})
 
 
-def train(recipe: Recipe, folder: Path, *, command: str, say: Say, processes: Processes = ALONE) -> Path:
+def train(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    command: str = "tirjudge_training.train(recipe, folder)",
+    say: Say = log,
+    processes: Processes = ALONE,
+) -> Path:
     """Run a recipe in `folder`, or resume it there; returns the folder of the trained model.
 
     Finished stages are not repeated, and an interrupted stage is resumed. `command` is shown in the model
