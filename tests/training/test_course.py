@@ -1,4 +1,4 @@
-"""What a recipe becomes: which stages, in which order, from which models."""
+"""The stages that a recipe leads to, their order, and the models that they start from."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_a_warm_up_without_tools_is_as_large_and_has_nothing_but_text() -> None:
         (("data.no_tools=2",), "data.no_tools: Input should be less than or equal to 1"),
     ],
 )
-def test_what_does_not_fit_together_is_told_before_anything_starts(
+def test_a_contradictory_recipe_is_refused_before_anything_starts(
     assignments: tuple[str, ...], line: str
 ) -> None:
     with pytest.raises(BadRecipe) as error:

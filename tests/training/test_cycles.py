@@ -1,4 +1,4 @@
-"""A whole cycle on rows of one's own, from a model folder, killed three times: as if nothing had happened."""
+"""A whole cycle on a user's own rows, killed three times, ends like one that was never interrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A disk that really fills: one line, what was written stays whole, and with more room the run goes on."""
+"""A disk that really fills gives one line and no broken file, and the run resumes once there is space."""
 
 from __future__ import annotations
 

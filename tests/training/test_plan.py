@@ -82,7 +82,7 @@ QWEN3_8B = {
     "tie_word_embeddings": False,
     "vocab_size": 151936,
 }
-"""Of its published config.json; the weights are not there."""
+"""A folder with the published config.json and no weights."""
 GIB = 2**30
 
 

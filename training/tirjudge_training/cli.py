@@ -131,6 +131,7 @@ def train(
         if plan:
             _print_plans(arms or {"": config}, folder)
             return
+        # The short options are spelled out, so that the model card shows one command that says everything.
         words = [word for assignment in assignments for word in ("--set", assignment)]
         command = shlex.join(["tirjudge", "train", "--recipe", recipe, *words])
         if arms:

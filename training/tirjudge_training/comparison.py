@@ -79,6 +79,7 @@ def _copy_warm_up(arms: Mapping[str, Recipe], arm: str, folder: Path) -> None:
     own = folder / arm / WARM_UP
     if own.exists():
         return
+    # The stage holds its whole configuration, so equal stages leave equal models.
     same = (other for other in arms if _warm_up(arms[other]) == _warm_up(arms[arm]))
     done = (folder / other / WARM_UP for other in same if (folder / other / WARM_UP / DONE).exists())
     if (found := next(done, None)) is not None:

@@ -94,6 +94,7 @@ def _arms(
     values = _read(path, (), home)
     for assignment in assignments:
         _assign(values, assignment)
+    # Assignments are applied before the arms: an arm overrides what `--set` says.
     arms = values.pop(ARMS, {})
     if not isinstance(arms, dict) or not all(isinstance(arm, dict) for arm in arms.values()):
         raise BadRecipe(f"{path}: {ARMS}: write one table per arm, as in [{ARMS}.NAME.rl]")

@@ -37,12 +37,13 @@ class Course:
 
 
 def begin(recipe: Recipe) -> tuple[str | None, list[Stage]]:
-    """Return the stages that make and measure the initial model, and the name of the one that makes it.
+    """Return the name of the stage that makes the initial model, and the stages that make and measure it.
 
     The name is None if the recipe names a base model.
     """
     if recipe.model.base is not None:
         return None, measure(recipe, BASE, None)
+    # A text-only run must not learn in its warm-up to write programs that no prompt offers later.
     corpus = recipe.warmup.corpus.for_share(recipe.data.no_tools)
     config = recipe.warmup.model_copy(update={"corpus": corpus})
     warm_up = WarmUp(name=WARM_UP, seed=recipe.seed, config=config)
@@ -97,4 +98,5 @@ def measure(recipe: Recipe, what: str, start: str | None) -> list[Stage]:
 
 def seed(recipe: Recipe, name: str) -> int:
     """Return a seed of its own for the stage of this name, so that no two stages draw the same."""
+    # By name, not by position: adding control stages leaves the seeds of the others as they are.
     return derive_seed("stage", name, recipe.seed)

@@ -110,6 +110,7 @@ def put(draw: Draw, no_tools: float) -> Draw:
 def put_both_ways(draws: Iterable[Draw], no_tools: float) -> list[Draw]:
     """Return the draws for a measurement: with tools, without, or both if training uses both."""
     draws = list(draws)
+    # Every task is measured with each kind of prompt, so that both accuracies are over the same tasks.
     return [
         *(draws if no_tools < 1 else []),
         *([Draw(one.format + WITHOUT_TOOLS, one.task) for one in draws] if no_tools > 0 else []),

@@ -84,6 +84,7 @@ def training_bytes(shape: Shape, *, reference: bool = False, sampler: Sampler = 
     Activations, logits (see `logits_bytes`) and vLLM's engine come on top.
     """
     sharing, shares = Sharing.launched(), int(os.environ.get("WORLD_SIZE", "1"))
+    # Under LoRA the base model is frozen, and it is also the KL reference with the adapter turned off.
     frozen = shape.parameters if reference or shape.adapter is not None else 0
     state = TRAINED * shape.trained + FROZEN * frozen
     if sharing is Sharing.FSDP:

@@ -35,6 +35,7 @@ class GeneratedData:
 
     def source(self, groups: int, seed: int) -> Source:
         def deal(step: int, turn: int, position: int) -> Draw:
+            # Replacements come from a stream of their own, so they never use up tasks of later batches.
             stream = derive_seed("rl", seed) if turn == 0 else derive_seed("rl replacement", seed, turn)
             return self._draw(step * STRIDE * groups + position, stream)
 

@@ -92,6 +92,7 @@ def measure(
     With a `folder`, every answer is appended to its `file`, and a killed measurement resumes from there.
     `asking` opens the meta-judge that answers the questions of rewards, if there is one.
     """
+    # Stored by index, since answers arrive out of order.
     rows = [] if folder is None else list(folder.read(file))
     found = {row.pop("index"): Answer(**row) for row in rows}
     left = [(index, draw) for index, draw in enumerate(draws) if index not in found]

@@ -84,6 +84,7 @@ def build_model(seed: int, shape: ShapeConfig = MINIATURE) -> tuple[Any, Any]:
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
+    # The fork leaves the global random state of the process as it was.
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(seed)
         model = Qwen3ForCausalLM(config)

@@ -60,6 +60,7 @@ def plan(recipe: Recipe, course: Course, data: Data, folder: Path) -> Iterator[s
         (stage.name, size.what, *_counts(recipe, size), _time(recipe, size, shape, finished))
         for stage, size, finished in zip(course.stages, sizes, done, strict=True)
     ]
+    # Finished stages keep their line but no longer count towards the total.
     left = [size for size, finished in zip(sizes, done, strict=True) if not finished]
     yield from table([HEAD, *rows, ("total", "", "", "", "", _total(recipe, left, shape))], words=2)
     yield ""
@@ -79,6 +80,7 @@ def _shape(recipe: Recipe) -> Shape | None:
         lora = recipe.model.lora
         return footprint.shape(base) if lora is None else footprint.adapted(base, lora)
     except (OSError, ValueError):
+        # A plan is useful without network access too: sizes and tokens need no model.
         return None
 
 

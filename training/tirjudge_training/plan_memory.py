@@ -28,6 +28,7 @@ def memory_lines(recipe: Recipe, shape: Shape) -> Iterator[str]:
 
 def disk_lines(recipe: Recipe, course: Course, data: Data, shape: Shape) -> Iterator[str]:
     """Yield the disk space by part, without and with all possible replacements of groups."""
+    # A plan is made before a launcher says how the state is sharded; FSDP is what the recipes document.
     sharing = Sharing.FSDP if recipe.rates.devices > 1 else Sharing.NONE
     least, most = (
         disk_bytes(recipe, course, data, shape, sharing=sharing, refilled=refilled)

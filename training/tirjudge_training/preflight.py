@@ -86,6 +86,7 @@ def _check_gpus() -> None:
 
     if not torch.cuda.is_available():
         return
+    # Without LOCAL_RANK no launcher started this process, so TRL would see all GPUs of the machine.
     if "LOCAL_RANK" not in os.environ and torch.cuda.device_count() > 1:
         raise BadRecipe(
             f"there are {torch.cuda.device_count()} GPUs and one process: start one per GPU, `torchrun "
@@ -111,6 +112,7 @@ def _check_server(config: VllmServerConfig) -> None:
 def _check_room(recipe: Recipe, course: Course, data: Data, base: str, folder: Path) -> None:
     shape = _shape(base, recipe.model.lora)
     reference = any(stage.reference for stage in course.stages)
+    # A lower limit: activations and logits, which `--plan` counts, depend on the batch.
     needed = footprint.training_bytes(shape, reference=reference, sampler=recipe.rl.generator)
     there, where = footprint.memory_there()
     model = f"{base} has {shape.parameters / 1e9:.2f} billion parameters"

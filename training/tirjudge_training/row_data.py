@@ -67,6 +67,7 @@ class RowData:
         self._validation = sorted(
             (draw for draw in rows if prompt_seed(draw.task) in back), key=lambda d: prompt_seed(d.task)
         )
+        # By prompt and not by row: another answer to a validation prompt would leak it.
         seen = back | reported
         left = [put(draw, config.no_tools) for draw in rows if prompt_seed(draw.task) not in seen]
         if tokens is not None and config.max_prompt_tokens is not None:
@@ -118,6 +119,7 @@ class RowData:
 
     def _set_apart(self, draws: Sequence[Draw]) -> tuple[list[Draw], list[Draw]]:
         """Return the reserved rows, those with the smallest hash, and the others."""
+        # By a hash of the id, so that the rows RL sees do not depend on the order of the file.
         order = sorted(draws, key=lambda draw: derive_seed("reserved", draw.task.id))
         apart = order[: self._config.reserved]
         ids = {draw.task.id for draw in apart}
@@ -184,6 +186,7 @@ def require_rows(config: DataConfig) -> None:
 
 def _held_back(rows: Iterable[Draw], share: float) -> set[int]:
     """Return the hashes of the prompts that are held back for validation."""
+    # The smallest hashes: rows that are added later move few prompts from one side to the other.
     kinds: dict[tuple[str, str], set[int]] = {}
     for draw in rows:
         kinds.setdefault((draw.format, draw.task.domain), set()).add(prompt_seed(draw.task))

@@ -94,6 +94,7 @@ def train(
     only the first one logs and writes. Raises BadRecipe, RunMismatch for the folder of another recipe, Locked
     while another run is using it, TooSmall, and ReporterMissing.
     """
+    # All of this happens before the folder is touched: a recipe that cannot run leaves nothing behind.
     data = data_of(recipe)
     course = course_of(counted(recipe, data))
     processes.first(lambda: check(recipe, course, data, folder))
@@ -135,6 +136,7 @@ def _done(stage: Stage, run: Run) -> JsonObject:
                 work = partial(stage.work, folder, own)
                 result = work() if stage.together else processes.first(work)
                 release()
+                # Written last: a stage without this file is resumed.
                 folder.write(DONE, json.dumps(result, indent=2) + "\n")
     return processes.first(lambda: json.loads((path / DONE).read_text(encoding="utf-8")))
 

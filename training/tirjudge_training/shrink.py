@@ -93,6 +93,7 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
             "max_prompt_tokens": None,
             "reserved": 0,
         }
+    # Validated again as a whole, so that a shrunk recipe obeys the same rules as any other.
     whole = recipe.model_dump()
     return Recipe.model_validate(
         whole | {key: {**whole[key], **new} if isinstance(new, dict) else new for key, new in changes.items()}
@@ -117,6 +118,7 @@ def _model(recipe: Recipe, folder: Path) -> Path:
         eos_token_id=tokenizer.eos_token_id,
         pad_token_id=tokenizer.pad_token_id,
     )
+    # The same weights every time, so that a shrunk run can be resumed.
     torch.manual_seed(0)
     AutoModelForCausalLM.from_config(config, dtype=torch.float32).save_pretrained(folder)
     tokenizer.save_pretrained(folder)

@@ -31,6 +31,7 @@ def task(split: str, format: str, index: int, seed: int) -> JudgeTask:
     """
     half = SPLITS[split]
     rng = Random(derive_seed("synthesis", split, format, seed, index))
+    # In turn instead of at random: every prefix of the stream is balanced over families.
     family = list(FAMILIES.values())[index % len(FAMILIES)]
     constraint = family.draw(rng, half)
     count = CANDIDATES[format]

@@ -48,6 +48,7 @@ class Answering(Stage):
         done = sum(1 for _ in folder.read(SAMPLES))
         unlabelled = 0
         for index, draw in enumerate(draws):
+            # Counted for finished rows too, so that a resumed stage returns the same result.
             unlabelled += draw.task.label is None
             if index >= done:
                 judge = run.data.environments[draw.format]

@@ -88,7 +88,7 @@ class Disk:
     models: int = 0
     """Model folders."""
     rollouts: bool = False
-    """Whether every rollout is recorded, in `episodes.jsonl` and in `rollouts/`."""
+    """True if every rollout is recorded, in `episodes.jsonl` and in `rollouts/`."""
 
 
 class Stage(BaseModel, ABC):

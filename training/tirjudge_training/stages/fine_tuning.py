@@ -29,6 +29,7 @@ class FineTuning(Stage):
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         found = [sample for name in self.samples for sample in kept(run.path / name)]
+        # Truncated dialogues would lose their verdict, so a sample that is too long is dropped whole.
         samples = [sample for sample in found if len(sample.ids) <= self.config.max_tokens]
         if not found:
             raise RuntimeError(

@@ -20,7 +20,7 @@ REPORT_EVERY = 100
 
 
 class RejectionConfig(BaseModel):
-    """How trajectories are sampled and which are kept (TIR §4.3)."""
+    """The settings of rejection sampling (TIR §4.3)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -43,6 +43,7 @@ class Rejection(Stage):
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         draws = run.data.prompts(self.config.prompts, self.seed)
+        # Prompts finish out of order, so the finished ones are a set and not a prefix.
         done = {row["index"] for row in folder.read(SAMPLES)}
         left = [(index, draw) for index, draw in enumerate(draws) if index not in done]
         if left:

@@ -17,7 +17,7 @@ from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 
 
 class ValidationConfig(BaseModel):
-    """How checkpoints are compared."""
+    """The settings of the choice among checkpoints."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -54,6 +54,7 @@ class Selection(Stage):
             )
             counts[step] = correct(found)
             run.say(f"step {step} has {counts[step]} of {len(draws)} right")
+        # Equal accuracy goes to the later step, which has seen more data.
         best = max(counts, key=lambda step: (counts[step], step))
         self._keep(run.path / self.stage / CHECKPOINTS / f"checkpoint-{best}", folder, run)
         return {"best": best, "n": len(draws), "correct": {str(step): n for step, n in counts.items()}}
