@@ -22,7 +22,7 @@ class Rendering(Stage):
 
         tokenizer = AutoTokenizer.from_pretrained(run.model(self.start))
         draws = run.data.prompts(self.config.prompts, self.seed)
-        # Rendering is cheap and deterministic: it is repeated after a kill, and only missing rows are written.
+        # Rendering is cheap and deterministic: a resumed stage repeats it and writes only the missing rows.
         done = sum(1 for _ in folder.read(SAMPLES))
         kept = 0
         with RunFolder(run.path / self.teacher) as dialogues:
