@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -75,3 +77,12 @@ def test_a_method_of_another_package_is_trained_with(tiny_model: Path, tmp_path:
 def test_an_option_that_a_method_does_not_have_is_refused() -> None:
     with pytest.raises(ValueError, match=r"training method 'twice': .*unexpected keyword argument 'stops'"):
         load(Recipe, "mini", [*TINY, "method_options.stops=1"])
+
+
+def test_the_public_names_load_without_torch() -> None:
+    program = (
+        "import sys; from tirjudge_training import JudgeRolloutFunc, Recipe, train; "
+        "assert Recipe.load('mini', ['rl.steps=3']).rl.steps == 3; print({'torch', 'trl'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout == "set()\n"
