@@ -40,8 +40,8 @@ def _made(recipe: Recipe, command: str, course: Course, results: Mapping[str, An
     yield (
         f"From random weights, with seed {recipe.seed}: a supervised warm-up, then "
         f"{method.describe(recipe)}. "
-        "RL is DAPO, with every program run in the sandbox and its output left out of the loss. All training "
-        "tasks are generated from the constraint families below; "
+        f"RL trains with the loss `{recipe.rl.loss}`; every program ran in the sandbox, and its output is "
+        "left out of the loss. All training tasks are generated from the constraint families below; "
         f"{method.provenance(recipe, results)}. The stages:\n"
     )
     for stage in course.making:
