@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tirjudge_training.course import BASE, HELDOUT, Course
-from tirjudge_training.heldout import shown
+from tirjudge_training.heldout import percentage
 from tirjudge_training.pipelines import open_method
 from tirjudge_training.recipe import Recipe
 
@@ -66,8 +66,8 @@ def _accuracy(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[s
     for name, one in after.items():
         calls = one["calls_per_verdict"]
         yield (
-            f"| {name} | {shown(before[name]['accuracy'])} | {shown(one['accuracy'])} "
-            f"| {shown(one['program_errors'])} | {'-' if calls is None else f'{calls:.2f}'} |"
+            f"| {name} | {percentage(before[name]['accuracy'])} | {percentage(one['accuracy'])} "
+            f"| {percentage(one['program_errors'])} | {'-' if calls is None else f'{calls:.2f}'} |"
         )
     yield ""
 
@@ -79,5 +79,5 @@ def _families(after: Mapping[str, Any]) -> Iterator[str]:
     yield f"|---|{'---|' * len(names)}"
     for family in sorted({family for one in after.values() for family in one["families"]}):
         cells = (one["families"].get(family) for one in after.values())
-        yield f"| {family} | {' | '.join(shown(cell['accuracy']) if cell else '-' for cell in cells)} |"
+        yield f"| {family} | {' | '.join(percentage(cell['accuracy']) if cell else '-' for cell in cells)} |"
     yield ""

@@ -181,14 +181,14 @@ def _one_line_errors(command: str) -> Iterator[None]:
     except ImportError as error:
         stop(command, f"training needs `pip install tirjudge[train]`: {error}", FAILED)
     except (Locked, MemoryError, OSError, RuntimeError, SandboxUnavailable) as error:
-        stop(command, f"{error}{_ADVICE if _starved(error) else ''}", FAILED)
+        stop(command, f"{error}{_ADVICE if _out_of_memory(error) else ''}", FAILED)
     except KeyboardInterrupt:
         stop(
             command, "interrupted; run the same command again to resume from the last checkpoint", INTERRUPTED
         )
 
 
-def _starved(error: Exception) -> bool:
+def _out_of_memory(error: Exception) -> bool:
     """Return True if memory ran out, in the words of Python, CUDA or torch's CPU allocator."""
     text = str(error)
     return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text

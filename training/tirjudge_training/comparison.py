@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge_training.course import HELDOUT, WARM_UP, Course
-from tirjudge_training.heldout import shown
+from tirjudge_training.heldout import percentage
 from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import course_of, train
@@ -54,9 +54,11 @@ def table(arms: Mapping[str, Recipe], folder: Path) -> Iterator[str]:
     yield from _line(["---"] * (len(domains) + 5))
     for names, found in rows:
         parts = [found["domains"].get(domain) for domain in domains]
-        cells = ["-" if part is None else shown(part["accuracy"]) for part in parts]
+        cells = ["-" if part is None else percentage(part["accuracy"]) for part in parts]
         calls = found["calls_per_verdict"]
-        yield from _line([*names, shown(found["accuracy"]), *cells, "-" if calls is None else f"{calls:.2f}"])
+        yield from _line(
+            [*names, percentage(found["accuracy"]), *cells, "-" if calls is None else f"{calls:.2f}"]
+        )
 
 
 def _rows(arm: str, course: Course, folder: Path) -> Iterator[tuple[Sequence[str], Mapping[str, Any]]]:

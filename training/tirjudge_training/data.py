@@ -100,14 +100,14 @@ def open_judges(
     return opened, {**(opened if no_tools < 1 else {}), **bare}
 
 
-def put(draw: Draw, no_tools: float) -> Draw:
+def choose_tools(draw: Draw, no_tools: float) -> Draw:
     """Return the draw, without tools for this share of the tasks, which a hash of the task's id chooses."""
     if derive_seed("no tools", draw.task.id) >= no_tools * WHOLE:
         return draw
     return Draw(draw.format + WITHOUT_TOOLS, draw.task)
 
 
-def put_both_ways(draws: Iterable[Draw], no_tools: float) -> list[Draw]:
+def tool_variants(draws: Iterable[Draw], no_tools: float) -> list[Draw]:
     """Return the draws for a measurement: with tools, without, or both if training uses both."""
     draws = list(draws)
     # Every task is measured with each kind of prompt, so that both accuracies are over the same tasks.

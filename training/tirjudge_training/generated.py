@@ -9,9 +9,9 @@ from tirjudge_training.data import (
     WHOLE,
     DataConfig,
     EnvironmentConfig,
+    choose_tools,
     open_judges,
-    put,
-    put_both_ways,
+    tool_variants,
 )
 from tirjudge_training.grouping import Draw
 from tirjudge_training.miniature import ENVIRONMENT
@@ -54,11 +54,11 @@ class GeneratedData:
 
     def validation(self, n: int) -> list[Draw]:
         draws = [Draw(format, task) for format in CANDIDATES for task in validation_tasks(format, n)]
-        return put_both_ways(draws, self._config.no_tools)
+        return tool_variants(draws, self._config.no_tools)
 
     def heldout(self, n: int, seed: int) -> list[Draw]:
         draws = [Draw(format, task) for format in CANDIDATES for task in heldout_tasks(format, n, seed)]
-        return put_both_ways(draws, self._config.no_tools)
+        return tool_variants(draws, self._config.no_tools)
 
     def _draw(self, index: int, seed: int) -> Draw:
         """Return element `index` of a stream, sampled again until the weight of its domain accepts it."""
@@ -68,5 +68,5 @@ class GeneratedData:
             draw = train_draw(index, again, formats={**MIXTURE, **self._config.formats})
             chance = weights.get(draw.task.domain, 1.0) / max(1.0, *weights.values(), 0.0)
             if derive_seed("weight", draw.task.id) < chance * WHOLE:
-                return put(draw, self._config.no_tools)
+                return choose_tools(draw, self._config.no_tools)
         raise AssertionError("unreachable")

@@ -165,13 +165,13 @@ def _proportion(found: Proportion) -> dict[str, Any]:
 def lines(found: Mapping[str, Any]) -> list[str]:
     """Format a summary, one line per format."""
     return [
-        f"{name}: {shown(one['accuracy'])}; program errors {shown(one['program_errors'])}; "
+        f"{name}: {percentage(one['accuracy'])}; program errors {percentage(one['program_errors'])}; "
         f"{one['calls_per_verdict'] or 0:.2f} calls per verdict"
         for name, one in found.items()
     ]
 
 
-def shown(proportion: Mapping[str, Any]) -> str:
+def percentage(proportion: Mapping[str, Any]) -> str:
     """Format a proportion, as in `92.4% [89.7%, 94.4%], n = 500`."""
     return str(Proportion(proportion["count"], proportion["n"]))
 

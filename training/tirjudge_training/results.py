@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tirjudge_training.course import HELDOUT, Course
-from tirjudge_training.heldout import shown
+from tirjudge_training.heldout import percentage
 
 
 def table(course: Course, results: Mapping[str, Any]) -> str:
@@ -15,6 +15,6 @@ def table(course: Course, results: Mapping[str, Any]) -> str:
     judges = list(next(iter(rows.values()), {}))
     lines = [f"| model | {' | '.join(judges)} |", f"|---|{'---|' * len(judges)}"]
     for name, found in rows.items():
-        cells = (shown(found[judge]["accuracy"]) for judge in judges)
+        cells = (percentage(found[judge]["accuracy"]) for judge in judges)
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

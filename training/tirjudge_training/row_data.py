@@ -20,10 +20,10 @@ from tirjudge_training.data import (
     WHOLE,
     DataConfig,
     EnvironmentConfig,
+    choose_tools,
     open_judges,
     prompt_seed,
-    put,
-    put_both_ways,
+    tool_variants,
 )
 from tirjudge_training.grouping import Draw
 from tirjudge_training.rl import Source
@@ -69,7 +69,7 @@ class RowData:
         )
         # By prompt and not by row: another answer to a validation prompt would leak it.
         seen = back | reported
-        left = [put(draw, config.no_tools) for draw in rows if prompt_seed(draw.task) not in seen]
+        left = [choose_tools(draw, config.no_tools) for draw in rows if prompt_seed(draw.task) not in seen]
         if tokens is not None and config.max_prompt_tokens is not None:
             left = [draw for draw in left if self._longest(draw, tokens) <= config.max_prompt_tokens]
         self._reserved, left = self._set_apart([draw for draw in left if self._copies(draw.task)])
@@ -103,11 +103,11 @@ class RowData:
         return list(distinct.values())[:n]
 
     def validation(self, n: int) -> list[Draw]:
-        return put_both_ways(_of_each(self._validation, n), self._config.no_tools)
+        return tool_variants(_of_each(self._validation, n), self._config.no_tools)
 
     def heldout(self, n: int, seed: int) -> list[Draw]:
         order = sorted(self._heldout, key=lambda draw: derive_seed("held out", seed, draw.task.id))
-        return put_both_ways(_of_each(order, n), self._config.no_tools)
+        return tool_variants(_of_each(order, n), self._config.no_tools)
 
     def _stride(self, groups: int) -> int:
         """Return the number of rows that fill a batch of `groups` slots."""

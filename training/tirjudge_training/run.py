@@ -134,7 +134,7 @@ def _done(stage: Stage, run: Run) -> JsonObject:
                 folder.write(CONFIG, to_toml(stage))
                 own = replace(run, say=lambda line: run.say(f"{stage.name}: {line}"))
                 work = partial(stage.work, folder, own)
-                result = work() if stage.together else processes.first(work)
+                result = work() if stage.distributed else processes.first(work)
                 release()
                 # Written last: a stage without this file is resumed.
                 folder.write(DONE, json.dumps(result, indent=2) + "\n")

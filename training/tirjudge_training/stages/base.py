@@ -102,7 +102,7 @@ class Stage(BaseModel, ABC):
     """Everything that the stage draws is a function of this seed."""
     start: str | None = None
     """The earlier stage whose model it starts from; None is the base model of the run."""
-    together: ClassVar[bool] = False
+    distributed: ClassVar[bool] = False
     """True if all processes of a run take part; else the first does the work while the others wait."""
     measures: ClassVar[bool] = False
     """True if the result holds the reported accuracy of the model of `start`."""

@@ -24,7 +24,7 @@ class FineTuning(Stage):
     config: SftConfig
     lora: LoraConfig | None = None
     """None trains all weights."""
-    together = True
+    distributed = True
     kind = "SFT"
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:

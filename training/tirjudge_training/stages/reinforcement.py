@@ -22,7 +22,7 @@ class Reinforcement(Stage):
     config: RlConfig
     lora: LoraConfig | None = None
     """None trains all weights."""
-    together = True
+    distributed = True
     kind = "RL"
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:

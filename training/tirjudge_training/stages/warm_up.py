@@ -34,7 +34,7 @@ class WarmUp(Stage):
     """Builds the miniature and trains it on the warm-up corpus."""
 
     config: WarmUpConfig
-    together = True
+    distributed = True
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         model, tokenizer = miniature.build_model(self.seed, self.config.shape)
