@@ -91,7 +91,7 @@ def test_from_a_teacher_to_a_judge(
 
 
 def test_a_teacher_that_fails_costs_nothing_but_the_attempt(server: EndpointServer, tmp_path: Path) -> None:
-    """He comes before any training; where he is mended, or moves, the same command goes on."""
+    """The teacher comes before any training; once it is back, or has moved, the same command resumes."""
     server.script = lambda body: failure(401, "no such key")
     down = distill(tmp_path, server.url)
     assert down.exit_code == 1
@@ -121,14 +121,14 @@ BIG = {
 def test_a_model_too_large_for_the_machine_is_refused_before_anyone_is_asked(
     server: EndpointServer, tmp_path: Path
 ) -> None:
-    """16 bytes a parameter, told from the configuration alone: there are no weights in this folder."""
+    """16 bytes per parameter, known from the configuration alone: this folder has no weights."""
     big, out = tmp_path / "big", tmp_path / "run"
     big.mkdir()
     (big / "config.json").write_text(json.dumps(BIG))
     result = distill(out, server.url, model=str(big))
     assert result.exit_code == 1
     assert result.stderr.startswith(
-        f"tirjudge train: {big} has 70.94 billion parameters: to train them takes 1,057.1 GiB at least, and "
+        f"tirjudge train: {big} has 70.94 billion parameters: training takes at least 1,057.1 GiB, and "
     )
     assert result.stderr.count("\n") == 1
     assert not out.exists()

@@ -1,12 +1,10 @@
-"""A whole cycle on rows of one's own, from a model folder, killed on its way: as if nothing had happened."""
+"""A whole cycle on a user's own rows, killed on its way, ends like one that was never interrupted."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-
 import pytest
-
+from pathlib import Path
 from tests.bench import kill_cycles
 from tirjudge_training.synthesis import tasks
 

@@ -1,4 +1,4 @@
-"""What a run is told to write, beside what it writes: a real one, of the demonstration model."""
+"""The estimated disk space of a run, compared with what a real run of the miniature writes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ASSIGNMENTS = (
     "rl.steps=4",
     "rl.groups=8",
     "rl.micro_batch=32",
-    "rl.refills=0",
+    "rl.replacement_rounds=0",
     "rl.checkpoint_every=1",
     "rl.keep_checkpoints=2",
     "heldout.n=1",
@@ -54,7 +54,7 @@ def test_bytes_of_a_parameter(
 
 
 @pytest.mark.slow
-def test_a_run_writes_what_was_told(tmp_path: Path) -> None:
+def test_a_run_writes_what_was_estimated(tmp_path: Path) -> None:
     """Weights within 2 %: tokenizers and a few small files are not counted. Rollouts within a half."""
     model = str(embedded_model())
     assignments = [f'model.base="{model}"', *ASSIGNMENTS]

@@ -72,7 +72,7 @@ def test_a_number_of_batches_stays_as_it_is(rows: Path) -> None:
 
 def test_generated_tasks_have_no_epochs() -> None:
     planned = Recipe.model_validate({"rl": {"epochs": 1}})
-    with pytest.raises(BadRecipe, match="no end"):
+    with pytest.raises(BadRecipe, match=r"task stream is endless: set the number of batches with rl\.steps"):
         counted(planned, data_of(planned))
 
 
@@ -96,7 +96,7 @@ def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) 
 
 def test_nothing_short_enough_is_an_error(rows: Path, tiny_model: Path) -> None:
     limited = recipe(rows, {"name": "rm-r1"}, {"steps": 1}, tiny_model, max_prompt_tokens=1)
-    with pytest.raises(BadRecipe, match="nothing is left to train on"):
+    with pytest.raises(BadRecipe, match="no rows are left to train on"):
         data_of(limited)
 
 

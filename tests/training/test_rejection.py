@@ -171,7 +171,7 @@ def test_sft_without_anything_to_learn_from_says_so(whole: Path, tiny_model: Pat
 
 
 def trajectory(tokens: int, calls: int) -> Trajectory:
-    """Of so many of the model's own tokens, and twice as many of the sandbox's."""
+    """Return a trajectory with that many tokens of the model, and twice as many of the sandbox."""
     request = RunCode("print(1)")
     return Trajectory(
         view=View("AB", (0, 1)),

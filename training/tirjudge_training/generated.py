@@ -1,4 +1,4 @@
-"""The miniature's data: an endless stream of generated tasks, and a share of its prompts held back."""
+"""The miniature's data: an endless stream of generated tasks, with a share of the prompts held back."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tirjudge_training.data import (
     WHOLE,
     DataConfig,
     EnvironmentConfig,
+    choose_tools,
     open_judges,
-    put,
-    put_both_ways,
+    tool_variants,
 )
 from tirjudge_training.grouping import Draw
 from tirjudge_training.miniature import ENVIRONMENT
@@ -19,13 +19,13 @@ from tirjudge_training.rl import Source
 from tirjudge_training.synthesis import CANDIDATES, MIXTURE, heldout_tasks, train_draw, validation_tasks
 
 STRIDE = 4
-"""Places of the stream that a batch may look at, for each of its slots."""
+"""Positions of the stream that a batch may use, per slot."""
 
 
 class GeneratedData:
-    """Trains on the training half of the checkable constraints, without the prompts held back.
+    """Training tasks from one half of the words, thresholds and wordings of the checkable constraints.
 
-    Validation is on those prompts; held-out tasks are of the other half: its words, thresholds and wordings.
+    Validation uses prompts of that half which training leaves out; held-out tasks come from the other half.
     """
 
     def __init__(self, config: DataConfig) -> None:
@@ -35,35 +35,38 @@ class GeneratedData:
 
     def source(self, groups: int, seed: int) -> Source:
         def deal(step: int, turn: int, position: int) -> Draw:
+            # Replacements come from a stream of their own, so they never use up tasks of later batches.
             stream = derive_seed("rl", seed) if turn == 0 else derive_seed("rl replacement", seed, turn)
             return self._draw(step * STRIDE * groups + position, stream)
 
         return deal
 
     def steps(self, groups: int, epochs: float) -> int:
-        raise ValueError("the miniature's stream of tasks has no end: say how many batches with rl.steps")
+        raise ValueError("the miniature's task stream is endless: set the number of batches with rl.steps")
 
     def prompts(self, n: int | None, seed: int) -> list[Draw]:
         if n is None:
-            raise ValueError("the miniature's stream of tasks has no end: say how many with rejection.tasks")
+            raise ValueError(
+                "the miniature's task stream is endless: set the number of tasks with rejection.prompts"
+            )
         stream = derive_seed("prompts", seed)
         return [self._draw(index, stream) for index in range(n)]
 
     def validation(self, n: int) -> list[Draw]:
         draws = [Draw(format, task) for format in CANDIDATES for task in validation_tasks(format, n)]
-        return put_both_ways(draws, self._config.no_tools)
+        return tool_variants(draws, self._config.no_tools)
 
     def heldout(self, n: int, seed: int) -> list[Draw]:
         draws = [Draw(format, task) for format in CANDIDATES for task in heldout_tasks(format, n, seed)]
-        return put_both_ways(draws, self._config.no_tools)
+        return tool_variants(draws, self._config.no_tools)
 
     def _draw(self, index: int, seed: int) -> Draw:
-        """Element `index` of a stream, drawn again as often as the weight of its domain wants it."""
+        """Return element `index` of a stream, sampled again until the weight of its domain accepts it."""
         weights = self._config.weights
         for attempt in count():
             again = derive_seed("again", seed, attempt) if attempt else seed
             draw = train_draw(index, again, formats={**MIXTURE, **self._config.formats})
             chance = weights.get(draw.task.domain, 1.0) / max(1.0, *weights.values(), 0.0)
             if derive_seed("weight", draw.task.id) < chance * WHOLE:
-                return put(draw, self._config.no_tools)
+                return choose_tools(draw, self._config.no_tools)
         raise AssertionError("unreachable")

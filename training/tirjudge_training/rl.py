@@ -3,26 +3,40 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
+from collections.abc import Iterator
+from collections.abc import Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import TYPE_CHECKING, Any
-
 from tirjudge_environments.types import derive_seed
 from tirjudge_training import reporters
 from tirjudge_training.computing import here
-from tirjudge_training.dealing import dealt, seed_shuffle
-from tirjudge_training.grouping import Batch, Draw, gather
+from tirjudge_training.dealing import dealt
+from tirjudge_training.dealing import seed_shuffle
+from tirjudge_training.grouping import Batch
+from tirjudge_training.grouping import Draw
+from tirjudge_training.grouping import gather
 from tirjudge_training.importance import truncated_weights
 from tirjudge_training.lora import LoraConfig
-from tirjudge_training.memory import forget_peak, gpu_peak, held
-from tirjudge_training.padding import buckets, from_the_left
-from tirjudge_training.processes import ALONE, Processes
+from tirjudge_training.losses import open_loss
+from tirjudge_training.memory import forget_peak
+from tirjudge_training.memory import gpu_peak
+from tirjudge_training.memory import held
+from tirjudge_training.padding import buckets
+from tirjudge_training.padding import from_the_left
+from tirjudge_training.processes import ALONE
+from tirjudge_training.processes import Processes
 from tirjudge_training.rl_config import RlConfig
-from tirjudge_training.stopwatch import Laps, shares_of_time, times
-from tirjudge_training.trl_rollout import Row, batch_rows, rollout_output
+from tirjudge_training.stopwatch import Laps
+from tirjudge_training.stopwatch import shares_of_time
+from tirjudge_training.stopwatch import times
+from tirjudge_training.trl_rollout import Row
+from tirjudge_training.trl_rollout import batch_rows
+from tirjudge_training.trl_rollout import rollout_output
+from typing import Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer
@@ -77,6 +91,7 @@ class JudgeBatches(GRPOTrainer):
     ) -> None:
         self.engine, self.source, self.config, self.seed, self.keep = engine, source, config, seed, keep
         self.processes = processes
+        self.loss = open_loss(config.loss, config.loss_options)
         self.rows: list[Row] = []
         self._batch: list[Row] = []
         self._kept: Mapping[str, float] = {}
@@ -139,11 +154,11 @@ class JudgeBatches(GRPOTrainer):
         mask = part["completion_mask"] * part["tool_mask"]
         share = self.args.steps_per_generation * self.accelerator.num_processes
         weight = 1.0
-        if self.config.loss != "dapo":
+        if self.loss.mean_of == "responses":
             weight = share * len(mask) / part["num_responses_in_batch"].clamp(min=1)
         tokens = share * mask.sum() / part["num_items_in_batch"].clamp(min=1)
         self.entropy_coef = float(self.config.entropy_bonus * tokens / weight)
-        loss = super()._compute_loss(model, part) * weight
+        loss = self.loss.compute(super()._compute_loss, model, part) * weight
         each = self.config.length_buckets * self.accelerator.reduce(tokens, reduction="mean").item()
         for name in TOKEN_MEANS.keys() & self._metrics["train"].keys():
             self._metrics["train"][name][-1] *= each
@@ -180,8 +195,8 @@ class JudgeBatches(GRPOTrainer):
                 slots=self.config.groups,
                 size=self.config.samples,
                 by=self.config.filter,
-                refills=self.config.refills,
-                redraws=self.config.redraws,
+                refills=self.config.replacement_rounds,
+                redraws=self.config.resamples,
                 processes=self.processes,
             )
         )
@@ -285,8 +300,7 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "num_generations": config.samples,
         "max_completion_length": config.max_tokens,
         "temperature": config.temperature,
-        "loss_type": "dapo" if config.loss == "dapo" else "grpo",
-        "importance_sampling_level": "sequence" if config.loss == "sequence" else "token",
+        **open_loss(config.loss, config.loss_options).arguments(),
         "scale_rewards": "none",
         "epsilon": config.epsilon,
         "epsilon_high": config.epsilon_high,

@@ -1,43 +1,45 @@
-"""The right answers and nothing else, for supervised training without reasoning (RM-R1, section 4.3)."""
+"""The stage that writes bare right answers for SFT without reasoning (RM-R1, section 4.3)."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from tirjudge.run_folder import JsonObject, RunFolder
-from tirjudge_environments import (
-    ChatEncoder,
-    Completion,
-    Encoder,
-    Environment,
-    Finish,
-    JudgeTask,
-    Verdict,
-    View,
-)
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
+from tirjudge.run_folder import JsonObject
+from tirjudge.run_folder import RunFolder
+from tirjudge_environments import ChatEncoder
+from tirjudge_environments import Completion
+from tirjudge_environments import Encoder
+from tirjudge_environments import Environment
+from tirjudge_environments import Finish
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Verdict
+from tirjudge_environments import View
 from tirjudge_environments.orders import letter
 from tirjudge_training.data import Data
 from tirjudge_training.samples import Sample
-from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
+from tirjudge_training.stages.base import Run
+from tirjudge_training.stages.base import SAMPLES
+from tirjudge_training.stages.base import Size
+from tirjudge_training.stages.base import Stage
 
 LETTER = "{letter}"
 
 
 class AnswersConfig(BaseModel):
-    """What is learned of each training task."""
+    """The answers that `method = "answers"` teaches."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: str = LETTER
-    """The whole answer, in the form that the judge is read in; `{letter}` is the right response's."""
+    """The whole answer in the form that the judge parses; `{letter}` is the letter of the right response."""
     prompts: int | None = Field(default=None, gt=0)
-    """Training tasks that are learned from; None is all of them."""
+    """Number of training tasks to learn from; None is all of them."""
 
 
 class Answering(Stage):
-    """Writes, for each view of a labelled task, the answer that names its label."""
+    """Writes the answer that names the label, for each view of a labelled task."""
 
-    start: str | None
     config: AnswersConfig
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
@@ -49,6 +51,7 @@ class Answering(Stage):
         done = sum(1 for _ in folder.read(SAMPLES))
         unlabelled = 0
         for index, draw in enumerate(draws):
+            # Counted for finished rows too, so that a resumed stage returns the same result.
             unlabelled += draw.task.label is None
             if index >= done:
                 judge = run.data.environments[draw.format]
@@ -58,6 +61,9 @@ class Answering(Stage):
 
     def size(self, data: Data) -> Size:
         return Size(f"{len(data.prompts(self.config.prompts, self.seed)):,} right answers")
+
+    def describe(self, result: JsonObject) -> str:
+        return f"the right answers to {result['prompts'] - result['unlabelled']:,} prompts"
 
     def _samples(self, judge: Environment, task: JudgeTask, encoder: Encoder, end: int) -> list[JsonObject]:
         if task.label is None:
@@ -69,13 +75,13 @@ class Answering(Stage):
         return [{"ids": sample.ids, "labels": sample.labels} for sample in samples]
 
     def _answer(self, judge: Environment, task: JudgeTask, view: View) -> str:
-        """Raises RuntimeError where the judge would not read it as the right one."""
+        """Raises RuntimeError if the judge would not parse the text as the right verdict."""
         name = letter(view.order.index(task.label)) if task.label in view.order else ""
         text = self.config.text.replace(LETTER, name)
         read = judge.read(task, view, Completion(text=text, finish=Finish.END))
         if not (isinstance(read, Verdict) and read.choice == task.label):
             raise RuntimeError(
                 f"answers.text: the judge does not read {text!r} as the right answer to {task.id!r}: "
-                "write it in the judge's own form"
+                "write it in the format of the judge"
             )
         return text

@@ -1,4 +1,4 @@
-"""A teacher's dialogues as the student learns from them: in its own form, and as its own token ids."""
+"""The stage that renders a teacher's dialogues in the student's format and token ids."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from tirjudge_training.teacher_config import TeacherConfig
 
 
 class Rendering(Stage):
-    """Chooses from what a Teaching stage, whose seed it shares, wrote down."""
+    """Selects among the dialogues of a Teaching stage, whose seed it shares."""
 
     teacher: str
-    """That stage."""
-    start: str | None
-    """The student."""
+    """The name of that stage."""
     config: TeacherConfig
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
@@ -24,6 +22,7 @@ class Rendering(Stage):
 
         tokenizer = AutoTokenizer.from_pretrained(run.model(self.start))
         draws = run.data.prompts(self.config.prompts, self.seed)
+        # Rendering is cheap and deterministic: a resumed stage repeats it and writes only the missing rows.
         done = sum(1 for _ in folder.read(SAMPLES))
         kept = 0
         with RunFolder(run.path / self.teacher) as dialogues:
@@ -38,3 +37,6 @@ class Rendering(Stage):
 
     def size(self, data: Data) -> Size:
         return Size(f"what {self.teacher} got right, in the student's form")
+
+    def describe(self, result: JsonObject) -> str:
+        return f"{result['samples']:,} samples from the dialogues of {self.config.model}"
