@@ -25,8 +25,7 @@ from tirjudge.row_source import open_rows
 from tirjudge.rows import Row
 from tirjudge_environments.tasks import read_task
 from tirjudge_training.config import MIXTURES, load
-from tirjudge_training.corpora.base import KINDS
-from tirjudge_training.corpora.catalog import open_source
+from tirjudge_training.corpora.base import KINDS, open_source
 from tirjudge_training.corpora.config import CorpusConfig
 from tirjudge_training.data import DataConfig, EnvironmentConfig
 from tirjudge_training.row_data import RowData
@@ -206,7 +205,7 @@ def test_a_finished_corpus_is_not_made_again_and_not_mixed_with_another(hub: Hub
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "a" / "data").iterdir()}
     other = build(tmp_path / "a", "--scale", 0.02, without=OTHERS)
     assert other.exit_code == 2
-    assert "has another scale: use the same command, or another --output" in other.output
+    assert "has a different scale: use the same command, or another --output" in other.output
 
 
 def test_fewer_rows_than_wanted_are_told_and_kept(hub: Hub, tmp_path: Path) -> None:
@@ -265,9 +264,7 @@ def test_a_renamed_column_is_told_with_those_there_are(
 def test_without_generators_it_says_so_before_anything_is_read(tmp_path: Path) -> None:
     result = build(tmp_path / "out")
     assert result.exit_code == 2
-    assert (
-        "source tulu-3 needs answers to be sampled: name models with --generator MODEL@URL" in result.output
-    )
+    assert "source tulu-3 needs sampled answers: name models with --generator MODEL@URL" in result.output
     assert not (tmp_path / "out").exists()
 
 

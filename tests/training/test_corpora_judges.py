@@ -130,7 +130,7 @@ def test_rm_r1_s_table_5(hub: Hub, tmp_path: Path) -> None:
     report = json.loads((tmp_path / "rm-r1" / "report.json").read_text())
     assert report["skywork"]["left_out"] == {
         "of magpie_ultra": 3,
-        "conversations that part before their last turn": 1,
+        "conversations that differ before their last turn": 1,
     }
 
 
