@@ -52,7 +52,9 @@ def test_a_run_goes_on_from_an_optimizer_state_that_it_can_read(
     if told is None:
         assert checkpoints.latest(tmp_path, processes) == checkpoint
     else:
-        line = re.escape(f"{checkpoint} was written by {told} cannot go on from it: launch the run as before")
+        line = re.escape(
+            f"{checkpoint} was written by {told} cannot resume from it: launch the run as before"
+        )
         with pytest.raises(WrittenOtherwise, match=f"^{line}$"):
             checkpoints.latest(tmp_path, processes)
     assert checkpoints.marked(tmp_path) == [checkpoint], "to be measured by anyone"

@@ -97,9 +97,10 @@ def test_a_teacher_that_fails_costs_nothing_but_the_attempt(server: EndpointServ
     assert down.exit_code == 1
     *_, last = down.stderr.splitlines()
     assert last == (
-        "tirjudge train: the teacher is given up after 3 failed dialogues in a row, the last one because: "
+        "tirjudge train: the teacher failed in 3 consecutive dialogues, the last one because: "
         f"{server.url}/v1/chat/completions: 401 Unauthorized: no such key; set the key in TIRJUDGE_API_KEY "
-        f"or OPENAI_API_KEY; the same command goes on, 0 dialogues are in {tmp_path}/teacher/dialogues.jsonl"
+        "or OPENAI_API_KEY; the same command resumes with the 0 dialogues in "
+        f"{tmp_path}/teacher/dialogues.jsonl"
     )
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"teacher"}
     assert not (tmp_path / "teacher" / "done.json").exists()

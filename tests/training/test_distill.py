@@ -216,7 +216,7 @@ def test_the_cap_ends_the_asking_and_not_the_run(server: EndpointServer, tmp_pat
     capped = config(server, token_cap=70, concurrency=1)
     result = asked(tmp_path, capped, draws(9), said)
     assert (result["dialogues"], result["prompt_tokens"] + result["completion_tokens"]) == (4, 80)
-    assert "the cap of 70 tokens is reached: going on with what there is" in said
+    assert "the cap of 70 tokens is reached: continuing with these dialogues" in said
     server.asked.clear()
     assert asked(tmp_path, capped, draws(9)) == result
     assert not server.asked
@@ -226,7 +226,9 @@ def test_progress_tells_rate_yield_and_tokens(server: EndpointServer, tmp_path: 
     said = Said()
     asked(tmp_path, config(server), draws(4, hard=1), said)
     assert said[-1].startswith("dialogues 4/4  ")
-    assert said[-1].endswith("0.0 min left  3 prompts with a full reward  56 tokens read, 24 written")
+    assert said[-1].endswith(
+        "0.0 min left  3 prompts with a full reward  56 prompt tokens, 24 completion tokens"
+    )
 
 
 def test_a_busy_teacher_is_waited_for(server: EndpointServer, tmp_path: Path) -> None:
@@ -274,11 +276,9 @@ def test_a_teacher_that_fails_stops_the_run_in_one_line_and_what_was_had_stays(
     with pytest.raises(GivenUp) as stopped:
         asked(tmp_path, strict, draws(9), said)
     line = str(stopped.value)
-    assert line.startswith(
-        "the teacher is given up after 3 failed dialogues in a row, the last one because: "
-    )
+    assert line.startswith("the teacher failed in 3 consecutive dialogues, the last one because: ")
     assert REASONS[fault] in line
-    assert line.endswith(f"the same command goes on, 2 dialogues are in {tmp_path / 'dialogues.jsonl'}")
+    assert line.endswith(f"the same command resumes with the 2 dialogues in {tmp_path / 'dialogues.jsonl'}")
     assert "\n" not in line
     everything = "".join([line, *said, *(path.read_text() for path in tmp_path.iterdir())])
     assert "secret-key" not in everything

@@ -104,9 +104,9 @@ def healthy(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("fault", "line"),
     [
         (poison, r"none of 16 rollouts could be scored, .*: generator_down: .* logits are no numbers"),
-        (forget_programs, r"rl stopped at step 2: tool use has collapsed: 0\.0\d calls a response over"),
+        (forget_programs, r"rl stopped at step 2: tool use has collapsed: 0\.0\d calls per response over"),
         (break_sandbox, r"rl stopped at step 2: the sandbox keeps failing: \d+% of the rollouts"),
-        (spoil_rewards, r"rl stopped at step 2: the reward of task '1-0-0' is nan: look at the environ"),
+        (spoil_rewards, r"rl stopped at step 2: the reward of task '1-0-0' is nan: check the environ"),
     ],
 )
 def test_a_sick_run_stops_and_goes_on_when_the_cause_is_gone(
@@ -164,7 +164,7 @@ def test_what_a_resumed_run_knows_is_what_an_uninterrupted_one_knows() -> None:
     health = Health(HealthConfig(window=2))
     health.earlier([row(0, 1.0), row(1, 1.0)])
     health.trained(row(2, 0.0))
-    with pytest.raises(Unhealthy, match=r"stopped at step 4: .* 0\.00 calls .* where it has been 1\.00"):
+    with pytest.raises(Unhealthy, match=r"stopped at step 4: .* 0\.00 calls .* down from 1\.00"):
         health.trained(row(3, 0.0))
 
 
@@ -188,5 +188,5 @@ def test_the_command_ends_with_that_line_and_exit_code_1(
     assert result.exit_code == 1
     assert result.stderr == (
         "tirjudge train: rl stopped at step 7: loss is nan: a lower learning rate or max_grad_norm may help; "
-        "the same command goes on from the last checkpoint\n"
+        "the same command resumes from the last checkpoint\n"
     )

@@ -117,7 +117,7 @@ def test_the_command_says_what_was_dropped_and_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "words", "code", "told"),
     [
-        ('{"question": "x"}', (), 3, "rows.jsonl:1: prompt is neither a text nor a list"),
+        ('{"question": "x"}', (), 3, "rows.jsonl:1: prompt is neither a string nor a list"),
         ("{", (), 3, "rows.jsonl:1: not JSON"),
         (
             '{"prompt": "x"}',

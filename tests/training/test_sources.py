@@ -67,7 +67,7 @@ def test_final_answers_are_compared_as_mathematics() -> None:
 
 
 def test_a_gold_answer_that_cannot_be_read_is_told() -> None:
-    with pytest.raises(ValueError, match="a gold answer that math-verify cannot read"):
+    with pytest.raises(ValueError, match="a gold answer that math-verify cannot parse"):
         FinalAnswers("")
 
 

@@ -131,7 +131,7 @@ def test_a_servers_own_words_come_in_one_printable_line() -> None:
 def test_old_keys_and_values_that_are_held_are_a_failure() -> None:
     vllm = Vllm()
     vllm.forgets = False
-    with vllm.up() as server, pytest.raises(GeneratorFailed, match="keys and values of the old weights"):
+    with vllm.up() as server, pytest.raises(GeneratorFailed, match="the KV cache of the old weights"):
         server.load(WEIGHTS, "first")
 
 

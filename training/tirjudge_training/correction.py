@@ -1,4 +1,4 @@
-"""A second teacher, told the right answer, writes a wrong judgment anew (RM-R1, App. B)."""
+"""Correction of wrong judgments by a second teacher that is given the right answer (RM-R1, App. B)."""
 
 from __future__ import annotations
 
@@ -32,24 +32,24 @@ The right answer is Response {answer}. Write the whole judgment anew, from its f
 asked for above, with sound reasoning that leads there. Run the programs that it needs: outputs of the \
 earlier judgment do not count. Write as one who was not told the answer: mention neither that you know it \
 nor the earlier judgment."""
-"""Ours: the paper says what the second teacher is given, and prints no prompt."""
+"""Our prompt: the paper says what the second teacher is given, but prints none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Correcting:
-    """A judge format whose prompt holds a wrong judgment and the right answer; all else is the format's."""
+    """A judge format whose prompt also contains a wrong judgment and the right answer."""
 
     environment: Environment
     judgment: str
-    """The wrong one, with its programs and their outputs."""
+    """The wrong judgment, with its programs and their outputs."""
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
         return self.environment.views(task)
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
-        """Raises ValueError where the view has no response that is the right one (see `can_tell`)."""
+        """Return the prompt; raises ValueError if the task has no label (see `can_tell`)."""
         if task.label is None:
-            raise ValueError(f"task {task.id!r} has no label to tell")
+            raise ValueError(f"task {task.id!r} has no label to give to the corrector")
         prompt = self.environment.prompt(task, view)
         *others, last = prompt.messages
         answer = letter(view.order.index(task.label))
@@ -70,5 +70,5 @@ class Correcting:
 
 
 def can_tell(task: JudgeTask, view: View) -> bool:
-    """Whether a view has a right answer to tell: the one of several responses, and no score of a lone one."""
+    """Return True if a view shows the right response among several; a single response has only a score."""
     return len(view.order) > 1 and task.label in view.order

@@ -1,4 +1,4 @@
-"""The rollout engine for a synchronous trainer: an event loop, a sandbox, and the trainer's own model."""
+"""The rollout engine of a synchronous trainer: an event loop, a sandbox, and the trainer's own model."""
 
 from __future__ import annotations
 
@@ -29,35 +29,37 @@ T = TypeVar("T")
 
 
 class RolloutConfig(BaseModel):
-    """How a trajectory is drawn and what bounds it."""
+    """Sampling and budget of a trajectory."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     temperature: float = Field(default=1.0, ge=0)
-    """Ours; 0 is greedy."""
+    """0 is greedy decoding (ours)."""
     max_tokens: int = Field(default=8192, gt=0)
-    """New tokens of one trajectory, the sandbox's included."""
+    """New tokens of one trajectory, program outputs included."""
     tool_calls: int = Field(default=3, ge=0)
     turns: int = Field(default=8, gt=0)
     """Turns of one trajectory (ours)."""
     cpu_seconds: float = Field(default=30.0, gt=0)
-    """CPU time of a trajectory's programs together (ours)."""
+    """CPU time of all programs of a trajectory (ours)."""
     program_cpu_seconds: float = Field(default=10.0, gt=0)
     """CPU time of one program (ours)."""
     sandbox: str = "local"
-    """What runs the programs, by name; may be another when a stopped run goes on (ours)."""
+    """The sandbox backend, by name; may be changed when a run is resumed (ours)."""
     generator: Sampler = "transformers"
-    """What draws: the model in this process, or vLLM with the same weights, in an engine of each process's
-    own or in servers (ours)."""
+    """What samples: the model in this process, or vLLM with the same weights, either in one engine per
+    process or in servers (ours)."""
     vllm: Mapping[str, Any] = Field(default_factory=dict)
-    """Arguments of vLLM's engine: gpu_memory_utilization, tensor_parallel_size, ... (ours)."""
+    """Arguments of the vLLM engine: gpu_memory_utilization, tensor_parallel_size, ... (ours)."""
     server: VllmServerConfig | None = None
-    """Where the servers of `vllm-server` are; may be others when a stopped run goes on (ours)."""
+    """The servers of `vllm-server`; may be changed when a run is resumed (ours)."""
 
     @model_validator(mode="after")
     def _has_its_servers(self) -> Self:
         if (self.generator == "vllm-server") != (self.server is not None):
-            raise ValueError('generator = "vllm-server" and the addresses in server.urls go together')
+            raise ValueError(
+                'generator = "vllm-server" and server.urls require each other: set both or neither'
+            )
         return self
 
     @property
@@ -128,7 +130,7 @@ class Engine:
         config: RolloutConfig,
         asking: Asking | None = None,
     ) -> Self:
-        """For a model folder or hub id that is not being trained."""
+        """Return an engine for a model folder or Hugging Face model id that is not being trained."""
         return cls(
             *models.load(model, None if config.generator == "transformers" else "cpu"),
             environments,
@@ -165,23 +167,24 @@ class Engine:
         self._open.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the engine's event loop and return its result."""
         return self._runner.run(work)
 
     def refresh(self) -> None:
-        """Sample with the weights as they are now: call it after they change, while nothing is rolled out."""
+        """Give the sampler the current weights. Call it after they change, while no rollout is running."""
         self.run(self._policy.refresh())
 
     def rest(self) -> None:
-        """Give back the memory that nothing but sampling needs: call it when a batch is rolled out."""
+        """Release the memory that only sampling needs. Call it when a batch is complete."""
         self.run(self._policy.rest())
 
     @property
     def waited_seconds(self) -> float:
-        """Wall time since the start in which programs ran and no token was computed."""
+        """Wall seconds since the start in which programs ran and no token was computed."""
         return self._sandbox.seconds
 
     def rollouts(self, seed: int) -> dict[str, Rollout]:
-        """One rollout engine per format; every draw is a function of (seed, task, view, sample)."""
+        """Return one rollout engine per format; every sample is a function of (seed, task, view, sample)."""
         return {
             name: Rollout(
                 environment,

@@ -1,4 +1,4 @@
-"""Rollouts as Parquet: a file for each generation batch, a row for each rollout, its tokens included."""
+"""The rollout log: one Parquet file per generation batch, one row per rollout with its tokens."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tirjudge_environments.letters import letter
 from tirjudge_training.grouping import Batch, Roll
 
 FOLDER = "rollouts"
-"""Inside an RL stage's folder; `datasets.load_dataset` and `tirjudge data inspect` take it as it is."""
+"""The folder inside an RL stage's folder; `datasets.load_dataset` and `tirjudge data inspect` read it."""
 
 
 def shard_name(step: int) -> str:
@@ -19,7 +19,7 @@ def shard_name(step: int) -> str:
 
 
 def shard(step: int, batch: Batch) -> bytes:
-    """The file of a generation batch: the tasks as `tirjudge judge` reads rows, and what came of them."""
+    """Return a batch as a Parquet file: tasks in the columns of `tirjudge judge`, with their rollouts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -82,7 +82,7 @@ def _reward(score: Score) -> dict[str, Any]:
 
 
 def _utf8(text: str) -> str:
-    """With `?` for what Parquet cannot hold: a row of JSON may have half a character."""
+    """Replace lone surrogates, which JSON allows and Parquet cannot store, by `?`."""
     return text.encode(errors="replace").decode()
 
 
