@@ -79,7 +79,7 @@ def assignments(options: argparse.Namespace) -> Iterator[str]:
     yield f"rl.steps={options.steps}"
     yield f"rl.groups={options.groups}"
     yield 'rl.filter="none"'
-    yield "rl.refills=0"
+    yield "rl.replacement_rounds=0"
     yield f"rl.checkpoint_every={options.steps}"
     yield "rl.health.tool_use=0"
     yield "heldout.n=1"

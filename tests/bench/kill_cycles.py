@@ -34,7 +34,7 @@ SETTINGS = {
     "rl.samples": 4,
     "rl.micro_batch": 16,
     "rl.learning_rate": 1e-4,
-    "rl.refills": 1,
+    "rl.replacement_rounds": 1,
     "rl.checkpoint_every": 2,
     "rejection.prompts": 24,
     "sft.batch": 8,

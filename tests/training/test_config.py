@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge_training.config import BadRecipe, difference, load, to_toml
+from tirjudge.run_folder import RunFolder
+from tirjudge_training.claim import CONFIG, claim
+from tirjudge_training.config import RENAMED, BadRecipe, difference, load, to_toml
+from tirjudge_training.recipe import Recipe
 
 
 class Inner(BaseModel):
@@ -49,7 +52,7 @@ def test_the_resolved_recipe_reads_back_as_itself(recipe: str) -> None:
         ("rl.learning_rat=1", "unknown key 'rl.learning_rat'; the nearest known one is 'rl.learning_rate'"),
         ("warmup.lmit=1", "unknown key 'warmup.lmit'; the nearest known one is 'warmup.limit'"),
         ("rl.learning_rate=fast", "rl.learning_rate: Input should be a valid number"),
-        ("seed.x=1", "'seed' is a value and no table"),
+        ("seed.x=1", "'seed' is a value, not a table"),
         ("seed", "write it as key=value"),
         ("=1", "write it as key=value"),
     ],
@@ -79,7 +82,7 @@ def test_a_recipe_goes_over_the_one_it_extends(recipe: str, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("text", "line"),
     [
-        ('extends = "none.toml"', "none.toml': no file, nor one that --list names"),
+        ('extends = "none.toml"', "none.toml': neither a file nor a name that --list prints"),
         ('extends = "self.toml"', "self.toml: extends itself"),
         ("extends = 3", "self.toml: extends: write the name of a recipe"),
     ],
@@ -96,3 +99,24 @@ def test_the_first_difference_is_named() -> None:
     assert difference({"a": 1, "b": {"c": 1}}, {"a": 1, "b": {"c": 2}}) == "b.c"
     assert difference({"a": 1, "old": 2}, {"a": 1}) == "old"
     assert difference({"a": 1}, {"a": 1}) is None
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_a_renamed_key_is_refused_with_its_new_name(old: str, new: str) -> None:
+    with pytest.raises(BadRecipe, match=rf"'{old}' was renamed: write '{new}'"):
+        load(Recipe, "mini", [f"{old}=1"])
+    assert load(Recipe, "mini", [f"{new}=1"])
+
+
+def test_a_run_folder_with_the_old_keys_is_resumed(tmp_path: Path) -> None:
+    recipe = load(Recipe, "mini", ["rl.resamples=3"])
+    stored = to_toml(recipe)
+    for old, new in RENAMED.items():
+        stored = stored.replace(f"\n{new.rpartition('.')[2]} =", f"\n{old.rpartition('.')[2]} =")
+    assert "redraws = 3" in stored
+    assert "resamples" not in stored
+    (tmp_path / CONFIG).write_text(stored)
+    with RunFolder(tmp_path) as folder:
+        assert claim(folder, load(Recipe, "mini", ["rl.resamples=4"]), ()) == "rl.resamples"
+        assert claim(folder, recipe, ()) is None
+    assert (tmp_path / CONFIG).read_text() == to_toml(recipe)

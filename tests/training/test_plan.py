@@ -34,7 +34,9 @@ def table(found: list[str]) -> dict[str, list[str]]:
 
 
 def test_every_stage_with_its_size(tmp_path: Path) -> None:
-    recipe = load(Recipe, "mini", ["method=iterative", "rl.steps=10", "rl.groups=4", "rl.refills=3"])
+    recipe = load(
+        Recipe, "mini", ["method=iterative", "rl.steps=10", "rl.groups=4", "rl.replacement_rounds=3"]
+    )
     recipe = recipe.model_copy(update={"iterate": recipe.iterate.model_copy(update={"steps": None})})
     found = table(lines(recipe, tmp_path))
     assert list(found)[1:-1] == [stage.name for stage in course_of(recipe).stages]

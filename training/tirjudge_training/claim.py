@@ -1,4 +1,4 @@
-"""A folder belongs to the configuration that it was begun with."""
+"""The configuration stored in a run folder, which refuses to be resumed with a different one."""
 
 from __future__ import annotations
 
@@ -8,33 +8,35 @@ from collections.abc import Iterable
 from pydantic import BaseModel
 
 from tirjudge.run_folder import JsonObject, RunFolder
-from tirjudge_training.config import difference, to_toml
+from tirjudge_training.config import difference, to_toml, with_new_names
 
 CONFIG = "config.toml"
 
 
 def claim(folder: RunFolder, config: BaseModel, movable: Iterable[str]) -> str | None:
-    """Write the configuration down; returns the first key in which the folder has another, then nothing is.
+    """Store the configuration in a new folder, or compare it with the stored one.
 
-    Keys in `movable`, as `a.b`, may differ when work goes on; `*` stands for every table: `a.*.b`.
+    Returns the first key that differs, and then writes nothing; None if the folder may be used. Keys in
+    `movable`, written `a.b`, may change when a run is resumed; `*` stands for every table, as in `a.*.b`.
     """
     path, text = folder.path / CONFIG, to_toml(config)
     if path.exists():
-        before, now = tomllib.loads(path.read_text(encoding="utf-8")), tomllib.loads(text)
+        before = with_new_names(tomllib.loads(path.read_text(encoding="utf-8")))
+        now = tomllib.loads(text)
         for key in movable:
-            _leave_out(before, key)
-            _leave_out(now, key)
+            _drop(before, key)
+            _drop(now, key)
         if (found := difference(before, now)) is not None:
             return found
     folder.write(CONFIG, text)
     return None
 
 
-def _leave_out(table: JsonObject, key: str) -> None:
+def _drop(table: JsonObject, key: str) -> None:
     first, _, rest = key.partition(".")
     if not rest:
         table.pop(first, None)
         return
     for inner in table.values() if first == "*" else [table.get(first)]:
         if isinstance(inner, dict):
-            _leave_out(inner, rest)
+            _drop(inner, rest)

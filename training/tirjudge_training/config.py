@@ -1,9 +1,8 @@
-"""Recipes: typed, frozen, read from TOML, every key overridable, and no unknown key let through."""
+"""Recipe files: TOML read into a frozen pydantic model, with overrides; unknown keys are refused."""
 
 from __future__ import annotations
 
 import difflib
-import json
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,53 +12,70 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
+import tomli_w
 from pydantic import BaseModel, ValidationError
 
 from tirjudge_environments.faults import first_fault
 
 Config = TypeVar("Config", bound=BaseModel)
 EXTENDS, ARMS = "extends", "arms"
-"""The keys that a recipe file may have beside those of its configuration."""
+"""Keys that a recipe file may have in addition to those of its model."""
 RECIPES, MIXTURES = "recipes", "corpora/mixtures"
-"""Where configurations of a kind lie in this package: runs, corpora."""
+"""Folders of this package with the shipped files: training recipes, and mixtures of corpora."""
+RENAMED = {
+    "rl.redraws": "rl.resamples",
+    "rl.refills": "rl.replacement_rounds",
+}
+"""Old keys to new ones. Recipes must use the new ones; run folders with the old ones can be resumed."""
 
 
 class BadRecipe(ValueError):
-    """A recipe that cannot be used; the text is one line: where, what is wrong, what to do."""
+    """A recipe cannot be used. The message is one line: where, what is wrong and what to do."""
 
 
 def shipped(home: str = RECIPES) -> dict[str, Path]:
-    """The recipes that come with the package, by name; those in folders, `ablations/...`, come last."""
+    """Return the recipes of this package by name; those in folders (`ablations/...`) come last."""
     folder = Path(str(resources.files("tirjudge_training") / home))
     found = ((path.relative_to(folder).with_suffix("").as_posix(), path) for path in folder.rglob("*.toml"))
     return dict(sorted(found, key=lambda one: ("/" in one[0], one[0])))
 
 
 def load(kind: type[Config], recipe: str, assignments: Sequence[str] = (), *, home: str = RECIPES) -> Config:
-    """The recipe called, or in the file, `recipe`, with `a.b=c` assignments over it. Raises BadRecipe.
+    """Load a shipped recipe by name, or a file by path, and apply `a.b=c` assignments. Raises BadRecipe.
 
-    The right side of an assignment is TOML; what is not (`a.b=adamw`) is taken as text. A recipe that says
-    `extends = "NAME"` is laid over the shipped recipe, or the file beside it, of that name. Its arms are left
-    out: see `load_arms`.
+    The right side of an assignment is parsed as TOML; anything that is not TOML (`a.b=adamw`) is a string. A
+    recipe with `extends = "NAME"` overrides keys of the shipped recipe of that name, or of the file NAME in
+    its own folder. Arms are ignored here, see `load_arms`.
     """
     return next(iter(_arms(kind, recipe, assignments, home)))[1]
 
 
 def load_arms(kind: type[Config], recipe: str, assignments: Sequence[str] = ()) -> dict[str, Config]:
-    """The arms of a comparison by name: each a table `[arms.NAME...]`, laid over the rest of the recipe.
+    """Load the arms of a comparison by name: a table `[arms.NAME...]` overrides keys of the recipe.
 
-    Empty for a recipe without arms. Raises BadRecipe.
+    Returns an empty dict for a recipe without arms. Raises BadRecipe.
     """
     return dict(islice(_arms(kind, recipe, assignments, RECIPES), 1, None))
 
 
 def to_toml(config: BaseModel) -> str:
-    """The whole configuration, defaults included; keys whose value is None are left out."""
-    return "\n".join(_tables(config.model_dump(mode="json"), ())).lstrip("\n") + "\n"
+    """Return the whole configuration as TOML, defaults included. TOML has no null: None is left out."""
+    return tomli_w.dumps(_without_none(config.model_dump(mode="json")))
+
+
+def with_new_names(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored configuration with keys that were renamed since under their new names."""
+    values = deepcopy(values)
+    for old, new in RENAMED.items():
+        table, _, key = old.rpartition(".")
+        found = _table(values, table)
+        if key in found:
+            found[new.rpartition(".")[2]] = found.pop(key)
+    return values
 
 
 def difference(old: Mapping[str, Any], new: Mapping[str, Any], path: tuple[str, ...] = ()) -> str | None:
-    """The first key, as `a.b`, whose value is not the same in two configurations; None if there is none."""
+    """Return the first key, as `a.b`, whose values differ, or None if the configurations are equal."""
     for key in [*new, *(key for key in old if key not in new)]:
         before, after = old.get(key), new.get(key)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
@@ -73,33 +89,34 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any], path: tuple[str, 
 def _arms(
     kind: type[Config], recipe: str, assignments: Sequence[str], home: str
 ) -> Iterator[tuple[str, Config]]:
-    """The recipe itself, without a name, and then its arms."""
+    """Yield the recipe itself under the name "", and then its arms."""
     path = shipped(home).get(recipe, Path(recipe))
     values = _read(path, (), home)
     for assignment in assignments:
         _assign(values, assignment)
     arms = values.pop(ARMS, {})
     if not isinstance(arms, dict) or not all(isinstance(arm, dict) for arm in arms.values()):
-        raise BadRecipe(f"{path}: {ARMS}: write a table for each arm, as in [{ARMS}.NAME.rl]")
+        raise BadRecipe(f"{path}: {ARMS}: write one table per arm, as in [{ARMS}.NAME.rl]")
     for name, over in {"": {}, **arms}.items():
         where = f"{path}: {ARMS}.{name}" if name else str(path)
         if name and not re.fullmatch("[A-Za-z0-9][A-Za-z0-9_-]*", name):
-            raise BadRecipe(f"{where!r}: an arm's name is that of its folder: letters, digits, - and _")
+            raise BadRecipe(f"{where!r}: an arm is named like its folder: use letters, digits, - and _ only")
         try:
-            yield name, kind.model_validate(_laid_over(deepcopy(values), over))
+            yield name, kind.model_validate(_merged(deepcopy(values), over))
         except ValidationError as error:
             raise BadRecipe(f"{where}: {_first(error, kind)}") from None
 
 
 def _read(path: Path, extending: tuple[Path, ...], home: str) -> dict[str, Any]:
-    """A file's values, over those of the recipe that it extends."""
+    """Return the values of a file, merged over those of the recipe that it extends."""
     if not path.is_file():
         near = difflib.get_close_matches(str(path), list(shipped(home)), n=1, cutoff=0.0)
         raise BadRecipe(
-            f"no recipe {str(path)!r}: no file, nor one that --list names; the nearest is {near[0]!r}"
+            f"no recipe {str(path)!r}: neither a file nor a name that --list prints; "
+            f"the nearest is {near[0]!r}"
         )
     if path in extending:
-        raise BadRecipe(f"{path}: extends itself, by way of {extending[-1]}")
+        raise BadRecipe(f"{path}: extends itself through {extending[-1]}")
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
@@ -110,15 +127,15 @@ def _read(path: Path, extending: tuple[Path, ...], home: str) -> dict[str, Any]:
     if not isinstance(base, str):
         raise BadRecipe(f"{path}: {EXTENDS}: write the name of a recipe")
     below = _read(shipped(home).get(base, path.parent / base), (*extending, path), home)
-    return _laid_over(below, values)
+    return _merged(below, values)
 
 
-def _laid_over(values: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
-    """Tables key by key, anything else as a whole."""
+def _merged(values: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge `over` into `values`: tables are merged key by key, other values are replaced."""
     for key, value in over.items():
         below = values.get(key)
         if isinstance(value, Mapping) and isinstance(below, dict):
-            value = _laid_over(below, value)
+            value = _merged(below, value)
         values[key] = value
     return values
 
@@ -135,16 +152,18 @@ def _assign(values: dict[str, Any], assignment: str) -> None:
     for key in keys[:-1]:
         values = values.setdefault(key, {})
         if not isinstance(values, dict):
-            raise BadRecipe(f"--set {assignment!r}: {key!r} is a value and no table")
+            raise BadRecipe(f"--set {assignment!r}: {key!r} is a value, not a table")
     values[keys[-1]] = value
 
 
 def _first(error: ValidationError, kind: type[BaseModel]) -> str:
-    """The first complaint in one line; of an unknown key also the nearest known one."""
+    """Return the first fault in one line; for an unknown key, with its new name or the nearest known key."""
     complaint = error.errors()[0]
     if complaint["type"] != "extra_forbidden":
         return first_fault(error)
     where = ".".join(map(str, complaint["loc"]))
+    if where in RENAMED:
+        return f"{where!r} was renamed: write {RENAMED[where]!r}"
     near = difflib.get_close_matches(where, list(_keys(kind)), n=1, cutoff=0.0)
     return f"unknown key {where!r}; the nearest known one is {near[0]!r}"
 
@@ -159,13 +178,15 @@ def _keys(kind: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[str]:
             yield from _keys(inner, (*path, name))
 
 
-def _tables(values: Mapping[str, Any], path: tuple[str, ...]) -> Iterator[str]:
-    """Plain keys first, as TOML wants it, then a table for each mapping."""
-    if path:
-        yield f"\n[{'.'.join(json.dumps(part) if not part.isidentifier() else part for part in path)}]"
-    for key, value in values.items():
-        if value is not None and not isinstance(value, Mapping):
-            yield f"{key} = {json.dumps(value, ensure_ascii=False)}"
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            yield from _tables(value, (*path, key))
+def _table(values: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the table at `a.b`, or an empty one if there is none."""
+    for key in path.split("."):
+        found = values.get(key)
+        values = found if isinstance(found, dict) else {}
+    return values
+
+
+def _without_none(values: Any) -> Any:
+    if isinstance(values, Mapping):
+        return {key: _without_none(value) for key, value in values.items() if value is not None}
+    return [_without_none(value) for value in values] if isinstance(values, list) else values

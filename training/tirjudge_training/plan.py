@@ -121,5 +121,5 @@ def _assumed(recipe: Recipe, parameters: int) -> Iterator[str]:
         f"{rates.sampled(parameters):,.0f} and training {rates.trained(parameters):,.0f} tokens a second; a "
         f"trajectory has {rates.prompt_tokens:,} tokens of prompt and {rates.response_tokens:,} of response"
     )
-    if recipe.rl.refills:
-        yield f"the larger numbers: every group is replaced rl.refills = {recipe.rl.refills} times"
+    if rounds := recipe.rl.replacement_rounds:
+        yield f"the larger numbers: every group is replaced rl.replacement_rounds = {rounds} times"

@@ -17,6 +17,7 @@ from tirjudge_training.dealing import dealt, seed_shuffle
 from tirjudge_training.grouping import Batch, Draw, gather
 from tirjudge_training.importance import truncated_weights
 from tirjudge_training.lora import LoraConfig
+from tirjudge_training.losses import open_loss
 from tirjudge_training.memory import forget_peak, gpu_peak, held
 from tirjudge_training.padding import buckets, from_the_left
 from tirjudge_training.processes import ALONE, Processes
@@ -77,6 +78,7 @@ class JudgeBatches(GRPOTrainer):
     ) -> None:
         self.engine, self.source, self.config, self.seed, self.keep = engine, source, config, seed, keep
         self.processes = processes
+        self.loss = open_loss(config.loss, config.loss_options)
         self.rows: list[Row] = []
         self._batch: list[Row] = []
         self._kept: Mapping[str, float] = {}
@@ -139,11 +141,11 @@ class JudgeBatches(GRPOTrainer):
         mask = part["completion_mask"] * part["tool_mask"]
         share = self.args.steps_per_generation * self.accelerator.num_processes
         weight = 1.0
-        if self.config.loss != "dapo":
+        if self.loss.mean_of == "responses":
             weight = share * len(mask) / part["num_responses_in_batch"].clamp(min=1)
         tokens = share * mask.sum() / part["num_items_in_batch"].clamp(min=1)
         self.entropy_coef = float(self.config.entropy_bonus * tokens / weight)
-        loss = super()._compute_loss(model, part) * weight
+        loss = self.loss.compute(super()._compute_loss, model, part) * weight
         each = self.config.length_buckets * self.accelerator.reduce(tokens, reduction="mean").item()
         for name in TOKEN_MEANS.keys() & self._metrics["train"].keys():
             self._metrics["train"][name][-1] *= each
@@ -180,8 +182,8 @@ class JudgeBatches(GRPOTrainer):
                 slots=self.config.groups,
                 size=self.config.samples,
                 by=self.config.filter,
-                refills=self.config.refills,
-                redraws=self.config.redraws,
+                refills=self.config.replacement_rounds,
+                redraws=self.config.resamples,
                 processes=self.processes,
             )
         )
@@ -285,8 +287,7 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "num_generations": config.samples,
         "max_completion_length": config.max_tokens,
         "temperature": config.temperature,
-        "loss_type": "dapo" if config.loss == "dapo" else "grpo",
-        "importance_sampling_level": "sequence" if config.loss == "sequence" else "token",
+        **open_loss(config.loss, config.loss_options).arguments(),
         "scale_rewards": "none",
         "epsilon": config.epsilon,
         "epsilon_high": config.epsilon_high,

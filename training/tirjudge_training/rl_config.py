@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Mapping
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from tirjudge_training.advantages import Filter, Sigma
 from tirjudge_training.engine import RolloutConfig
 from tirjudge_training.health import HealthConfig
+from tirjudge_training.losses import LOSSES, open_loss
 from tirjudge_training.reporters import Reporter
 
-Loss = Literal["dapo", "per_response", "sequence"]
+
+def _known_loss(name: str) -> str:
+    LOSSES.entry(name)
+    return name
 
 
 class RlConfig(RolloutConfig):
@@ -39,11 +44,11 @@ class RlConfig(RolloutConfig):
     final_learning_rate: float = Field(default=0.0, ge=0)
     """Where the falling learning rate ends; J1-70B's is 3e-7."""
     max_grad_norm: float = Field(default=1.0, gt=0)
-    loss: Loss = "dapo"
-    """What is averaged: `dapo`, all tokens of a batch alike (TIR-Judge Eq. 2, JudgeLRM footnote 2);
-    `per_response`, the tokens of each response and then the responses (RM-R1 Eq. 9); `sequence`, the same
-    with one ratio for a whole response, the geometric mean of its tokens' (the rationale judge: inferred
-    from its Eq. 5, whose ratio has no token index, and from its clip of 2e-4, as narrow as GSPO's)."""
+    loss: Annotated[str, AfterValidator(_known_loss)] = "dapo"
+    """A loss by name, see `tirjudge_training.losses`: `dapo`, `per_response`, `sequence`, or one that another
+    package registers in the entry-point group `tirjudge.losses`."""
+    loss_options: Mapping[str, Any] | None = None
+    """Options of the loss, if it has any; the three above have none."""
     sigma: Sigma = "sample"
     """Of a group's rewards; JudgeLRM's is `population` (Eq. 6)."""
     eta: float = Field(default=0.0, ge=0)
@@ -59,9 +64,9 @@ class RlConfig(RolloutConfig):
     entropy_bonus: float = Field(default=0.0, ge=0)
     """Weight of the mean entropy of a batch's tokens in the objective (ours)."""
     filter: Filter = "correctness"
-    refills: int = Field(default=2, ge=0)
+    replacement_rounds: int = Field(default=2, ge=0)
     """Rounds of replacement for groups that teach nothing (ours)."""
-    redraws: int = Field(default=2, ge=0)
+    resamples: int = Field(default=2, ge=0)
     """How often an episode is drawn again whose sandbox or generator failed (ours)."""
     report_to: tuple[Reporter, ...] = ()
     """Where the numbers of `metrics.jsonl` go besides; may be changed when a stopped run goes on (ours)."""
@@ -75,6 +80,7 @@ class RlConfig(RolloutConfig):
     def _fits_together(self) -> RlConfig:
         if self.temperature == 0:
             raise ValueError("temperature = 0 draws the same rollout every time: nothing can be compared")
+        open_loss(self.loss, self.loss_options)
         self.shares(1)
         return self
 
