@@ -102,7 +102,7 @@ def test_nothing_short_enough_is_an_error(rows: Path, tiny_model: Path) -> None:
 
 @pytest.mark.parametrize("rl", [{}, {"steps": 1, "epochs": 1}])
 def test_a_run_has_steps_or_epochs(rl: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="say either steps or epochs"):
+    with pytest.raises(ValueError, match="set either steps or epochs"):
         Recipe.model_validate({"rl": rl})
 
 

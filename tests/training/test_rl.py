@@ -174,5 +174,5 @@ def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_cannot_be_divided_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"groups \* samples = 16 is no multiple"):
+    with pytest.raises(ValueError, match=r"groups \* samples = 16 is not a multiple"):
         RlConfig(steps=1, groups=4, samples=4, micro_batch=3)

@@ -48,7 +48,7 @@ def train_rl(
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(start)
-    # Weights stay float32: Adam updates at a learning rate of 1e-6 would round to zero in bfloat16.
+    # Weights stay float32: Adam updates at a learning rate of 1e-6 would be lost to rounding in bfloat16.
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
     journal = Journal(run, config.steps, say, Health(config.health))
