@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Literal
 
 Filter = Literal["correctness", "reward", "none"]
-"""What must differ within a group for it to be kept."""
+"""The quantity that must differ within a group for it to be kept."""
 
 Sigma = Literal["sample", "population"]
 """`sample` divides by n - 1, as verl does, with which TIR-Judge was trained; `population` divides by n."""

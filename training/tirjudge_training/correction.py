@@ -52,6 +52,7 @@ class Correcting:
             raise ValueError(f"task {task.id!r} has no label to give to the corrector")
         prompt = self.environment.prompt(task, view)
         *others, last = prompt.messages
+        # The letter in this view, which may show the responses in another order than the task.
         answer = letter(view.order.index(task.label))
         request = REQUEST.format(judgment=self.judgment.strip(), answer=answer)
         return replace(prompt, messages=(*others, replace(last, content=f"{last.content}\n\n{request}")))

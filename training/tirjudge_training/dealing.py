@@ -28,6 +28,7 @@ def dealt(rows: Sequence[T], *, steps: int, processes: Processes, seed: int) -> 
     mixed = [rows[i] for i in order(len(rows))]
     starts = [(step * processes.world + processes.rank) * each for step in range(steps)]
     wanted = [row for start in starts for row in mixed[start : start + each]]
+    # The inverse of the permutation that TRL is about to apply.
     laid = dict(zip(order(len(wanted)), wanted, strict=True))
     return [laid[i] for i in range(len(wanted))]
 

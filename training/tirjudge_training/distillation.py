@@ -22,6 +22,7 @@ from tirjudge_training.teacher_config import TeacherConfig, Tier
 
 DIALOGUES, CORRECTIONS = "dialogues.jsonl", "corrections.jsonl"
 TURNS_BESIDE_PROGRAMS = 5
+"""Turns that a teacher may take in addition to one per program."""
 
 
 class Distillation:
@@ -93,6 +94,7 @@ class Distillation:
             await self._collect(self._teacher, self._questions, teacher, sandbox, self._harvest.add)
             if corrector is not None:
                 stack.push_async_callback(corrector.close)
+                # After the teacher is done: only then is it known which prompts have no right dialogue.
                 mistakes = list(self._mistakes())
                 await self._collect(self._corrector, mistakes, corrector, sandbox, self._harvest.correct)
 

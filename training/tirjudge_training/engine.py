@@ -47,7 +47,7 @@ class RolloutConfig(BaseModel):
     sandbox: str = "local"
     """The sandbox backend, by name; may be changed when a run is resumed (ours)."""
     generator: Sampler = "transformers"
-    """What samples: the model in this process, or vLLM with the same weights, either in one engine per
+    """The sampler: the model in this process, or vLLM with the same weights, either in one engine per
     process or in servers (ours)."""
     vllm: Mapping[str, Any] = Field(default_factory=dict)
     """Arguments of the vLLM engine: gpu_memory_utilization, tensor_parallel_size, ... (ours)."""
@@ -81,9 +81,10 @@ class RolloutConfig(BaseModel):
 
 
 class Engine:
-    """Rolls out with the model as it is now, for code that is not asynchronous. A context manager.
+    """Runs rollouts with the model's current weights for synchronous code. A context manager.
 
-    `environments` maps a format's name to its judge. The sandbox is opened once and outlives every `run`.
+    `environments` maps each format's name to its judge. The sandbox is opened once and stays open between
+    runs.
     """
 
     def __init__(
@@ -103,17 +104,18 @@ class Engine:
         server: VllmServerConfig | None = None,
         processes: Processes = ALONE,
     ) -> None:
-        """`vllm` are arguments of the engine that starts here where `generator` is vllm, `server` says where
-        to sample where it is vllm-server; each of several `processes` that train the model makes this call.
-        `asking` answers the questions of rewards that depend on another model, and is closed with this.
-        Raises GeneratorFailed.
+        """Create the sampler that `generator` names. Raises GeneratorFailed.
+
+        `vllm` are the arguments of a vLLM engine, `server` the servers of vllm-server. Each of several
+        `processes` that train the model must make this call. `asking` answers the questions of rewards that
+        depend on another model, and is closed with the engine.
         """
         self._policy: Policy
         if generator == "vllm":
             self._policy = VllmPolicy(model, tokenizer, name, processes=processes, **(vllm or {}))
         elif server is not None:
             self._policy = VllmServerPolicy(model, tokenizer, name, config=server, processes=processes)
-        elif processes.share_weights:
+        elif processes.share_weights:  # the trainer's own model holds only a shard in each process
             self._policy = CopyPolicy(model, tokenizer, name)
         else:
             self._policy = OwnPolicy(model, tokenizer, name)
@@ -147,12 +149,14 @@ class Engine:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            # One event loop for all runs: sandbox workers and HTTP connections belong to it.
             self._runner = stack.enter_context(asyncio.Runner())
             generator = self.generator
             sandbox = WaitedSandbox(
                 open_sandbox(self._sandbox_name), generating=lambda: generator.busy_seconds
             )
             self._sandbox = self.run(sandbox.__aenter__())
+            # Closed in reverse order, while the loop still runs.
             stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))
             stack.callback(lambda: self.run(self._policy.close()))
             if self._asking is not None:

@@ -60,7 +60,7 @@ class Harvest:
         def cost(trajectory: Trajectory) -> tuple[int, int, int]:
             length, calls = len(written(trajectory)), len(trajectory.calls)
             costs = (length, calls) if self._config.keep == "shortest" else (calls, length)
-            return (*costs, trajectory.sample)
+            return (*costs, trajectory.sample)  # the sample number makes the order unique
 
         return sorted(right, key=cost)[: self._config.per_prompt]
 

@@ -77,6 +77,7 @@ class Health:
 
     def _add(self, row: Mapping[str, Any]) -> None:
         self._rows.append(row)
+        # Only full windows count: the mean of a few batches is too noisy to be a peak.
         if len(self._rows) >= self._config.window:
             self._most = max(self._most, self._calls())
 
@@ -86,6 +87,7 @@ class Health:
     def _failures(self, step: int) -> None:
         latest = self._rows[-self._config.patience :]
         for reason, name in FAILING.items():
+            # A metrics row names only the stop reasons that occurred.
             shares = [row.get(f"stop/{reason}", 0.0) for row in latest]
             if len(shares) == self._config.patience and min(shares) > self._config.failures:
                 raise _unhealthy(

@@ -132,6 +132,7 @@ class Inquiry:
     def _fail(self, question: Question, trajectory: Trajectory) -> None:
         self.failed += 1
         self._in_a_row += 1
+        # Only the first failures are shown: an endpoint that is down fails thousands of times alike.
         if self.failed <= SHOWN_FAILURES:
             self._say(printable(f"{question.draw.task.id}: {trajectory.detail}"))
         if self._in_a_row >= self._terms.give_up_after:

@@ -31,6 +31,7 @@ def held() -> dict[str, float]:
     """Return `gib/process`, this process's peak RAM, and `gib/gpu_used`, the GPU memory in use by all."""
     import torch
 
+    # Linux counts ru_maxrss in KiB.
     found = {"gib/process": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB, 3)}
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()

@@ -50,7 +50,8 @@ def _part(inputs: dict[str, Any], rows: Any, full: int, longest: Any) -> dict[st
 
 
 def _cut(tensor: Any, rows: Any, full: int, longest: Any) -> Any:
-    if tensor.dim() == 0:
+    if tensor.dim() == 0:  # a count over the batch
         return tensor
     part = tensor[rows]
+    # Tensors of another width hold prompts, which are not padded, or one value per row.
     return part[:, :longest] if part.dim() == 2 and part.shape[1] == full else part

@@ -15,7 +15,7 @@ from tirjudge_training.sharing import Sharing
 T = TypeVar("T")
 
 PATIENCE = timedelta(days=7)
-"""How long a process waits for one that works alone. Long, since torchrun ends the others if one dies."""
+"""The time that a process waits for one that works alone; long, since torchrun ends them all if one dies."""
 
 
 class FirstFailed(RuntimeError):
@@ -38,6 +38,7 @@ class Processes:
         import torch
         from accelerate import PartialState
 
+        # PartialState opens the process group, whose default timeout is a few minutes.
         state = PartialState(cpu=not torch.cuda.is_available(), timeout=PATIENCE)
         return cls(state.process_index, state.num_processes)
 
@@ -57,6 +58,7 @@ class Processes:
                 result = [work()]
             except Exception as error:
                 failure = error
+        # All processes take part even if the first failed: else the others would wait for ever.
         done, result = self.every((failure is None, result))[0]
         if failure is not None:
             raise failure
@@ -70,7 +72,7 @@ class Processes:
             return [value]
         from accelerate.utils import gather_object
 
-        return gather_object([value])
+        return gather_object([value])  # accelerate concatenates lists
 
     def deal(self, items: Sequence[T]) -> Sequence[T]:
         """Return this process's share of `items`, which must be the same in every process."""

@@ -40,6 +40,7 @@ async def replayed(
     the result stops as SANDBOX_DOWN and is therefore Unscored.
     """
     turns = list(_turns(trajectory, reasoning))
+    # A budget for exactly this dialogue, so that no limit of the student's cuts it short.
     ran = sum(isinstance(call.outcome, Execution) for call in trajectory.calls)
     session = JudgeSession(
         environment,

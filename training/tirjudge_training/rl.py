@@ -1,4 +1,4 @@
-"""The RL trainer: TRL's GRPOTrainer with our rollouts; batches and advantages are ours, the loss is TRL's."""
+"""The RL trainer: TRL's GRPOTrainer with our batches and advantages; forward passes and loss are TRL's."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ Keep = Callable[[Generation], Mapping[str, float]]
 
 
 class JudgeBatches(GRPOTrainer):
-    """A mixin that goes before GRPOTrainer: batches are ours, forward passes and loss are TRL's.
+    """A mixin before GRPOTrainer that replaces its batches and advantages.
 
     TRL's dataset only counts steps. A batch consists of whole tasks, every rollout is a function of (seed,
     step, task, view, sample), and advantages are normalised within each (task, view) group.
@@ -299,7 +299,7 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "max_completion_length": config.max_tokens,
         "temperature": config.temperature,
         **open_loss(config.loss, config.loss_options).arguments(),
-        "scale_rewards": "none",  # advantages are ours
+        "scale_rewards": "none",  # advantages arrive normalised, see `advantages`
         "epsilon": config.epsilon,
         "epsilon_high": config.epsilon_high,
         "beta": config.beta,

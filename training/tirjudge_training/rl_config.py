@@ -20,7 +20,7 @@ def _known_loss(name: str) -> str:
 
 
 class RlConfig(RolloutConfig):
-    """The RL stage. Defaults are TIR-Judge's (§5.1) where the paper has a number; `ours` marks the rest."""
+    """The RL stage. Defaults are TIR-Judge's (§5.1) if the paper gives a number; `ours` marks the others."""
 
     steps: int = Field(default=0, ge=0)
     """Generation batches (ours); 0 means as many as `epochs` takes."""
@@ -65,18 +65,18 @@ class RlConfig(RolloutConfig):
     entropy_bonus: float = Field(default=0.0, ge=0)
     """Weight of the mean token entropy in the objective (ours)."""
     filter: Filter = "correctness"
-    """What must differ within a group for dynamic sampling to keep it."""
+    """The quantity that must differ within a group for dynamic sampling to keep it."""
     replacement_rounds: int = Field(default=2, ge=0)
     """The most rounds in which groups without a learning signal are replaced (ours)."""
     resamples: int = Field(default=2, ge=0)
-    """How often an episode is sampled again if its sandbox or generator failed (ours)."""
+    """The most times that an episode is sampled again after its sandbox or generator failed (ours)."""
     report_to: tuple[Reporter, ...] = ()
     """Further destinations of the metrics in `metrics.jsonl`; may be changed when a run is resumed (ours)."""
     health: HealthConfig = HealthConfig()
     checkpoint_every: int = Field(default=10, gt=0)
     """Generation batches between two checkpoints (ours)."""
     keep_checkpoints: int = Field(default=2, gt=0)
-    """How many of the latest checkpoints to keep: a run resumes from the last, a cycle selects among them
+    """The number of latest checkpoints to keep; a run resumes from the last, a cycle selects among them
     (ours)."""
 
     @model_validator(mode="after")

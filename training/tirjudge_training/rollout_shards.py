@@ -77,6 +77,7 @@ def _rollout(trajectory: Trajectory) -> dict[str, Any]:
 def _reward(score: Score) -> dict[str, Any]:
     if not isinstance(score, Reward):
         return {"reward": None, "parts": [], "unscored": _utf8(score.reason)}
+    # A list of pairs, since formats have different parts and a Parquet struct has fixed fields.
     parts = [{"name": name, "value": value} for name, value in score.parts.items()]
     return {"reward": score.total, "parts": parts, "unscored": None}
 
@@ -107,6 +108,7 @@ def _schema() -> Any:
             "choice": pa.int64(),
             "completion": text,
             "calls": pa.int64(),
+            # Narrow types: token columns make up nearly all of the file.
             "prompt_ids": pa.list_(pa.int32()),
             "completion_ids": pa.list_(pa.int32()),
             "mask": pa.list_(pa.int8()),

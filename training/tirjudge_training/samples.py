@@ -37,6 +37,7 @@ class Sample:
     @classmethod
     def written(cls, trajectory: Trajectory, encoder: Encoder, end: int) -> Self:
         """Encode a dialogue without token ids, each segment separately; the last turn ends with `end`."""
+        # Segment by segment, as the student will sample: a token never spans model and sandbox text.
         ids = list(encoder.prompt(trajectory.prompt))
         labels = [IGNORED] * len(ids)
         for segment in trajectory.segments:

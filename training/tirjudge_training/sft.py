@@ -69,6 +69,7 @@ def train_sft(
     _check(samples, config)
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
     _forget(run, checkpoints.step_of(saved) if saved else 0)
+    # Weights stay float32: small updates would be lost to rounding in bfloat16.
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*gradient_checkpointing\w*` is deprecated")
@@ -142,6 +143,7 @@ def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> An
         lr_scheduler_type=config.schedule,
         warmup_steps=config.warmup_steps,
         max_length=config.max_tokens,
+        # The samples are tokenized and ordered already, see `in_batches`.
         dataset_kwargs={"skip_prepare_dataset": True},
         train_sampling_strategy="sequential",
         seed=seed,
@@ -176,6 +178,7 @@ def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> 
             if not logs or "loss" not in logs:
                 return
             run.append(METRICS, {"step": state.global_step, **logs})
+            # Steps before an interruption say nothing about this run's speed.
             done = max(1, state.global_step - self.first)
             each = (time.perf_counter() - self.started) / done
             left = each * (state.max_steps - state.global_step)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class Sharing(StrEnum):
-    """What each process holds of weights, gradients and Adam's moments."""
+    """The part of weights, gradients and Adam's moments that each process holds."""
 
     NONE = "plain processes"
     """All of them (DDP)."""

@@ -98,6 +98,7 @@ class TeacherConfig(EndpointConfig):
         second = self.corrector
         if second is None:
             return None
+        # At another address only its own key: the teacher's key must not reach a third party.
         own = (CORRECTOR_KEY,)
         keys = own if second.base_url else (*own, TEACHER_KEY, *KEY_VARIABLES)
         return self._open(second.model, second.base_url or self.base_url, second.tier, keys)

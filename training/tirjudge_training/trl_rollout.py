@@ -116,6 +116,7 @@ class JudgeRolloutFunc:
         self._engine.refresh()
         rollout = self._engine.rollouts(seed)[self._format]
 
+        # The position numbers the samples, so that repeated prompts get different seeds.
         async def every() -> list[Episode]:
             return await asyncio.gather(
                 *(rollout.episode(self._views[prompt][0], sample) for sample, prompt in enumerate(prompts))
@@ -125,6 +126,7 @@ class JudgeRolloutFunc:
         for prompt, episode in zip(prompts, self._engine.run(every()), strict=True):
             groups.setdefault(prompt, []).append(episode)
 
+        # Scored by group: some rewards compare the rollouts of a task.
         async def scored() -> list[list[tuple[Score, ...]]]:
             return await asyncio.gather(*(rollout.score(group) for group in groups.values()))
 

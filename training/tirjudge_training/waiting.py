@@ -32,6 +32,7 @@ class WaitedSandbox:
         await self._sandbox.__aexit__(kind, error, trace)
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        # Concurrent programs count once: the clock runs from the first start to the last end.
         if not self._running:
             self._since = self._idle()
         self._running += 1
@@ -40,6 +41,7 @@ class WaitedSandbox:
         finally:
             self._running -= 1
             if not self._running:
+                # Not below 0: the two clocks are not read at the same instant.
                 self.seconds += max(0.0, self._idle() - self._since)
 
     def _idle(self) -> float:

@@ -21,6 +21,7 @@ def whole_weights(model: Any) -> Iterator[tuple[str, Any]]:
 
     seen = set()
     for name, weight in model.state_dict(keep_vars=True).items():
+        # Tied weights are one object under two names; a model file stores them once.
         if ADAPTER in name or id(weight) in seen:
             continue
         seen.add(id(weight))

@@ -35,9 +35,9 @@ class SourceCard:
     about: str
     """One line: what is taken from the dataset, and by which rule."""
     licence: str
-    """As the dataset states it; empty if it states none."""
+    """The licence that the dataset states; empty if it states none."""
     needs: frozenset[Need] = frozenset()
-    """What `fill` requires."""
+    """Requirements of `fill`."""
     files: str | None = None
     """The only file to read, for a repository whose files have different columns."""
     repeats: bool = False
@@ -63,7 +63,7 @@ class Question:
     good: tuple[str, ...] = ()
     bad: tuple[str, ...] = ()
     known: Mapping[str, Any] = field(default_factory=dict)
-    """What `fill` needs to tell good answers from bad ones; JSON."""
+    """JSON data from which `fill` can tell good answers from bad ones."""
     domain: str = ""
     """Overrides the card's domain if it is not empty."""
     row: Mapping[str, Any] | None = None

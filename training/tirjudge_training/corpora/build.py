@@ -44,13 +44,14 @@ def build(config: CorpusConfig, folder: Path, *, command: str, say: Callable[[st
             run.write(REPORT, json.dumps(report, indent=2) + "\n")
             run.write(CARD, CorpusCard(config, report, command).text())
             _gather_dropped(run, list(report))
-            shards.replace(folder / DATA)
+            shards.replace(folder / DATA)  # a rename, hence atomic: readers see all rows or none
         return json.loads((folder / REPORT).read_text(encoding="utf-8"))
 
 
 def _source_builds(
     config: CorpusConfig, folder: Path, shards: Path, say: Callable[[str], None]
 ) -> dict[str, SourceBuild]:
+    # Reading all benchmarks takes minutes, so it happens at most once and only if rows have to be read.
     @cache
     def index() -> OverlapIndex:
         cleaning = config.decontaminate

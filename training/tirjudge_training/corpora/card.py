@@ -19,7 +19,7 @@ class CorpusCard:
 
     config: CorpusConfig
     report: Mapping[str, Mapping[str, Any]]
-    """By source, as `SourceBuild.rows` returns it."""
+    """The report of each source, see `SourceBuild.rows`."""
     command: str
 
     @property

@@ -68,6 +68,7 @@ class Composer:
             return None
         if self._open("listwise") and len(question.bad) >= FEWEST:
             return "listwise"
+        # The format with the smallest share of its rows: both fill up evenly.
         return min((kind for kind in SINGLES if self._open(kind)), key=self._share, default=None)
 
     def _open(self, kind: Kind) -> bool:

@@ -125,6 +125,7 @@ def _texts_of(name: str) -> Iterator[Text]:
         place, split, column = BEST_OF_N[name]
         return _row_texts(name, HubRows(place, split=split), column)
     path, _, column = name.rpartition(":")
+    # A colon may also be a part of the file name.
     if not path or Path(name).exists():
         path, column = name, PROMPT
     return _row_texts(path, open_rows(path), column)

@@ -32,7 +32,7 @@ class FinalAnswers:
         # It logs a warning for every answer that exceeds the time limit.
         logging.getLogger("math_verify").setLevel(logging.ERROR)
         self._configs = (
-            math_verify.LatexExtractionConfig(boxed_match_priority=0),
+            math_verify.LatexExtractionConfig(boxed_match_priority=0),  # a boxed answer before any other
             math_verify.ExprExtractionConfig(),
         )
         self._verify = math_verify.verify
@@ -50,6 +50,7 @@ class FinalAnswers:
         bad: list[str] = []
         for text in texts:
             found = self._read(text)
+            # Gold first: math-verify's comparison is not symmetric.
             if found:
                 (good if self._verify(self._gold, found, timeout_seconds=SECONDS) else bad).append(text)
         return good, bad

@@ -19,10 +19,10 @@ class Inspection:
     """Counts of rows that `tirjudge judge` can read; the others are counted by fault."""
 
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By source and format, or the number of responses if the row names no format."""
+    """Rows by source and format, or the number of responses if the row names no format."""
     domains: Counter[str] = field(default_factory=Counter)
     places: Counter[tuple[int, str]] = field(default_factory=Counter)
-    """By number of responses and position of the label, `0`, `1`, ...; `none` without a label."""
+    """Rows by number of responses and position of the label, `0`, `1`, ...; `none` without a label."""
     words: list[int] = field(default_factory=list)
     """The length of each row's prompt and responses together, in words separated by whitespace."""
     faults: Counter[str] = field(default_factory=Counter)

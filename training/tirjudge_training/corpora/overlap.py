@@ -90,6 +90,7 @@ class OverlapIndex:
             if not self._keys.size:
                 continue
             hashes = self._runs(found)
+            # searchsorted returns the length for a hash above all keys.
             places = np.minimum(np.searchsorted(self._keys, hashes), len(self._keys) - 1)
             hits = np.flatnonzero(self._keys[places] == hashes)
             if hits.size:
@@ -102,6 +103,7 @@ class OverlapIndex:
         return Overlap(benchmark, id, " ".join(shared))
 
     def _index(self, runs: Any, owners: Any, common: int | None) -> None:
+        # Stable, so that the first text with a run is the one that an overlap names.
         order = np.argsort(runs, kind="stable")
         runs, owners = runs[order], owners[order]
         if common is not None:
@@ -122,6 +124,7 @@ class OverlapIndex:
 
     def _runs(self, found: list[str]) -> Any:
         """Return the hash of each run of n words: a polynomial in the words' hashes, modulo 2**64."""
+        # Clearing is rare and cheaper than keeping an order of use.
         if len(self._hashes) > _KNOWN_WORDS:
             self._hashes.clear()
         known = self._hashes

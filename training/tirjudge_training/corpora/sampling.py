@@ -73,6 +73,7 @@ async def in_order(
 
     Closing the generator cancels the calls that are still running.
     """
+    # Results come in the order of the items, so that a resumed build composes the same rows.
     running: deque[asyncio.Future[Result]] = deque()
     try:
         for item in items:

@@ -122,6 +122,7 @@ class SourceBuild:
                 tuple(config.generators.values()), config.sampling, self.folder, say=self.say
             )
             stack.push_async_callback(sampler.close)
+            # Opened only for sources that run programs, since that starts worker processes.
             sandbox = open_sandbox()
             if "sandbox" in card.needs:
                 await stack.enter_async_context(sandbox)
@@ -140,7 +141,7 @@ class SourceBuild:
                     else:
                         left_out[found.reason if isinstance(found, Skipped) else SPARE] += 1
                     if composer.full:
-                        break
+                        break  # the answers under way are cancelled by aclosing
         return composer.made, left_out
 
 

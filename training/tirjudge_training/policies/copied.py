@@ -19,6 +19,7 @@ class CopyPolicy:
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
         """`model` must not be sharded yet; `refresh` reads it after the trainer has sharded it."""
         computing = here()
+        # Copied now: once sharded, the model cannot be deep-copied as a whole.
         self._model, self._copy = model, deepcopy(model).to(computing.device)
         self.generator = TransformersGenerator(self._copy, tokenizer, name=name, autocast=computing.autocast)
 

@@ -30,6 +30,7 @@ class VllmPolicy:
         except BaseException:
             self._weights.close()
             raise
+        # Not the path of the weight folder, which is a temporary one.
         self.generator.model = name
 
     async def refresh(self) -> None:

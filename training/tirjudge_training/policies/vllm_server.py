@@ -92,7 +92,7 @@ class VllmServerPolicy:
         self._processes = processes
         self._servers = [WeightServer(url) for url in config.urls]
         mine = self._servers[processes.rank % len(self._servers)]
-        processes.first(self._check)
+        processes.first(self._check)  # before the weights are written: the check is cheap
         self._weights = WeightFolder(model, tokenizer, processes, config.weights)
         try:
             with self._weights.written() as folder:
@@ -121,6 +121,7 @@ class VllmServerPolicy:
         self.generator.weights = self._processes.first(lambda: self._load_all(folder))
 
     def _load_all(self, folder: Path) -> str:
+        # A fresh name for every load: a server that answers under another name holds stale weights.
         name = uuid4().hex
         for server in self._servers:
             server.load(folder, name)

@@ -43,7 +43,7 @@ class WeightFolder:
         weights = on_the_first(self._model, self._processes)
         self._processes.first(lambda: self._model.save_pretrained(self.path, state_dict=weights))
         yield self.path
-        self._processes.every("read")
+        self._processes.every("read")  # a barrier: the others may still be reading
         if self._processes.rank == 0:
             for file in self.path.glob("*.safetensors"):
                 file.unlink()

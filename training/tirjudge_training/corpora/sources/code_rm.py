@@ -17,6 +17,7 @@ from tirjudge_training.corpora.base import Question, Sampler, Skipped, Source, S
 TESTS = 3
 """The number of unit tests, each a whole test case class, that a program must pass (ours)."""
 PASSED = "every test passed"
+"""Printed at the end, so that a program that exits early with status 0 does not count as right."""
 RUNNER = f"""
 import io, unittest
 space = {{"__name__": "solution"}}
