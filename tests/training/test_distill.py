@@ -1,4 +1,4 @@
-"""Distillation against a real endpoint: what is asked, what is kept, and that nothing is paid for twice."""
+"""Distillation against a real endpoint: requests, selection, and that nothing is paid for twice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAIR = f"I count.\n```python\n{COUNT}\n```\n"
 
 @pytest.fixture
 def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> EndpointServer:
-    """A teacher with native calls, whose retries come at once; programs run in a sandbox that opens fast."""
+    """A teacher with native calls, retries without delay, and a sandbox that opens fast."""
     monkeypatch.setattr(distillation, "open_sandbox", partial(open_sandbox, capacity=2, preload=()))
     monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(endpoint, "LONGEST_PAUSE", 0.002)
@@ -46,7 +46,7 @@ def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> Endpoint
 
 
 class Said(list[str]):
-    """The lines that were said."""
+    """The lines that were reported."""
 
     def __call__(self, line: str) -> None:
         self.append(line)
@@ -68,7 +68,7 @@ def rows(folder: Path, config: TeacherConfig, tasks: Sequence[Draw]) -> list[Jso
 
 
 def learned(row: JsonObject) -> list[str]:
-    """What the loss of a row's samples is taken over, as text."""
+    """Return the text over which the loss of a row's samples is taken."""
     return [ENCODER.decode([label for label in one["labels"] if label != IGNORED]) for one in row["kept"]]
 
 
@@ -76,7 +76,7 @@ def learned(row: JsonObject) -> list[str]:
 def test_right_dialogues_are_learned_in_the_students_form_whatever_the_protocol(
     server: EndpointServer, tmp_path: Path, tier: str, script: Any
 ) -> None:
-    """Programs ran in our sandbox; their outputs, the prompt and hidden thoughts are not learned."""
+    """Programs ran in our sandbox; their outputs, the prompt and hidden reasoning are not learned."""
     server.script = script
     tasks = draws(4, hard=1)
     result = asked(tmp_path, config(server, tier=tier), tasks)
@@ -177,7 +177,7 @@ def test_an_edited_task_is_asked_about_anew(server: EndpointServer, tmp_path: Pa
 
 
 def test_a_second_teacher_corrects_what_the_first_got_wrong(server: EndpointServer, tmp_path: Path) -> None:
-    """RM-R1, App. B: he sees the prompt, the wrong trace and the right answer; the student none of these."""
+    """RM-R1, App. B: the corrector sees the wrong trace and the right answer, the student neither."""
     two = config(server, corrector=CorrectorConfig(model="second"))
     tasks = draws(5, hard=2)
     result = asked(tmp_path, two, tasks)

@@ -1,4 +1,4 @@
-"""Passes over a file of rows: how many batches they are, and which rows are too long for them."""
+"""Epochs over a file of rows: the number of batches, and rows that are too long."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LENGTHS = [10 * number for number in range(1, 41)]
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
-    """Forty pairs whose prompts grow; two of them are held back for validation."""
+    """Forty pairs with growing prompts; two are held back for validation."""
     path = tmp_path / "rows.jsonl"
     lines = (
         {"prompt": "x" * length, "response_a": "good", "response_b": "bad", "label": "A"}
@@ -77,7 +77,7 @@ def test_generated_tasks_have_no_epochs() -> None:
 
 
 def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) -> None:
-    """The tiny tokenizer has a token for each byte: a row is as long as its prompt and what is around it."""
+    """The tiny tokenizer has one token per byte, so a row's length is known."""
     judge = {"name": "rm-r1", "options": {"style": "reasoning"}}
     every = data_of(recipe(rows, judge, {"steps": 1}))
     count = models.prompt_tokens(tiny_model)

@@ -1,4 +1,4 @@
-"""What stops an RL run, each for real: it says which, and goes on when the cause is gone."""
+"""The causes that stop an RL run, each provoked: the message names it, and the run resumes without it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CONFIG = RlConfig(
 
 
 class BrokenSandbox:
-    """Keeps the contract, and can run nothing."""
+    """A sandbox that keeps the contract and fails every program."""
 
     capacity = 1
 
@@ -52,7 +52,7 @@ def poison(engine: Engine) -> None:
 
 
 def forget_programs(engine: Engine) -> None:
-    """Blank the output weights of the two tokens that are programs."""
+    """Zero the output weights of the two tokens that are programs."""
     with torch.no_grad():
         engine.model.lm_head.weight[256:258] = 0.0
 
@@ -160,7 +160,7 @@ def test_a_passing_dip_in_tool_use_or_in_the_sandbox_stops_nothing() -> None:
 
 
 def test_what_a_resumed_run_knows_is_what_an_uninterrupted_one_knows() -> None:
-    """The most calls there were lie before the interruption."""
+    """The peak of tool calls is before the interruption."""
     health = Health(HealthConfig(window=2))
     health.earlier([row(0, 1.0), row(1, 1.0)])
     health.trained(row(2, 0.0))

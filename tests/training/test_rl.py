@@ -1,4 +1,4 @@
-"""The RL stage end to end: a real sandbox, a real model, TRL's trainer; and killed in the middle of it."""
+"""The RL stage end to end with a real sandbox, a real model and TRL's trainer, also killed half-way."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def train(start: Path, folder: Path, config: RlConfig = CONFIG, *, kill_at: str 
 
 
 def rows(folder: Path, name: str) -> list[dict[str, Any]]:
-    """All rows, without what a clock wrote."""
+    """Return all rows without timings."""
     return [_timeless(row) for row in read_lines(folder / name)]
 
 
 def _timeless(value: Any) -> Any:
-    """The gap goes too: its last bits depend on which rows happened to be decoded side by side."""
+    """Drop the gap too: its last bits depend on which rows were decoded in one batch."""
     if isinstance(value, dict):
         timed = {key for key in value if "seconds" in key or key.startswith(("share/", "gib/"))} | {
             "sampler_gap"
@@ -87,7 +87,7 @@ def _timeless(value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def whole(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody interrupted."""
+    """An uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     assert train(tiny_model, folder) == 0
     return folder
@@ -119,7 +119,7 @@ def test_the_time_of_a_step_is_shared_out(whole: Path) -> None:
 
 
 def test_tokens_are_those_of_the_shards(whole: Path) -> None:
-    """Generated: by the mask alone. Trained on: views whose rollouts are neither all right nor all wrong."""
+    """Generated tokens follow from the mask; trained ones from views neither all right nor all wrong."""
     for row in read_lines(whole / "metrics.jsonl"):
         shard = pq.read_table(whole / "rollouts" / f"step-{row['step']:06}.parquet").to_pylist()
         assert row["tokens/generated"] == sum(sum(one["mask"]) for one in shard)
@@ -138,7 +138,7 @@ def right(rollout: dict[str, Any]) -> float:
 
 
 def test_the_policy_changes_and_its_samples_are_its_own(whole: Path, tiny_model: Path) -> None:
-    """Sampled logprobs equal the trainer's within 1e-5, also after the weights have moved."""
+    """Sampled logprobs equal the trainer's within 1e-5, also after the weights have changed."""
     assert all(0 < row["sampler_gap"] < 1e-5 for row in read_lines(whole / "metrics.jsonl"))
     before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, whole / "model"))
     assert any(not before[name].equal(after[name]) for name in before)
@@ -153,7 +153,7 @@ def test_clip_higher_acts_when_a_batch_is_used_for_several_steps(whole: Path) ->
 def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
-    """The kill falls after the last checkpoint, so a step is done again: it must leave nothing twice."""
+    """The kill comes after the last checkpoint, so a step is repeated and must not be recorded twice."""
     assert train(tiny_model, tmp_path, kill_at="rl 3/3") == -signal.SIGKILL
     assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-4"
     assert len(rows(tmp_path, "metrics.jsonl")) == 3

@@ -1,4 +1,4 @@
-"""What tells a source's good answers from its bad ones."""
+"""Sorting of a source's good and bad answers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_constraint_that_cannot_be_checked_is_left_out(known: dict[str, Any], 
 
 
 def test_final_answers_are_compared_as_mathematics() -> None:
-    """A text without a final answer is on neither side."""
+    """A text without a final answer is neither right nor wrong."""
     right = ["so \\boxed{\\frac{1}{2}}", "It is $0.5$.", "\\boxed{2/4}"]
     wrong = ["\\boxed{2}", "It is $0.25$."]
     assert FinalAnswers("\\frac12").sort([*right, "I do not know.", *wrong]) == (right, wrong)

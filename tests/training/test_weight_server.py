@@ -1,4 +1,4 @@
-"""What a trainer says when a vLLM server cannot take its weights, or has lost them."""
+"""The messages when a vLLM server cannot take the trainer's weights, or has lost them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WEIGHTS = Path("/weights")
 
 
 class Vllm:
-    """The routes that a trainer uses, as vLLM 0.31 answers them."""
+    """The routes that a trainer uses, with the answers of vLLM 0.31."""
 
     def __init__(self) -> None:
         self.extension: str | None = EXTENSION
@@ -169,7 +169,7 @@ def test_the_generator_and_its_addresses_go_together(told: dict[str, Any]) -> No
 def test_weights_that_do_not_fit_where_they_pass_through_are_told_before_a_run(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A container's memory for files is 64 MB unless somebody says otherwise."""
+    """The /dev/shm of a container has 64 MB by default."""
     parameters = sum(weight.numel() for weight in load_file(tiny_model / "model.safetensors").values())
     output, words = tmp_path / "run", ["train", "--recipe", "mini", "--model", str(tiny_model)]
     words += ["--output", str(output), "--set", "rl.generator=vllm-server", "--set"]

@@ -47,7 +47,7 @@ class Distillation:
         self._corrector = Inquiry("corrector", run, CORRECTIONS, terms, say)
         self._harvest = Harvest(environments, config)
         self._questions = list(self._first_questions())
-        asyncio.run(self._recall())
+        asyncio.run(self._load_earlier())
 
     def ask(self) -> JsonObject:
         """Collect the missing dialogues; return a summary of all of them.
@@ -124,7 +124,7 @@ class Distillation:
         usage = self._teacher.usage + self._corrector.usage
         return cap is None or usage.prompt_tokens + usage.completion_tokens < cap
 
-    async def _recall(self) -> None:
+    async def _load_earlier(self) -> None:
         """Load the dialogues of earlier runs, corrections after the dialogues that they may correct."""
         for question in self._questions:
             if question.key in self._teacher.had:

@@ -120,16 +120,16 @@ async def gather(
     rounds: list[list[Roll]] = []
     kept: list[Group] = []
     while len(kept) < slots and len(rounds) <= refills:
-        draws = processes.deal(_fitting(deal, len(rounds), rollouts, slots - len(kept)))
+        draws = processes.deal(_fitting_tasks(deal, len(rounds), rollouts, slots - len(kept)))
         rolled = await asyncio.gather(*(roll(draw, rollouts[draw.format], size, redraws) for draw in draws))
         rounds.append(processes.collect(rolled))
         kept += [group for one in rounds[-1] for group in one.groups if group.teaches(by)]
     first, later = rounds[0], [one for turn in rounds[1:] for one in turn]
-    _some_scored(first)
+    _require_a_score(first)
     return Batch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept))
 
 
-def _fitting(deal: Deal, turn: int, rollouts: Mapping[str, Roller], room: int) -> list[Draw]:
+def _fitting_tasks(deal: Deal, turn: int, rollouts: Mapping[str, Roller], room: int) -> list[Draw]:
     """Return the next tasks whose views all fit into the remaining slots; others are skipped."""
     draws = []
     # Bounded, because a dataset may hold only tasks with more views than slots remain.
@@ -181,7 +181,7 @@ async def roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
     return Roll(draw, tuple(episodes), tuple(scores), redrawn)
 
 
-def _some_scored(rolls: Sequence[Roll]) -> None:
+def _require_a_score(rolls: Sequence[Roll]) -> None:
     scores = [score for roll in rolls for row in roll.scores for score in row]
     unscored = [score for score in scores if isinstance(score, Unscored)]
     if len(unscored) == len(scores):

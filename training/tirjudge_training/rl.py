@@ -82,7 +82,7 @@ class JudgeBatches(GRPOTrainer):
         self.loss = open_loss(config.loss, config.loss_options)
         self.rows: list[Row] = []
         self._batch: list[Row] = []
-        self._kept: Mapping[str, float] = {}
+        self._batch_metrics: Mapping[str, float] = {}
         self._measured: dict[str, float] = {}
         self._laps = Laps()
         super().__init__(**trl)
@@ -92,7 +92,7 @@ class JudgeBatches(GRPOTrainer):
 
         step = self.state.global_step // self.config.optimizer_steps
         shuffle = derive_seed("shuffle", self.seed, step)
-        batch = self._rolled_out(step)
+        batch = self._roll_out(step)
         self._batch = batch_rows(
             batch,
             slots=self.config.groups,
@@ -110,25 +110,32 @@ class JudgeBatches(GRPOTrainer):
         advantages = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
         if self.config.importance_cap is not None:
             sampled, cap = output["sampling_per_token_logps"], self.config.importance_cap
+            # The weight multiplies each token's term of the objective, as its advantage does.
             advantages = advantages[:, None] * truncated_weights(self._logprobs(output), sampled, cap)
         output["advantages"] = advantages  # replaces TRL's, which count fillers and unscored rollouts
         responses = sum(any(row.mask) for row in self._batch)
         output["num_responses_in_batch"] = torch.tensor(responses, device=self.args.device)
+        # The maximum over all processes: each sees only its own rows.
         gap = torch.tensor(self.processes.every(self._sampler_gap(output))).max().item()
         self._laps.end("logprobs")
-        self._kept = self.keep(Generation(step, batch, gap))
+        self._batch_metrics = self.keep(Generation(step, batch, gap))
         self._laps.end("record")
-        seed_shuffle(shuffle)
+        seed_shuffle(shuffle)  # TRL shuffles the output next
         return output
 
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
         """Add the metrics of the generation batch, for our log and for TRL's reporters alike."""
         if "loss" in logs:
-            theirs = self._metrics["train"]
+            trl_metrics = self._metrics["train"]
+            # A batch of fillers alone has no tokens to take a mean over.
             if any(any(row.mask) for row in self._batch):
-                logs |= {ours: fmean(theirs[name]) for name, ours in TOKEN_MEANS.items() if name in theirs}
-            logs |= {**self._kept, **self._time_and_memory()}
-            theirs.clear()
+                logs |= {
+                    ours: fmean(trl_metrics[name])
+                    for name, ours in TOKEN_MEANS.items()
+                    if name in trl_metrics
+                }
+            logs |= {**self._batch_metrics, **self._time_and_memory()}
+            trl_metrics.clear()  # the others describe fillers too
         super().log(logs, start_time)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
@@ -144,6 +151,7 @@ class JudgeBatches(GRPOTrainer):
         rows are spread over parts, optimizer steps and processes.
         """
         mask = part["completion_mask"] * part["tool_mask"]
+        # The micro-batches of a generation batch, on all processes together.
         share = self.args.steps_per_generation * self.accelerator.num_processes
         weight = 1.0
         if self.loss.mean_of == "responses":
@@ -151,12 +159,13 @@ class JudgeBatches(GRPOTrainer):
         tokens = share * mask.sum() / part["num_items_in_batch"].clamp(min=1)
         self.entropy_coef = float(self.config.entropy_bonus * tokens / weight)
         loss = self.loss.compute(super()._compute_loss, model, part) * weight
+        # A token mean of this part counts as much as the part has tokens.
         each = self.config.length_buckets * self.accelerator.reduce(tokens, reduction="mean").item()
         for name in TOKEN_MEANS.keys() & self._metrics["train"].keys():
             self._metrics["train"][name][-1] *= each
         return loss
 
-    def _rolled_out(self, step: int) -> Batch:
+    def _roll_out(self, step: int) -> Batch:
         """Roll out the batch of a step and start its measurements."""
         self._laps = Laps()
         forget_peak()
