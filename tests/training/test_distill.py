@@ -198,7 +198,8 @@ def test_a_correction_that_is_wrong_again_is_not_kept(server: EndpointServer, tm
     server.script = lambda body: chat("<preference>C</preference>")
     two = config(server, corrector=CorrectorConfig(model="second"))
     with pytest.raises(
-        RuntimeError, match=r"none of the teacher's 2 dialogues has the full reward, .*dialogues\.jsonl"
+        RuntimeError,
+        match=r"none of the teacher's 2 dialogues has the full reward in the .*: inspect .*dialogues\.jsonl",
     ):
         asked(tmp_path, two, draws(2))
     assert all(row["kept"] == [] for row in rows(tmp_path, two, draws(2)))

@@ -140,7 +140,7 @@ async def test_weights_that_are_not_the_given_ones_are_found_out() -> None:
     with vllm.up() as server:
         server.load(WEIGHTS, "first")
         vllm.holds = "default"
-        with pytest.raises(GeneratorFailed, match="started again"):
+        with pytest.raises(GeneratorFailed, match="it was restarted"):
             await server.require("first")
         await server.close()
 
