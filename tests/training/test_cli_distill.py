@@ -129,7 +129,7 @@ def test_a_model_too_large_for_the_machine_is_refused_before_anyone_is_asked(
     result = distill(out, server.url, model=str(big))
     assert result.exit_code == 1
     assert result.stderr.startswith(
-        f"tirjudge train: {big} has 70.94 billion parameters: to train them takes 1,057.1 GiB at least, and "
+        f"tirjudge train: {big} has 70.94 billion parameters: training takes at least 1,057.1 GiB, and "
     )
     assert result.stderr.count("\n") == 1
     assert not out.exists()

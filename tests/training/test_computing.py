@@ -215,8 +215,8 @@ def cached() -> int:
 @pytest.mark.parametrize(
     ("gpus", "exact", "told"),
     [
-        (2, True, "there are 2 GPUs and one process: start one for each"),
-        (1, False, "Tesla does not compute in bfloat16"),
+        (2, True, "there are 2 GPUs and one process: start one per GPU"),
+        (1, False, "Tesla does not support bfloat16"),
     ],
 )
 def test_gpus_that_cannot_be_trained_on_are_told_of_before_the_run(

@@ -82,12 +82,18 @@ def test_a_warm_up_without_tools_is_as_large_and_has_nothing_but_text() -> None:
     ("assignments", "line"),
     [
         (("data.train=rows.jsonl",), "data.train needs model.base"),
-        (("data.heldout=rows.jsonl",), "belong to rows of one's own"),
+        (("data.heldout=rows.jsonl",), "are for rows of your own"),
         (("method=iterative", "rejection.prompts="), "rejection.prompts"),
-        (("method=itrative",), "method: Input should be 'rl'"),
-        (("method=answers",), "answers are learned from labelled rows"),
-        (("data.reserved=5",), "belong to rows of one's own"),
-        (("data.train=r.jsonl", "model.base=m", "data.reserved=5"), "data.reserved are a teacher's rows"),
+        (
+            ("method=itrative",),
+            "method: no training method 'itrative'; there are answers, distill, iterative, rl",
+        ),
+        (("method=answers",), "method answers needs labelled rows of your own"),
+        (("data.reserved=5",), "are for rows of your own"),
+        (
+            ("data.train=r.jsonl", "model.base=m", "data.reserved=5"),
+            "this method does not use: method must be distill or answers",
+        ),
         (("data.no_tools=2",), "data.no_tools: Input should be less than or equal to 1"),
     ],
 )

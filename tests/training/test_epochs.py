@@ -96,7 +96,7 @@ def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) 
 
 def test_nothing_short_enough_is_an_error(rows: Path, tiny_model: Path) -> None:
     limited = recipe(rows, {"name": "rm-r1"}, {"steps": 1}, tiny_model, max_prompt_tokens=1)
-    with pytest.raises(BadRecipe, match="nothing is left to train on"):
+    with pytest.raises(BadRecipe, match="no rows are left to train on"):
         data_of(limited)
 
 

@@ -90,8 +90,8 @@ def test_a_teachers_dialogues_survive_and_are_not_asked_for_again(on_small_disk:
         full, dialogues = on_small_disk(DISTIL, server.url, "40k", "4m")
         begun = [body["messages"][0]["content"] for body in server.bodies if len(body["messages"]) == 1]
     assert full == (
-        f"DiskFull: no room to write {tmp_path}/disk/run/dialogues.jsonl: "
-        "make some, and the same command goes on with what is there"
+        f"DiskFull: no space left to write {tmp_path}/disk/run/dialogues.jsonl: "
+        "free some, and run the same command again to resume"
     )
     assert dialogues == "24"
     assert len(set(begun)) == 24
@@ -107,8 +107,8 @@ def test_training_goes_on_from_the_last_whole_checkpoint(
     small = [str(int(part * weights)) for part in (0.5, 2, 5)]
     *failures, resumed = on_small_disk(TUNE, str(tiny_model), *small, "64m")
     assert failures == 3 * [
-        f"DiskFull: no room to write {tmp_path}/disk: "
-        "make some, and the same command goes on with what is there"
+        f"DiskFull: no space left to write {tmp_path}/disk: "
+        "free some, and run the same command again to resume"
     ]
     (undisturbed,) = on_small_disk(TUNE, str(tiny_model), "64m")
     assert float(resumed) == pytest.approx(float(undisturbed), abs=1e-9)
@@ -119,7 +119,7 @@ def test_other_errors_are_left_as_they_are(tmp_path: Path) -> None:
         (tmp_path / "none").read_text()
     with pytest.raises(RuntimeError, match=r"^shapes differ$"), full_disk_told(tmp_path):
         raise RuntimeError("shapes differ")
-    with pytest.raises(DiskFull, match="no room to write here: make some"), full_disk_told(tmp_path):
+    with pytest.raises(DiskFull, match="no space left to write here: free some"), full_disk_told(tmp_path):
         raise OSError(122, "Disk quota exceeded", "here")
 
 
@@ -145,6 +145,6 @@ def test_a_corpus_is_there_as_a_whole_or_not_at_all(on_small_disk: Run, tmp_path
     *full, made = on_small_disk(BUILD, str(tmp_path / "hub"), "24k", "64k", "4m")
     assert len(full) == 2
     for told in full:
-        assert told.startswith(f"DiskFull: no room to write {tmp_path}/disk")
-        assert told.endswith("make some, and the same command goes on with what is there")
+        assert told.startswith(f"DiskFull: no space left to write {tmp_path}/disk")
+        assert told.endswith("free some, and run the same command again to resume")
     assert made == "500 1"

@@ -103,7 +103,7 @@ def planned(name: str, *assignments: object) -> str:
 def test_the_papers_8b_before_its_rows_are_here(qwen: Path, tmp_path: Path) -> None:
     """Steps by hand: 95 % of each judge's rows, pointwise ones in two views, twice, in 128 slots a batch."""
     found = planned("tir-judge-zero-8b", f"model.base={qwen}", f"data.train={tmp_path}/none")
-    assert "none is not here: counted with 26,361 rows ([rates.tasks])" in found
+    assert "none does not exist: counted with 26,361 rows ([rates.tasks])" in found
     trained = 12450 - round(0.05 * 12450), 1461 - round(0.05 * 1461)
     slots = 3 * trained[0] + trained[1]
     assert abs(2 * slots / 128 - 576) < 2
@@ -112,17 +112,17 @@ def test_the_papers_8b_before_its_rows_are_here(qwen: Path, tmp_path: Path) -> N
 
 
 def test_memory_of_a_device_by_part(qwen: Path, tmp_path: Path) -> None:
-    """8.19 B parameters shared out over eight; logits of four rows of 8,192 tokens in 12 bytes."""
+    """8.19 B parameters sharded over eight; logits of four rows of 8,192 tokens in 12 bytes."""
     words = (f"model.base={qwen}", f"data.train={tmp_path}/none")
     found = planned("tir-judge-zero-8b", *words)
     parameters = 8_190_735_360
     for part, size in {
-        "weights, float32, shared out": 4 * parameters / 8,
-        "Adam's moments, float32, shared out": 8 * parameters / 8,
-        "KL reference, float32, shared out": 4 * parameters / 8,
+        "weights, float32, sharded": 4 * parameters / 8,
+        "Adam's moments, float32, sharded": 8 * parameters / 8,
+        "KL reference, float32, sharded": 4 * parameters / 8,
         "logits": 4 * 8192 * 151936 * 12,
         "generator: weights, bfloat16, whole": 2 * parameters,
-        "generator: cache of keys and values": 32 * 2100 * 2 * 36 * 8 * 128 * 2,
+        "generator: KV cache": 32 * 2100 * 2 * 36 * 8 * 128 * 2,
     }.items():
         assert re.search(rf"{re.escape(part)} +{size / GIB:,.1f} GiB", found), part
     assert "does not fit; rl.micro_batch = 1 does, with 63.2 GiB" in found
@@ -136,10 +136,10 @@ def test_with_an_adapter_only_it_is_trained(qwen: Path, tmp_path: Path) -> None:
     each = 2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 12288)
     adapter, parameters = 36 * 64 * each, 8_190_735_360
     for part, size in {
-        "weights, float32, shared out": 4 * parameters / 8,
-        "adapter, float32, shared out": 4 * adapter / 8,
-        "gradients, float32, shared out": 4 * adapter / 8,
-        "Adam's moments, float32, shared out": 8 * adapter / 8,
+        "weights, float32, sharded": 4 * parameters / 8,
+        "adapter, float32, sharded": 4 * adapter / 8,
+        "gradients, float32, sharded": 4 * adapter / 8,
+        "Adam's moments, float32, sharded": 8 * adapter / 8,
     }.items():
         gib = f"{size / GIB:,.1f} GiB" if size >= 2**29 else f"{size / 2**20:,.1f} MiB"
         assert re.search(rf"{re.escape(part)} +{gib}", found), part
@@ -152,7 +152,7 @@ def test_without_vllm_each_device_has_a_whole_copy_to_sample_with(qwen: Path, tm
     """And so has its cache, in float32; on a single device the trained weights themselves sample."""
     words = (f"model.base={qwen}", f"data.train={tmp_path}/none", "rl.generator=transformers")
     copy = f"generator: weights, float32, whole +{4 * 8_190_735_360 / GIB:,.1f} GiB"
-    cache = f"generator: cache of keys and values +{32 * 2100 * 2 * 36 * 8 * 128 * 4 / GIB:,.1f} GiB"
+    cache = f"generator: KV cache +{32 * 2100 * 2 * 36 * 8 * 128 * 4 / GIB:,.1f} GiB"
     shared = planned("tir-judge-zero-8b", *words)
     assert re.search(copy, shared)
     assert re.search(cache, shared)
@@ -219,7 +219,7 @@ def test_cost_stands_beside_table_8(
     name: str, hours: list[str], dollars: list[str], qwen: Path, tmp_path: Path
 ) -> None:
     found = planned(name, f"model.base={qwen}", f"data.train={tmp_path}/none")
-    shown = dict(zip(("SFT", "rejection sampling", "RL", "together"), hours, strict=True))
+    shown = dict(zip(("SFT", "rejection sampling", "RL", "total"), hours, strict=True))
     for kind, printed in shown.items():
         assert re.search(rf"^  {kind} .* {printed} h$", found, re.MULTILINE), kind
     for who, printed in zip(("devices", "teacher"), dollars, strict=True):
@@ -238,6 +238,6 @@ def test_before_there_are_rows_or_a_model_there_is_a_plan(tmp_path: Path) -> Non
     missing = tmp_path / "rows.jsonl"
     recipe = load(Recipe, "j1-8b", [f"data.train={missing}", f"model.base={tmp_path}", "rl.epochs=2"])
     found = lines(recipe, tmp_path / "run")
-    assert "whose config.json is not to be had here" in found[0]
-    assert found[1] == f"{missing} is not here: what goes through its rows is not counted"
+    assert "whose config.json is not available" in found[0]
+    assert found[1] == f"{missing} does not exist: stages that go through its rows are not counted"
     assert table(found)["rl"][1] == "2 epochs in batches of 512 x 5"

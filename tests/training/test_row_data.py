@@ -147,7 +147,7 @@ def test_a_share_of_the_tasks_goes_without_tools(tmp_path: Path) -> None:
         ({"prompt": "p", "responses": ["a", "b"]}, "rows.jsonl:3: no label"),
         ({"prompt": "", "chosen": "a", "rejected": "b"}, "rows.jsonl:3: the prompt is empty"),
         (row(0), "rows.jsonl:3: a second row with the id 'r0'"),
-        (row(9, rejected=["b", "c"]), "rows.jsonl:3: no judge takes it: a pair has two responses"),
+        (row(9, rejected=["b", "c"]), "rows.jsonl:3: no judge accepts it: a pair has two responses"),
         (row(9, environment="pair"), "rows.jsonl:3: no judge 'pair'; there are pairs"),
     ],
 )
@@ -180,7 +180,7 @@ def test_reserved_rows_are_the_teachers_alone(tmp_path: Path) -> None:
     assert len(trained | reserved | held) == 60 - 9
     assert not reserved & (trained | held)
     assert not trained & held
-    with pytest.raises(ValueError, match="nothing is left to train on"):
+    with pytest.raises(ValueError, match="no rows are left to train on"):
         opened(path, reserved=60)
 
 
@@ -206,7 +206,7 @@ def test_rows_that_are_not_there_are_told_before_a_model_is_looked_for(
 
 
 def test_too_few_rows_to_split_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nothing is left to train on"):
+    with pytest.raises(ValueError, match="no rows are left to train on"):
         opened(write(tmp_path / "rows.jsonl", [row(0)]))
 
 

@@ -15,7 +15,8 @@ from tirjudge.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_training import checkpoints
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.selection import Selection, ValidationConfig, candidates
+from tirjudge_training.stages.reinforcement import checkpoints_kept
+from tirjudge_training.stages.selection import Selection, ValidationConfig
 
 WEIGHTS = "model.safetensors"
 
@@ -67,4 +68,4 @@ def test_after_a_kill_no_question_is_asked_again(run: Run) -> None:
 
 def test_how_many_checkpoints_there_will_be() -> None:
     config = RlConfig(steps=1, checkpoint_every=10, keep_checkpoints=5)
-    assert [candidates(config, steps) for steps in (10, 35, 90)] == [1, 4, 5]
+    assert [checkpoints_kept(config, steps) for steps in (10, 35, 90)] == [1, 4, 5]

@@ -177,6 +177,6 @@ def test_weights_that_do_not_fit_where_they_pass_through_are_told_before_a_run(
         monkeypatch.setattr(weight_folder, "room", lambda parent: 4 * parameters - 1)
         ended = CliRunner().invoke(app, [*words, f'rl.server.urls=["{server.url}"]'])
     assert ended.exit_code == 1
-    assert "on their way to vLLM they take" in ended.stderr
+    assert "passing them to vLLM takes" in ended.stderr
     assert ended.stderr.count("\n") == 1
     assert not output.exists()

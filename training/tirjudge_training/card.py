@@ -1,14 +1,14 @@
-"""The model card of a trained miniature: how it was made, on what, and what it reaches."""
+"""The model card of a trained miniature: how it was made, its data and its accuracy."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tirjudge_training.course import BASE, HELDOUT, WARM_UP, Course
+from tirjudge_training.course import BASE, HELDOUT, Course
 from tirjudge_training.heldout import shown
+from tirjudge_training.pipelines import open_method
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.stages.reinforcement import Reinforcement
 
 HEAD = """\
 ---
@@ -26,7 +26,7 @@ program's output and only then giving its verdict. Its lists had four responses:
 
 
 def model_card(recipe: Recipe, command: str, course: Course, results: Mapping[str, Any]) -> str:
-    """Markdown; `results` holds what each stage of the course returned."""
+    """Return the card as Markdown; `results` holds the result of each stage by name."""
     before, after = results[HELDOUT + BASE], results[_measured(course)]
     return "\n".join(
         (HEAD, *_made(recipe, command, course, results), *_accuracy(before, after), *_families(after))
@@ -34,40 +34,25 @@ def model_card(recipe: Recipe, command: str, course: Course, results: Mapping[st
 
 
 def _made(recipe: Recipe, command: str, course: Course, results: Mapping[str, Any]) -> Iterator[str]:
-    rl = [results[stage.name] for stage in course.making if isinstance(stage, Reinforcement)]
-    config = recipe.rl
+    method = open_method(recipe)
     yield "## How it was made\n"
     yield f"    {command}\n"
     yield (
-        f"From random weights, with seed {recipe.seed}: a supervised warm-up on "
-        f"{results[WARM_UP]['samples']:,} generated samples, then {_method(recipe)}: DAPO for "
-        f"{' and '.join(str(one['steps']) for one in rl)} batches of {config.groups} x {config.samples} "
-        "rollouts, with every program run in the sandbox and its output out of the loss. The RL took "
-        f"{sum(one['cpu_seconds'] for one in rl):.0f} CPU seconds, programs included "
-        f"({sum(one['seconds'] for one in rl):.0f} s on the clock). All training tasks are generated from "
-        f"the constraint families below; {_others(recipe, results)}.\n"
+        f"From random weights, with seed {recipe.seed}: a supervised warm-up, then "
+        f"{method.describe(recipe)}. "
+        "RL is DAPO, with every program run in the sandbox and its output left out of the loss. All training "
+        "tasks are generated from the constraint families below; "
+        f"{method.provenance(recipe, results)}. The stages:\n"
     )
+    for stage in course.making:
+        if line := stage.describe(results[stage.name]):
+            yield f"* `{stage.name}`: {line}"
+    yield ""
 
 
 def _measured(course: Course) -> str:
-    """The measurement of the model that is the run's."""
+    """Return the stage that measured the result of the run."""
     return next(HELDOUT + name for name, stage in course.models.items() if stage == course.result)
-
-
-def _method(recipe: Recipe) -> str:
-    rounds = recipe.iterate.rounds
-    return {
-        "rl": "RL",
-        "iterative": f"RL and {rounds} rounds of rejection sampling, SFT of the warm-up's model, and RL",
-        "distill": "SFT on a teacher's dialogues and RL",
-    }[recipe.method]
-
-
-def _others(recipe: Recipe, results: Mapping[str, Any]) -> str:
-    """Whose words it was trained on beside its own."""
-    if recipe.method != "distill":
-        return "no other model's output is in the training data"
-    return f"{results['lessons']['samples']:,} dialogues of the SFT are {recipe.teacher.model}'s"
 
 
 def _accuracy(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""`tirjudge train` and `tirjudge heldout`: from a command line to a run, and from errors to exit codes."""
+"""The commands `tirjudge train` and `tirjudge heldout`, and the exit codes of their errors."""
 
 from __future__ import annotations
 
@@ -33,53 +33,64 @@ from tirjudge_training.shrink import shrunk
 
 FAILED = 1
 LAUNCH = "launch"
-"""Where the configurations of `accelerate launch` lie in this package."""
-_ADVICE = "; a smaller micro_batch or max_tokens, in tables rl and sft, needs less memory"
+"""The folder of this package with configurations of `accelerate launch`."""
+_ADVICE = "; a smaller micro_batch or max_tokens in the tables rl and sft needs less memory"
 MAX_TOKENS = 320
-"""Of a miniature's measured trajectory."""
+"""New tokens per trajectory when a miniature is measured."""
 
 
 def train(
-    recipe: Annotated[str, typer.Option(help="A shipped recipe's name, or a TOML file.")] = "mini",
+    recipe: Annotated[str, typer.Option(help="The name of a shipped recipe, or a TOML file.")] = "mini",
     iterative: Annotated[
         bool,
-        typer.Option("--iterative", help="TIR-Judge-Zero: RL, rejection sampling, SFT and RL, in rounds."),
+        typer.Option(
+            "--iterative", help="TIR-Judge-Zero: RL, then rounds of rejection sampling, SFT and RL."
+        ),
     ] = False,
     control: Annotated[
-        bool, typer.Option("--control", help="With --iterative: also as much RL without the rounds.")
+        bool,
+        typer.Option("--control", help="With --iterative: also train as many RL steps without the rounds."),
     ] = False,
     distill: Annotated[
-        bool, typer.Option("--distill", help="TIR-Judge-Distill: SFT on a teacher's dialogues, and RL.")
+        bool, typer.Option("--distill", help="TIR-Judge-Distill: SFT on a teacher's dialogues, then RL.")
     ] = False,
     teacher: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="With --distill: an endpoint's name for it.")
+        str | None, typer.Option(metavar="MODEL", help="With --distill: the teacher's name at its endpoint.")
     ] = None,
     teacher_base_url: Annotated[
-        str | None, typer.Option(metavar="URL", help="With --distill: an OpenAI-compatible endpoint.")
+        str | None,
+        typer.Option(metavar="URL", help="With --distill: the teacher's OpenAI-compatible endpoint."),
     ] = None,
     no_tools: Annotated[
-        bool, typer.Option("--no-tools", help="The text-only control: the same tasks, no programs.")
+        bool, typer.Option("--no-tools", help="Train the text-only control: the same tasks without programs.")
     ] = False,
-    model: Annotated[str | None, typer.Option(help="Short for --set model.base: a folder or hub id.")] = None,
-    data: Annotated[Path | None, typer.Option(help="Short for --set data.train: a file of rows.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="Short for --set model.base=...: a model folder or hub id.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Short for --set data.train=...: a file of labelled rows.")
+    ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Print stages, sizes, hours, memory and disk, and start nothing.")
+        bool, typer.Option("--plan", help="Print stages, sizes, hours, memory, disk and cost, and exit.")
     ] = False,
     shrink: Annotated[
-        bool, typer.Option("--shrink", help="See it run: a two-layer model of the architecture, two batches.")
+        bool, typer.Option("--shrink", help="Try the recipe out with two layers and two batches, on CPU.")
     ] = False,
-    output: Annotated[Path | None, typer.Option(help="The run folder; by default runs/RECIPE-SEED.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="The run folder; the default is runs/RECIPE-SEED.")
+    ] = None,
     assign: Annotated[
-        list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="Override a key: rl.steps=10.")
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the recipe, such as rl.steps=10."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Short for --set seed=N.")] = None,
-    list_recipes: Annotated[bool, typer.Option("--list", help="Name the shipped recipes and stop.")] = False,
+    list_recipes: Annotated[bool, typer.Option("--list", help="List the shipped recipes and exit.")] = False,
     launch_config: Annotated[
         Literal["fsdp2", "deepspeed"] | None,
-        typer.Option(help="Say where this configuration of `accelerate launch` lies and stop."),
+        typer.Option(help="Print the path of a configuration for `accelerate launch` and exit."),
     ] = None,
 ) -> None:
-    """Train a judge. The same command goes on where a stopped run was."""
+    """Train a judge. Run the same command again to resume a stopped run."""
     if list_recipes:
         for name in shipped():
             found = load(Recipe, name)
@@ -133,20 +144,21 @@ def train(
 
 def heldout(
     model: Annotated[Path, typer.Argument(help="A model folder that `tirjudge train` made.")],
-    n: Annotated[int, typer.Option(help="Tasks of each format.")] = 500,
-    seed: Annotated[int, typer.Option(help="Which tasks.")] = 0,
-    no_tools: Annotated[
-        bool, typer.Option("--no-tools", help="With the prompts that offer no tool.")
-    ] = False,
-    output: Annotated[Path | None, typer.Option(help="Also write the numbers, by family, as JSON.")] = None,
+    n: Annotated[int, typer.Option(help="Tasks per format.")] = 500,
+    seed: Annotated[int, typer.Option(help="The seed that chooses the tasks.")] = 0,
+    no_tools: Annotated[bool, typer.Option("--no-tools", help="Use prompts without tools.")] = False,
+    output: Annotated[
+        Path | None, typer.Option(help="Also write all numbers, by family too, as JSON.")
+    ] = None,
 ) -> None:
-    """Measure a miniature on tasks that its training held out.
+    """Measure a miniature on held-out tasks.
 
-    Their words, thresholds and wordings are new to it; it answers greedily; with 95 % intervals.
+    Their words, thresholds and wordings were not used in training. It answers greedily, and accuracies have
+    95 % intervals.
     """
     with _one_line_errors("heldout"):
         if not (model / "config.json").is_file():
-            raise BadRecipe(f"{model} is no model folder: it has no config.json")
+            raise BadRecipe(f"{model} is not a model folder: it has no config.json")
         _quiet_libraries(threads=1)
         data = GeneratedData(DataConfig(no_tools=float(no_tools)))
         rollout = RolloutConfig(max_tokens=MAX_TOKENS)
@@ -170,11 +182,13 @@ def _one_line_errors(command: str) -> Iterator[None]:
     except (Locked, MemoryError, OSError, RuntimeError, SandboxUnavailable) as error:
         stop(command, f"{error}{_ADVICE if _starved(error) else ''}", FAILED)
     except KeyboardInterrupt:
-        stop(command, "interrupted; the same command goes on from the last checkpoint", INTERRUPTED)
+        stop(
+            command, "interrupted; run the same command again to resume from the last checkpoint", INTERRUPTED
+        )
 
 
 def _starved(error: Exception) -> bool:
-    """Out of memory, in the words of Python, CUDA or torch's allocator on a CPU."""
+    """Return True if memory ran out, in the words of Python, CUDA or torch's CPU allocator."""
     text = str(error)
     return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
 
@@ -190,7 +204,7 @@ def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
 
 
 def _rows(recipe: Recipe) -> Data:
-    """A plan can be made before there are rows, and counts those with too long a prompt too."""
+    """Return the data for a plan, which needs no rows and includes those with too long a prompt."""
     every = recipe.data.model_copy(update={"max_prompt_tokens": None})
     try:
         return data_of(recipe.model_copy(update={"data": every}))
@@ -205,7 +219,7 @@ def _rows(recipe: Recipe) -> Data:
 
 
 def _quiet_libraries(threads: int) -> None:
-    """Their progress bars and notices would drown ours."""
+    """Turn off the progress bars and notices of libraries, which would drown the progress lines."""
     import datasets
     import torch
     import transformers

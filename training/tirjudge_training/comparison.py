@@ -1,4 +1,4 @@
-"""The arms of a comparison, trained one after another, and what they reach side by side."""
+"""Comparisons of several arms: each is trained in turn, and their accuracies are put in one table."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ MECHANISM = (
 def compare(
     arms: Mapping[str, Recipe], folder: Path, *, command: str, say: Say, processes: Processes = ALONE
 ) -> Path:
-    """Train every arm in `folder`/ARM; returns the file with the table. Goes on where it was stopped.
+    """Train every arm in `folder`/ARM, or resume; returns the file with the table.
 
-    Arms whose warm-up is the same have it made once.
+    A warm-up that several arms have in common is done once.
     """
     with processes.folder(folder) as whole:
         for name, recipe in arms.items():
-            processes.first(partial(_lend_warm_up, arms, name, folder))
+            processes.first(partial(_copy_warm_up, arms, name, folder))
             train(
                 recipe,
                 folder / name,
@@ -45,7 +45,7 @@ def compare(
 
 
 def table(arms: Mapping[str, Recipe], folder: Path) -> Iterator[str]:
-    """Markdown: for every arm and judge the base and the result, by domain, with 95 % intervals."""
+    """Yield Markdown: accuracy per arm, model and judge, by domain, with 95 % intervals."""
     if all(recipe.generated for recipe in arms.values()):
         yield f"{MECHANISM}\n"
     rows = [row for name, recipe in arms.items() for row in _rows(name, course_of(recipe), folder / name)]
@@ -74,17 +74,18 @@ def _named(say: Say, arm: str) -> Say:
     return lambda line: say(f"{arm}/{line}")
 
 
-def _lend_warm_up(arms: Mapping[str, Recipe], arm: str, folder: Path) -> None:
-    """Copy the finished warm-up of an earlier arm that has the very same one."""
+def _copy_warm_up(arms: Mapping[str, Recipe], arm: str, folder: Path) -> None:
+    """Copy the finished warm-up of an earlier arm with the same warm-up settings and seed."""
     own = folder / arm / WARM_UP
     if own.exists():
         return
     same = (other for other in arms if _warm_up(arms[other]) == _warm_up(arms[arm]))
     done = (folder / other / WARM_UP for other in same if (folder / other / WARM_UP / DONE).exists())
-    if (lent := next(done, None)) is not None:
+    if (found := next(done, None)) is not None:
         own.parent.mkdir(exist_ok=True)
+        # Renamed when complete, so that a kill leaves no half of a copy.
         fresh = own.with_name(f".{WARM_UP}")
-        shutil.copytree(lent, fresh, dirs_exist_ok=True)
+        shutil.copytree(found, fresh, dirs_exist_ok=True)
         fresh.rename(own)
 
 

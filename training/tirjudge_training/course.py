@@ -1,4 +1,4 @@
-"""The course of a run: its stages in order, from a recipe."""
+"""The stages of a run in order, and the building blocks that training methods put them together from."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from tirjudge_training.recipe import Recipe
 from tirjudge_training.stages.base import Stage
 from tirjudge_training.stages.fine_tuning import FineTuning
 from tirjudge_training.stages.measurement import Measurement
-from tirjudge_training.stages.reinforcement import Reinforcement
+from tirjudge_training.stages.reinforcement import Reinforcement, checkpoints_kept
 from tirjudge_training.stages.rejection import Rejection
-from tirjudge_training.stages.selection import Selection, candidates
+from tirjudge_training.stages.selection import Selection
 from tirjudge_training.stages.warm_up import WarmUp
 
 WARM_UP, BASE, HELDOUT = "warmup", "base", "heldout-"
@@ -19,35 +19,28 @@ WARM_UP, BASE, HELDOUT = "warmup", "base", "heldout-"
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """What a run does, in this order."""
+    """The stages of a run, in the order in which they run."""
 
     stages: tuple[Stage, ...]
     result: str
-    """The stage whose model is the run's."""
+    """The name of the stage whose model is the result of the run."""
 
     @property
     def making(self) -> tuple[Stage, ...]:
-        """The stages up to the result; those behind it are controls."""
+        """The stages up to the one that makes the result; those after it are controls."""
         return self.stages[: [stage.name for stage in self.stages].index(self.result) + 1]
 
     @property
     def models(self) -> dict[str, str | None]:
-        """Every model that is measured: its name and the stage that made it, None for the base."""
-        return {
-            stage.name.removeprefix(HELDOUT): stage.start
-            for stage in self.stages
-            if isinstance(stage, Measurement)
-        }
-
-
-def reinforce(recipe: Recipe) -> Course:
-    """RL alone."""
-    start, opening = begin(recipe)
-    return Course((*opening, rl(recipe, "rl", start), *measure(recipe, "rl", "rl")), "rl")
+        """Every measured model: its name, and the stage that made it (None for the base model)."""
+        return {stage.name.removeprefix(HELDOUT): stage.start for stage in self.stages if stage.measures}
 
 
 def begin(recipe: Recipe) -> tuple[str | None, list[Stage]]:
-    """(where the initial model comes from, the stages that make and measure it)."""
+    """Return the stages that make and measure the initial model, and the name of the one that makes it.
+
+    The name is None if the recipe names a base model.
+    """
     if recipe.model.base is not None:
         return None, measure(recipe, BASE, None)
     corpus = recipe.warmup.corpus.for_share(recipe.data.no_tools)
@@ -57,7 +50,7 @@ def begin(recipe: Recipe) -> tuple[str | None, list[Stage]]:
 
 
 def rl(recipe: Recipe, name: str, start: str | None, *, steps: int | None = None) -> Stage:
-    """RL from the model of `start`, for `steps` generation batches or as many as the recipe's."""
+    """Return RL from the model of `start`, for `steps` generation batches or as many as the recipe has."""
     config = recipe.rl.model_copy(update={"steps": steps, "epochs": None}) if steps else recipe.rl
     return Reinforcement(
         name=name, seed=seed(recipe, name), start=start, config=config, lora=recipe.model.lora
@@ -65,25 +58,25 @@ def rl(recipe: Recipe, name: str, start: str | None, *, steps: int | None = None
 
 
 def select(recipe: Recipe, name: str, stage: str, steps: int) -> Stage:
-    """The best checkpoint of an RL stage of so many generation batches."""
+    """Return the choice of the best checkpoint of an RL stage of `steps` generation batches."""
     return Selection(
         name=name,
         stage=stage,
-        candidates=candidates(recipe.rl, steps),
+        candidates=checkpoints_kept(recipe.rl, steps),
         config=recipe.validation,
         rollout=recipe.heldout.rollout(recipe.rl),
     )
 
 
 def reject(recipe: Recipe, name: str, start: str | None) -> Stage:
-    """Rejection sampling with the model of `start`."""
+    """Return rejection sampling with the model of `start`."""
     return Rejection(
         name=name, seed=seed(recipe, name), start=start, config=recipe.rejection, rollout=recipe.rl
     )
 
 
 def fine_tune(recipe: Recipe, name: str, start: str | None, samples: str, prompts: int | None) -> Stage:
-    """SFT of the model of `start` on what the stage `samples` kept of `prompts` tasks."""
+    """Return SFT of the model of `start` on the samples that the stage `samples` kept of `prompts` tasks."""
     return FineTuning(
         name=name,
         seed=seed(recipe, name),
@@ -96,12 +89,12 @@ def fine_tune(recipe: Recipe, name: str, start: str | None, samples: str, prompt
 
 
 def measure(recipe: Recipe, what: str, start: str | None) -> list[Stage]:
-    """The reported measurement of the model of `start`; none where there is nothing to measure on."""
+    """Return the reported measurement of the model of `start`; no stage if there are no held-out tasks."""
     if not recipe.measured:
         return []
     return [Measurement(name=HELDOUT + what, start=start, config=recipe.heldout, rollout=recipe.rl)]
 
 
 def seed(recipe: Recipe, name: str) -> int:
-    """A stage's own: no two stages draw the same."""
+    """Return a seed of its own for the stage of this name, so that no two stages draw the same."""
     return derive_seed("stage", name, recipe.seed)

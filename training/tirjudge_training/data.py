@@ -1,4 +1,4 @@
-"""Where a run's tasks come from: the contract, its configuration, and judges by name."""
+"""The interface of a run's data, its configuration, and the judges that tasks are given to."""
 
 from __future__ import annotations
 
@@ -13,83 +13,84 @@ from tirjudge_training.grouping import Draw
 from tirjudge_training.rl import Source
 
 WITHOUT_TOOLS = "-no-tools"
-"""What the name of a judge ends in that puts the same tasks with prompts that offer no tool."""
+"""The suffix of a judge that uses prompts without tools for the same tasks."""
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 WHOLE = 2**32
-"""One more than the largest seed."""
+"""One more than the largest derived seed; a seed divided by it is uniform in [0, 1)."""
 
 
 class DataConfig(BaseModel):
-    """What a run trains on. A path is taken from the folder that the command runs in."""
+    """The data of a run. Paths are relative to the working directory."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     train: Path | None = None
-    """Labelled rows, in the form that `tirjudge judge` reads: a file, or the folder of a corpus that
-    `tirjudge data build` made; None for the miniature's generated tasks."""
+    """Labelled rows in the form that `tirjudge judge` reads: a file, or the folder of a corpus made by
+    `tirjudge data build`; None for the miniature's generated tasks."""
     heldout: Path | None = None
-    """Rows that every model of the run is measured on; never trained on, and no model is chosen by them."""
+    """Rows that every model of the run is measured on; they never train a model or choose a checkpoint."""
     columns: Mapping[str, str] = Field(default_factory=dict)
-    """Where a row holds what, as `tirjudge judge --column` says it: `{prompt = "question"}`."""
+    """Names of the columns, as in `tirjudge judge --column`: `{prompt = "question"}`."""
     labels: Mapping[str, str] | None = None
-    """A data set's own labels to letters: `{"1" = "A", "2" = "B"}`."""
+    """The letters of a dataset's own labels: `{"1" = "A", "2" = "B"}`."""
     max_prompt_tokens: int | None = Field(default=None, gt=0)
-    """Rows with a longer prompt, in tokens of the model that is trained, are left out of training."""
+    """Rows with a longer prompt, in tokens of the trained model, are left out of training."""
     reserved: int = Field(default=0, ge=0)
-    """Training rows that a teacher is asked about, or whose answers are learned, and that RL never sees; 0:
-    all rows serve for both. RM-R1 has 8,700 beside its 64,000 (App. E)."""
+    """Number of training rows set apart for the teacher, or for learning answers, that RL never sees; with 0
+    all rows serve for both. RM-R1 has 8,700 in addition to its 64,000 (App. E)."""
     validation: float = Field(default=0.05, gt=0, lt=1)
-    """Share of the rows' prompts, of each judge and domain, that checkpoints are chosen by (TIR §5.1)."""
+    """Share of the prompts of each judge and domain that is held back to choose checkpoints (TIR §5.1)."""
     no_tools: float = Field(default=0.0, ge=0, le=1)
-    """Share of the tasks that are put with the no-tool prompts; 1 trains the text-only control."""
+    """Share of the tasks with prompts that offer no tool; 1 trains the text-only control."""
     weights: Mapping[str, Weight] = Field(default_factory=dict)
-    """Domain to how often its tasks come, beside 1 for domains that are not named; 0 leaves them out."""
+    """Weights of domains: how often their tasks come; 1 unless named, and 0 leaves a domain out."""
     formats: Mapping[str, Weight] = Field(default_factory=dict)
-    """Judge to how often it gets a task that several judges take; 1 unless named."""
+    """Weights of judges: how often each gets a task that several of them accept; 1 unless named."""
 
 
 class EnvironmentConfig(BaseModel):
-    """A judge that rows are put to."""
+    """A judge that rows are given to."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    """As `tirjudge_environments` knows it: `tir-pairwise`."""
+    """The name of an environment, such as `tir-pairwise`."""
     options: Mapping[str, Any] = Field(default_factory=dict)
+    """Options of the environment."""
 
 
 class Data(Protocol):
-    """Tasks of one run. Every draw is a function of its arguments: a resumed run draws the same."""
+    """The tasks of one run. All choices depend on the arguments alone, so a resumed run makes the same."""
 
     @property
     def environments(self) -> Mapping[str, Environment]:
-        """The judges, by the name that a Draw's `format` has."""
+        """Return the judges, by the name that the `format` of a Draw holds."""
 
     def source(self, groups: int, seed: int) -> Source:
-        """The training tasks of an RL stage with `groups` slots a batch."""
+        """Return the training tasks of an RL stage with `groups` slots per batch."""
 
     def steps(self, groups: int, epochs: float) -> int:
-        """Batches of `groups` slots in so many passes; raises ValueError where there is no end."""
+        """Return the number of batches of `groups` slots in `epochs` passes; raises ValueError if endless."""
 
     def prompts(self, n: int | None, seed: int) -> list[Draw]:
-        """`n` training tasks, each once; None is all of them. Raises ValueError where there is no end."""
+        """Return `n` distinct training tasks; None is all of them. Raises ValueError if they are endless."""
 
     def validation(self, n: int) -> list[Draw]:
-        """At most `n` tasks of each judge, whose prompts are in no training task."""
+        """Return at most `n` tasks per judge, whose prompts are in no training task."""
 
     def heldout(self, n: int, seed: int) -> list[Draw]:
-        """At most `n` tasks of each judge, to report; empty where there are none."""
+        """Return at most `n` tasks per judge for the reported accuracy; may be empty."""
 
 
 def trajectories(data: Data, draws: Iterable[Draw]) -> int:
-    """How many trajectories one sample of each draw is."""
+    """Return the number of trajectories in one sample of each task: one per view."""
     return sum(len(data.environments[draw.format].views(draw.task)) for draw in draws)
 
 
 def open_judges(
     judges: Mapping[str, EnvironmentConfig], no_tools: float
 ) -> tuple[dict[str, Environment], dict[str, Environment]]:
-    """(the judges by name, those that tasks are put to: with tools, without, or both); raises ValueError."""
+    """Return all judges by name, and those in use: with tools, without, or both. Raises ValueError."""
     opened = {name: open_environment(one.name, **one.options) for name, one in judges.items()}
     bare = {
         name + WITHOUT_TOOLS: open_environment(one.name, **{**one.options, "tools": False})
@@ -100,14 +101,14 @@ def open_judges(
 
 
 def put(draw: Draw, no_tools: float) -> Draw:
-    """The draw as this share of the tasks, told by the task's id, is put: without tools."""
+    """Return the draw, without tools for this share of the tasks, which a hash of the task's id chooses."""
     if derive_seed("no tools", draw.task.id) >= no_tools * WHOLE:
         return draw
     return Draw(draw.format + WITHOUT_TOOLS, draw.task)
 
 
 def put_both_ways(draws: Iterable[Draw], no_tools: float) -> list[Draw]:
-    """The draws as they are measured: with tools, without, or both where training had both."""
+    """Return the draws for a measurement: with tools, without, or both if training uses both."""
     draws = list(draws)
     return [
         *(draws if no_tools < 1 else []),
@@ -116,7 +117,7 @@ def put_both_ways(draws: Iterable[Draw], no_tools: float) -> list[Draw]:
 
 
 def prompt_seed(task: JudgeTask) -> int:
-    """A number that all tasks on one prompt share: what a split by prompt goes by."""
+    """Return a hash of the prompt, which all tasks on one prompt share, for splits by prompt."""
     return derive_seed(
         "prompt", *(part for message in task.prompt for part in (message.role, message.content))
     )

@@ -1,4 +1,4 @@
-"""Rows that are not here yet, as many as a recipe expects: what a plan is made from."""
+"""Placeholder rows, as many as a recipe expects, so that a plan can be made before the rows exist."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tirjudge_training.grouping import Draw
 from tirjudge_training.row_data import RowData
 
 LIST = 5
-"""Responses of a judge's task where it takes no pair; TIR's lists have four to six."""
+"""Number of responses for a judge that takes no pairs; TIR's lists have four to six."""
 
 
 class ExpectedRows(RowData):
-    """Tasks without texts, `tasks` of each judge, split and dealt as real ones are."""
+    """Tasks without texts, as many per judge as `tasks` says, split and sampled like real rows."""
 
     def __init__(
         self,

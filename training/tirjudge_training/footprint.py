@@ -1,4 +1,4 @@
-"""What a run needs of memory and disk, told from a model's configuration before any weight is loaded."""
+"""The memory that a run needs, estimated from a model's configuration, and what a machine has."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from tirjudge_training.policies.base import Sampler
 from tirjudge_training.sharing import Sharing
 
 TRAINED = 16
-"""Bytes a parameter while it is trained: weight, gradient and Adam's two moments, all in float32."""
+"""Bytes per trained parameter: weight, gradient and Adam's two moments, all in float32."""
 FROZEN = 4
-"""Bytes a parameter that is not trained: under an adapter, in the KL reference, or on its way to vLLM."""
+"""Bytes per frozen parameter: under an adapter, in the KL reference, or on its way to vLLM."""
 LOGIT = 12
-"""Bytes a logit of one forward and backward pass: itself, its logarithm, its gradient."""
+"""Bytes per logit of a forward and backward pass: the logit, its log-probability and its gradient."""
 HALF = 2
-"""Bytes of a bfloat16."""
+"""Bytes per value in bfloat16."""
 UNLIMITED = 1 << 60
 
 CGROUPS = Path("/sys/fs/cgroup")
@@ -30,26 +30,27 @@ MEMORY = Path("/proc/meminfo")
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What the memory of a model depends on."""
+    """The sizes of a model that its memory depends on."""
 
     parameters: int
     vocabulary: int
     layers: int = 0
-    """0 where the configuration does not say: the parts that need it are left out."""
+    """0 if the configuration does not say; the parts that need it are then left out."""
     hidden: int = 0
     intermediate: int = 0
     cached: int = 0
-    """Elements of keys and values of one token, in all layers."""
+    """Elements of the KV cache per token, in all layers."""
     adapter: int | None = None
-    """Parameters that LoRA trains in place of the model's own; None: all of these are trained."""
+    """Parameters of a LoRA adapter, the only ones trained; None if all weights are trained."""
 
     @property
     def trained(self) -> int:
+        """Number of parameters that are trained."""
         return self.parameters if self.adapter is None else self.adapter
 
 
 def shape(model: str) -> Shape:
-    """Of a model folder or hub id. Raises OSError for one that does not exist, ValueError for one unknown."""
+    """Read the shape of a model folder or hub id; raises OSError if it is missing, ValueError if unknown."""
     from transformers import AutoConfig
 
     config = AutoConfig.from_pretrained(model, trust_remote_code=False).get_text_config()
@@ -70,7 +71,7 @@ def shape(model: str) -> Shape:
 
 
 def adapted(model: str, lora: LoraConfig) -> Shape:
-    """With an adapter. Raises ValueError also where the model has no layers of the names that it is for."""
+    """Read the shape of a model with an adapter; raises ValueError also if it lacks the target layers."""
     from peft import inject_adapter_in_model
 
     network = inject_adapter_in_model(lora.adapter(), _network(model))
@@ -78,9 +79,9 @@ def adapted(model: str, lora: LoraConfig) -> Shape:
 
 
 def training_bytes(shape: Shape, *, reference: bool = False, sampler: Sampler = "transformers") -> int:
-    """Memory that training cannot do without, whatever the batch; of one of the processes that were launched.
+    """Return the memory that one of the launched processes needs for training, whatever the batch size.
 
-    Activations and logits come on top (see `logits_bytes`), and vLLM's engine.
+    Activations, logits (see `logits_bytes`) and vLLM's engine come on top.
     """
     sharing, shares = Sharing.launched(), int(os.environ.get("WORLD_SIZE", "1"))
     frozen = shape.parameters if reference or shape.adapter is not None else 0
@@ -94,12 +95,12 @@ def training_bytes(shape: Shape, *, reference: bool = False, sampler: Sampler = 
 
 
 def deepspeed_weight() -> int:
-    """Bytes of a weight in the model itself, which DeepSpeed casts; what it trains is a copy in float32."""
+    """Return the bytes per weight of the model, which DeepSpeed casts; it trains a copy in float32."""
     return FROZEN if os.environ.get("ACCELERATE_MIXED_PRECISION", "no") == "no" else HALF
 
 
 def logits_bytes(rows: int, tokens: int, vocabulary: int) -> int:
-    """Of a micro-batch whose rows are as long as they may be: mostly the largest single thing."""
+    """Return the bytes of a micro-batch's logits at full length, mostly the largest single part."""
     return rows * tokens * vocabulary * LOGIT
 
 
@@ -114,21 +115,21 @@ def device_bytes(
     sampler: Sampler,
     cached: int,
 ) -> dict[str, int]:
-    """By part, of one of `devices` that share the state out (FSDP), training `rows` of full length at a time.
+    """Return an estimate by part for one of `devices` (FSDP if several), with `rows` of full length.
 
-    An estimate: activations by the usual count of a layer's products, kept in bfloat16 at its boundaries
-    alone (gradient checkpointing); the generator with `cached` tokens in its cache.
+    Activations follow the usual count of a layer's products and are kept in bfloat16 at layer boundaries only
+    (gradient checkpointing); the generator holds `cached` tokens in its KV cache.
     """
-    held, tokens = shape.parameters, rows * (prompt + response)
+    weights, tokens = shape.parameters, rows * (prompt + response)
     trained = shape.trained
-    shared = ", shared out" if devices > 1 else ""
+    shared = ", sharded" if devices > 1 else ""
     layer = shape.parameters // shape.layers if shape.layers else 0
     parts = {
-        f"weights, float32{shared}": FROZEN * held // devices,
+        f"weights, float32{shared}": FROZEN * weights // devices,
         f"adapter, float32{shared}": 4 * (shape.adapter or 0) // devices,
         f"gradients, float32{shared}": 4 * trained // devices,
         f"Adam's moments, float32{shared}": 8 * trained // devices,
-        f"KL reference, float32{shared}": FROZEN * held // devices
+        f"KL reference, float32{shared}": FROZEN * weights // devices
         if reference and shape.adapter is None
         else 0,
         "two layers gathered, bfloat16": 2 * HALF * layer if devices > 1 else 0,
@@ -143,7 +144,7 @@ def device_bytes(
 
 
 def memory_there() -> tuple[int, str]:
-    """(bytes that are free to train with, where): of this process's GPU, or of the machine or container."""
+    """Return the free bytes of this process's GPU, or of the machine or container, and where they are."""
     import torch
 
     if torch.cuda.is_available():
@@ -152,33 +153,34 @@ def memory_there() -> tuple[int, str]:
 
 
 def disk_there(folder: Path) -> int:
-    """Bytes that the run may fill: what is free, and what it has filled already."""
+    """Return the bytes that a run may use: free space, and what its folder already holds."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     filled = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return shutil.disk_usage(there).free + filled
 
 
 def gib(size: int) -> str:
+    """Format bytes as GiB, or as MiB below half a GiB."""
     return f"{size / 2**30:,.1f} GiB" if size >= 2**29 else f"{size / 2**20:,.1f} MiB"
 
 
 def _generator_bytes(shape: Shape, sampler: Sampler, devices: int, cached: int) -> dict[str, int]:
-    """vLLM's engine beside the trainer, or the trainer's own weights; of shared ones, a whole copy."""
+    """Return the parts of the sampler: vLLM's engine, or the KV cache and a whole copy of sharded weights."""
     if sampler == "vllm-server":
         return {}
     if sampler == "vllm":
         return {
             "generator: weights, bfloat16, whole": HALF * shape.parameters,
-            "generator: cache of keys and values": HALF * shape.cached * cached,
+            "generator: KV cache": HALF * shape.cached * cached,
         }
     return {
         "generator: weights, float32, whole": FROZEN * shape.parameters if devices > 1 else 0,
-        "generator: cache of keys and values": FROZEN * shape.cached * cached,
+        "generator: KV cache": FROZEN * shape.cached * cached,
     }
 
 
 def _network(model: str) -> Any:
-    """The model without its weights."""
+    """Build the model without its weights."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
@@ -199,7 +201,7 @@ def _machine() -> int:
 
 
 def _containers() -> Iterator[int]:
-    """Limits of the control group around this process, in either version's words."""
+    """Yield the memory limits of this process's control group, version 2 or 1."""
     for file in (CGROUPS / "memory.max", CGROUPS / "memory" / "memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # no such group, or its limit is the word `max`
+        with suppress(OSError, ValueError):  # there is no such group, or its limit is `max`
             yield int(file.read_text())

@@ -1,4 +1,4 @@
-"""A disk that fills, in one line: libraries tell it in many ways, and some of them do not name it."""
+"""Disk-full errors in one line: libraries report them in many ways, some without naming the cause."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from pathlib import Path
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 SIGNS = (*(f"(os error {number})" for number in NO_ROOM), "inline_container.cc")
-"""How safetensors tells of it, and where in torch's writer of archives every error of writing comes from."""
+"""Texts in the errors of safetensors, and in all writing errors of torch's archive writer."""
 
 
 class DiskFull(RuntimeError):
-    """What is written before stays whole; one line that says where there is no room."""
+    """The disk is full. Everything written so far is intact; the message is one line and names the place."""
 
 
 @contextmanager
 def full_disk_told(folder: Path) -> Iterator[None]:
-    """Raises DiskFull instead of any error that came of a full disk, a quota or a limit on file sizes."""
+    """Raise DiskFull instead of any error caused by a full disk, a quota or a limit on file sizes."""
     try:
         yield
     except Exception as error:
-        if not _for_want_of_room(error):
+        if not _caused_by_full_disk(error):
             raise
         place = error.filename if isinstance(error, OSError) and error.filename else folder
         raise DiskFull(
-            f"no room to write {place}: make some, and the same command goes on with what is there"
+            f"no space left to write {place}: free some, and run the same command again to resume"
         ) from error
 
 
-def _for_want_of_room(error: BaseException | None) -> bool:
+def _caused_by_full_disk(error: BaseException | None) -> bool:
     while error is not None:
         number = error.errno if isinstance(error, OSError) else None
         if number in NO_ROOM or any(sign in str(error) for sign in SIGNS):

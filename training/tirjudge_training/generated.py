@@ -1,4 +1,4 @@
-"""The miniature's data: an endless stream of generated tasks, and a share of its prompts held back."""
+"""The miniature's data: an endless stream of generated tasks, with a share of the prompts held back."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tirjudge_training.rl import Source
 from tirjudge_training.synthesis import CANDIDATES, MIXTURE, heldout_tasks, train_draw, validation_tasks
 
 STRIDE = 4
-"""Places of the stream that a batch may look at, for each of its slots."""
+"""Positions of the stream that a batch may use, per slot."""
 
 
 class GeneratedData:
-    """Trains on the training half of the checkable constraints, without the prompts held back.
+    """Training tasks from one half of the words, thresholds and wordings of the checkable constraints.
 
-    Validation is on those prompts; held-out tasks are of the other half: its words, thresholds and wordings.
+    Validation uses prompts of that half which training leaves out; held-out tasks come from the other half.
     """
 
     def __init__(self, config: DataConfig) -> None:
@@ -41,11 +41,13 @@ class GeneratedData:
         return deal
 
     def steps(self, groups: int, epochs: float) -> int:
-        raise ValueError("the miniature's stream of tasks has no end: say how many batches with rl.steps")
+        raise ValueError("the miniature's task stream is endless: set the number of batches with rl.steps")
 
     def prompts(self, n: int | None, seed: int) -> list[Draw]:
         if n is None:
-            raise ValueError("the miniature's stream of tasks has no end: say how many with rejection.tasks")
+            raise ValueError(
+                "the miniature's task stream is endless: set the number of tasks with rejection.prompts"
+            )
         stream = derive_seed("prompts", seed)
         return [self._draw(index, stream) for index in range(n)]
 
@@ -58,7 +60,7 @@ class GeneratedData:
         return put_both_ways(draws, self._config.no_tools)
 
     def _draw(self, index: int, seed: int) -> Draw:
-        """Element `index` of a stream, drawn again as often as the weight of its domain wants it."""
+        """Return element `index` of a stream, sampled again until the weight of its domain accepts it."""
         weights = self._config.weights
         for attempt in count():
             again = derive_seed("again", seed, attempt) if attempt else seed

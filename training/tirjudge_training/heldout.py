@@ -1,4 +1,4 @@
-"""Held-out accuracy of a trained judge: greedy, with intervals, by format and by family."""
+"""Held-out accuracy of a judge with greedy decoding, by format, family and domain, with intervals."""
 
 from __future__ import annotations
 
@@ -21,43 +21,45 @@ ANSWERS = "answers.jsonl"
 
 
 class HeldoutConfig(BaseModel):
-    """What a held-out measurement asks."""
+    """The tasks and limits of a held-out measurement."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     n: int = Field(default=500, gt=0)
-    """Tasks of each format."""
+    """Tasks per format."""
     seed: int = 0
-    """Which tasks; the same for every run, so that runs can be compared."""
+    """Seed of the choice of tasks; the same for every run, so that runs can be compared."""
     max_tokens: int | None = Field(default=None, gt=0)
-    """New tokens of one trajectory, the sandbox's included; None is what RL allows."""
+    """New tokens per trajectory, the sandbox's included; None is the limit of RL."""
 
     def rollout(self, rl: RolloutConfig) -> RolloutConfig:
-        """Bounds of a measured trajectory."""
+        """Return the rollout settings of RL with the token limit of a measurement."""
         return rl if self.max_tokens is None else rl.model_copy(update={"max_tokens": self.max_tokens})
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """One held-out task, judged."""
+    """The outcome of one held-out task."""
 
     format: str
     family: str
     domain: str
     correct: bool | None
-    """Rc; None when the sandbox or the generator failed, which says nothing about the model."""
+    """Rc; None if the sandbox or the generator failed, which says nothing about the model."""
     reward: float | None
     verdicts: int
-    """Views that ended in a verdict; `views` of them were asked for."""
+    """Views that ended in a verdict, out of `views`."""
     views: int
     calls: int
-    """Programs asked for, over all views."""
+    """Program calls in all views."""
     ran: int
+    """Programs executed, not counting refused ones."""
     errors: int
-    """Of `ran`, those that did not end by themselves with exit code 0."""
+    """Executed programs that did not exit by themselves with code 0."""
 
 
 def answer(draw: Draw, episode: Episode, scores: Sequence[Score]) -> Answer:
+    """Return the outcome of a task from its episode and the scores of its views."""
     calls = [call for trajectory in episode.trajectories for call in trajectory.calls]
     rewards = [score for score in scores if isinstance(score, Reward)]
     scored = len(rewards) == len(scores)
@@ -85,10 +87,10 @@ def measure(
     folder: RunFolder | None = None,
     file: str = ANSWERS,
 ) -> dict[str, Any]:
-    """A `summary` of the greedy answers of a model folder, or hub id, to `draws`.
+    """Return a `summary` of the greedy answers of a model, a folder or a hub id, to the tasks.
 
-    With a `folder` every answer is written to its `file`, and those that are there already are not asked for
-    again: a measurement that was killed goes on. `asking` opens what answers the questions of rewards.
+    With a `folder`, every answer is appended to its `file`, and a killed measurement resumes from there.
+    `asking` opens the meta-judge that answers the questions of rewards, if there is one.
     """
     rows = [] if folder is None else list(folder.read(file))
     found = {row.pop("index"): Answer(**row) for row in rows}
@@ -108,12 +110,12 @@ def measure(
 
 
 def correct(found: Mapping[str, Any]) -> int:
-    """Right answers of a summary, all judges together."""
+    """Return the number of right answers in a summary, over all judges."""
     return sum(one["accuracy"]["count"] for one in found.values())
 
 
 def summary(answers: Iterable[Answer]) -> dict[str, Any]:
-    """Per format what a model card and a results file hold; accuracies with Wilson's 95 % interval."""
+    """Return, per format, the numbers of model cards and results; accuracies have Wilson's 95 % interval."""
     formats: dict[str, list[Answer]] = {}
     for one in answers:
         formats.setdefault(one.format, []).append(one)
@@ -160,7 +162,7 @@ def _proportion(found: Proportion) -> dict[str, Any]:
 
 
 def lines(found: Mapping[str, Any]) -> list[str]:
-    """A summary for people: one line a format."""
+    """Format a summary, one line per format."""
     return [
         f"{name}: {shown(one['accuracy'])}; program errors {shown(one['program_errors'])}; "
         f"{one['calls_per_verdict'] or 0:.2f} calls per verdict"
@@ -169,7 +171,7 @@ def lines(found: Mapping[str, Any]) -> list[str]:
 
 
 def shown(proportion: Mapping[str, Any]) -> str:
-    """`92.4% [89.7%, 94.4%], n = 500`."""
+    """Format a proportion, as in `92.4% [89.7%, 94.4%], n = 500`."""
     return str(Proportion(proportion["count"], proportion["n"]))
 
 

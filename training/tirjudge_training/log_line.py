@@ -1,4 +1,4 @@
-"""How a run goes: lines with the time of day on standard error."""
+"""Progress lines of a run, with the time of day, on standard error."""
 
 from __future__ import annotations
 
@@ -8,4 +8,5 @@ from tirjudge.cli.one_line import say
 
 
 def log(line: str) -> None:
+    """Print one line of progress to standard error."""
     say(f"{time.strftime('%H:%M:%S')} {line}")

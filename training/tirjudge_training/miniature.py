@@ -1,4 +1,4 @@
-"""The demonstration model: a Qwen3-shaped network, by default of 0.92 M parameters, and its tokenizer."""
+"""The miniature: a Qwen3 network, by default of 0.92 M parameters, and its tokenizer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tirjudge_environments.constraints import CHECKABLE, Shown
 from tirjudge_training.synthesis import CANDIDATES, train_draw
 
 ENVIRONMENT = {"prompts": "mini"}
-"""Options of every format that the miniature is trained and used with."""
+"""Options of the environments that the miniature is trained and used with."""
 
 NOTE = (
     "demonstration model: {millions:.1f} M parameters, trained from random weights on generated data; it "
@@ -25,20 +25,20 @@ START, END, PAD = "<|im_start|>", "<|im_end|>", "<|pad|>"
 VOCABULARY = 1024
 
 _WHOLE = r"```python|```output|```|</?preference>|</?score>"
-"""Cut out before merging, so that each becomes one ordinary token."""
+"""Texts that are split off before merging, so that each becomes one ordinary token."""
 _PIECE = r"\d| ?[\p{L}_]+| ?[^\s\p{L}\d_]+|\n+|\s+"
-"""What no merge reaches across: a digit, a name, a run of signs, line ends."""
+"""The pieces that no merge crosses: a digit, a name, a run of punctuation, line ends."""
 _TEMPLATE = (
     "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\n' + message['content'] }}"
     "{{ '<|im_end|>\n' }}{% endfor %}"
     "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
 )
 _TEXTS = 3000
-"""Training tasks that the tokenizer's merges are learned from."""
+"""Number of training tasks that the tokenizer's merges are learned from."""
 
 
 class ShapeConfig(BaseModel):
-    """Of the network, by the names that transformers gives to it."""
+    """The shape of the network, in the names of transformers."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -57,7 +57,7 @@ class ShapeConfig(BaseModel):
 
     @property
     def parameters(self) -> int:
-        """The embedding, which is the output layer too, the layers, and the last norm."""
+        """Number of parameters: the embedding (also the output layer), the layers, and the last norm."""
         hidden, heads = self.hidden_size, self.head_dim * self.num_attention_heads
         pairs = 2 * self.head_dim * self.num_key_value_heads
         matrices = hidden * (2 * heads + pairs + 3 * self.intermediate_size)
@@ -69,7 +69,7 @@ MINIATURE = ShapeConfig()
 
 
 def build_model(seed: int, shape: ShapeConfig = MINIATURE) -> tuple[Any, Any]:
-    """(model with random weights, tokenizer); both are the same for the same seed."""
+    """Return the model with random weights and its tokenizer, both functions of the seed."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -91,7 +91,7 @@ def build_model(seed: int, shape: ShapeConfig = MINIATURE) -> tuple[Any, Any]:
 
 
 def build_tokenizer(seed: int) -> Any:
-    """Byte-level BPE of 1,024 entries with single digits, learned from training tasks and their programs."""
+    """Learn a byte-level BPE of 1,024 entries, with single digits, from training tasks and their programs."""
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -122,7 +122,7 @@ def build_tokenizer(seed: int) -> Any:
 
 
 def save(folder: Path, model: Any, tokenizer: Any) -> None:
-    """A model folder: safetensors, tokenizer, and the `tirjudge.json` that says what the model is."""
+    """Write a model folder: safetensors, tokenizer, and `tirjudge.json`, which says what the model is."""
     model.config.use_cache = True  # trainers turn it off
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
@@ -131,12 +131,12 @@ def save(folder: Path, model: Any, tokenizer: Any) -> None:
 
 
 def open_environments() -> dict[str, Any]:
-    """The three TIR formats by name, with the miniature's prompts."""
+    """Open the three TIR formats, by name, with the miniature's prompts."""
     return {format: open_environment(format, **ENVIRONMENT) for format in CANDIDATES}
 
 
 def _texts(seed: int) -> Iterator[str]:
-    """Prompts as the formats render them, and for each the pieces of a judge's answer."""
+    """Yield prompts as the formats render them, each followed by the parts of a judge's answer."""
     environments = open_environments()
     for index in range(_TEXTS):
         draw = train_draw(index, seed)

@@ -1,4 +1,4 @@
-"""Model folders: what is loaded from one, and what a trained one must hold."""
+"""Model folders: loading a model from one, and writing one that `tirjudge judge --model` accepts."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tirjudge_training.weights import on_the_first
 
 
 def load(path: str | Path, device: str | None = None) -> tuple[Any, Any]:
-    """(model, tokenizer) of a folder or hub id: float32, safetensors only, none of its own code is run.
+    """Load model and tokenizer of a folder or hub id: in float32, from safetensors, without remote code.
 
-    `device` None is where this process computes.
-    An adapter, as training with LoRA leaves in its checkpoints, is merged into its model.
+    `device` None is the device of this process. A LoRA adapter, as checkpoints of LoRA training hold one, is
+    merged into its model.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -34,7 +34,7 @@ def load(path: str | Path, device: str | None = None) -> tuple[Any, Any]:
 
 
 def prompt_tokens(path: str | Path) -> Callable[[Prompt], int]:
-    """Counts the tokens that a judge's prompt has for the model of a folder or hub id."""
+    """Return a function that counts the tokens of a judge's prompt for the model of a folder or hub id."""
     from transformers import AutoTokenizer
 
     encoder = ChatEncoder(AutoTokenizer.from_pretrained(path))
@@ -42,9 +42,9 @@ def prompt_tokens(path: str | Path) -> Callable[[Prompt], int]:
 
 
 def save(folder: Path, model: Any, *, start: str, processes: Processes = ALONE) -> None:
-    """A folder that `tirjudge judge --model` takes; tokenizer and note are those of the model `start`.
+    """Write a model folder, with the tokenizer and the note of the model `start`; an adapter is merged.
 
-    An adapter is merged. Every process calls it, since each may hold a part of the weights; the first writes.
+    Every process must call this, since each may hold a part of the weights; the first one writes.
     """
     weights = on_the_first(model, processes)
     processes.first(lambda: _write(folder, model, weights, start))

@@ -1,4 +1,4 @@
-"""What a run would take, told without starting it: stages, sizes, hours, memory and disk."""
+"""The plan of a run, made without starting it: stages, sizes, hours, memory, disk and cost."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEAD = ("stage", "what", "sampled", "trained", "tokens", "time")
 
 
 class NoRows:
-    """In the place of rows that are not here yet."""
+    """The data of a recipe whose rows do not exist yet."""
 
     environments: Mapping[str, Environment] = {}
 
@@ -45,23 +45,23 @@ class NoRows:
 
 
 def plan(recipe: Recipe, course: Course, data: Data, folder: Path) -> Iterator[str]:
-    """Lines for people. No weight is loaded: of a model its configuration is enough, and may be missing."""
+    """Yield the plan as lines of text. Loads no weights; without the model's config.json it has no times."""
     shape = _shape(recipe)
     sizes = [stage.size(data) for stage in course.stages]
     done = [(folder / stage.name / DONE).exists() for stage in course.stages]
     yield f"{len(sizes)} stage{'s' * (len(sizes) != 1)}, from {_model(recipe, shape)}"
     if isinstance(data, NoRows):
-        yield f"{recipe.data.train} is not here: what goes through its rows is not counted"
+        yield f"{recipe.data.train} does not exist: stages that go through its rows are not counted"
     if isinstance(data, ExpectedRows):
         expected = sum(recipe.rates.tasks.values())
-        yield f"{recipe.data.train} is not here: counted with {expected:,} rows ([rates.tasks])"
+        yield f"{recipe.data.train} does not exist: counted with {expected:,} rows ([rates.tasks])"
     yield ""
     rows = [
         (stage.name, size.what, *_counts(recipe, size), _time(recipe, size, shape, finished))
         for stage, size, finished in zip(course.stages, sizes, done, strict=True)
     ]
     left = [size for size, finished in zip(sizes, done, strict=True) if not finished]
-    yield from table([HEAD, *rows, ("together", "", "", "", "", _together(recipe, left, shape))], words=2)
+    yield from table([HEAD, *rows, ("total", "", "", "", "", _total(recipe, left, shape))], words=2)
     yield ""
     if shape is not None:
         yield from _assumed(recipe, shape.parameters)
@@ -71,7 +71,7 @@ def plan(recipe: Recipe, course: Course, data: Data, folder: Path) -> Iterator[s
 
 
 def _shape(recipe: Recipe) -> Shape | None:
-    """Of the model that is trained; None if it is not to be had."""
+    """Return the shape of the trained model; None if its configuration is not available."""
     base = recipe.model.base
     if base is None:
         return Shape(recipe.warmup.shape.parameters, miniature.VOCABULARY)
@@ -85,7 +85,7 @@ def _shape(recipe: Recipe) -> Shape | None:
 def _model(recipe: Recipe, shape: Shape | None) -> str:
     name = recipe.model.base or "the miniature"
     if shape is None:
-        return f"{name}, whose config.json is not to be had here: no times and no memory"
+        return f"{name}, whose config.json is not available: no times and no memory"
     return f"{name}, {shape.parameters / 1e6:,.1f} million parameters"
 
 
@@ -104,7 +104,7 @@ def _time(recipe: Recipe, size: Size, shape: Shape | None, done: bool) -> str:
     return "" if shape is None else span(*recipe.rates.seconds(size, shape.parameters))
 
 
-def _together(recipe: Recipe, left: Sequence[Size], shape: Shape | None) -> str:
+def _total(recipe: Recipe, left: Sequence[Size], shape: Shape | None) -> str:
     if shape is None:
         return ""
     every = [recipe.rates.seconds(size, shape.parameters) for size in left]

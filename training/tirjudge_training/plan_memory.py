@@ -1,4 +1,4 @@
-"""What a run would take of a device's memory, part by part, and of the disk."""
+"""The memory and the disk space that a run would need, part by part."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tirjudge_training.table import table
 
 
 def memory_lines(recipe: Recipe, shape: Shape) -> Iterator[str]:
-    """By part, and whether it fits; with how many rows at a time it would."""
+    """Yield the memory by part, and whether it fits, or the `rl.micro_batch` with which it would."""
     rows, room, devices = recipe.rl.micro_batch, recipe.rates.memory, recipe.rates.devices
     parts = _parts(recipe, shape, rows)
     where = f"each of {devices} devices" if devices > 1 else "the device"
@@ -23,11 +23,11 @@ def memory_lines(recipe: Recipe, shape: Shape) -> Iterator[str]:
     yield f"memory of {where} in RL, with rl.micro_batch = {rows} rows of full length:"
     yield from table([(f"  {part}", gib(size)) for part, size in parts.items()])
     whole = sum(parts.values())
-    yield f"  together {gib(whole)} of {gib(int(room))}: {_fit(recipe, shape, whole)}"
+    yield f"  total {gib(whole)} of {gib(int(room))}: {_fit(recipe, shape, whole)}"
 
 
 def disk_lines(recipe: Recipe, course: Course, data: Data, shape: Shape) -> Iterator[str]:
-    """By part, without and with all replacements of groups that there may be."""
+    """Yield the disk space by part, without and with all possible replacements of groups."""
     sharing = Sharing.FSDP if recipe.rates.devices > 1 else Sharing.NONE
     least, most = (
         disk_bytes(recipe, course, data, shape, sharing=sharing, refilled=refilled)
@@ -37,11 +37,11 @@ def disk_lines(recipe: Recipe, course: Course, data: Data, shape: Shape) -> Iter
         return
     yield ""
     yield "disk, about:"
-    rows = [(f"  {part}", _span(least.get(part, 0), size)) for part, size in most.items()]
-    yield from table([*rows, ("  together", _span(sum(least.values()), sum(most.values())))])
+    rows = [(f"  {part}", _range(least.get(part, 0), size)) for part, size in most.items()]
+    yield from table([*rows, ("  total", _range(sum(least.values()), sum(most.values())))])
 
 
-def _span(least: int, most: int) -> str:
+def _range(least: int, most: int) -> str:
     shown = gib(least), gib(most)
     return shown[0] if shown[0] == shown[1] else " to ".join(shown)
 
@@ -53,7 +53,7 @@ def _fit(recipe: Recipe, shape: Shape, whole: int) -> str:
         smaller = sum(_parts(recipe, shape, rows).values())
         if smaller <= recipe.rates.memory:
             return f"does not fit; rl.micro_batch = {rows} does, with {gib(smaller)}"
-    return "does not fit, whatever rl.micro_batch; take more devices or a smaller rl.max_tokens"
+    return "does not fit with any rl.micro_batch; use more devices or a smaller rl.max_tokens"
 
 
 def _parts(recipe: Recipe, shape: Shape, rows: int) -> dict[str, int]:

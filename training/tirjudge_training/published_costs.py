@@ -1,4 +1,4 @@
-"""What training cost the authors, to stand beside a plan."""
+"""The authors' training costs, which a plan is compared with."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class PublishedCost:
-    """Hours of 8 H100 by kind of stage, and dollars."""
+    """The cost of TIR-Judge's 8B model with one method (TIR App. F, Table 8)."""
 
     sft: float
+    """Hours of 8 H100; so are `rejection` and `rl`."""
     rejection: float
     rl: float
     compute: float
+    """Dollars for the devices, approximately."""
     teacher: float
+    """Dollars for the teacher's API, approximately."""
 
     @property
     def hours(self) -> float:
+        """Hours of 8 H100 in total."""
         return self.sft + self.rejection + self.rl
-
-
-TIR_TABLE_8 = {
-    "iterative": PublishedCost(sft=2.5, rejection=3.5, rl=23.0, compute=690, teacher=0),
-    "distill": PublishedCost(sft=1.0, rejection=1.5, rl=8.5, compute=210, teacher=130),
-}
-"""TIR-Judge's 8B by method (TIR App. F, Table 8); the dollars are about."""

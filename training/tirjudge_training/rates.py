@@ -1,4 +1,4 @@
-"""How fast a machine samples and trains: stated, not measured, so that a plan can be made before a run."""
+"""The assumed speed and price of a machine, from which `--plan` estimates hours and dollars."""
 
 from __future__ import annotations
 
@@ -9,66 +9,72 @@ from pydantic import BaseModel, ConfigDict, Field
 from tirjudge_training.stages.base import Size
 
 SAMPLING, TRAINING = 2, 8
-"""Operations a parameter and token: forward; forward, backward and the forward that checkpointing repeats."""
+"""Operations per parameter and token.
+
+Sampling is one forward pass. Training is a forward pass, a backward pass of twice its cost, and the forward
+pass that gradient checkpointing repeats.
+"""
 
 
 class Rates(BaseModel):
-    """What `--plan` reckons with. The defaults are assumptions of ours."""
+    """The speeds, sizes and prices of a plan. The defaults are assumptions of ours, not measurements."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     devices: int = Field(default=1, gt=0)
     prompt_tokens: int = Field(default=1500, gt=0)
-    """Of one trajectory, in the mean."""
+    """Mean prompt tokens per trajectory."""
     response_tokens: int = Field(default=600, gt=0)
-    """Of one trajectory, the sandbox's included, in the mean."""
+    """Mean response tokens per trajectory, the sandbox's included."""
     sampled_per_second: float | None = Field(default=None, gt=0)
-    """Response tokens of one device, programs included; None: from `peak` and `sampling_share`."""
+    """Response tokens per second and device, programs included; None derives it from `sampling_share`."""
     trained_per_second: float | None = Field(default=None, gt=0)
-    """Tokens of one device, prompts included; None: from `peak` and `training_share`."""
+    """Tokens per second and device, prompts included; None derives it from `training_share`."""
     peak: float = Field(default=989e12, gt=0)
-    """Operations a second of one device; an H100 SXM in bf16, without sparsity."""
+    """Operations per second and device; the default is an H100 SXM in bf16, without sparsity."""
     sampling_share: float = Field(default=0.1, gt=0, le=1)
+    """Share of `peak` that sampling reaches."""
     training_share: float = Field(default=0.4, gt=0, le=1)
+    """Share of `peak` that training reaches."""
     memory: float = Field(default=80e9, gt=0)
-    """Bytes of one device; an H100's."""
+    """Memory per device in bytes; the default is an H100's."""
     rows_at_once: int = Field(default=32, gt=0)
-    """Trajectories that one device generates side by side, as far as memory goes."""
+    """Trajectories that one device generates at once, for the estimate of the KV cache."""
     dollars: float = Field(default=3.0, ge=0)
-    """An hour of one device; TIR Table 8's $690 for 29 hours of eight are 2.97."""
+    """Dollars per hour and device; TIR Table 8's $690 for 29 hours of eight devices are 2.97."""
     teacher_prompt_dollars: float = Field(default=0.0, ge=0)
-    """A million tokens that a teacher reads."""
+    """Dollars per million tokens that a teacher reads."""
     teacher_response_dollars: float = Field(default=0.0, ge=0)
-    """A million tokens that a teacher writes."""
+    """Dollars per million tokens that a teacher writes."""
     tasks: Mapping[str, int] = Field(default_factory=dict)
-    """Judge to how many rows of `data.train` go to it, for a plan that is made before they are here."""
+    """Number of rows per judge, for a plan made before the rows of `data.train` exist."""
 
     def sampled(self, parameters: int) -> float:
-        """Response tokens a second of one device."""
+        """Return response tokens per second and device."""
         return self.sampled_per_second or self.sampling_share * self.peak / (SAMPLING * parameters)
 
     def trained(self, parameters: int) -> float:
-        """Tokens a second of one device."""
+        """Return trained tokens per second and device."""
         return self.trained_per_second or self.training_share * self.peak / (TRAINING * parameters)
 
     def tokens(self, size: Size) -> tuple[int, int]:
-        """(least, most) of a stage, without and with replacement: written, or passed forward and backward."""
+        """Return the least and the most tokens, sampled or trained, without and with replacements."""
         passed = size.trained * (self.prompt_tokens + self.response_tokens)
         least, most = (n * self.response_tokens for n in (size.sampled, size.sampled + size.resampled))
         return least + passed, most + passed
 
     def cost(self, seconds: float) -> float:
-        """Dollars of all devices for so long."""
+        """Return the dollars for all devices over so many seconds."""
         return seconds / 3600 * self.devices * self.dollars
 
     def teacher_cost(self, dialogues: int) -> float:
-        """Dollars; each dialogue is read once, which a teacher with a cache comes near to."""
+        """Return dollars, if each dialogue is read once, which prompt caching comes close to."""
         read, written = self.prompt_tokens, self.response_tokens
         each = read * self.teacher_prompt_dollars + written * self.teacher_response_dollars
         return dialogues * each / 1e6
 
     def seconds(self, size: Size, parameters: int) -> tuple[float, float]:
-        """(least, most) of a stage on all devices: without any replacement, and with all that may be."""
+        """Return the least and the most seconds of a stage on all devices: without and with replacements."""
         whole = self.prompt_tokens + self.response_tokens
         passed = size.trained + size.compared * SAMPLING / TRAINING
         training = passed * whole / self.trained(parameters)

@@ -1,13 +1,15 @@
-"""A recipe: every choice of a training run, table by table."""
+"""A recipe: every setting of a training run, table by table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge.meta_judge import MetaJudgeConfig
+from tirjudge_sandbox.plugins import Plugins
+from tirjudge_training import config
 from tirjudge_training.data import DataConfig, EnvironmentConfig
 from tirjudge_training.heldout import HeldoutConfig
 from tirjudge_training.lora import LoraConfig
@@ -20,100 +22,108 @@ from tirjudge_training.stages.selection import ValidationConfig
 from tirjudge_training.stages.warm_up import WarmUpConfig
 from tirjudge_training.teacher_config import TeacherConfig
 
+METHODS = Plugins("tirjudge.training_methods", "training method")
+"""Each entry is a subclass of `tirjudge_training.pipelines.Method`."""
+
+
+def _known_method(name: str) -> str:
+    METHODS.entry(name)
+    return name
+
 
 class ModelConfig(BaseModel):
-    """What is trained."""
+    """The model that is trained."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     base: str | None = None
     """A model folder or a hub id; None builds the miniature from random weights and warms it up."""
     lora: LoraConfig | None = None
-    """Train an adapter of this kind in every stage, merged at its end; None trains all weights."""
+    """Train a LoRA adapter in every stage and merge it at the end; None trains all weights."""
 
 
 class IterateConfig(BaseModel):
-    """The cycles of `--iterative` (TIR §4.3)."""
+    """The rounds of the method `iterative` (TIR §4.3)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rounds: int = Field(default=2, gt=0)
-    """Of rejection sampling, SFT from the initial model and RL, after the first RL."""
+    """Rounds of rejection sampling, SFT from the initial model and RL, after the first RL stage."""
     steps: int | None = Field(default=None, gt=0)
-    """Generation batches of the RL that ends a round; None is as many as the first RL has (ours)."""
+    """Generation batches of the RL stage that ends a round; None is as many as in the first one (ours)."""
     control: bool = False
-    """Also the arms that show what the rounds add: the first RL continued for as many steps, and rejection
-    sampling and SFT without any RL (TIR Fig. 5 has the second)."""
+    """Also train the arms that show what the rounds add: the first RL stage continued for as many steps, and
+    rejection sampling and SFT without any RL (TIR Fig. 5 has the second)."""
 
 
 class Recipe(BaseModel):
-    """One run: its model, its data, its method and every stage's settings."""
+    """One run: its model, its data, its method and the settings of every stage."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     description: str = ""
     run: Literal["never"] | None = None
-    """`never`: nobody has run this recipe as it stands; its values are those of a paper."""
-    method: Literal["rl", "iterative", "distill", "answers"] = "rl"
-    """`rl`: RL alone; `iterative`: TIR-Judge-Zero; `distill`: TIR-Judge-Distill; `answers`: SFT on the right
-    answers alone, without any RL."""
+    """`never` marks a recipe that nobody has run; its values are those of a paper."""
+    method: Annotated[str, AfterValidator(_known_method)] = "rl"
+    """`rl` is RL alone, `iterative` TIR-Judge-Zero, `distill` TIR-Judge-Distill, and `answers` SFT on the
+    right answers without any RL. Other packages register methods in the group `tirjudge.training_methods`."""
+    method_options: Mapping[str, Any] | None = None
+    """Options of a method that another package registers; those above have tables of their own."""
     seed: int = 0
-    """Everything drawn in a run is a function of it."""
+    """Everything that a run draws is a function of this seed."""
     threads: int = Field(default=1, gt=0)
-    """CPU threads of torch; a model of this size loses with more, most of all beside other busy processes."""
+    """CPU threads of torch. More slow down a model of the miniature's size, most of all on a busy machine."""
     model: ModelConfig = ModelConfig()
     data: DataConfig = DataConfig()
     environments: Mapping[str, EnvironmentConfig] = Field(default_factory=dict)
-    """The judges that rows are put to, by a name of one's own; by default TIR-Judge's for pairs and lists."""
+    """The judges of the rows, by a name of your choice; by default TIR-Judge's for pairs and lists."""
     meta_judge: MetaJudgeConfig | None = None
-    """Who answers the questions of a reward that depends on another model; None where none does."""
+    """The model behind rewards that need one; None if no reward does."""
     warmup: WarmUpConfig = WarmUpConfig()
-    """The miniature's."""
+    """The warm-up of the miniature."""
     rl: RlConfig
     rejection: RejectionConfig = RejectionConfig()
     teacher: TeacherConfig = TeacherConfig()
-    """Who `distill` learns from."""
+    """The teacher of the method `distill`."""
     answers: AnswersConfig = AnswersConfig()
-    """What `answers` learns."""
+    """The answers of the method `answers`."""
     sft: SftConfig = SftConfig()
-    """Of the cycles, and on a teacher's dialogues; the warm-up has its own."""
+    """SFT in every method; the warm-up has its own settings."""
     iterate: IterateConfig = IterateConfig()
     validation: ValidationConfig = ValidationConfig()
     heldout: HeldoutConfig = HeldoutConfig()
     rates: Rates = Rates()
-    """What `--plan` reckons with; nothing else depends on it."""
+    """The speeds and prices that `--plan` assumes; nothing else depends on them."""
+
+    @classmethod
+    def load(cls, recipe: str, assignments: Sequence[str] = ()) -> Self:
+        """Load a shipped recipe by name, or a TOML file, and apply `a.b=c` assignments. Raises BadRecipe."""
+        return config.load(cls, recipe, assignments)
 
     @property
     def generated(self) -> bool:
-        """Whether the tasks are the miniature's generated ones."""
+        """True if the tasks are the miniature's generated ones."""
         return self.data.train is None
 
     @property
     def measured(self) -> bool:
-        """Whether there is anything to measure the run's models on."""
+        """True if there are held-out tasks to measure the models of the run on."""
         return self.generated or self.data.heldout is not None
 
     @model_validator(mode="after")
     def _fits_together(self) -> Recipe:
         if not self.generated and self.model.base is None:
-            raise ValueError("data.train needs model.base: the miniature knows no tasks but its own")
+            raise ValueError("data.train needs model.base: the miniature only knows its own tasks")
         if self.generated and (self.environments or self.data.heldout or self.data.reserved):
             raise ValueError(
-                "environments, data.heldout and data.reserved belong to rows of one's own: name them in "
+                "environments, data.heldout and data.reserved are for rows of your own: name the rows in "
                 "data.train"
             )
-        if self.generated and self.method == "iterative" and self.rejection.prompts is None:
-            raise ValueError("the generated tasks have no end: say how many with rejection.prompts")
-        if self.method == "distill":
-            self._has_a_teacher()
-        if self.method == "answers" and self.generated:
-            raise ValueError("answers are learned from labelled rows of one's own: name them in data.train")
-        if self.data.reserved and self.method not in ("distill", "answers"):
-            raise ValueError("data.reserved are a teacher's rows: method must be distill or answers")
+        method = METHODS.open(self.method, **(self.method_options or {}))
+        method.check(self)
+        if self.data.reserved and not method.reserves:
+            raise ValueError(
+                "data.reserved sets rows apart for SFT, which this method does not use: "
+                "method must be distill or answers"
+            )
         return self
-
-    def _has_a_teacher(self) -> None:
-        if not (self.teacher.model and self.teacher.base_url):
-            raise ValueError("distillation needs a teacher: --teacher MODEL and --teacher-base-url URL")
-        if self.generated and self.teacher.prompts is None:
-            raise ValueError("the generated tasks have no end: say how many with teacher.prompts")

@@ -1,4 +1,4 @@
-"""What the models of a run reach, side by side."""
+"""The table of a run's results: the accuracy of every measured model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tirjudge_training.heldout import shown
 
 
 def table(course: Course, results: Mapping[str, Any]) -> str:
-    """Markdown: a row for every measured model, a column for every judge, with 95 % intervals."""
+    """Return Markdown: one row per measured model, one column per judge, with 95 % intervals."""
     rows = {name: results[HELDOUT + name] for name in course.models}
     judges = list(next(iter(rows.values()), {}))
     lines = [f"| model | {' | '.join(judges)} |", f"|---|{'---|' * len(judges)}"]

@@ -1,4 +1,4 @@
-"""A user's own rows as training data: split by prompt, dealt to judges, in passes."""
+"""A user's own rows as training data: split by prompt, assigned to judges, sampled in shuffled passes."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ JUDGES = {
     "tir-pairwise": EnvironmentConfig(name="tir-pairwise"),
     "tir-listwise": EnvironmentConfig(name="tir-listwise"),
 }
-"""What rows are put to unless a recipe says otherwise."""
+"""The judges that rows are given to by default."""
 GOLD = {"scores", "checklist"}
-"""What some judges learn from where no response is the better one."""
+"""Columns that some judges learn from instead of a label."""
 JUDGE = "environment"
 """The column in which a row may name its judge."""
 
 
 class RowData:
-    """Labelled rows, those of the validation prompts set apart.
+    """Labelled rows, split into training and validation rows by their prompt.
 
-    Of each (judge, domain) the validation share of its prompts is held back, at least one: those with the
-    smallest hash, so a prompt that several of them have is held back in all. A row whose prompt is held back
+    For each judge and domain, the validation share of the prompts is held back, at least one: those with the
+    smallest hash, so that a prompt in several of them is held back in all. A row whose prompt is held back
     anywhere, or is in the held-out file, is never trained on.
     """
 
@@ -54,9 +54,9 @@ class RowData:
         *,
         tokens: Callable[[Prompt], int] | None = None,
     ) -> None:
-        """Reads everything; raises ValueError, naming file and line, for what cannot be used.
+        """Read all rows; raises ValueError, with file and line, for a row that cannot be used.
 
-        `tokens` counts those of a judge's prompt, which `max_prompt_tokens` needs.
+        `tokens` counts the tokens of a judge's prompt, for `max_prompt_tokens`.
         """
         self._config = config
         self._judges, self.environments = open_judges(environments or JUDGES, config.no_tools)
@@ -75,14 +75,14 @@ class RowData:
         self._train = [draw for draw in left for _ in range(self._copies(draw.task))]
         if not self._train:
             raise ValueError(
-                f"{config.train}: nothing is left to train on; validation, reserved and "
+                f"{config.train}: no rows are left to train on; validation, reserved and "
                 "max_prompt_tokens took all"
             )
         self._slots = fmean(len(self.environments[d.format].views(d.task)) for d in self._train)
         self._order = lru_cache(maxsize=4)(self._shuffled)
 
     def source(self, groups: int, seed: int) -> Source:
-        """Pass after pass over the rows, each in its own order; replacements are the rows that follow."""
+        """Return passes over the rows, each in an order of its own; replacements are the rows that follow."""
         stride = self._stride(groups)
 
         def deal(step: int, turn: int, position: int) -> Draw:
@@ -109,7 +109,7 @@ class RowData:
         return put_both_ways(_of_each(order, n), self._config.no_tools)
 
     def _stride(self, groups: int) -> int:
-        """Rows that fill a batch of so many slots."""
+        """Return the number of rows that fill a batch of `groups` slots."""
         return max(1, round(groups / self._slots))
 
     def _shuffled(self, seed: int, number: int) -> Sequence[int]:
@@ -117,19 +117,19 @@ class RowData:
         return Random(derive_seed("pass", seed, number)).sample(rows, len(rows))
 
     def _set_apart(self, draws: Sequence[Draw]) -> tuple[list[Draw], list[Draw]]:
-        """(the reserved rows, those with the smallest hash; the others)."""
+        """Return the reserved rows, those with the smallest hash, and the others."""
         order = sorted(draws, key=lambda draw: derive_seed("reserved", draw.task.id))
         apart = order[: self._config.reserved]
         ids = {draw.task.id for draw in apart}
         return apart, [draw for draw in draws if draw.task.id not in ids]
 
     def _longest(self, draw: Draw, tokens: Callable[[Prompt], int]) -> int:
-        """Tokens of the longest prompt among the views of a task."""
+        """Return the tokens of the longest prompt among the views of a task."""
         judge = self.environments[draw.format]
         return max(tokens(judge.prompt(draw.task, view)) for view in judge.views(draw.task))
 
     def _copies(self, task: JudgeTask) -> int:
-        """How often a row comes in a pass: the weight of its domain, its fraction by a hash of the row."""
+        """Return how often a row comes in a pass: the weight of its domain, rounded by a hash of the row."""
         weight = self._config.weights.get(task.domain, 1.0)
         whole = int(weight)
         return whole + (derive_seed("weight", task.id) < (weight - whole) * WHOLE)
@@ -148,14 +148,14 @@ class RowData:
             except RowError as error:
                 raise ValueError(f"{row.where}: {error}") from None
             if task.label is None and not GOLD & task.gold.keys():
-                raise ValueError(f"{row.where}: no label: nothing can be learned from it")
+                raise ValueError(f"{row.where}: no label: it cannot be trained on")
             if task.id in ids:
                 raise ValueError(f"{row.where}: a second row with the id {task.id!r}")
             ids.add(task.id)
             yield Draw(self._judge(row, task), task)
 
     def _judge(self, row: Row, task: JudgeTask) -> str:
-        """The judge that the row names, or one that takes it, drawn by weight."""
+        """Return the judge that the row names, or one that accepts it, sampled by weight."""
         named = row.fields.get(JUDGE)
         if named is not None and named not in self._judges:
             raise ValueError(f"{row.where}: no judge {named!r}; there are {', '.join(self._judges)}")
@@ -168,12 +168,12 @@ class RowData:
                 reason = str(error)
         weights = [self._config.formats.get(name, 1.0) for name in fit]
         if not any(weights):
-            raise ValueError(f"{row.where}: no judge takes it: {reason or 'their weights are 0'}")
+            raise ValueError(f"{row.where}: no judge accepts it: {reason or 'their weights are 0'}")
         return Random(derive_seed("judge", task.id)).choices(fit, weights)[0]
 
 
 def require_rows(config: DataConfig) -> None:
-    """Look for the rows before a model is; raises FileNotFoundError, which says what would make them."""
+    """Look for the rows before loading a model; raises FileNotFoundError with the command that makes them."""
     for path in filter(None, (config.train, config.heldout)):
         unfinished = (path / WORK).exists() and not (path / DATA).exists()
         if unfinished or not path.exists():
@@ -183,7 +183,7 @@ def require_rows(config: DataConfig) -> None:
 
 
 def _held_back(rows: Iterable[Draw], share: float) -> set[int]:
-    """The prompts, by their hash, that validation keeps to itself."""
+    """Return the hashes of the prompts that are held back for validation."""
     kinds: dict[tuple[str, str], set[int]] = {}
     for draw in rows:
         kinds.setdefault((draw.format, draw.task.domain), set()).add(prompt_seed(draw.task))
@@ -193,7 +193,7 @@ def _held_back(rows: Iterable[Draw], share: float) -> set[int]:
 
 
 def _of_each(draws: Iterable[Draw], n: int) -> Iterator[Draw]:
-    """The first `n` of each judge."""
+    """Return the first `n` tasks of each judge."""
     kinds: dict[str, list[Draw]] = {}
     for draw in draws:
         kinds.setdefault(draw.format, []).append(draw)

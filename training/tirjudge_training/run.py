@@ -1,4 +1,4 @@
-"""A training run: the stages of its course, each done once, whatever stops the process in between."""
+"""A training run: its stages in order, each done once, even if the process is killed in between."""
 
 from __future__ import annotations
 
@@ -9,17 +9,16 @@ from pathlib import Path
 
 from tirjudge.run_folder import JsonObject, RunFolder, write_atomically
 from tirjudge_training import models
-from tirjudge_training.answers import answer
 from tirjudge_training.card import model_card
 from tirjudge_training.claim import CONFIG, claim
 from tirjudge_training.config import BadRecipe, to_toml
-from tirjudge_training.course import Course, reinforce
+from tirjudge_training.course import Course
 from tirjudge_training.data import Data
-from tirjudge_training.distill import distill
 from tirjudge_training.full_disk import full_disk_told
 from tirjudge_training.generated import GeneratedData
-from tirjudge_training.iterate import iterate
+from tirjudge_training.log_line import log
 from tirjudge_training.memory import release
+from tirjudge_training.pipelines import open_method
 from tirjudge_training.preflight import check
 from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.recipe import Recipe
@@ -43,21 +42,20 @@ UNCLAIMED = (
     "meta_judge.concurrency",
     "meta_judge.patience",
 )
-"""Keys that may differ when a run goes on: nothing that is computed depends on them."""
-
-METHODS = {"rl": reinforce, "iterative": iterate, "distill": distill, "answers": answer}
+"""Keys that may change when a run is resumed, since no result depends on them."""
 
 
 class RunMismatch(ValueError):
-    """The folder holds another run; the text is one line and says what differs."""
+    """The folder holds a run of another recipe. The message is one line and names the first difference."""
 
 
 def course_of(recipe: Recipe) -> Course:
-    return METHODS[recipe.method](recipe)
+    """Return the stages of a recipe's training method."""
+    return open_method(recipe).build(recipe)
 
 
 def data_of(recipe: Recipe) -> Data:
-    """Raises BadRecipe for judges or rows that cannot be used, OSError for files that cannot be read."""
+    """Open the data of a recipe; raises BadRecipe for unusable judges or rows, OSError for missing files."""
     try:
         if recipe.generated:
             return GeneratedData(recipe.data)
@@ -70,7 +68,7 @@ def data_of(recipe: Recipe) -> Data:
 
 
 def counted(recipe: Recipe, data: Data) -> Recipe:
-    """The recipe with its epochs as the number of batches that they are; raises BadRecipe without an end."""
+    """Return the recipe with `rl.epochs` converted to `rl.steps`. Raises BadRecipe if the data is endless."""
     if recipe.rl.epochs is None:
         return recipe
     try:
@@ -81,12 +79,20 @@ def counted(recipe: Recipe, data: Data) -> Recipe:
     return recipe.model_copy(update={"rl": rl})
 
 
-def train(recipe: Recipe, folder: Path, *, command: str, say: Say, processes: Processes = ALONE) -> Path:
-    """Run what is left of `recipe` in `folder`; returns the trained model's folder.
+def train(
+    recipe: Recipe,
+    folder: Path,
+    *,
+    command: str = "tirjudge_training.train(recipe, folder)",
+    say: Say = log,
+    processes: Processes = ALONE,
+) -> Path:
+    """Run a recipe in `folder`, or resume it there; returns the folder of the trained model.
 
-    Finished stages are not repeated, and an interrupted one goes on from where it was. Every one of several
-    `processes` makes this call; the first alone speaks and writes. Raises RunMismatch for the folder of
-    another recipe, Locked while another run is at work there, and ReporterMissing.
+    Finished stages are not repeated, and an interrupted stage is resumed. `command` is shown in the model
+    card, and `say` receives lines of progress. With several `processes`, each of them makes this call, and
+    only the first one logs and writes. Raises BadRecipe, RunMismatch for the folder of another recipe, Locked
+    while another run is using it, TooSmall, and ReporterMissing.
     """
     data = data_of(recipe)
     course = course_of(counted(recipe, data))
@@ -106,7 +112,7 @@ def train(recipe: Recipe, folder: Path, *, command: str, say: Say, processes: Pr
 
 
 def _claim(run: RunFolder, recipe: Recipe) -> None:
-    """Write the resolved recipe down, or refuse to mix two runs in one folder."""
+    """Store the resolved recipe, or refuse to mix two runs in one folder."""
     found = claim(run, recipe, UNCLAIMED)
     if found is not None:
         raise RunMismatch(
@@ -115,13 +121,13 @@ def _claim(run: RunFolder, recipe: Recipe) -> None:
 
 
 def _done(stage: Stage, run: Run) -> JsonObject:
-    """The result of a stage: read, if it is done, and else worked for."""
+    """Return the result of a stage: from its folder if it is done, else by doing its work."""
     path, processes = run.path / stage.name, run.processes
     if processes.first((path / DONE).exists):
         run.say(f"{stage.name}: done")
     else:
         with full_disk_told(path):
-            # The others open files of their own in it, and may come before the first.
+            # The other processes open files of their own in it, and may get there before the first.
             processes.first(lambda: path.mkdir(parents=True, exist_ok=True))
             with processes.folder(path) as folder:
                 folder.write(CONFIG, to_toml(stage))
@@ -134,4 +140,4 @@ def _done(stage: Stage, run: Run) -> JsonObject:
 
 
 def _silent(line: str) -> None:
-    """How the processes but the first speak."""
+    """Log nothing, in all processes but the first."""

@@ -20,6 +20,7 @@ from tirjudge_training.samples import Sample
 
 SORTED = 6
 """The number of batches that are sorted by length together."""
+KEPT_CHECKPOINTS = 2
 CHECKPOINTS, METRICS = "checkpoints", "metrics.jsonl"
 
 
@@ -148,7 +149,7 @@ def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> An
         train_sampling_strategy="sequential",
         seed=seed,
         save_steps=config.checkpoint_every,
-        save_total_limit=2,
+        save_total_limit=KEPT_CHECKPOINTS,
         logging_steps=10,
         logging_first_step=True,
         disable_tqdm=True,

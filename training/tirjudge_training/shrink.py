@@ -1,4 +1,4 @@
-"""A recipe made so small that two cores run it: to see it run, before a cluster does."""
+"""A recipe shrunk until two CPU cores can run it, to try it out before it goes to a cluster."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Any
 from tirjudge.embedded import embedded_model
 from tirjudge.run_folder import write_atomically
 from tirjudge_training.config import BadRecipe
+from tirjudge_training.pipelines import open_method
 from tirjudge_training.recipe import Recipe
 
 FOLDER = "shrunk"
-"""What is made for it, in the run folder."""
+"""The subfolder of the run folder with the model and the rows that are made for it."""
 ROWS = 40
-"""Of each kind."""
+"""Generated rows per number of responses."""
 
 LISTWISE = "tir-listwise"
-"""The judge that takes more than two responses; the others' rows are pairs."""
+"""The judge that takes more than two responses; rows for the others are pairs."""
 
 SIZE = {
     "hidden_size": 64,
@@ -34,12 +35,12 @@ EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 
 
 @dataclass(frozen=True, slots=True)
 class Architecture:
-    """What two layers have in common with the whole model."""
+    """The properties of a model that its two-layer version keeps."""
 
     kind: str
-    """transformers' model_type."""
+    """The model_type of transformers."""
     tied: bool = False
-    """Whether the output layer is the embedding."""
+    """True if the output layer shares its weights with the embedding."""
 
 
 KNOWN = {
@@ -52,21 +53,21 @@ KNOWN = {
     "meta-llama/Llama-3": Architecture("llama"),
     "runs/rm-r1-instruct-": Architecture("qwen2"),
 }
-"""By the beginning of a name, of the papers' models and of a run's that other recipes start from: neither the
-network nor that run is needed."""
+"""Architectures by the prefix of a model name, for the models of the papers and for those that other recipes
+train first, so that neither a network connection nor such a run is needed."""
 
 
 def shrunk(recipe: Recipe, folder: Path) -> Recipe:
-    """Two generation batches, of two groups of two, with a two-layer model and rows that are made up.
+    """Return the recipe with two generation batches of two groups of two, two layers and made-up rows.
 
-    The architecture, the judges, the loss and the sandbox stay; samples are drawn without vLLM. Groups that
-    teach nothing are trained on: all of random weights' do. Of a method's stages RL is left, or, where there
-    is none, the learning of answers: such a model has no right dialogues to learn from. Rows of `data.train`
-    are taken where they are. Raises BadRecipe for a model whose architecture is unknown.
+    Architecture, judges, loss and sandbox stay the same; sampling does not use vLLM. Groups without a
+    learning signal are trained on, since a model with random weights has no others. The method is
+    replaced as its `shrink` says, mostly by RL alone: such a model has no right dialogues to learn from. Rows
+    of `data.train` are used if they exist. Raises BadRecipe for a model of unknown architecture.
     """
     made = folder / FOLDER
     changes: dict[str, Any] = {
-        "method": "answers" if recipe.method == "answers" else "rl",
+        **open_method(recipe).shrink(),
         "model": {"base": str(_model(recipe, made / "model"))},
         "rl": {
             "steps": 2,
@@ -86,8 +87,6 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
         "validation": {"n": 1},
         "heldout": {"n": 1, "max_tokens": 32},
     }
-    if recipe.method == "answers":
-        changes["answers"] = {"prompts": 4}
     if not recipe.generated:
         changes["data"] = {
             "train": _rows(recipe, made / "rows.jsonl"),
@@ -101,7 +100,7 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
 
 
 def _model(recipe: Recipe, folder: Path) -> Path:
-    """Random weights, the same ones every time, with the embedded model's tokenizer."""
+    """Write a model with random weights, always the same, and the tokenizer of the embedded model."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
@@ -138,7 +137,7 @@ def _architecture(base: str) -> Architecture:
 
 
 def _rows(recipe: Recipe, path: Path) -> Path:
-    """The recipe's own rows where there are any, else made-up ones for every kind of judge."""
+    """Return the recipe's own rows if they exist, else a file of made-up rows for every kind of judge."""
     assert recipe.data.train is not None
     if recipe.data.train.exists():
         return recipe.data.train

@@ -1,10 +1,10 @@
-"""Spans of time, in words."""
+"""Durations in words."""
 
 from __future__ import annotations
 
 
 def span(least: float, most: float) -> str:
-    """Of seconds; one duration where both read the same."""
+    """Format a range of seconds, such as `2.0 to 3.5 h`; a single duration if both ends read alike."""
     shown = _duration(least), _duration(most)
     return shown[0] if shown[0] == shown[1] else " to ".join(shown)
 

@@ -1,4 +1,4 @@
-"""Generated judging tasks from the checkable constraints; each a function of (split, seed, index)."""
+"""Generated judging tasks from the checkable constraints, each a function of split, seed and index."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from tirjudge_environments.constraints import FAMILIES, SPLITS, Constraint, Spli
 from tirjudge_training.grouping import Draw
 
 CANDIDATES = {"tir-pairwise": 2, "tir-pointwise": 2, "tir-listwise": 4}
-"""Format to the number of candidates, exactly one of which keeps the constraint.
+"""Number of candidates per format; exactly one of them satisfies the constraint.
 
-The responses of a pointwise pair are shown one at a time, and their reward links them.
+The two responses of a pointwise task are shown one at a time, and the reward compares their scores.
 """
 VALIDATION = 0.05
-"""Share of the training half's prompts that no training draw has; they choose checkpoints (TIR §5.1)."""
+"""Share of the training half's prompts that are held back to choose checkpoints (TIR §5.1)."""
 ATTEMPTS = 400
-"""Draws of a family in search of a prompt that is held back; one with few prompts may have none."""
+"""Attempts per family to find a held-back prompt; a family with few prompts may have none."""
 MIXTURE = {"tir-pairwise": 4.0, "tir-pointwise": 1.0, "tir-listwise": 1.0}
-"""Format to its weight in training."""
+"""Weights of the formats in training."""
 
 
 def task(split: str, format: str, index: int, seed: int) -> JudgeTask:
-    """Task number `index`; the families take turns.
+    """Return task number `index`; the families take turns.
 
-    `split` is `train` or `heldout`: they share no word, no letter, no threshold and no wording, hence no
+    `split` is `train` or `heldout`, which share no word, no letter, no threshold and no wording, hence no
     prompt. The id is `split/format/family/seed/index`, and `gold["family"]` names the family.
     """
     half = SPLITS[split]
@@ -46,7 +46,7 @@ def task(split: str, format: str, index: int, seed: int) -> JudgeTask:
 
 
 def tasks(split: str, format: str, n: int, seed: int) -> list[JudgeTask]:
-    """The first `n` tasks of one format."""
+    """Return the first `n` tasks of one format."""
     return [task(split, format, index, seed) for index in range(n)]
 
 
@@ -57,9 +57,9 @@ def train_draw(
     formats: Mapping[str, float] = MIXTURE,
     families: Sequence[str] = tuple(FAMILIES),
 ) -> Draw:
-    """Element `index` of the endless training stream: formats by weight, families evenly.
+    """Return element `index` of the endless training stream: formats by weight, families evenly.
 
-    By default pairs 4 : single 1 : lists of four 1, and every family alike; no prompt is one held back.
+    By default there are four pairs per single response and list of four. Held-back prompts are left out.
     """
     rng = Random(derive_seed("mixture", seed, index))
     (format,) = rng.choices(list(formats), list(formats.values()))
@@ -70,22 +70,22 @@ def train_draw(
 
 
 def validation_tasks(format: str, n: int) -> list[JudgeTask]:
-    """`n` tasks of the training half on prompts that no training draw has; always the same ones."""
+    """Return `n` tasks on held-back prompts of the training half, always the same ones."""
     return list(islice(_held_back(format), n))
 
 
 def held_back(task: JudgeTask) -> bool:
-    """Whether training leaves this prompt out; a function of the prompt alone."""
+    """Return True if training leaves this prompt out, which depends on the prompt alone."""
     return derive_seed("by prompt", task.prompt[0].content) < VALIDATION * 2**32
 
 
 def heldout_tasks(format: str, n: int, seed: int) -> list[JudgeTask]:
-    """`n` tasks on words, thresholds and wordings that training never sees."""
+    """Return `n` tasks on words, thresholds and wordings that training never sees."""
     return tasks("heldout", format, n, seed)
 
 
 def _held_back(format: str) -> Iterator[JudgeTask]:
-    """For each family in turn the next task on a prompt that is held back."""
+    """Yield, for each family in turn, the next task on a held-back prompt."""
     seed = derive_seed("validation tasks")
     for index in count():
         attempts = (task("train", format, index, _again(seed, attempt)) for attempt in range(ATTEMPTS))
@@ -97,7 +97,7 @@ def _again(seed: int, attempt: int) -> int:
 
 
 def _request(rng: Random, split: Split, constraint: Constraint) -> str:
-    """The judged prompt. One that reading decides is a whole request, the others are added to a topic."""
+    """Return the judged prompt: a topic with a constraint, or a whole request if only reading decides it."""
     if not constraint.family.checkable:
         return constraint.text
     return f"Write about the {split.word(rng)}. {constraint.text}"

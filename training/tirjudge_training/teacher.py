@@ -1,4 +1,4 @@
-"""The warm-up's teacher: it checks with programs, often wrongly, so that RL finds something to improve."""
+"""The scripted teacher of the warm-up, often wrong on purpose, so that RL has something to improve."""
 
 from __future__ import annotations
 
@@ -24,43 +24,43 @@ MISCONCEPTIONS = {
     "quoted": 'r[0] == r[-1] == "\'"',
     "question": '"?" in r',
 }
-"""The check that the teacher mostly writes for these families; it runs, and decides little or nothing."""
+"""The wrong check that the teacher mostly writes for these families: it runs, but decides little."""
 
 CRASHES = (("n = ", "k = "), ("w = ", "v = "), ("import re\n", ""), ("[0]", "[1]"), ("print", "show"))
-"""Mistakes that end in an error, where they apply."""
+"""Replacements that make a program end in an error, where they apply."""
 
 DECISIVE: dict[Shown, tuple[tuple[str, ...], ...]] = {
     "pointwise": (("True",), ("False",)),
     "pairwise": (("True", "False"), ("False", "True")),
     "listwise": (("A",), ("B",), ("C",), ("D",)),
 }
-"""The printed lines that decide for each position; a lone response is good in position 0 and bad in 1."""
+"""The printed lines that decide for each position; for a single response, 0 is good and 1 is bad."""
 
 UNDECIDED: dict[Shown, tuple[str, ...]] = {
     "pointwise": ("NameError: name 's' is not defined",),
     "pairwise": ("True\nTrue", "False\nFalse", "NameError: name 's' is not defined"),
     "listwise": ("A B C D", "B D", "(no output)"),
 }
-"""Outputs after which the teacher guesses."""
+"""Outputs that decide nothing, after which the teacher guesses."""
 
 GOOD_SCORE, BAD_SCORE = 9, 2
 
 
 class Habits(BaseModel):
-    """How often the teacher does what; shares from 0 to 1."""
+    """The error rates of the teacher, as shares from 0 to 1."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     careful: float = Field(default=0.9, ge=0, le=1)
-    """Right ones among the programs that run, in the families that it understands."""
+    """Share of right programs among those that run, in the families without a misconception."""
     careless: float = Field(default=0.35, ge=0, le=1)
-    """The same in those that it has a misconception about."""
+    """The same share in the families with a misconception."""
     crash: float = Field(default=0.08, ge=0, le=1)
-    """Programs that end in an error."""
+    """Share of programs that end in an error."""
     misread: float = Field(default=0.03, ge=0, le=1)
-    """Verdicts given at random in spite of a program's output."""
+    """Share of verdicts that are random in spite of a program's output."""
     needless: float = Field(default=0.5, ge=0, le=1)
-    """Dialogues with a program where reading decides."""
+    """Share of dialogues with a useless program, where only reading decides."""
 
 
 class Teacher:
@@ -70,7 +70,7 @@ class Teacher:
         self._rng, self._habits, self._family, self._task, self._view = rng, habits, family, task, view
 
     def program(self, shown: Shown) -> str | None:
-        """The program of the first turn; None where the teacher reads instead."""
+        """Return the program of the first turn; None if the teacher decides by reading."""
         if not self._family.checkable:
             if self._rng.random() >= self._habits.needless:
                 return None
@@ -78,7 +78,7 @@ class Teacher:
         return program(self._rng, self._habits, self._family, shown)
 
     def verdict(self, shown: Shown, output: str | None) -> str:
-        """The last turn, from what a program printed or, without one, from the label."""
+        """Return the last turn: from a program's output or, without a program, from the label."""
         reads = output is None or not self._family.checkable
         found = self._labelled() if reads else marked(shown, output or "")
         if self._rng.random() < self._habits.misread:
@@ -86,13 +86,13 @@ class Teacher:
         return answer(self._rng, shown, found)
 
     def _labelled(self) -> int:
-        """The shown position of the good response; 1, behind the last one, when a lone response is bad."""
+        """Return the shown position of the good response, or 1 if a single response is bad."""
         order = self._view.order
         return order.index(self._task.label) if self._task.label in order else 1
 
 
 def program(rng: Random, habits: Habits, family: Family, shown: Shown) -> str:
-    """A program for a checkable family: right, misconceived, for another family, or broken."""
+    """Return a program for a checkable family: right, misconceived, for another family, or broken."""
     right = family.program(shown)
     if rng.random() < habits.crash:
         return right.replace(*rng.choice([crash for crash in CRASHES if crash[0] in right]), 1)
@@ -105,16 +105,16 @@ def program(rng: Random, habits: Habits, family: Family, shown: Shown) -> str:
 
 
 def marked(shown: Shown, output: str) -> int | None:
-    """The position that alone passed; 1 for a lone response that failed; None when nothing is decided.
+    """Return the only position that passed, or 1 for a single response that failed; None if undecided.
 
-    `output` is as the session shows it, fence included.
+    `output` is the text that the session shows, with its fence.
     """
     printed = output.splitlines()[1:-1]
     return next((i for i, lines in enumerate(DECISIVE[shown]) if printed == list(lines)), None)
 
 
 def answer(rng: Random, shown: Shown, found: int | None) -> str:
-    """A few words and the tagged answer; a guess where nothing was found."""
+    """Return a few words and the tagged answer, which is a guess if nothing was found."""
     position = rng.randrange(len(DECISIVE[shown])) if found is None else found
     if shown == "pointwise":
         words, score = ("It keeps it.", GOOD_SCORE) if position == 0 else ("It breaks it.", BAD_SCORE)

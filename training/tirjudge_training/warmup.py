@@ -1,7 +1,7 @@
-"""The warm-up corpus: short examples of writing and of reading, and an unreliable teacher's dialogues.
+"""The warm-up corpus: short examples of programs and verdicts, and dialogues of the scripted teacher.
 
-Dialogues are made by the same session and sandbox that judge later, so their form, and every output in
-them, is the real one. Only training words, thresholds and wordings are used.
+The dialogues are made with the session and the sandbox that judge later, so their form and all outputs are
+real. Only words, thresholds and wordings of the training half are used.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ SHOWN: dict[str, Shown] = {
     "tir-listwise": "listwise",
 }
 FORMATS = {"tir-pairwise": 2, "tir-pointwise": 1, "tir-listwise": 1}
-"""Weights for the dialogues: single responses and lists more often than in RL, or they are not learned."""
+"""Weights of the formats; single responses and lists come more often than in RL, or they are not learned."""
 WEIGHTED = (*FAMILIES, *[family.name for family in MANNERS] * 3)
-"""Families of the dialogues: reading for oneself has no short examples, so it comes more often."""
+"""Families of the dialogues; those decided by reading have no short examples, so they come more often."""
 
 QUESTIONS: dict[Shown, str] = {
     "pointwise": "How good is it?",
@@ -47,17 +47,18 @@ QUESTIONS: dict[Shown, str] = {
 
 
 class CorpusConfig(BaseModel):
-    """What the corpus holds."""
+    """The size and the composition of the corpus."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     programs: int = Field(default=26_000, ge=0)
-    """Short examples: an instruction and a program for it; they teach to tell like instructions apart."""
+    """Short examples of an instruction and its program, which teach to tell similar instructions apart."""
     readings: int = Field(default=10_000, ge=0)
-    """Short examples: an output and the verdict that follows; reading is what a small model learns last."""
+    """Short examples of an output and its verdict; reading outputs is what a small model learns last."""
     dialogues: int = Field(default=12_000, ge=0)
+    """Whole dialogues of the teacher."""
     text_only: float = Field(default=0.1, ge=0, le=1)
-    """Share of the dialogues that have the prompts without tools; they end in the label's verdict."""
+    """Share of the dialogues with prompts without tools; they end in the verdict of the label."""
     habits: Habits = Habits()
 
     @property
@@ -65,9 +66,9 @@ class CorpusConfig(BaseModel):
         return self.programs + self.readings + self.dialogues
 
     def for_share(self, no_tools: float) -> Self:
-        """For a run that puts this share of its tasks without tools: as many samples, but of that kind.
+        """Return a corpus of the same size for a run with this share of tasks without tools.
 
-        Without any tool there is nothing to write or to read, and all samples are dialogues.
+        In a run without any tool there are no programs and outputs, so all samples are dialogues.
         """
         if no_tools < 1:
             return self.model_copy(update={"text_only": max(self.text_only, no_tools)})
@@ -77,7 +78,7 @@ class CorpusConfig(BaseModel):
 
 
 async def corpus(tokenizer: Any, sandbox: Sandbox, config: CorpusConfig, seed: int) -> list[Sample]:
-    """The samples in their order; a function of tokenizer, configuration and seed."""
+    """Return the samples in order, a function of tokenizer, configuration and seed."""
     encoder, end = ChatEncoder(tokenizer), tokenizer.eos_token_id
     short = [
         Sample.answer(encoder, *program_example(config.habits, index, seed), end)
@@ -87,7 +88,7 @@ async def corpus(tokenizer: Any, sandbox: Sandbox, config: CorpusConfig, seed: i
 
 
 def program_example(habits: Habits, index: int, seed: int) -> tuple[str, str]:
-    """An instruction and how many responses there are; the teacher's program."""
+    """Return an instruction with the number of responses, and the teacher's program."""
     rng = Random(derive_seed("program example", seed, index))
     family, shown = rng.choice(CHECKABLE), rng.choice(list(QUESTIONS))
     question = f"Instruction: {family.draw(rng, TRAIN).text}\n\nWrite a {shown} check."
@@ -95,7 +96,7 @@ def program_example(habits: Habits, index: int, seed: int) -> tuple[str, str]:
 
 
 def reading_example(index: int, seed: int) -> tuple[str, str]:
-    """A program's output and what is asked; the verdict. Three in four outputs decide something."""
+    """Return a program's output with the question, and the verdict; three in four outputs are decisive."""
     rng = Random(derive_seed("reading example", seed, index))
     shown = rng.choice(list(QUESTIONS))
     decided = "\n".join(rng.choice(DECISIVE[shown]))
@@ -105,7 +106,7 @@ def reading_example(index: int, seed: int) -> tuple[str, str]:
 
 
 async def dialogues(tokenizer: Any, sandbox: Sandbox, config: CorpusConfig, seed: int) -> list[Trajectory]:
-    """The teacher's dialogues, each on one view of a task of its own training stream."""
+    """Return the teacher's dialogues, each on one view of a task of their own training stream."""
     encoder = ChatEncoder(tokenizer)
     tools, text = (
         {format: open_environment(format, **ENVIRONMENT, tools=with_tools) for format in SHOWN}
@@ -127,7 +128,7 @@ async def dialogues(tokenizer: Any, sandbox: Sandbox, config: CorpusConfig, seed
 async def _taught(
     session: JudgeSession, teacher: Teacher, shown: Shown, encoder: ChatEncoder, end: int
 ) -> Trajectory:
-    """The dialogue as the teacher leads it: a program where the prompt allows one, then the verdict."""
+    """Hold the teacher's dialogue: a program if the prompt allows one, then the verdict."""
     source = teacher.program(shown) if session.prompt.stop else None
     output = None
     if source is not None:

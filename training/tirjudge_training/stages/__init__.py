@@ -1,1 +1,1 @@
-"""The stages that runs are made of."""
+"""The stages of a training run; `base.py` holds their interface."""

@@ -1,4 +1,4 @@
-"""The right answers and nothing else, for supervised training without reasoning (RM-R1, section 4.3)."""
+"""The stage that writes bare right answers for SFT without reasoning (RM-R1, section 4.3)."""
 
 from __future__ import annotations
 
@@ -24,20 +24,19 @@ LETTER = "{letter}"
 
 
 class AnswersConfig(BaseModel):
-    """What is learned of each training task."""
+    """The answers that `method = "answers"` teaches."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: str = LETTER
-    """The whole answer, in the form that the judge is read in; `{letter}` is the right response's."""
+    """The whole answer in the form that the judge parses; `{letter}` is the letter of the right response."""
     prompts: int | None = Field(default=None, gt=0)
-    """Training tasks that are learned from; None is all of them."""
+    """Number of training tasks to learn from; None is all of them."""
 
 
 class Answering(Stage):
-    """Writes, for each view of a labelled task, the answer that names its label."""
+    """Writes the answer that names the label, for each view of a labelled task."""
 
-    start: str | None
     config: AnswersConfig
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
@@ -59,6 +58,9 @@ class Answering(Stage):
     def size(self, data: Data) -> Size:
         return Size(f"{len(data.prompts(self.config.prompts, self.seed)):,} right answers")
 
+    def describe(self, result: JsonObject) -> str:
+        return f"the right answers to {result['prompts'] - result['unlabelled']:,} prompts"
+
     def _samples(self, judge: Environment, task: JudgeTask, encoder: Encoder, end: int) -> list[JsonObject]:
         if task.label is None:
             return []
@@ -69,13 +71,13 @@ class Answering(Stage):
         return [{"ids": sample.ids, "labels": sample.labels} for sample in samples]
 
     def _answer(self, judge: Environment, task: JudgeTask, view: View) -> str:
-        """Raises RuntimeError where the judge would not read it as the right one."""
+        """Raises RuntimeError if the judge would not parse the text as the right verdict."""
         name = letter(view.order.index(task.label)) if task.label in view.order else ""
         text = self.config.text.replace(LETTER, name)
         read = judge.read(task, view, Completion(text=text, finish=Finish.END))
         if not (isinstance(read, Verdict) and read.choice == task.label):
             raise RuntimeError(
                 f"answers.text: the judge does not read {text!r} as the right answer to {task.id!r}: "
-                "write it in the judge's own form"
+                "write it in the format of the judge"
             )
         return text

@@ -1,4 +1,4 @@
-"""The contract of a stage: one step of a run, in a folder of its own, that a kill can only delay."""
+"""The interface of a stage: one resumable step of a training run, in a folder of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -17,85 +17,120 @@ from tirjudge_training.data import Data
 from tirjudge_training.processes import ALONE, Processes
 
 MODEL = "model"
-"""The folder, inside a stage's, of the model that it made."""
+"""The subfolder of a stage that holds the model it made."""
 DONE = "done.json"
-"""The file, inside a stage's folder, that holds its result; it is written last."""
+"""The file of a stage's folder that holds its result; it is written last and marks a finished stage."""
 SAMPLES = "samples.jsonl"
-"""The file, inside a stage's folder, of what it wrote for supervised training: one row a prompt.
+"""The file of a stage's folder with its samples for supervised training, one row per prompt.
 
-`index` is the prompt's place in the stage's list, and `kept` a list of `{"ids": [...], "labels": [...]}`, one
-for each view; it is empty where nothing was good enough.
+`index` is the prompt's position in the stage's list. `kept` is a list of `{"ids": [...], "labels": [...]}`,
+one per view, and is empty if no trajectory was good enough.
 """
+Kind = Literal["SFT", "rejection sampling", "RL", "selection, measuring"]
+"""The groups that `--plan` adds up costs by, those of TIR Table 8 and the rest."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What the stages of one run share."""
+    """The context that all stages of one run share."""
 
     path: Path
-    """The run's folder; a stage's lies inside, under the stage's name."""
+    """The run folder; each stage has a subfolder of its own name."""
     base: str | None
-    """The model that the run starts from, a folder or a hub id; None for the miniature, which is built."""
+    """The model that the run starts from, a folder or a hub id; None builds the miniature."""
     data: Data
     say: Say
     meta_judge: MetaJudgeConfig | None = None
-    """Who answers the questions of rewards, if they have any."""
+    """The model that answers the questions of rewards, if they have any."""
     processes: Processes = ALONE
 
     def asking(self, folder: RunFolder) -> Asking | None:
-        """Answers questions, and keeps its answers in the folder of the stage that has them."""
+        """Open the meta-judge for a stage, with its answers cached in the folder of the stage."""
         if self.meta_judge is None:
             return None
         return self.meta_judge.open(kept=Asked(folder.path, self.processes.rank), say=self.say)
 
     def model(self, stage: str | None) -> str:
-        """Where the model lies that an earlier stage made; None stands for the run's base."""
+        """Return the path of the model that an earlier stage made; None is the base model of the run."""
         if stage is not None:
             return str(self.path / stage / MODEL)
         if self.base is None:
-            raise ValueError("the miniature has no base model: a run of it begins with its warm-up")
+            raise ValueError("the miniature has no base model: its run must begin with a warm-up stage")
         return self.base
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much a stage computes, in trajectories, as far as that is known before it runs."""
+    """The amount of work of a stage, in trajectories, as far as it is known in advance."""
 
     what: str
-    """In words, for people: `130 batches of 16 x 8`."""
+    """A description for people, such as `130 batches of 16 x 8`."""
     sampled: int = 0
-    """Rolled out, at least."""
+    """Trajectories rolled out, at least."""
     resampled: int = 0
-    """Rolled out beyond that, at most: replacements for groups that teach nothing."""
+    """Further trajectories rolled out, at most, to replace groups without a learning signal."""
     trained: int = 0
-    """Passed forward and backward, counted once for each pass."""
+    """Trajectories passed forward and backward, counted once per pass."""
     compared: int = 0
-    """Passed forward through the reference model of the KL divergence."""
+    """Trajectories passed forward through the reference model of the KL divergence."""
     dialogues: int = 0
-    """Held with a teacher, at most."""
+    """Dialogues with a teacher, at most."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disk:
+    """The large files that a stage writes."""
+
+    checkpoints: int = 0
+    """Training checkpoints that it keeps."""
+    models: int = 0
+    """Model folders."""
+    rollouts: bool = False
+    """Whether every rollout is recorded, in `episodes.jsonl` and in `rollouts/`."""
 
 
 class Stage(BaseModel, ABC):
-    """A step of a run. Its fields, written to its folder, and the run's data are all that it depends on."""
+    """One step of a run. Its result depends on nothing but its fields, its folder and the data of the run."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: str
-    """Its folder's name, unique in the run."""
+    """The name of its folder, unique within the run."""
     seed: int = 0
-    """Every draw of the stage is a function of it."""
+    """Everything that the stage draws is a function of this seed."""
+    start: str | None = None
+    """The earlier stage whose model it starts from; None is the base model of the run."""
     together: ClassVar[bool] = False
-    """Whether all processes of a run work at it, or the first alone while the others wait."""
+    """True if all processes of a run take part; else the first does the work while the others wait."""
+    measures: ClassVar[bool] = False
+    """True if the result holds the reported accuracy of the model of `start`."""
+    kind: ClassVar[Kind] = "selection, measuring"
 
     @abstractmethod
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
-        """Do it in `folder`, or what is left of it after a kill; returns the result, for `done.json`.
+        """Do the work of the stage, or the rest of it after a kill; returns the result for `done.json`.
 
-        Leaves the same behind, and returns the same, whether or not it was interrupted.
+        An interrupted stage leaves the same files and returns the same result as an uninterrupted one.
         """
 
     @abstractmethod
     def size(self, data: Data) -> Size:
-        """How much there is to do, told without doing any of it."""
+        """Return the amount of work without doing any of it."""
+
+    def disk(self) -> Disk:
+        """Return the large files that the stage writes; by default there are none."""
+        return Disk()
+
+    def check(self, data: Data) -> None:
+        """Raise ValueError, in one line, if the stage would fail. Called before the first stage starts."""
+
+    def describe(self, result: JsonObject) -> str:
+        """Return one line for the model card about the finished stage; "" leaves the stage out."""
+        return ""
+
+    @property
+    def reference(self) -> bool:
+        """True if the stage holds a second, frozen copy of its model, as a KL divergence does."""
+        return False

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on what earlier stages kept."""
+"""The stage of supervised fine-tuning on the samples of earlier stages."""
 
 from __future__ import annotations
 
@@ -10,33 +10,35 @@ from tirjudge_training import models
 from tirjudge_training.data import Data, trajectories
 from tirjudge_training.lora import LoraConfig
 from tirjudge_training.samples import Sample
-from tirjudge_training.sft import SftConfig, train_sft
-from tirjudge_training.stages.base import MODEL, SAMPLES, Run, Size, Stage
+from tirjudge_training.sft import KEPT_CHECKPOINTS, SftConfig, train_sft
+from tirjudge_training.stages.base import MODEL, SAMPLES, Disk, Run, Size, Stage
 
 
 class FineTuning(Stage):
-    """Trains the model of one stage on the trajectories of others; the sandbox's outputs are masked."""
+    """Trains the model of one stage on the samples of others; the sandbox's outputs are masked."""
 
-    start: str | None
     samples: tuple[str, ...]
-    """The stages whose samples it trains on."""
+    """Names of the stages whose samples it trains on."""
     prompts: int | None
-    """The prompts that each of them went through; None is every training row."""
+    """Number of prompts that each of them processed; None is every training row."""
     config: SftConfig
     lora: LoraConfig | None = None
     """None trains all weights."""
     together = True
+    kind = "SFT"
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         found = [sample for name in self.samples for sample in kept(run.path / name)]
         samples = [sample for sample in found if len(sample.ids) <= self.config.max_tokens]
         if not found:
             raise RuntimeError(
-                f"{self.name}: nothing to learn from, since {' and '.join(self.samples)} kept no trajectory: "
-                "train the model before further, or sample more"
+                f"{self.name}: nothing to learn from: {' and '.join(self.samples)} kept no trajectory; "
+                "train the sampling model further, or sample more"
             )
         if not samples:
-            raise RuntimeError(f"{self.name}: all {len(found)} samples are longer than sft.max_tokens")
+            raise RuntimeError(
+                f"{self.name}: all {len(found)} samples are longer than sft.max_tokens: raise it"
+            )
         start = run.model(self.start)
         model = train_sft(
             Path(start),
@@ -55,9 +57,15 @@ class FineTuning(Stage):
         most = len(self.samples) * trajectories(data, data.prompts(self.prompts, self.seed))
         return Size(f"at most {most:,} samples", trained=most * self.config.epochs)
 
+    def disk(self) -> Disk:
+        return Disk(checkpoints=KEPT_CHECKPOINTS, models=1)
+
+    def describe(self, result: JsonObject) -> str:
+        return f"SFT on {result['samples']:,} samples"
+
 
 def kept(stage: Path) -> Iterator[Sample]:
-    """A stage's samples in the order of its prompts, whatever order they were finished in."""
+    """Yield the samples of a stage in the order of its prompts, which may have finished in another order."""
     for row in sorted(read_lines(stage / SAMPLES), key=lambda row: row["index"]):
         for one in row["kept"]:
             yield Sample(tuple(one["ids"]), tuple(one["labels"]))

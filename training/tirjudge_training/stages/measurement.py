@@ -1,4 +1,4 @@
-"""The reported measurement of an earlier stage's model."""
+"""The stage that measures the reported accuracy of a model."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tirjudge_training.stages.base import Run, Size, Stage
 
 
 class Measurement(Stage):
-    """Greedy on held-out tasks, which no stage trains on and no checkpoint is chosen by."""
+    """Measures greedy answers to held-out tasks, which never train a model or choose a checkpoint."""
 
-    start: str | None
     config: HeldoutConfig
     rollout: RolloutConfig
+    measures = True
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         draws = run.data.heldout(self.config.n, self.config.seed)

@@ -1,4 +1,4 @@
-"""RL from one model to the next."""
+"""The stage of reinforcement learning."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from tirjudge_training.journal import METRICS
 from tirjudge_training.lora import LoraConfig
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
-from tirjudge_training.stages.base import MODEL, Run, Size, Stage
+from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 
 CPU = "cpu_seconds/"
 
 
 class Reinforcement(Stage):
-    """RL (TIR §4.2) that starts from, and is held near to, the model of an earlier stage."""
+    """RL (TIR §4.2) from the model of an earlier stage, which is also the reference of the KL divergence."""
 
-    start: str | None
     config: RlConfig
     lora: LoraConfig | None = None
     """None trains all weights."""
     together = True
+    kind = "RL"
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         start = run.model(self.start)
@@ -57,6 +57,27 @@ class Reinforcement(Stage):
             trained=rows,
             compared=rows if config.beta else 0,
         )
+
+    def disk(self) -> Disk:
+        return Disk(checkpoints=checkpoints_kept(self.config, self.config.steps), models=1, rollouts=True)
+
+    def describe(self, result: JsonObject) -> str:
+        return (
+            f"RL for {result['steps']} batches of {self.config.groups} x {self.config.samples} rollouts, in "
+            f"{result['cpu_seconds']:.0f} CPU seconds, programs included ({result['seconds']:.0f} s wall)"
+        )
+
+    @property
+    def reference(self) -> bool:
+        return self.config.beta > 0
+
+
+def checkpoints_kept(config: RlConfig, steps: int) -> int:
+    """Return how many checkpoints an RL stage of so many generation batches leaves.
+
+    For 0 steps (epochs that have not been counted yet) it is the upper limit.
+    """
+    return min(config.keep_checkpoints, -(-steps // config.checkpoint_every)) or config.keep_checkpoints
 
 
 def _length(config: RlConfig) -> str:

@@ -1,4 +1,4 @@
-"""Rejection sampling: of a few rollouts per prompt the best right one is kept for supervised training."""
+"""The stage of rejection sampling, which keeps the best right rollout per prompt for SFT."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from tirjudge_training.grouping import Roll, rolls
 from tirjudge_training.samples import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 
-SAID_EVERY = 100
+REPORT_EVERY = 100
 """Prompts between two lines of progress."""
 
 
 class RejectionConfig(BaseModel):
-    """How trajectories are drawn and which are kept (TIR §4.3)."""
+    """How trajectories are sampled and which are kept (TIR §4.3)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompts: int | None = Field(default=None, gt=0)
-    """Training tasks that are sampled on; None is all of them. The miniature's stream has no end."""
+    """Number of training tasks; None is all of them. The miniature's endless stream needs a number."""
     samples: int = Field(default=4, gt=0)
-    """Rollouts of a task, the paper's G."""
+    """Rollouts per task, the paper's G."""
     keep: Literal["shortest", "fewest_calls"] = "shortest"
-    """Which one of those with the full reward: by the model's own tokens, or by calls and then tokens."""
+    """The rollout that is kept of those with the full reward: by tokens of the model, or by calls first."""
     reward: float = 1.0
-    """The full reward, which every view must have: R = 1, right, well formed and without an error."""
+    """The full reward, which every view must reach: R = 1 is right, well formed and without an error."""
 
 
 class Rejection(Stage):
-    """Samples on the training prompts with the model of an earlier stage."""
+    """Samples on training prompts with the model of an earlier stage."""
 
-    start: str | None
+    kind = "rejection sampling"
     config: RejectionConfig
     rollout: RolloutConfig
 
@@ -56,17 +56,21 @@ class Rejection(Stage):
         samples = self.config.samples
         return Size(f"{len(draws):,} prompts x {samples}", sampled=trajectories(data, draws) * samples)
 
+    def describe(self, result: JsonObject) -> str:
+        kept, prompts = (sum(one[key] for one in result.values()) for key in ("kept", "prompts"))
+        return f"rejection sampling, which kept a trajectory for {kept:,} of {prompts:,} prompts"
+
     async def _sample(self, engine: Engine, left: Any, total: int, folder: RunFolder, run: Run) -> None:
         finished = total - len(left)
         async for index, roll in rolls(left, engine.rollouts(self.seed), size=self.config.samples):
             folder.append(SAMPLES, row(index, roll, self.config))
             finished += 1
-            if finished % SAID_EVERY == 0 or finished == total:
+            if finished % REPORT_EVERY == 0 or finished == total:
                 run.say(f"{finished}/{total} prompts")
 
 
 def row(index: int, roll: Roll, config: RejectionConfig) -> JsonObject:
-    """What is written down of a prompt: how its rollouts did, and the one that is kept."""
+    """Return the row of `samples.jsonl` for a prompt: the rewards of its rollouts, and the one kept."""
     best = chosen(roll, config)
     kept = [] if best is None else [Sample.of(t) for t in roll.episodes[best].trajectories]
     return {
@@ -80,7 +84,7 @@ def row(index: int, roll: Roll, config: RejectionConfig) -> JsonObject:
 
 
 def chosen(roll: Roll, config: RejectionConfig) -> int | None:
-    """The episode to keep, the first of equals; None if none has the full reward in all its views."""
+    """Return the index of the episode to keep, the first among equals; None if none has the full reward."""
     full = [
         i
         for i, scores in enumerate(roll.scores)
@@ -90,7 +94,7 @@ def chosen(roll: Roll, config: RejectionConfig) -> int | None:
 
 
 def summary(folder: RunFolder) -> JsonObject:
-    """Counts by judge: prompts sampled on and prompts with a trajectory that was kept."""
+    """Return, per judge, the number of prompts and of prompts with a kept trajectory."""
     found: dict[str, dict[str, int]] = {}
     for one in folder.read(SAMPLES):
         counts = found.setdefault(one["format"], {"prompts": 0, "kept": 0})

@@ -1,4 +1,4 @@
-"""A teacher's dialogues as the student learns from them: in its own form, and as its own token ids."""
+"""The stage that renders a teacher's dialogues in the student's format and token ids."""
 
 from __future__ import annotations
 
@@ -11,12 +11,10 @@ from tirjudge_training.teacher_config import TeacherConfig
 
 
 class Rendering(Stage):
-    """Chooses from what a Teaching stage, whose seed it shares, wrote down."""
+    """Selects among the dialogues of a Teaching stage, whose seed it shares."""
 
     teacher: str
-    """That stage."""
-    start: str | None
-    """The student."""
+    """The name of that stage."""
     config: TeacherConfig
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
@@ -38,3 +36,6 @@ class Rendering(Stage):
 
     def size(self, data: Data) -> Size:
         return Size(f"what {self.teacher} got right, in the student's form")
+
+    def describe(self, result: JsonObject) -> str:
+        return f"{result['samples']:,} samples from the dialogues of {self.config.model}"

@@ -1,4 +1,4 @@
-"""After RL: the checkpoint that is best on validation prompts."""
+"""The stage that selects the RL checkpoint with the best validation accuracy."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from tirjudge_training import checkpoints, models
 from tirjudge_training.data import Data, trajectories
 from tirjudge_training.engine import RolloutConfig
 from tirjudge_training.heldout import correct, measure
-from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import CHECKPOINTS
-from tirjudge_training.stages.base import MODEL, Run, Size, Stage
+from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 
 
 class ValidationConfig(BaseModel):
@@ -23,19 +22,19 @@ class ValidationConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     n: int = Field(default=100, gt=0)
-    """Tasks of each judge, at most; a checkpoint is measured greedily on all of them (ours)."""
+    """Tasks per judge, at most; each checkpoint answers all of them greedily (ours)."""
 
 
 class Selection(Stage):
-    """Of an RL stage's checkpoints the one with the most right answers; of equals the later one.
+    """Selects the checkpoint of an RL stage with the most right answers; the later one among equals.
 
     TIR §4.3 chooses by held-out accuracy, on 5 % of the prompts (§5.1).
     """
 
     stage: str
-    """The RL stage."""
+    """The name of the RL stage."""
     candidates: int
-    """Checkpoints that it leaves."""
+    """Number of checkpoints that it leaves."""
     config: ValidationConfig
     rollout: RolloutConfig
 
@@ -66,14 +65,15 @@ class Selection(Stage):
             sampled=self.candidates * trajectories(data, draws),
         )
 
+    def disk(self) -> Disk:
+        return Disk(models=1)
+
+    def describe(self, result: JsonObject) -> str:
+        right = result["correct"][str(result["best"])]
+        return (
+            f"the checkpoint of step {result['best']}, with {right} of {result['n']} validation tasks right"
+        )
+
     def _keep(self, checkpoint: Path, folder: RunFolder, run: Run) -> None:
         model, _ = models.load(checkpoint)
         models.save(folder.path / MODEL, model, start=run.model(self.stage))
-
-
-def candidates(config: RlConfig, steps: int) -> int:
-    """How many checkpoints an RL stage of so many generation batches leaves.
-
-    At most so many for 0 steps: epochs that are not counted yet.
-    """
-    return min(config.keep_checkpoints, -(-steps // config.checkpoint_every)) or config.keep_checkpoints

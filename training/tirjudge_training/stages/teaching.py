@@ -1,16 +1,16 @@
-"""A teacher behind an endpoint judges training tasks, with its programs run in our sandbox."""
+"""The stage in which a teacher behind an endpoint judges training tasks, running programs in the sandbox."""
 
 from __future__ import annotations
 
 from tirjudge.run_folder import JsonObject, RunFolder
 from tirjudge_training.data import Data, trajectories
-from tirjudge_training.distillation import Distillation
+from tirjudge_training.distillation import Distillation, asked_by
 from tirjudge_training.stages.base import Run, Size, Stage
 from tirjudge_training.teacher_config import TeacherConfig
 
 
 class Teaching(Stage):
-    """Writes down all that the teacher says; what is paid for once is never asked for again."""
+    """Stores every dialogue with the teacher, so that no request is paid for twice."""
 
     config: TeacherConfig
 
@@ -23,3 +23,16 @@ class Teaching(Stage):
     def size(self, data: Data) -> Size:
         count = trajectories(data, data.prompts(self.config.prompts, self.seed)) * self.config.samples
         return Size(f"{count:,} dialogues with {self.config.model}", dialogues=count)
+
+    def check(self, data: Data) -> None:
+        """Raise ValueError if a judge has no prompts for this family of teachers."""
+        tiers = {self.config.tier, *([self.config.corrector.tier] if self.config.corrector else [])}
+        for environment in data.environments.values():
+            for tier in tiers:
+                try:
+                    asked_by(environment, self.config, tier)
+                except ValueError as error:
+                    raise ValueError(f"teacher.family: {error}") from None
+
+    def describe(self, result: JsonObject) -> str:
+        return f"{result['dialogues']:,} dialogues with {self.config.model}"

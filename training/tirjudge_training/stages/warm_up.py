@@ -1,4 +1,4 @@
-"""The miniature's first stage: from random weights, through a generated corpus, to a model that can try."""
+"""The miniature's first stage: builds it from random weights and teaches it the dialogue by SFT."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tirjudge_training import miniature, models
 from tirjudge_training.data import Data
 from tirjudge_training.miniature import ShapeConfig
 from tirjudge_training.samples import Sample
-from tirjudge_training.sft import SftConfig, train_sft
-from tirjudge_training.stages.base import MODEL, Run, Size, Stage
+from tirjudge_training.sft import KEPT_CHECKPOINTS, SftConfig, train_sft
+from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 from tirjudge_training.warmup import CorpusConfig, corpus
 
 BASE = "base"
-"""The folder of the random weights."""
+"""The subfolder of the random weights."""
 
 
 class WarmUpConfig(BaseModel):
-    """What the miniature is, and what it learns from before RL, and how."""
+    """The shape of the miniature, its warm-up corpus, and how it is trained on it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -62,3 +62,9 @@ class WarmUp(Stage):
     def size(self, data: Data) -> Size:
         samples = self.config.corpus.samples
         return Size(f"{samples:,} generated samples", trained=samples * self.config.sft.epochs)
+
+    def disk(self) -> Disk:
+        return Disk(checkpoints=KEPT_CHECKPOINTS, models=2)  # the second one holds the random weights
+
+    def describe(self, result: JsonObject) -> str:
+        return f"a supervised warm-up on {result['samples']:,} generated samples"

@@ -1,0 +1,7 @@
+"""Training methods: how the stages of a run are put together, found by name through entry points."""
+
+from __future__ import annotations
+
+from tirjudge_training.pipelines.base import Method, open_method
+
+__all__ = ["Method", "open_method"]
