@@ -82,7 +82,10 @@ def test_a_run_from_random_weights_to_a_judge_with_a_card(tmp_path: Path) -> Non
         (("train", "--set", "rl.steps=0"), "rl: set either steps or epochs"),
         (("train", "--set", "rl.steps=-1"), "rl.steps: Input should be greater than or equal to 0"),
         (("train", "--set", "rl.micro_batch=7"), "is not a multiple of micro_batch"),
-        (("train", "--recipe", "nothing.toml"), "no recipe 'nothing.toml': neither a file nor a name that --list"),
+        (
+            ("train", "--recipe", "nothing.toml"),
+            "no recipe 'nothing.toml': neither a file nor a name that --list",
+        ),
         (("heldout", "nowhere"), "nowhere is not a model folder"),
     ],
 )
