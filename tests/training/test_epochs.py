@@ -72,7 +72,7 @@ def test_a_number_of_batches_stays_as_it_is(rows: Path) -> None:
 
 def test_generated_tasks_have_no_epochs() -> None:
     planned = Recipe.model_validate({"rl": {"epochs": 1}})
-    with pytest.raises(BadRecipe, match="no end"):
+    with pytest.raises(BadRecipe, match="task stream is endless: set the number of batches"):
         counted(planned, data_of(planned))
 
 
