@@ -1,4 +1,4 @@
-"""A tiny model made to know a few dialogues."""
+"""A tiny model fitted to a few dialogues."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from transformers import Qwen3ForCausalLM
 
 
 def fit(model: Qwen3ForCausalLM, dialogues: Sequence[tuple[Sequence[int], Sequence[int]]], pad: int) -> None:
-    """Sixty steps on every second element, given the first, both as token ids."""
+    """Train sixty steps on every second element, given the first, both as token ids."""
     longest = max(len(start) + len(rest) for start, rest in dialogues)
     ids = torch.full((len(dialogues), longest), pad)
     labels = torch.full((len(dialogues), longest), -100)

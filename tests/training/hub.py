@@ -1,4 +1,4 @@
-"""A mirror of the hub on the disk, with small data sets in the real ones' schema, for the real `datasets`."""
+"""A local mirror of the hub with small datasets in the schema of the real ones, for the real `datasets`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Part = tuple[str, str]
 
 
 class Hub:
-    """A folder of data sets as `owner/name`, each with the head of its card that the library reads."""
+    """A folder of datasets as `owner/name`, each with the card front matter that the library reads."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

@@ -1,4 +1,4 @@
-"""Settings under which a paper's recipe is one small batch an epoch, of answers of a few tokens."""
+"""Settings that reduce a paper's recipe to one small batch per epoch, with answers of a few tokens."""
 
 ONE_BATCH = (
     "rl.groups=2",

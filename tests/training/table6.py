@@ -1,4 +1,4 @@
-"""TIR's ten sources as small data sets in the real ones' columns, and models that answer their prompts."""
+"""TIR's ten sources as small datasets with the real columns, and models that answer their prompts."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ TOPICS = ("rivers", "clocks", "bread", "maps", "wool", "glass", "bees", "salt")
 
 
 def fill(hub: Hub, rows: Callable[[str], int]) -> None:
-    """All ten data sets; `rows` says how many each has, by the source's name."""
+    """Write all ten datasets; `rows` gives the number of rows by the source's name."""
     for name, (dataset, part, row) in SOURCES.items():
         numbers = range(rows(name))
         hub.add(dataset, {part: [row(number) for number in numbers]})
 
 
 def answer(body: Row) -> Row:
-    """The `good` model is right at every other seed, any other model never; each seed gets its own words."""
+    """Answer as a model: `good` is right at every other seed, others never; each seed has its own words."""
     prompt = body["messages"][-1]["content"]
     right = body["model"] == "good" and body["seed"] % 2 == 0
     return chat(_answer(prompt, right, body["model"], body["seed"]))
@@ -183,4 +183,4 @@ SOURCES: dict[str, tuple[str, Part, Callable[[int], Row]]] = {
     "help-steer-3": ("nvidia/HelpSteer3", ("preference", "train"), _helpful),
     "safe-rlhf": ("PKU-Alignment/PKU-SafeRLHF", ("default", "train"), _safe),
 }
-"""Hub id, part and row of each source; the columns are the cards'."""
+"""Hub id, part and row of each source; the columns are those of the datasets' cards."""

@@ -1,4 +1,4 @@
-"""Scripted teachers behind a real endpoint: they count words with a program, and err where told to."""
+"""Scripted teachers behind a real endpoint that count words with a program and err on request."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from tirjudge_environments import JudgeTask, Message, open_environment
 from tirjudge_training.grouping import Draw
 
 STUDENT = {format: open_environment(format, prompts="mini") for format in ("tir-pairwise", "tir-pointwise")}
-"""The judges as the student plays them."""
+"""Return the student's judges."""
 COUNT = "print(len(response_a.split()))"
 SCORE = "print(len(response.split()))"
 TOLD = "The right answer is Response "
 
 
 def draws(count: int, *, hard: int = 0, format: str = "tir-pairwise") -> list[Draw]:
-    """Which of two responses has two words? The last `hard` of them are beyond the first teacher."""
+    """Return tasks: which response has two words? The first teacher fails the last `hard` ones."""
     return [
         Draw(
             format,
@@ -32,7 +32,7 @@ def draws(count: int, *, hard: int = 0, format: str = "tir-pairwise") -> list[Dr
 
 
 def native(body: dict[str, Any]) -> dict[str, Any]:
-    """A model with native calls that thinks in secret."""
+    """A model with native calls and hidden reasoning."""
     assert [tool["function"]["name"] for tool in body["tools"]] == ["run_python"]
     asked, last = str(body["messages"][0]["content"]), body["messages"][-1]
     if last["role"] == "tool":
@@ -42,7 +42,7 @@ def native(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def fenced(body: dict[str, Any]) -> dict[str, Any]:
-    """The same in fences, through plain chat."""
+    """The same model with fenced programs, through plain chat."""
     assert "tools" not in body
     asked, last = str(body["messages"][0]["content"]), body["messages"][-1]
     if last["content"].startswith("```output"):
@@ -51,7 +51,7 @@ def fenced(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def verdict(asked: str, printed: str) -> str:
-    """What follows from the number of words; the contrary of a hard task, unless the answer is told."""
+    """Return the verdict by word count; the opposite for a hard task, unless the prompt has the answer."""
     good = printed == "2"
     if TOLD in asked:
         return f"Counted.\n<preference>{asked.split(TOLD)[1][0]}</preference>"

@@ -16,7 +16,7 @@ def test_advantages_are_those_of_an_independent_computation() -> None:
 
 
 def test_judgelrms_advantages_are_those_of_an_independent_computation() -> None:
-    """Eq. 6 and 7 of its paper: the population's standard deviation, and eta = 1e-6."""
+    """JudgeLRM's Eq. 6 and 7: the population's standard deviation, and eta = 1e-6."""
     rewards = [1.5, -0.5, 1.5, 0.25]
     tensor = torch.tensor(rewards, dtype=torch.float64)
     expected = (tensor - tensor.mean()) / (((tensor - tensor.mean()) ** 2).mean().sqrt() + 1e-6)

@@ -1,4 +1,4 @@
-"""Checkpoints: which processes may go on from which."""
+"""Checkpoints: which processes may resume from which."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tirjudge_training.processes import Processes
 
 
 class Launched(Processes):
-    """Seen from the first of `world`, without the others."""
+    """Return the first of `world` processes, without the others."""
 
     def every(self, value: object) -> list[object]:
         return [value]
@@ -44,7 +44,7 @@ def test_a_run_goes_on_from_an_optimizer_state_that_it_can_read(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """transformers would begin with a fresh one, and say nothing."""
+    """transformers would start with a fresh optimizer state and report nothing."""
     checkpoint = tmp_path / "checkpoint-5"
     checkpoint.mkdir()
     checkpoints.mark(checkpoint, launched(monkeypatch, *wrote))
@@ -52,7 +52,9 @@ def test_a_run_goes_on_from_an_optimizer_state_that_it_can_read(
     if told is None:
         assert checkpoints.latest(tmp_path, processes) == checkpoint
     else:
-        line = re.escape(f"{checkpoint} was written by {told} cannot go on from it: launch the run as before")
+        line = re.escape(
+            f"{checkpoint} was written by {told} cannot resume from it: launch the run as before"
+        )
         with pytest.raises(WrittenOtherwise, match=f"^{line}$"):
             checkpoints.latest(tmp_path, processes)
     assert checkpoints.marked(tmp_path) == [checkpoint], "to be measured by anyone"

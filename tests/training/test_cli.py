@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import tomllib
-from pathlib import Path
-
 import pytest
+import tomllib
 import typer
-from typer.testing import CliRunner, Result
-
+from pathlib import Path
 from tirjudge.run_folder import RunFolder
 from tirjudge_training import preflight
-from tirjudge_training.cli import heldout, train
+from tirjudge_training.cli import heldout
+from tirjudge_training.cli import train
 from tirjudge_training.config import shipped
+from typer.testing import CliRunner
+from typer.testing import Result
 
 SMALL = {
     "warmup.corpus.programs": 16,
@@ -79,9 +79,9 @@ def test_a_run_from_random_weights_to_a_judge_with_a_card(tmp_path: Path) -> Non
     ("words", "line"),
     [
         (("train", "--set", "rl.step=1"), "unknown key 'rl.step'; the nearest known one is 'rl.steps'"),
-        (("train", "--set", "rl.steps=0"), "rl: say either steps or epochs"),
+        (("train", "--set", "rl.steps=0"), "rl: set either steps or epochs"),
         (("train", "--set", "rl.steps=-1"), "rl.steps: Input should be greater than or equal to 0"),
-        (("train", "--set", "rl.micro_batch=7"), "is no multiple of micro_batch"),
+        (("train", "--set", "rl.micro_batch=7"), "is not a multiple of micro_batch"),
         (
             ("train", "--recipe", "nothing.toml"),
             "no recipe 'nothing.toml': neither a file nor a name that --list",

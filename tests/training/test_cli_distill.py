@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
-from typing import Any
-
 import pytest
+import sys
 import typer
-from typer.testing import CliRunner, Result
-
-from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
+from pathlib import Path
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import chat
+from tests.tirjudge.endpoint_server import failure
 from tirjudge.generation import endpoint
 from tirjudge.run_folder import read_lines
 from tirjudge_training import footprint
 from tirjudge_training.cli import train
+from typer.testing import CliRunner
+from typer.testing import Result
+from typing import Any
 
 MINI = "tirjudge/models/mini"
 SMALL = {
@@ -97,9 +98,10 @@ def test_a_teacher_that_fails_costs_nothing_but_the_attempt(server: EndpointServ
     assert down.exit_code == 1
     *_, last = down.stderr.splitlines()
     assert last == (
-        "tirjudge train: the teacher is given up after 3 failed dialogues in a row, the last one because: "
+        "tirjudge train: the teacher failed in 3 consecutive dialogues, the last one because: "
         f"{server.url}/v1/chat/completions: 401 Unauthorized: no such key; set the key in TIRJUDGE_API_KEY "
-        f"or OPENAI_API_KEY; the same command goes on, 0 dialogues are in {tmp_path}/teacher/dialogues.jsonl"
+        "or OPENAI_API_KEY; the same command resumes with the 0 dialogues in "
+        f"{tmp_path}/teacher/dialogues.jsonl"
     )
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"teacher"}
     assert not (tmp_path / "teacher" / "done.json").exists()

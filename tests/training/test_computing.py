@@ -1,4 +1,4 @@
-"""What a GPU's settings do, as far as a CPU can tell: it computes in bfloat16 and checkpoints too."""
+"""The settings of a GPU, tested on a CPU, which also supports bfloat16 and activation checkpointing."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def products(monkeypatch: pytest.MonkeyPatch) -> set[tuple[bool, torch.dtype]]:
-    """(whether a gradient was kept, the type) of every product of a query projection."""
+    """Return (gradient kept, type) of every product of a query projection."""
     seen: set[tuple[bool, torch.dtype]] = set()
     forward = torch.nn.Linear.forward
 
@@ -132,7 +132,7 @@ def test_a_cpu_computes_in_the_weights_own_precision(tiny_model: Path) -> None:
 def test_an_engine_of_its_own_leaves_the_gpu_to_itself(
     tiny_model: Path, as_on_a_gpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The model that only hands its weights on to vLLM stays where vLLM's memory is not."""
+    """The model that only passes its weights to vLLM stays out of vLLM's GPU memory."""
     monkeypatch.setattr(models, "here", lambda: Computing("meta", "bfloat16", True))
     given: list[Any] = []
 
@@ -149,7 +149,7 @@ def test_an_engine_of_its_own_leaves_the_gpu_to_itself(
 
 
 class Cyclic(Stage):
-    """Leaves behind what a trainer and its model are: objects that hold each other."""
+    """Leave objects that refer to each other, as a trainer and its model do."""
 
     left: ClassVar[list[weakref.ref[Any]]] = []
 
@@ -165,7 +165,7 @@ class Cyclic(Stage):
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """As between two rounds of Python's collector, which come when they come."""
+    """Turn off the garbage collector, as between two of its rounds."""
     gc.disable()
     yield
     gc.enable()
@@ -173,14 +173,14 @@ def uncollected() -> Iterator[None]:
 
 @pytest.mark.usefixtures("uncollected")
 def test_what_a_stage_held_is_given_back_when_it_ends(tmp_path: Path) -> None:
-    """Or the next stage's engine finds the GPU full."""
+    """Otherwise the next stage's engine finds the GPU full."""
     run_stage(Cyclic(name="stage"), Run(tmp_path, None, GeneratedData(DataConfig()), say=lambda line: None))
     assert Cyclic.left[0]() is None
 
 
 @pytest.mark.usefixtures("uncollected")
 def test_a_model_that_was_sampled_from_goes_with_its_engine(tiny_model: Path) -> None:
-    """Checkpoints are measured one after the other: there is room for one."""
+    """Checkpoints are evaluated one after the other, with room for one."""
     assert sampled_from(tiny_model)() is None
 
 
@@ -205,7 +205,7 @@ def test_keys_and_values_are_gone_before_training(tiny_model: Path) -> None:
 
 
 def cached() -> int:
-    """Tensors as a cache has them: slots or heads by position by dimension of a head."""
+    """Return tensors in a cache's shape: slots or heads, positions, head dimension."""
     return sum(
         issubclass(type(one), torch.Tensor) and one.dim() in (3, 4) and one.shape[-1] == 16
         for one in gc.get_objects()

@@ -25,8 +25,7 @@ from tirjudge.row_source import open_rows
 from tirjudge.rows import Row
 from tirjudge_environments.tasks import read_task
 from tirjudge_training.config import MIXTURES, load
-from tirjudge_training.corpora.base import KINDS
-from tirjudge_training.corpora.catalog import open_source
+from tirjudge_training.corpora.base import KINDS, open_source
 from tirjudge_training.corpora.config import CorpusConfig
 from tirjudge_training.data import DataConfig, EnvironmentConfig
 from tirjudge_training.row_data import RowData
@@ -38,7 +37,7 @@ OTHERS = [name for name in SOURCES if name not in PAIRS]
 
 @pytest.fixture(scope="module")
 def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
-    """The ten data sets, each with twice the rows that the small corpus takes and a few more."""
+    """The ten datasets, each with a little more than twice the rows that the small corpus takes."""
     made = Hub(tmp_path_factory.mktemp("hub"))
     fill(made, lambda name: 20 + round(3 * SCALE * TABLE_6[name][-1]))
     os.environ[MIRROR] = str(made.folder)
@@ -116,7 +115,7 @@ def test_all_of_table_6_is_built_and_can_be_trained_on(
 
 
 def assert_labels_are_right(found: list[Row]) -> None:
-    """Told from the answers' own text; and no place tells the label."""
+    """Labels are verified against the answers' text; no position gives the label away."""
     for row in found:
         good = row.fields["responses"]["ABCDEF".index(row.fields["label"])]
         bad = [text for text in row.fields["responses"] if text != good]
@@ -167,7 +166,7 @@ app(["data", *sys.argv[1:]])
 def test_killed_and_started_again_it_asks_for_nothing_twice(
     hub: Hub, server: EndpointServer, tmp_path: Path
 ) -> None:
-    """kill -9 in the middle of the answers; the rows are those of an undisturbed build."""
+    """kill -9 while answers are sampled; the rows are those of an uninterrupted build."""
     without = [name for name in SOURCES if name != "math"]
     words = ["--scale", "0.008", "--set", "sampling.window=8"]
     words += ["--generator", f"good@{server.url}", "--generator", f"bad@{server.url}"]
@@ -206,7 +205,7 @@ def test_a_finished_corpus_is_not_made_again_and_not_mixed_with_another(hub: Hub
     assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "a" / "data").iterdir()}
     other = build(tmp_path / "a", "--scale", 0.02, without=OTHERS)
     assert other.exit_code == 2
-    assert "has another scale: use the same command, or another --output" in other.output
+    assert "has a different scale: use the same command, or another --output" in other.output
 
 
 def test_fewer_rows_than_wanted_are_told_and_kept(hub: Hub, tmp_path: Path) -> None:
@@ -219,7 +218,7 @@ def test_fewer_rows_than_wanted_are_told_and_kept(hub: Hub, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("part", [None, ("default", "test")])
 def test_a_source_that_is_gone(part: Part | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole of it, or the split that is read."""
+    """The whole dataset, or only the split that is read, is missing."""
     dataset, _, row = SOURCES["safe-rlhf"]
     Hub(tmp_path).add(dataset, {} if part is None else {part: [row(0)]})
     monkeypatch.setenv(MIRROR, str(tmp_path))
@@ -265,9 +264,7 @@ def test_a_renamed_column_is_told_with_those_there_are(
 def test_without_generators_it_says_so_before_anything_is_read(tmp_path: Path) -> None:
     result = build(tmp_path / "out")
     assert result.exit_code == 2
-    assert (
-        "source tulu-3 needs answers to be sampled: name models with --generator MODEL@URL" in result.output
-    )
+    assert "source tulu-3 needs sampled answers: name models with --generator MODEL@URL" in result.output
     assert not (tmp_path / "out").exists()
 
 

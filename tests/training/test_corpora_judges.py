@@ -36,7 +36,7 @@ def server(running: EndpointServer) -> EndpointServer:
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """A mirror, and the library's cache out of the way."""
+    """A mirror of the hub, with the library's cache in a temporary folder."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
     monkeypatch.setenv("TIRJUDGE_HUB_MIRROR", str(tmp_path / "hub"))
     return Hub(tmp_path / "hub")
@@ -48,7 +48,7 @@ def build(folder: Path, corpus: str, *words: str) -> Result:
 
 
 def tasks(folder: Path, corpus: str, judge: str) -> list[Any]:
-    """All of a corpus as training reads it, by the judge that it is made for."""
+    """Read a corpus as training does, with the judge that it is made for."""
     data = RowData(DataConfig(train=folder / corpus), {"judge": EnvironmentConfig(name=judge)})
     return [draw.task for draw in (*data.prompts(None, 0), *data.validation(10_000))]
 
@@ -63,7 +63,7 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> None:
 
 
 def test_judgelm_100k_with_gpt_4_s_scores(hub: Hub, tmp_path: Path) -> None:
-    """The repository is a bare folder, and its other files have other columns."""
+    """The repository is a plain folder whose other files have other columns."""
     scores = [[8.0, 3.0], [5.0, 5.0], [2.5, 9.0], [-1.0, -1.0], [7.0]]
     lines(
         hub.folder / "BAAI/JudgeLM-100K/judgelm_train_100k.jsonl",
@@ -116,7 +116,7 @@ def add_rm_r1(hub: Hub) -> None:
 
 
 def test_rm_r1_s_table_5(hub: Hub, tmp_path: Path) -> None:
-    """Everything of Skywork but `magpie_ultra`, so many pairs of code, and every pair of steps."""
+    """All of Skywork except `magpie_ultra`, the wanted number of code pairs, and every pair of steps."""
     add_rm_r1(hub)
     done = build(tmp_path, "rm-r1", "--set", "sources.code-preference-pairs.pairwise=4")
     assert done.exit_code == 0, done.output
@@ -130,12 +130,12 @@ def test_rm_r1_s_table_5(hub: Hub, tmp_path: Path) -> None:
     report = json.loads((tmp_path / "rm-r1" / "report.json").read_text())
     assert report["skywork"]["left_out"] == {
         "of magpie_ultra": 3,
-        "conversations that part before their last turn": 1,
+        "conversations that differ before their last turn": 1,
     }
 
 
 def test_a_teacher_s_rows_are_not_rl_s(hub: Hub, tmp_path: Path) -> None:
-    """8,700 beside 64,000, in small."""
+    """A small version of RM-R1's 8,700 teacher rows and 64,000 RL rows."""
     add_rm_r1(hub)
     assert build(tmp_path, "rm-r1").exit_code == 1, "code is short of 8,000"
     config = DataConfig(train=tmp_path / "rm-r1", reserved=8)
@@ -164,7 +164,7 @@ def wild_chat(hub: Hub) -> None:
 
 
 def generator(body: dict[str, Any]) -> dict[str, Any]:
-    """Writes noisy instructions but for one prompt, answers, and adds right every other time."""
+    """A model that writes noisy instructions except for one prompt, and adds right every other time."""
     [message] = body["messages"]
     text = message["content"]
     if "<instruction>" in text:

@@ -1,4 +1,4 @@
-"""From a corpus to a trained judge: what `tirjudge data build` writes is what the papers' recipes take."""
+"""From a corpus to a trained judge: the papers' recipes read what `tirjudge data build` writes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def run(*words: str) -> Result:
 
 
 def train(recipe: str, model: Path, *settings: str) -> list[dict[str, Any]]:
-    """The recipe as it is typed, its data where it says; returns the rollouts of its RL."""
+    """Run the recipe's command on the data that it names; return the rollouts of its RL."""
     words = [word for setting in (*ONE_BATCH, *settings) for word in ("--set", setting)]
     done = run("train", "--recipe", recipe, "--model", str(model), *words)
     assert done.exit_code == 0, done.stderr
@@ -59,7 +59,7 @@ def test_judgelrm_learns_from_its_corpus(hub: Hub, roomy_model: Path) -> None:
 
 
 def teach(body: dict[str, Any]) -> dict[str, Any]:
-    """One teacher always says A; the other is told the answer."""
+    """The first teacher always says A; the second is given the answer."""
     text = body["messages"][-1]["content"]
     letter = text.rpartition("The right answer is Response ")[2][:1] if body["model"] == "o3" else "A"
     return chat(f"<type>Chat</type>\n<answer>[[{letter}]]</answer>")

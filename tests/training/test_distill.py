@@ -1,4 +1,4 @@
-"""Distillation against a real endpoint: what is asked, what is kept, and that nothing is paid for twice."""
+"""Distillation against a real endpoint: requests, selection, and that nothing is paid for twice."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ PAIR = f"I count.\n```python\n{COUNT}\n```\n"
 
 @pytest.fixture
 def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> EndpointServer:
-    """A teacher with native calls, whose retries come at once; programs run in a sandbox that opens fast."""
+    """A teacher with native calls, retries without delay, and a sandbox that opens fast."""
     monkeypatch.setattr(distillation, "open_sandbox", partial(open_sandbox, capacity=2, preload=()))
     monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.001)
     monkeypatch.setattr(endpoint, "LONGEST_PAUSE", 0.002)
@@ -46,7 +46,7 @@ def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> Endpoint
 
 
 class Said(list[str]):
-    """The lines that were said."""
+    """The lines that were reported."""
 
     def __call__(self, line: str) -> None:
         self.append(line)
@@ -68,7 +68,7 @@ def rows(folder: Path, config: TeacherConfig, tasks: Sequence[Draw]) -> list[Jso
 
 
 def learned(row: JsonObject) -> list[str]:
-    """What the loss of a row's samples is taken over, as text."""
+    """Return the text over which the loss of a row's samples is taken."""
     return [ENCODER.decode([label for label in one["labels"] if label != IGNORED]) for one in row["kept"]]
 
 
@@ -76,7 +76,7 @@ def learned(row: JsonObject) -> list[str]:
 def test_right_dialogues_are_learned_in_the_students_form_whatever_the_protocol(
     server: EndpointServer, tmp_path: Path, tier: str, script: Any
 ) -> None:
-    """Programs ran in our sandbox; their outputs, the prompt and hidden thoughts are not learned."""
+    """Programs ran in our sandbox; their outputs, the prompt and hidden reasoning are not learned."""
     server.script = script
     tasks = draws(4, hard=1)
     result = asked(tmp_path, config(server, tier=tier), tasks)
@@ -177,7 +177,7 @@ def test_an_edited_task_is_asked_about_anew(server: EndpointServer, tmp_path: Pa
 
 
 def test_a_second_teacher_corrects_what_the_first_got_wrong(server: EndpointServer, tmp_path: Path) -> None:
-    """RM-R1, App. B: he sees the prompt, the wrong trace and the right answer; the student none of these."""
+    """RM-R1, App. B: the corrector sees the wrong trace and the right answer, the student neither."""
     two = config(server, corrector=CorrectorConfig(model="second"))
     tasks = draws(5, hard=2)
     result = asked(tmp_path, two, tasks)
@@ -198,7 +198,8 @@ def test_a_correction_that_is_wrong_again_is_not_kept(server: EndpointServer, tm
     server.script = lambda body: chat("<preference>C</preference>")
     two = config(server, corrector=CorrectorConfig(model="second"))
     with pytest.raises(
-        RuntimeError, match=r"none of the teacher's 2 dialogues has the full reward, .*dialogues\.jsonl"
+        RuntimeError,
+        match=r"none of the teacher's 2 dialogues has the full reward in the .*: inspect .*dialogues\.jsonl",
     ):
         asked(tmp_path, two, draws(2))
     assert all(row["kept"] == [] for row in rows(tmp_path, two, draws(2)))
@@ -216,7 +217,7 @@ def test_the_cap_ends_the_asking_and_not_the_run(server: EndpointServer, tmp_pat
     capped = config(server, token_cap=70, concurrency=1)
     result = asked(tmp_path, capped, draws(9), said)
     assert (result["dialogues"], result["prompt_tokens"] + result["completion_tokens"]) == (4, 80)
-    assert "the cap of 70 tokens is reached: going on with what there is" in said
+    assert "the cap of 70 tokens is reached: continuing with these dialogues" in said
     server.asked.clear()
     assert asked(tmp_path, capped, draws(9)) == result
     assert not server.asked
@@ -226,7 +227,9 @@ def test_progress_tells_rate_yield_and_tokens(server: EndpointServer, tmp_path: 
     said = Said()
     asked(tmp_path, config(server), draws(4, hard=1), said)
     assert said[-1].startswith("dialogues 4/4  ")
-    assert said[-1].endswith("0.0 min left  3 prompts with a full reward  56 tokens read, 24 written")
+    assert said[-1].endswith(
+        "0.0 min left  3 prompts with a full reward  56 prompt tokens, 24 completion tokens"
+    )
 
 
 def test_a_busy_teacher_is_waited_for(server: EndpointServer, tmp_path: Path) -> None:
@@ -274,11 +277,9 @@ def test_a_teacher_that_fails_stops_the_run_in_one_line_and_what_was_had_stays(
     with pytest.raises(GivenUp) as stopped:
         asked(tmp_path, strict, draws(9), said)
     line = str(stopped.value)
-    assert line.startswith(
-        "the teacher is given up after 3 failed dialogues in a row, the last one because: "
-    )
+    assert line.startswith("the teacher failed in 3 consecutive dialogues, the last one because: ")
     assert REASONS[fault] in line
-    assert line.endswith(f"the same command goes on, 2 dialogues are in {tmp_path / 'dialogues.jsonl'}")
+    assert line.endswith(f"the same command resumes with the 2 dialogues in {tmp_path / 'dialogues.jsonl'}")
     assert "\n" not in line
     everything = "".join([line, *said, *(path.read_text() for path in tmp_path.iterdir())])
     assert "secret-key" not in everything

@@ -1,24 +1,23 @@
-"""Passes over a file of rows: how many batches they are, and which rows are too long for them."""
+"""Epochs over a file of rows: the number of batches, and rows that are too long."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-
 import pytest
-
+from pathlib import Path
 from tirjudge_training import models
 from tirjudge_training.config import BadRecipe
 from tirjudge_training.data import DataConfig
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import counted, data_of
+from tirjudge_training.run import counted
+from tirjudge_training.run import data_of
 
 LENGTHS = [10 * number for number in range(1, 41)]
 
 
 @pytest.fixture
 def rows(tmp_path: Path) -> Path:
-    """Forty pairs whose prompts grow; two of them are held back for validation."""
+    """Forty pairs with growing prompts; two are held back for validation."""
     path = tmp_path / "rows.jsonl"
     lines = (
         {"prompt": "x" * length, "response_a": "good", "response_b": "bad", "label": "A"}
@@ -77,7 +76,7 @@ def test_generated_tasks_have_no_epochs() -> None:
 
 
 def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) -> None:
-    """The tiny tokenizer has a token for each byte: a row is as long as its prompt and what is around it."""
+    """The tiny tokenizer has one token per byte, so a row's length is known."""
     judge = {"name": "rm-r1", "options": {"style": "reasoning"}}
     every = data_of(recipe(rows, judge, {"steps": 1}))
     count = models.prompt_tokens(tiny_model)
@@ -102,7 +101,7 @@ def test_nothing_short_enough_is_an_error(rows: Path, tiny_model: Path) -> None:
 
 @pytest.mark.parametrize("rl", [{}, {"steps": 1, "epochs": 1}])
 def test_a_run_has_steps_or_epochs(rl: dict[str, object]) -> None:
-    with pytest.raises(ValueError, match="say either steps or epochs"):
+    with pytest.raises(ValueError, match="set either steps or epochs"):
         Recipe.model_validate({"rl": rl})
 
 

@@ -1,27 +1,26 @@
-"""Dynamic sampling: what fills a batch, what is dropped, what is drawn again; with a real judge format."""
+"""Dynamic sampling: what fills a batch, is dropped, or is sampled again; with a real judge format."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-
 import pytest
-
-from tirjudge_environments import (
-    By,
-    Environment,
-    Episode,
-    JudgeTask,
-    Message,
-    Score,
-    Segment,
-    StopReason,
-    Trajectory,
-    Verdict,
-    View,
-)
+from collections.abc import Callable
+from collections.abc import Sequence
+from tirjudge_environments import By
+from tirjudge_environments import Environment
+from tirjudge_environments import Episode
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Message
+from tirjudge_environments import Score
+from tirjudge_environments import Segment
+from tirjudge_environments import StopReason
+from tirjudge_environments import Trajectory
+from tirjudge_environments import Verdict
+from tirjudge_environments import View
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
-from tirjudge_training.grouping import Batch, Draw, gather
+from tirjudge_training.grouping import Batch
+from tirjudge_training.grouping import Draw
+from tirjudge_training.grouping import gather
 from tirjudge_training.trl_rollout import batch_rows
 
 SIZE = 4
@@ -29,7 +28,7 @@ RIGHT, WRONG, DOWN = "<preference>A</preference>", "<preference>B</preference>",
 
 
 class Replay:
-    """Rollouts whose answers are written down: (task id, view, sample) to the model's text."""
+    """Rollouts with scripted answers: (task id, view, sample) to the model's text."""
 
     def __init__(self, environment: Environment, answer: Callable[[str, str, int], str]) -> None:
         self.environment, self.answer = environment, answer
@@ -86,7 +85,7 @@ async def collect(
 
 
 def kept(batch: Batch) -> list[str]:
-    """The ids of the tasks whose groups reach the loss."""
+    """Return the ids of the tasks whose groups enter the loss."""
     rolls = (*batch.first, *batch.refills)
     return [roll.draw.task.id for roll in rolls for group in roll.groups if group in batch.kept]
 
@@ -144,7 +143,7 @@ async def test_nothing_scored_is_an_error_and_no_batch() -> None:
 
 
 async def test_the_views_of_a_task_stay_together() -> None:
-    """A pointwise task takes two slots: with one left it is passed over for a task that fits."""
+    """A pointwise task takes two slots; with one left it is skipped for a task that fits."""
     scores = ["<score>9</score>", "<score>2</score>"]
     answers = {
         "first": MIXED,

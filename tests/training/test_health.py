@@ -1,4 +1,4 @@
-"""What stops an RL run, each for real: it says which, and goes on when the cause is gone."""
+"""The causes that stop an RL run, each provoked: the message names it, and the run resumes without it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ CONFIG = RlConfig(
 
 
 class BrokenSandbox:
-    """Keeps the contract, and can run nothing."""
+    """A sandbox that keeps the contract and fails every program."""
 
     capacity = 1
 
@@ -52,7 +52,7 @@ def poison(engine: Engine) -> None:
 
 
 def forget_programs(engine: Engine) -> None:
-    """Blank the output weights of the two tokens that are programs."""
+    """Zero the output weights of the two tokens that are programs."""
     with torch.no_grad():
         engine.model.lm_head.weight[256:258] = 0.0
 
@@ -104,9 +104,9 @@ def healthy(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("fault", "line"),
     [
         (poison, r"none of 16 rollouts could be scored, .*: generator_down: .* logits are no numbers"),
-        (forget_programs, r"rl stopped at step 2: tool use has collapsed: 0\.0\d calls a response over"),
+        (forget_programs, r"rl stopped at step 2: tool use has collapsed: 0\.0\d calls per response over"),
         (break_sandbox, r"rl stopped at step 2: the sandbox keeps failing: \d+% of the rollouts"),
-        (spoil_rewards, r"rl stopped at step 2: the reward of task '1-0-0' is nan: look at the environ"),
+        (spoil_rewards, r"rl stopped at step 2: the reward of task '1-0-0' is nan: check the environ"),
     ],
 )
 def test_a_sick_run_stops_and_goes_on_when_the_cause_is_gone(
@@ -160,11 +160,11 @@ def test_a_passing_dip_in_tool_use_or_in_the_sandbox_stops_nothing() -> None:
 
 
 def test_what_a_resumed_run_knows_is_what_an_uninterrupted_one_knows() -> None:
-    """The most calls there were lie before the interruption."""
+    """The peak of tool calls is before the interruption."""
     health = Health(HealthConfig(window=2))
     health.earlier([row(0, 1.0), row(1, 1.0)])
     health.trained(row(2, 0.0))
-    with pytest.raises(Unhealthy, match=r"stopped at step 4: .* 0\.00 calls .* where it has been 1\.00"):
+    with pytest.raises(Unhealthy, match=r"stopped at step 4: .* 0\.00 calls .* down from 1\.00"):
         health.trained(row(3, 0.0))
 
 
@@ -188,5 +188,5 @@ def test_the_command_ends_with_that_line_and_exit_code_1(
     assert result.exit_code == 1
     assert result.stderr == (
         "tirjudge train: rl stopped at step 7: loss is nan: a lower learning rate or max_grad_norm may help; "
-        "the same command goes on from the last checkpoint\n"
+        "the same command resumes from the last checkpoint\n"
     )

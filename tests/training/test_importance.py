@@ -1,4 +1,4 @@
-"""Truncated importance sampling: tokens are weighted by how much likelier the trainer finds them."""
+"""Truncated importance sampling: tokens are weighted by trainer over sampler probability."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SHIFT = 0.5
 
 
 class Underrating:
-    """The policy's generator, whose logprobs are all too low."""
+    """The policy's generator with logprobs that are all too low."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner

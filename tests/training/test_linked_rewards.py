@@ -1,4 +1,4 @@
-"""Rewards that link the views of a sample, and the baseline of each view: rewards and advantages by hand."""
+"""Rewards that link the views of a sample, and a baseline per view, against values computed by hand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SCORES = [(7, 6), (6, 6), (9, 1), (6, 7)]
 
 
 def groups(environment: Environment, samples: Sequence[tuple[str, str]]) -> list[Group]:
-    """One group a view, from what the judge wrote in each view of each sample."""
+    """Return one group per view, from the judge's text in each view of each sample."""
     episodes = tuple(asyncio.run(played(environment, number, texts)) for number, texts in enumerate(samples))
     scores = environment.score(episodes, {})
     return Roll(Draw("judge", TASK), episodes, tuple(scores), 0).groups
@@ -66,7 +66,7 @@ def test_consistency_sees_both_orders_and_each_has_its_baseline(consistency, rew
 
 
 def test_a_view_that_teaches_nothing_leaves_the_other_its_own_baseline() -> None:
-    """Response 0 always wins where it stands first: one baseline over both views would see contrast in AB."""
+    """Response 0 always wins when it comes first: one baseline over both views would see contrast in AB."""
     first, second = groups(J1PaV(), [(A, B), (A, A), (A, A), (A, A)])
     assert advantages(first.rewards) == [0.0] * 4
     assert advantages(second.rewards) == pytest.approx(FIRST)

@@ -1,4 +1,4 @@
-"""LoRA: the adapted policy samples, any number of processes and kills give the same, and it is merged."""
+"""LoRA: the adapted policy samples, processes and kills do not change the result, and it is merged."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Interrupted(Exception):
 
 
 def main(start: Path, folder: Path) -> None:
-    """RL and SFT by all processes that were launched; of several each is interrupted once, and goes on."""
+    """Run RL and SFT in all launched processes; with several, each is interrupted once and resumes."""
     processes = Processes.launched()
     for name, stage in {"rl": reinforced, "sft": fine_tuned}.items():
         if processes.world > 1:
@@ -57,7 +57,7 @@ def main(start: Path, folder: Path) -> None:
 
 
 def interrupt(line: str) -> None:
-    """After the first checkpoint."""
+    """Interrupt after the first checkpoint."""
     if line.startswith(("rl 3/3", "sft 10/")):
         raise Interrupted
 
@@ -86,7 +86,7 @@ def fine_tuned(start: Path, folder: Path, processes: Processes, say: Callable[[s
 
 @pytest.fixture(scope="module")
 def runs(roomy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The same configurations run by this process, and by two that torchrun starts."""
+    """Run the same configurations in this process and in two that torchrun starts."""
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
     main(roomy_model, one)
     subprocess.run([sys.executable, *TORCHRUN, __file__, str(roomy_model), str(two)], check=True)
@@ -129,7 +129,7 @@ def test_the_adapted_policy_samples_and_is_held_near_to_the_start(runs: tuple[Pa
 
 @pytest.mark.slow
 def test_checkpoint_and_model_judge_alike(runs: tuple[Path, Path], tmp_path: Path) -> None:
-    """By `tirjudge judge`: the checkpoint's adapter, and the weights that it was merged into."""
+    """`tirjudge judge` reads both the checkpoint's adapter and the merged weights."""
     stage = runs[0] / "rl"
     verdicts = [judged(stage / part, tmp_path) for part in ("checkpoints/checkpoint-3", "model")]
     assert verdicts[0] == verdicts[1]

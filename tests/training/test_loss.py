@@ -1,4 +1,4 @@
-"""The loss that is trained with, against a plain torch computation; and what must not move it."""
+"""The training loss against a plain torch computation, and values that must not change it."""
 
 from __future__ import annotations
 
@@ -74,14 +74,14 @@ def batch(seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 def with_real_logprobs(trainer: Any, inputs: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Old and reference logprobs are noise around the model's own, so that ratios stand around 1."""
+    """Old and reference logprobs are noise around the model's own, so that ratios are near 1."""
     with torch.no_grad():
         own = logprobs(trainer.model, inputs)
     return inputs | {name: own + inputs[name] for name in ("old_per_token_logps", "ref_per_token_logps")}
 
 
 def distributions(model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-    """Logprobs of the whole vocabulary, `[rows, completion tokens, vocabulary]`."""
+    """Return logprobs over the vocabulary, `[rows, completion tokens, vocabulary]`."""
     ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
     attention = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
     return torch.log_softmax(model(input_ids=ids, attention_mask=attention).logits[:, PROMPT - 1 : -1], -1)
@@ -93,7 +93,7 @@ def logprobs(model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
 
 
 def plain_dapo(model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tensor, torch.Tensor]:
-    """TIR-Judge Eq. 2 written down again, and how often each side was clipped.
+    """Compute TIR-Judge Eq. 2 independently, and how often each side was clipped.
 
     The batch's tokens are shared by four optimizer steps: each divides by a quarter of their number.
     """
@@ -113,7 +113,7 @@ def plain_dapo(model: Any, inputs: dict[str, torch.Tensor]) -> tuple[torch.Tenso
 
 
 def plain_response_mean(model: Any, inputs: dict[str, torch.Tensor], config: RlConfig) -> torch.Tensor:
-    """RM-R1 Eq. 9, or with one ratio for a response (rationale, Eq. 5), written down again.
+    """Compute RM-R1 Eq. 9 independently, or with one ratio per response (rationale, Eq. 5).
 
     Seven of eight responses count; four optimizer steps share them.
     """
@@ -181,7 +181,7 @@ def test_fillers_change_neither_loss_nor_denominator(trainer: Any) -> None:
 def test_less_padding_is_the_same_loss(
     processes: int, rows: list[int], trainer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Alone, a process leaves the filler out; of several each has as many rows as the others."""
+    """A single process leaves the filler out; several have the same number of rows each."""
     inputs = with_real_logprobs(trainer, batch())
     whole = trainer._compute_loss(trainer.model, inputs)
     expected = gradient(trainer.model, whole)

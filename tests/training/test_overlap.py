@@ -1,4 +1,4 @@
-"""Decontamination: what is planted is found, and nothing else is."""
+"""Decontamination finds the planted overlaps and nothing else."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ def index(*texts: str, **options: int) -> OverlapIndex:
 
 
 def shared(one: Iterable[str], other: Iterable[str], n: int) -> bool:
-    """An independent reading of the rule, by the words themselves."""
+    """An independent implementation of the rule, on the words themselves."""
     first, second = list(one), list(other)
     runs = {tuple(first[i : i + n]) for i in range(len(first) - n + 1)}
     return any(tuple(second[i : i + n]) in runs for i in range(len(second) - n + 1))
 
 
 def test_every_planted_overlap_is_found_and_no_control_is_dropped() -> None:
-    """500 prompts with eight words in a row of a benchmark's at any place, 500 with seven."""
+    """500 prompts share eight words in a row with a benchmark at any position, 500 share seven."""
     draw = Random(0)
     texts = [sentence(draw, draw.randint(8, 60)) for _ in range(300)]
     known = index(*map(" ".join, texts))
@@ -117,7 +117,7 @@ def test_the_command_says_what_was_dropped_and_why(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("row", "words", "code", "told"),
     [
-        ('{"question": "x"}', (), 3, "rows.jsonl:1: prompt is neither a text nor a list"),
+        ('{"question": "x"}', (), 3, "rows.jsonl:1: prompt is neither a string nor a list"),
         ("{", (), 3, "rows.jsonl:1: not JSON"),
         (
             '{"prompt": "x"}',

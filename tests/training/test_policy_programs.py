@@ -1,4 +1,4 @@
-"""The sandbox's policy has nothing against the programs that the miniature learns from."""
+"""The sandbox's import policy allows the programs that the miniature learns from."""
 
 from __future__ import annotations
 

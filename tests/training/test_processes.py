@@ -1,4 +1,4 @@
-"""Several processes train as one does: torchrun on the CPU, for real."""
+"""Several processes, started by torchrun on the CPU, train exactly as one does."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
 def main(start: Path, folder: Path) -> None:
-    """One run for each loss, by all processes that were launched; the first of several is interrupted."""
+    """Run every loss in all launched processes; the first of several is interrupted."""
     processes = Processes.launched()
     for loss in LOSSES:
         if processes.world > 1 and loss == "dapo":
@@ -51,7 +51,7 @@ class Interrupted(Exception):
 
 
 def interrupt(line: str) -> None:
-    """Between the checkpoint of the first step and that of the second."""
+    """Interrupt between the checkpoints of the first and the second step."""
     if line.startswith("rl 2/2"):
         raise Interrupted
 
@@ -78,7 +78,7 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
 
 @pytest.fixture(scope="module")
 def runs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The same configurations run by this process, and by two that torchrun starts."""
+    """Run the same configurations in this process and in two that torchrun starts."""
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
     main(tiny_model, one)
     subprocess.run(
@@ -91,7 +91,7 @@ def runs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 def test_two_processes_give_the_loss_of_one(loss: str, runs: tuple[Path, Path]) -> None:
-    """The same rollouts, filter, replacements and optimizer steps, resumed too; the first alone writes."""
+    """Rollouts, filter, replacements and optimizer steps agree, also resumed; only the first writes."""
     one, two = (rows(folder / loss, "metrics.jsonl") for folder in runs)
     assert sum(row["groups/refill_tasks"] for row in one) > 0, "the case must exercise dynamic sampling"
     assert len(one) == len(two) == CONFIG.steps
@@ -108,7 +108,7 @@ def test_two_processes_give_the_loss_of_one(loss: str, runs: tuple[Path, Path]) 
 
 @pytest.mark.parametrize("steps", [1, 2])
 def test_an_optimizer_step_has_the_same_rows_however_many_processes_there_are(steps: int) -> None:
-    """TRL shuffles by torch.randperm what it is given, and cuts that into steps."""
+    """TRL shuffles its input with torch.randperm and cuts it into steps."""
 
     def after_trl(rank: int, world: int) -> list[int]:
         given = dealt(range(24), steps=steps, processes=Processes(rank, world), seed=3)

@@ -1,4 +1,4 @@
-"""A teacher's dialogue, however it was led, becomes what the student's own session would have recorded."""
+"""A teacher's dialogue in any protocol becomes what the student's own session would have recorded."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def calling(text: str, *sources: str, reasoning: str = "") -> Completion:
 
 
 async def led(sandbox: Sandbox, *turns: str | Completion, **options: Any) -> Trajectory:
-    """As the teacher led it, written to a run folder and read back."""
+    """Return the teacher's dialogue, written to a run folder and read back."""
     teacher = TirPairwise(order="given", **options)
     episode = await Rollout(teacher, ScriptedGenerator(turns), sandbox, budget=Budget()).episode(TASK)
     return read_trajectory(json.loads(json.dumps(trajectory_record(episode.trajectories[0]))))
@@ -135,7 +135,7 @@ async def test_a_dialogue_without_an_end_stays_without_one(sandbox: Sandbox) -> 
 
 
 async def test_only_what_the_model_wrote_is_learned(sandbox: Sandbox) -> None:
-    """Prompt and outputs are masked, and every segment is encoded as the student meets it in RL."""
+    """Prompt and outputs are masked, and every segment is encoded as in the student's RL rollouts."""
     tokenizer = tokenizer_of_words()
     encoder = ChatEncoder(tokenizer)
     form = await replayed(

@@ -1,4 +1,4 @@
-"""The numbers of a run, read back from where they were reported."""
+"""The metrics of a run, read back from its reporter."""
 
 from __future__ import annotations
 

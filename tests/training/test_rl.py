@@ -1,23 +1,23 @@
-"""The RL stage end to end: a real sandbox, a real model, TRL's trainer; and killed in the middle of it."""
+"""The RL stage end to end with a real sandbox, a real model and TRL's trainer, also killed half-way."""
 
 from __future__ import annotations
 
+import pyarrow.parquet as pq
+import pytest
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-import pyarrow.parquet as pq
-import pytest
 from safetensors.torch import load_file
-
-from tests.training.conftest import ENVIRONMENTS, source
-from tirjudge.run_folder import RunFolder, read_lines
+from tests.training.conftest import ENVIRONMENTS
+from tests.training.conftest import source
+from tirjudge.run_folder import RunFolder
+from tirjudge.run_folder import read_lines
 from tirjudge_training import checkpoints
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
+from typing import Any
 
 CONFIG = RlConfig(
     steps=3,
@@ -58,12 +58,12 @@ def killed(start: Path, folder: Path, kill_at: str) -> int:
 
 
 def rows(folder: Path, name: str) -> list[dict[str, Any]]:
-    """All rows, without what a clock wrote."""
+    """Return all rows without timings."""
     return [_timeless(row) for row in read_lines(folder / name)]
 
 
 def _timeless(value: Any) -> Any:
-    """The gap goes too: its last bits depend on which rows happened to be decoded side by side."""
+    """Drop the gap too: its last bits depend on which rows were decoded in one batch."""
     if isinstance(value, dict):
         timed = {key for key in value if "seconds" in key or key.startswith(("share/", "gib/"))} | {
             "sampler_gap"
@@ -74,7 +74,7 @@ def _timeless(value: Any) -> Any:
 
 @pytest.fixture(scope="module")
 def whole(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody interrupted."""
+    """An uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     train(tiny_model, folder)
     return folder
@@ -106,7 +106,7 @@ def test_the_time_of_a_step_is_shared_out(whole: Path) -> None:
 
 
 def test_tokens_are_those_of_the_shards(whole: Path) -> None:
-    """Generated: by the mask alone. Trained on: views whose rollouts are neither all right nor all wrong."""
+    """Generated tokens follow from the mask; trained ones from views neither all right nor all wrong."""
     for row in read_lines(whole / "metrics.jsonl"):
         shard = pq.read_table(whole / "rollouts" / f"step-{row['step']:06}.parquet").to_pylist()
         assert row["tokens/generated"] == sum(sum(one["mask"]) for one in shard)
@@ -125,7 +125,7 @@ def right(rollout: dict[str, Any]) -> float:
 
 
 def test_the_policy_changes_and_its_samples_are_its_own(whole: Path, tiny_model: Path) -> None:
-    """Sampled logprobs equal the trainer's within 1e-5, also after the weights have moved."""
+    """Sampled logprobs equal the trainer's within 1e-5, also after the weights have changed."""
     assert all(0 < row["sampler_gap"] < 1e-5 for row in read_lines(whole / "metrics.jsonl"))
     before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, whole / "model"))
     assert any(not before[name].equal(after[name]) for name in before)
@@ -140,7 +140,7 @@ def test_clip_higher_acts_when_a_batch_is_used_for_several_steps(whole: Path) ->
 def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
-    """The kill falls after the last checkpoint, so a step is done again: it must leave nothing twice."""
+    """The kill comes after the last checkpoint, so a step is repeated and must not be recorded twice."""
     assert killed(tiny_model, tmp_path, "rl 3/3") == -signal.SIGKILL
     assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-4"
     assert len(rows(tmp_path, "metrics.jsonl")) == 3
@@ -161,5 +161,5 @@ def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
 
 
 def test_a_batch_that_cannot_be_divided_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"groups \* samples = 16 is no multiple"):
+    with pytest.raises(ValueError, match=r"groups \* samples = 16 is not a multiple"):
         RlConfig(steps=1, groups=4, samples=4, micro_batch=3)

@@ -1,4 +1,4 @@
-"""Rollouts as Parquet: every one, as it was sampled, in rows that other tools and our commands read."""
+"""The rollout log contains every rollout as sampled, in rows that other tools and our commands read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CONFIG = RlConfig(steps=2, groups=4, samples=4, micro_batch=4, max_tokens=120, l
 
 
 def halved(step: int, turn: int, position: int) -> Draw:
-    """A prompt with half a character, as JSON can hold and UTF-8 cannot."""
+    """A prompt with a lone surrogate, which JSON can store and UTF-8 cannot."""
     draw = source(step, turn, position)
     return Draw(draw.format, replace(draw.task, prompt=(Message("user", "q\ud800"),)))
 
@@ -52,7 +52,7 @@ def rows(stage: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str
 
 
 def test_every_rollout_is_a_row(stage: Path, rows: list[dict[str, Any]]) -> None:
-    """The same ones, in the same order, as the dialogues of episodes.jsonl."""
+    """The log has the dialogues of episodes.jsonl, in the same order."""
     names = sorted(path.name for path in (stage / "rollouts").glob("*.parquet"))
     assert names == ["step-000000.parquet", "step-000001.parquet"]
     dialogues = [

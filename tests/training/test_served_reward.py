@@ -28,13 +28,13 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing. is dep
 
 @dataclass
 class Judge:
-    """A served judge, and the scores that its model gave."""
+    """A served judge with the scores that its model gave."""
 
     url: str = ""
     scores: list[float] = field(default_factory=list)
 
     def marks(self, body: dict[str, Any]) -> dict[str, Any]:
-        """From 1 to 10, by the share of letters in the response."""
+        """Return a score from 1 to 10 by the share of letters in the response."""
         (response,) = RESPONSE.findall(body["messages"][-1]["content"])
         letters = sum(char.isascii() and char.isalpha() for char in response)
         self.scores.append(1 + 9 * letters // max(1, len(response)))
@@ -43,7 +43,7 @@ class Judge:
 
 @pytest.fixture(scope="module")
 def judge() -> Iterator[Judge]:
-    """`tirjudge serve` in a process of its own, before a model behind an endpoint."""
+    """Start `tirjudge serve` as a process that asks a model behind an endpoint."""
     served = Judge()
     with serving() as model:
         model.script = served.marks

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning: it learns, it leaves masked tokens alone, and a kill changes nothing."""
+"""Supervised fine-tuning: it learns, ignores masked tokens, and a kill does not change the result."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def whole(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that nobody interrupted."""
+    """An uninterrupted run."""
     folder = tmp_path_factory.mktemp("whole")
     train(start, folder)
     return folder
@@ -77,7 +77,7 @@ def test_the_loss_falls_and_is_written_down(whole: Path) -> None:
 def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
     start: Path, whole: Path, tmp_path: Path
 ) -> None:
-    """Killed between two checkpoints, so steps and a row of metrics are done again."""
+    """Killed between two checkpoints, so that steps and a row of metrics are repeated."""
     command = [sys.executable, "-c", TRAIN, __file__, str(start), str(tmp_path), "sft 10/"]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
     assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-8"
@@ -89,7 +89,7 @@ def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
 
 
 def test_what_the_labels_leave_out_is_not_learned(start: Path, tmp_path: Path) -> None:
-    """The loss is the mean over labelled tokens alone, however many there are beside them."""
+    """The loss is the mean over labelled tokens, however many others there are."""
     from transformers import AutoModelForCausalLM
 
     few = samples(start, 4)
@@ -120,7 +120,7 @@ def test_batches_are_alike_in_length_and_hold_every_sample_once() -> None:
 
 
 def padded(order: list[Sample]) -> int:
-    """Tokens computed, padding included, in batches of 16."""
+    """Return the tokens computed in batches of 16, padding included."""
     batches = [order[i : i + 16] for i in range(0, len(order), 16)]
     return sum(len(batch) * max(len(sample.ids) for sample in batch) for batch in batches)
 

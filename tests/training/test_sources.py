@@ -1,16 +1,18 @@
-"""What tells a source's good answers from its bad ones."""
+"""Sorting of a source's good and bad answers."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
-
 import pytest
-
 from tirjudge_environments.instruction_checks import open_verifier
-from tirjudge_training.corpora.base import Question, Skipped
-from tirjudge_training.corpora.final_answers import FinalAnswers, last_boxed
-from tirjudge_training.corpora.sources.tulu_3 import FUNCTIONS, Tulu3, TuluRow
+from tirjudge_training.corpora.base import Question
+from tirjudge_training.corpora.base import Skipped
+from tirjudge_training.corpora.final_answers import FinalAnswers
+from tirjudge_training.corpora.final_answers import last_boxed
+from tirjudge_training.corpora.sources.tulu_3 import FUNCTIONS
+from tirjudge_training.corpora.sources.tulu_3 import Tulu3
+from tirjudge_training.corpora.sources.tulu_3 import TuluRow
+from typing import Any
 
 FIVE_WORDS = "one two three four five"
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {
@@ -46,7 +48,7 @@ def test_tulu_s_constraints_are_decided_by_ifeval_s_verifiers(function: str) -> 
 @pytest.mark.parametrize(
     ("known", "left_out"),
     [
-        ({"func_name": "validate_choice", "options": ["yes"]}, "a constraint that no verifier of ours knows"),
+        ({"func_name": "validate_choice", "options": ["yes"]}, "a constraint without a verifier"),
         ({"func_name": "validate_end", "end_phrase": None}, "a constraint without its arguments"),
         ({"func_name": "validate_no_commas", "N": None}, None),
     ],
@@ -60,14 +62,14 @@ def test_a_constraint_that_cannot_be_checked_is_left_out(known: dict[str, Any], 
 
 
 def test_final_answers_are_compared_as_mathematics() -> None:
-    """A text without a final answer is on neither side."""
+    """A text without a final answer is neither right nor wrong."""
     right = ["so \\boxed{\\frac{1}{2}}", "It is $0.5$.", "\\boxed{2/4}"]
     wrong = ["\\boxed{2}", "It is $0.25$."]
     assert FinalAnswers("\\frac12").sort([*right, "I do not know.", *wrong]) == (right, wrong)
 
 
 def test_a_gold_answer_that_cannot_be_read_is_told() -> None:
-    with pytest.raises(ValueError, match="a gold answer that math-verify cannot read"):
+    with pytest.raises(ValueError, match="a gold answer that math-verify cannot parse"):
         FinalAnswers("")
 
 

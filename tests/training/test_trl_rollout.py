@@ -1,4 +1,4 @@
-"""The public `rollout_func`, inside a GRPOTrainer that is nobody's subclass."""
+"""The public `rollout_func` inside an unmodified GRPOTrainer."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_any_grpo_trainer_trains_a_judge(
 
 def test_two_tasks_of_one_id_are_refused(environments: dict[str, Environment]) -> None:
     class Formats:
-        """All that the constructor looks at."""
+        """Everything that the constructor reads."""
 
     formats: Any = Formats()
     formats.environments = environments

@@ -1,4 +1,4 @@
-"""Training that samples from the real vLLM, on a CPU: its weights are the trainer's before every rollout."""
+"""Training with the real vLLM on a CPU: it has the trainer's weights before every rollout."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ CONFIG = RlConfig(
     entropy_bonus=0.1,  # random weights earn nothing to learn from
 )
 HEAD = 32
-"""The smallest width of a head that vLLM's kernels for a CPU take."""
+"""The smallest head dimension that vLLM's CPU kernels support."""
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
 def main(start: Path, folder: Path) -> None:
-    """All processes that were launched, each of which samples from an engine of its own."""
+    """Train in all launched processes, each with its own engine."""
     processes = Processes.launched()
     with processes.folder(folder) as run:
         trained = train_rl(
@@ -58,7 +58,7 @@ def main(start: Path, folder: Path) -> None:
 @pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed")
 @pytest.mark.timeout(600)
 def test_samples_are_the_trainers_own_after_every_step_in_every_process(tmp_path: Path) -> None:
-    """A stale tied output layer, or a cache of old keys and values, would show as a gap of the logprobs."""
+    """A stale tied output layer or KV cache would show as a gap between the logprobs."""
     start, folder = tmp_path / "start", tmp_path / "run"
     tokenizer = tokenizer_of_words()
     model = tiny_qwen(tokenizer, head_dim=HEAD)

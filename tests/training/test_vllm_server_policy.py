@@ -1,4 +1,4 @@
-"""Training that samples from a real vLLM server, on a CPU, with the trainer's weights before every batch."""
+"""Training with a real vLLM server on a CPU: it has the trainer's weights before every batch."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ DEVELOPMENT = {"VLLM_SERVER_DEV_MODE": "1"}
 
 
 def main(model: Path, folder: Path, url: str) -> None:
-    """All processes that were launched, which share one server."""
+    """Train in all launched processes, which share one server."""
     processes = Processes.launched()
     with processes.folder(folder) as run:
         trained = train_rl(
@@ -83,7 +83,7 @@ def server(model: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
 def test_samples_are_the_trainers_own_after_every_step_in_every_process(
     model: Path, server: tuple[subprocess.Popen[bytes], str], tmp_path: Path
 ) -> None:
-    """A stale tied output layer, or a cache of old keys and values, would show as a gap of the logprobs."""
+    """A stale tied output layer or KV cache would show as a gap between the logprobs."""
     folder, url = tmp_path / "run", server[1]
     subprocess.run([sys.executable, *TORCHRUN, __file__, str(model), str(folder), url], check=True)
     before, after = (load_file(one / "model.safetensors") for one in (model, folder / "model"))

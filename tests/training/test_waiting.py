@@ -1,4 +1,4 @@
-"""What a batch's time went on, by a clock that the test turns."""
+"""The shares of a batch's time, measured with a clock that the test sets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tirjudge_training.waiting import WaitedSandbox
 
 
 class Clock:
-    """In the place of the time module."""
+    """A replacement of the time module."""
 
     now = 0.0
 
@@ -37,7 +37,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 
 class Held:
-    """A sandbox whose programs end when the test says so; they are told apart by their source."""
+    """A sandbox whose programs end when the test says so, identified by their source."""
 
     capacity = 2
 
@@ -119,7 +119,7 @@ def test_the_parts_of_a_batch_add_up(clock: Clock) -> None:
 
 
 def test_the_peak_of_a_gpu_is_that_of_each_phase(monkeypatch: pytest.MonkeyPatch) -> None:
-    """torch's counters, played: what training takes is not what sampling took before it."""
+    """Simulated torch counters: the peak of training does not include that of sampling before it."""
     import torch
 
     from tirjudge_training import memory

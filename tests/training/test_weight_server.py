@@ -1,4 +1,4 @@
-"""What a trainer says when a vLLM server cannot take its weights, or has lost them."""
+"""The messages when a vLLM server cannot take the trainer's weights, or has lost them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ WEIGHTS = Path("/weights")
 
 
 class Vllm:
-    """The routes that a trainer uses, as vLLM 0.31 answers them."""
+    """The routes that a trainer uses, with the answers of vLLM 0.31."""
 
     def __init__(self) -> None:
         self.extension: str | None = EXTENSION
@@ -131,7 +131,7 @@ def test_a_servers_own_words_come_in_one_printable_line() -> None:
 def test_old_keys_and_values_that_are_held_are_a_failure() -> None:
     vllm = Vllm()
     vllm.forgets = False
-    with vllm.up() as server, pytest.raises(GeneratorFailed, match="keys and values of the old weights"):
+    with vllm.up() as server, pytest.raises(GeneratorFailed, match="the KV cache of the old weights"):
         server.load(WEIGHTS, "first")
 
 
@@ -140,7 +140,7 @@ async def test_weights_that_are_not_the_given_ones_are_found_out() -> None:
     with vllm.up() as server:
         server.load(WEIGHTS, "first")
         vllm.holds = "default"
-        with pytest.raises(GeneratorFailed, match="started again"):
+        with pytest.raises(GeneratorFailed, match="it was restarted"):
             await server.require("first")
         await server.close()
 
@@ -169,7 +169,7 @@ def test_the_generator_and_its_addresses_go_together(told: dict[str, Any]) -> No
 def test_weights_that_do_not_fit_where_they_pass_through_are_told_before_a_run(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A container's memory for files is 64 MB unless somebody says otherwise."""
+    """The /dev/shm of a container has 64 MB by default."""
     parameters = sum(weight.numel() for weight in load_file(tiny_model / "model.safetensors").values())
     output, words = tmp_path / "run", ["train", "--recipe", "mini", "--model", str(tiny_model)]
     words += ["--output", str(output), "--set", "rl.generator=vllm-server", "--set"]

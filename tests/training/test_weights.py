@@ -1,4 +1,4 @@
-"""The weights that are saved and sampled with: an adapter's, merged."""
+"""The weights that are saved and sampled with have the adapter merged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SIZE = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "n
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing` is deprecated")
 def test_they_are_those_that_peft_merges_where_layers_have_a_bias_too() -> None:
-    """Qwen2's have one."""
+    """Qwen2's projections have a bias."""
     torch.manual_seed(0)
     model = Qwen2ForCausalLM(Qwen2Config(vocab_size=64, num_hidden_layers=2, **SIZE))
     settings = LoraConfig(rank=4, alpha=8).adapter()

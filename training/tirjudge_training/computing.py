@@ -1,4 +1,4 @@
-"""Where a process computes, and how exactly: a GPU in bfloat16, a CPU in float32; weights are float32."""
+"""The device of a process and its precision: bfloat16 on a GPU, float32 on a CPU; weights are float32."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Computing:
-    """What a device's products are computed with; what a trainer keeps of them."""
+    """A device with its precision and activation checkpointing."""
 
     device: str
-    """As torch names it, without a number: a launcher has chosen this process's GPU."""
+    """torch's name without an index, since the launcher has chosen this process's GPU."""
     autocast: str | None
-    """The type of matrix products where it is not the weights' own, for the trainer and its sampler alike."""
+    """The type of matrix products, for trainer and sampler alike; None is the type of the weights."""
     checkpointing: bool
-    """Whether activations are computed again on the way back, which saves memory, instead of kept."""
+    """Recompute activations in the backward pass instead of keeping them, which saves memory."""
 
     def arguments(self) -> dict[str, Any]:
-        """For TRL's configurations, whose defaults depend on less than this does."""
+        """Return arguments for TRL's configurations, whose defaults do not depend on the device."""
         on_a_cpu = {"use_cpu": True, "dataloader_pin_memory": False} if self.device == "cpu" else {}
         return {
             "bf16": self.autocast == "bfloat16",
             "gradient_checkpointing": self.checkpointing,
-            # Every parameter is used, and looking for others breaks checkpointing under DDP.
+            # Every parameter is used, and searching for unused ones breaks checkpointing under DDP.
             "ddp_find_unused_parameters": False,
             **on_a_cpu,
         }
 
 
 def here() -> Computing:
-    """What this process computes with: its GPU, if there is one."""
+    """Return the device of this process: its GPU, or else the CPU."""
     import torch
 
     if torch.cuda.is_available():
@@ -42,7 +42,7 @@ def here() -> Computing:
 
 
 def told(model: Any, generator: PolicyGenerator) -> dict[str, str]:
-    """What `model` is trained with and `generator` samples with, for people and for `machine.json`."""
+    """Describe device and precision of training and sampling, for the log and for `machine.json`."""
     import platform
 
     import torch

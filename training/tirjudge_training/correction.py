@@ -1,27 +1,26 @@
-"""A second teacher, told the right answer, writes a wrong judgment anew (RM-R1, App. B)."""
+"""Correction of wrong judgments by a second teacher that is given the right answer (RM-R1, App. B)."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import cast
-
-from tirjudge_environments import (
-    Ask,
-    Completion,
-    Environment,
-    Episode,
-    JudgeTask,
-    Prompt,
-    Reading,
-    Refused,
-    RunCode,
-    Score,
-    ToolEnvironment,
-    View,
-)
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
+from dataclasses import replace
+from tirjudge_environments import Ask
+from tirjudge_environments import Completion
+from tirjudge_environments import Environment
+from tirjudge_environments import Episode
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Prompt
+from tirjudge_environments import Reading
+from tirjudge_environments import Refused
+from tirjudge_environments import RunCode
+from tirjudge_environments import Score
+from tirjudge_environments import ToolEnvironment
+from tirjudge_environments import View
 from tirjudge_environments.orders import letter
 from tirjudge_sandbox import Execution
+from typing import cast
 
 REQUEST = """\
 An earlier judgment came to the wrong end:
@@ -34,16 +33,16 @@ The right answer is Response {answer}. Write the whole judgment anew, from its f
 asked for above, with sound reasoning that leads there. Run the programs that it needs: outputs of the \
 earlier judgment do not count. Write as one who was not told the answer: mention neither that you know it \
 nor the earlier judgment."""
-"""Ours: the paper says what the second teacher is given, and prints no prompt."""
+"""Our prompt: the paper says what the second teacher is given, but prints none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Correcting:
-    """A judge format whose prompt holds a wrong judgment and the right answer; all else is the format's."""
+    """A judge format whose prompt also contains a wrong judgment and the right answer."""
 
     environment: Environment
     judgment: str
-    """The wrong one, with its programs and their outputs."""
+    """The wrong judgment, with its programs and their outputs."""
 
     @property
     def linked(self) -> bool:
@@ -53,11 +52,12 @@ class Correcting:
         return self.environment.views(task)
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
-        """Raises ValueError where the view has no response that is the right one (see `can_tell`)."""
+        """Return the prompt; raises ValueError if the task has no label (see `can_tell`)."""
         if task.label is None:
-            raise ValueError(f"task {task.id!r} has no label to tell")
+            raise ValueError(f"task {task.id!r} has no label to give to the corrector")
         prompt = self.environment.prompt(task, view)
         *others, last = prompt.messages
+        # The letter in this view, which may show the responses in another order than the task.
         answer = letter(view.order.index(task.label))
         request = REQUEST.format(judgment=self.judgment.strip(), answer=answer)
         return replace(prompt, messages=(*others, replace(last, content=f"{last.content}\n\n{request}")))
@@ -77,5 +77,5 @@ class Correcting:
 
 
 def can_tell(task: JudgeTask, view: View) -> bool:
-    """Whether a view has a right answer to tell: the one of several responses, and no score of a lone one."""
+    """Return True if a view shows the right response among several; a single response has only a score."""
     return len(view.order) > 1 and task.label in view.order

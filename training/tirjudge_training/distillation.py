@@ -1,31 +1,47 @@
-"""Distillation: a teacher's dialogues in our sandbox, and what the student learns from them (TIR §4.3)."""
+"""Distillation: collect a teacher's dialogues in our sandbox and select SFT samples from them (TIR §4.3)."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable
+from collections.abc import Coroutine
+from collections.abc import Iterator
+from collections.abc import Mapping
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from typing import Any
-
-from tirjudge.generation import Generator, Sampling
+from tirjudge.generation import Generator
+from tirjudge.generation import Sampling
 from tirjudge.records import trajectory_record
-from tirjudge.run_folder import JsonObject, RunFolder
-from tirjudge_environments import Budget, Encoder, Environment, Trajectory, derive_seed
+from tirjudge.run_folder import JsonObject
+from tirjudge.run_folder import RunFolder
+from tirjudge_environments import Budget
+from tirjudge_environments import Encoder
+from tirjudge_environments import Environment
+from tirjudge_environments import Trajectory
+from tirjudge_environments import derive_seed
 from tirjudge_environments.registry import with_options
-from tirjudge_sandbox import Sandbox, open_sandbox
-from tirjudge_training.correction import Correcting, can_tell
+from tirjudge_sandbox import Sandbox
+from tirjudge_sandbox import open_sandbox
+from tirjudge_training.correction import Correcting
+from tirjudge_training.correction import can_tell
 from tirjudge_training.grouping import Draw
-from tirjudge_training.harvest import Harvest, written
-from tirjudge_training.inquiry import Inquiry, Question, Terms
+from tirjudge_training.harvest import Harvest
+from tirjudge_training.harvest import written
+from tirjudge_training.inquiry import Inquiry
+from tirjudge_training.inquiry import Question
+from tirjudge_training.inquiry import Terms
 from tirjudge_training.samples import Sample
-from tirjudge_training.teacher_config import TeacherConfig, Tier
+from tirjudge_training.teacher_config import TeacherConfig
+from tirjudge_training.teacher_config import Tier
+from typing import Any
 
 DIALOGUES, CORRECTIONS = "dialogues.jsonl", "corrections.jsonl"
 TURNS_BESIDE_PROGRAMS = 5
+"""Turns that a teacher may take in addition to one per program."""
 
 
 class Distillation:
-    """A teacher's dialogues about `draws`, in a run folder, and what they are worth to the student.
+    """A teacher's dialogues about `draws`, stored in a run folder, and the samples selected from them.
 
     `environments` are the student's.
     """
@@ -46,19 +62,19 @@ class Distillation:
         self._corrector = Inquiry("corrector", run, CORRECTIONS, terms, say)
         self._harvest = Harvest(environments, config)
         self._questions = list(self._first_questions())
-        asyncio.run(self._recall())
+        asyncio.run(self._load_earlier())
 
     def ask(self) -> JsonObject:
-        """Have the dialogues that are missing; returns what came of all of them.
+        """Collect the missing dialogues; return a summary of all of them.
 
-        Raises GivenUp when teacher or sandbox is down, OSError when the disk is full, RuntimeError when
-        nothing has the full reward. What was had is in the folder, and is not asked for again.
+        Raises GivenUp if teacher or sandbox is down, OSError if the disk is full, RuntimeError if no dialogue
+        has the full reward. Dialogues that are in the folder are not requested again.
         """
         asyncio.run(self._ask())
         if not self._harvest.prompts:
             raise RuntimeError(
-                f"none of the teacher's {len(self._teacher.had)} dialogues has the full reward, told in the "
-                f"student's form: look at them in {self._run.path / DIALOGUES}"
+                f"none of the teacher's {len(self._teacher.had)} dialogues has the full reward in the "
+                f"student's format: inspect them in {self._run.path / DIALOGUES}"
             )
         usage = self._teacher.usage + self._corrector.usage
         return {
@@ -72,7 +88,7 @@ class Distillation:
         }
 
     def rows(self, encoder: Encoder, end: int) -> Iterator[JsonObject]:
-        """For each draw what the student learns from, as token ids and labels; a turn ends with `end`."""
+        """Yield the student's samples for each task as token ids and labels; a turn ends with `end`."""
         for index, draw in enumerate(self._draws):
             views = self._student[draw.format].views(draw.task)
             best = [one for view in views for one in self._harvest.best(draw, view)]
@@ -90,13 +106,14 @@ class Distillation:
             sandbox = await stack.enter_async_context(open_sandbox(self._config.sandbox))
             teacher, corrector = self._config.open_teacher(), self._config.open_corrector()
             stack.push_async_callback(teacher.close)
-            await self._inquire(self._teacher, self._questions, teacher, sandbox, self._harvest.add)
+            await self._collect(self._teacher, self._questions, teacher, sandbox, self._harvest.add)
             if corrector is not None:
                 stack.push_async_callback(corrector.close)
+                # After the teacher is done: only then is it known which prompts have no right dialogue.
                 mistakes = list(self._mistakes())
-                await self._inquire(self._corrector, mistakes, corrector, sandbox, self._harvest.correct)
+                await self._collect(self._corrector, mistakes, corrector, sandbox, self._harvest.correct)
 
-    async def _inquire(
+    async def _collect(
         self,
         inquiry: Inquiry,
         questions: Sequence[Question],
@@ -113,15 +130,17 @@ class Distillation:
             yielded=lambda: f"{self._harvest.prompts} prompts with a full reward",
         )
         if not self._affordable():
-            self._say(f"the cap of {self._config.token_cap:,} tokens is reached: going on with what there is")
+            self._say(
+                f"the cap of {self._config.token_cap:,} tokens is reached: continuing with these dialogues"
+            )
 
     def _affordable(self) -> bool:
         cap = self._config.token_cap
         usage = self._teacher.usage + self._corrector.usage
         return cap is None or usage.prompt_tokens + usage.completion_tokens < cap
 
-    async def _recall(self) -> None:
-        """Take in what earlier runs had, corrections after all that they may correct."""
+    async def _load_earlier(self) -> None:
+        """Load the dialogues of earlier runs, corrections after the dialogues that they may correct."""
         for question in self._questions:
             if question.key in self._teacher.had:
                 await self._harvest.add(question.draw, self._teacher.had[question.key])
@@ -139,7 +158,7 @@ class Distillation:
                     yield Question(draw, view, sample, environment)
 
     def _mistakes(self) -> Iterator[Question]:
-        """A question to the corrector about each prompt whose dialogues all went wrong."""
+        """Yield a question to the corrector for each prompt without a dialogue of the full reward."""
         second = self._config.corrector
         if second is None:
             return
@@ -167,8 +186,9 @@ def _terms(config: TeacherConfig, seed: int) -> Terms:
 
 
 def asked_by(student: Environment, config: TeacherConfig, tier: Tier) -> Environment:
-    """The judge as a teacher is asked to play it: with prompts and protocol of its own, if it is TIR-Judge's.
+    """Return the environment in which the teacher judges.
 
-    Raises ValueError where there are no such prompts.
+    A TIR format gets the teacher's prompts and protocol; other formats are the student's own. Raises
+    ValueError if the prompt family does not exist.
     """
     return with_options(student, prompts=config.family, protocol="tool" if tier == "tools" else "fence")

@@ -1,63 +1,73 @@
-"""The rollout engine for a synchronous trainer: an event loop, a sandbox, and the trainer's own model."""
+"""The rollout engine of a synchronous trainer: an event loop, a sandbox, and the trainer's own model."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine
+from collections.abc import Mapping
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Self, TypeVar
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
+from pydantic import model_validator
 from tirjudge.asking import Asking
 from tirjudge.generation import Sampling
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Environment
 from tirjudge_environments.types import Budget
-from tirjudge_sandbox import Limits, open_sandbox
+from tirjudge_sandbox import Limits
+from tirjudge_sandbox import open_sandbox
 from tirjudge_training import models
-from tirjudge_training.policies.base import Policy, Sampler
+from tirjudge_training.policies.base import Policy
+from tirjudge_training.policies.base import Sampler
 from tirjudge_training.policies.copied import CopyPolicy
 from tirjudge_training.policies.own import OwnPolicy
 from tirjudge_training.policies.vllm import VllmPolicy
-from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
-from tirjudge_training.processes import ALONE, Processes
+from tirjudge_training.policies.vllm_server import VllmServerConfig
+from tirjudge_training.policies.vllm_server import VllmServerPolicy
+from tirjudge_training.processes import ALONE
+from tirjudge_training.processes import Processes
 from tirjudge_training.waiting import WaitedSandbox
+from types import TracebackType
+from typing import Any
+from typing import Self
+from typing import TypeVar
 
 T = TypeVar("T")
 
 
 class RolloutConfig(BaseModel):
-    """How a trajectory is drawn and what bounds it."""
+    """Sampling and budget of a trajectory."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     temperature: float = Field(default=1.0, ge=0)
-    """Ours; 0 is greedy."""
+    """0 is greedy decoding (ours)."""
     max_tokens: int = Field(default=8192, gt=0)
-    """New tokens of one trajectory, the sandbox's included."""
+    """New tokens of one trajectory, program outputs included."""
     tool_calls: int = Field(default=3, ge=0)
     turns: int = Field(default=8, gt=0)
     """Turns of one trajectory (ours)."""
     cpu_seconds: float = Field(default=30.0, gt=0)
-    """CPU time of a trajectory's programs together (ours)."""
+    """CPU time of all programs of a trajectory (ours)."""
     program_cpu_seconds: float = Field(default=10.0, gt=0)
     """CPU time of one program (ours)."""
     sandbox: str = "local"
-    """What runs the programs, by name; may be another when a stopped run goes on (ours)."""
+    """The sandbox backend, by name; may be changed when a run is resumed (ours)."""
     generator: Sampler = "transformers"
-    """What draws: the model in this process, or vLLM with the same weights, in an engine of each process's
-    own or in servers (ours)."""
+    """The sampler: the model in this process, or vLLM with the same weights, either in one engine per
+    process or in servers (ours)."""
     vllm: Mapping[str, Any] = Field(default_factory=dict)
-    """Arguments of vLLM's engine: gpu_memory_utilization, tensor_parallel_size, ... (ours)."""
+    """Arguments of the vLLM engine: gpu_memory_utilization, tensor_parallel_size, ... (ours)."""
     server: VllmServerConfig | None = None
-    """Where the servers of `vllm-server` are; may be others when a stopped run goes on (ours)."""
+    """The servers of `vllm-server`; may be changed when a run is resumed (ours)."""
 
     @model_validator(mode="after")
     def _has_its_servers(self) -> Self:
         if (self.generator == "vllm-server") != (self.server is not None):
-            raise ValueError('generator = "vllm-server" and the addresses in server.urls go together')
+            raise ValueError(
+                'generator = "vllm-server" and server.urls require each other: set both or neither'
+            )
         return self
 
     @property
@@ -79,9 +89,10 @@ class RolloutConfig(BaseModel):
 
 
 class Engine:
-    """Rolls out with the model as it is now, for code that is not asynchronous. A context manager.
+    """Runs rollouts with the model's current weights for synchronous code. A context manager.
 
-    `environments` maps a format's name to its judge. The sandbox is opened once and outlives every `run`.
+    `environments` maps each format's name to its judge. The sandbox is opened once and stays open between
+    runs.
     """
 
     def __init__(
@@ -101,17 +112,18 @@ class Engine:
         server: VllmServerConfig | None = None,
         processes: Processes = ALONE,
     ) -> None:
-        """`vllm` are arguments of the engine that starts here where `generator` is vllm, `server` says where
-        to sample where it is vllm-server; each of several `processes` that train the model makes this call.
-        `asking` answers the questions of rewards that depend on another model, and is closed with this.
-        Raises GeneratorFailed.
+        """Create the sampler that `generator` names. Raises GeneratorFailed.
+
+        `vllm` are the arguments of a vLLM engine, `server` the servers of vllm-server. Each of several
+        `processes` that train the model must make this call. `asking` answers the questions of rewards that
+        depend on another model, and is closed with the engine.
         """
         self._policy: Policy
         if generator == "vllm":
             self._policy = VllmPolicy(model, tokenizer, name, processes=processes, **(vllm or {}))
         elif server is not None:
             self._policy = VllmServerPolicy(model, tokenizer, name, config=server, processes=processes)
-        elif processes.share_weights:
+        elif processes.share_weights:  # the trainer's own model holds only a shard in each process
             self._policy = CopyPolicy(model, tokenizer, name)
         else:
             self._policy = OwnPolicy(model, tokenizer, name)
@@ -128,7 +140,7 @@ class Engine:
         config: RolloutConfig,
         asking: Asking | None = None,
     ) -> Self:
-        """For a model folder or hub id that is not being trained."""
+        """Return an engine for a model folder or Hugging Face model id that is not being trained."""
         return cls(
             *models.load(model, None if config.generator == "transformers" else "cpu"),
             environments,
@@ -145,12 +157,14 @@ class Engine:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
+            # One event loop for all runs: sandbox workers and HTTP connections belong to it.
             self._runner = stack.enter_context(asyncio.Runner())
             generator = self.generator
             sandbox = WaitedSandbox(
                 open_sandbox(self._sandbox_name), generating=lambda: generator.busy_seconds
             )
             self._sandbox = self.run(sandbox.__aenter__())
+            # Closed in reverse order, while the loop still runs.
             stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))
             stack.callback(lambda: self.run(self._policy.close()))
             if self._asking is not None:
@@ -165,23 +179,24 @@ class Engine:
         self._open.close()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the engine's event loop and return its result."""
         return self._runner.run(work)
 
     def refresh(self) -> None:
-        """Sample with the weights as they are now: call it after they change, while nothing is rolled out."""
+        """Give the sampler the current weights. Call it after they change, while no rollout is running."""
         self.run(self._policy.refresh())
 
     def rest(self) -> None:
-        """Give back the memory that nothing but sampling needs: call it when a batch is rolled out."""
+        """Release the memory that only sampling needs. Call it when a batch is complete."""
         self.run(self._policy.rest())
 
     @property
     def waited_seconds(self) -> float:
-        """Wall time since the start in which programs ran and no token was computed."""
+        """Wall seconds since the start in which programs ran and no token was computed."""
         return self._sandbox.seconds
 
     def rollouts(self, seed: int) -> dict[str, Rollout]:
-        """One rollout engine per format; every draw is a function of (seed, task, view, sample)."""
+        """Return one rollout engine per format; every sample is a function of (seed, task, view, sample)."""
         return {
             name: Rollout(
                 environment,

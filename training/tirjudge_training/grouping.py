@@ -1,35 +1,37 @@
-"""Whole tasks into a training batch: dynamic sampling, redraws, and the rows that reach the loss."""
+"""Dynamic sampling: collect rollouts of whole tasks until enough groups carry a learning signal."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
-from itertools import islice
 from typing import Protocol
 
+from tirjudge.rollout import as_finished
 from tirjudge_environments import Environment, Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
 from tirjudge_training.advantages import Filter, teaches
 from tirjudge_training.processes import ALONE, Processes
 
 CORRECT = "correct"
-"""The reward part that dynamic sampling looks at: TIR-Judge's Rc, 0 or 1."""
+"""The reward part that dynamic sampling uses: TIR-Judge's Rc, 0 or 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """A task and the judge format it is put to."""
+    """A task with the judge format in which it is asked."""
 
     format: str
     task: JudgeTask
 
 
 Deal = Callable[[int, int], Draw]
-"""(round, position) to a draw of this step. Round 0 is the batch itself, later rounds are replacements."""
+"""Maps (round, position) to a task of this step. Round 0 is the batch itself; later rounds are
+replacements."""
 
 
 class Roller(Protocol):
-    """What is needed of a `tirjudge.rollout.Rollout`."""
+    """The part of `tirjudge.rollout.Rollout` that sampling uses."""
 
     environment: Environment
 
@@ -42,7 +44,7 @@ class Roller(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The rollouts of one view of one task: what a baseline is taken over."""
+    """The rollouts of one view of one task, over which the advantage is normalised."""
 
     view: View
     trajectories: tuple[Trajectory, ...]
@@ -53,20 +55,21 @@ class Group:
         return [score.total if isinstance(score, Reward) else None for score in self.scores]
 
     def teaches(self, by: Filter) -> bool:
+        """True if dynamic sampling keeps the group."""
         scored = [score for score in self.scores if isinstance(score, Reward)]
         return teaches([s.parts[CORRECT] for s in scored], [s.total for s in scored], by)
 
 
 @dataclass(frozen=True, slots=True)
 class Roll:
-    """All episodes of one drawn task, scored."""
+    """All episodes of one task, with their scores."""
 
     draw: Draw
     episodes: tuple[Episode, ...]
     scores: tuple[tuple[Score, ...], ...]
     """One tuple per episode, one score per view."""
     redrawn: int
-    """Episodes that could not be scored at first and were drawn again."""
+    """Episodes that could not be scored at first and were sampled again."""
 
     @property
     def groups(self) -> list[Group]:
@@ -82,16 +85,16 @@ class Roll:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What one generation step brought."""
+    """The result of one generation step."""
 
     first: tuple[Roll, ...]
-    """The tasks that were drawn for the batch."""
+    """The tasks of the batch itself."""
     refills: tuple[Roll, ...]
-    """Those drawn to replace groups that teach nothing."""
+    """Tasks sampled to replace groups without a learning signal."""
     rounds: int
     """Rounds of replacement, 0 or more."""
     kept: tuple[Group, ...]
-    """The groups that reach the loss: at most as many as there are slots."""
+    """The groups that enter the loss, at most one per slot."""
 
 
 async def gather(
@@ -107,28 +110,29 @@ async def gather(
 ) -> Batch:
     """Fill `slots` groups of `size` rollouts with whole tasks; raises RuntimeError if nothing can be scored.
 
-    DAPO's dynamic sampling with TIR-Judge's filter (Eq. 2): groups that teach nothing are replaced, by task,
-    for at most `refills` rounds. An episode whose sandbox or generator failed is drawn again at most
-    `redraws` times. Views of a task stay together; a slot into which no whole task fits stays empty.
+    This is DAPO's dynamic sampling with TIR-Judge's filter (Eq. 2): groups without a learning signal are
+    replaced, by task, for at most `refills` rounds. An episode whose sandbox or generator failed is sampled
+    again at most `redraws` times. Views of a task stay together; a slot that no whole task fits stays empty.
 
-    Tasks are dealt to `processes` and rolled out there, and every process gets the whole batch: the filter
-    and the replacements are those of a single process.
+    Tasks are distributed over `processes`, and every process receives the whole batch, so that filter and
+    replacements do not depend on the number of processes.
     """
     rounds: list[list[Roll]] = []
     kept: list[Group] = []
     while len(kept) < slots and len(rounds) <= refills:
-        draws = processes.deal(_fitting(deal, len(rounds), rollouts, slots - len(kept)))
+        draws = processes.deal(_fitting_tasks(deal, len(rounds), rollouts, slots - len(kept)))
         rolled = await asyncio.gather(*(roll(draw, rollouts[draw.format], size, redraws) for draw in draws))
         rounds.append(processes.collect(rolled))
         kept += [group for one in rounds[-1] for group in one.groups if group.teaches(by)]
     first, later = rounds[0], [one for turn in rounds[1:] for one in turn]
-    _some_scored(first)
+    _require_a_score(first)
     return Batch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept))
 
 
-def _fitting(deal: Deal, turn: int, rollouts: Mapping[str, Roller], room: int) -> list[Draw]:
-    """The next draws whose views all fit into the room that is left; a few that do not are passed over."""
+def _fitting_tasks(deal: Deal, turn: int, rollouts: Mapping[str, Roller], room: int) -> list[Draw]:
+    """Return the next tasks whose views all fit into the remaining slots; others are skipped."""
     draws = []
+    # Bounded, because a dataset may hold only tasks with more views than slots remain.
     for position in range(4 * room):
         draw = deal(turn, position)
         views = len(rollouts[draw.format].environment.views(draw.task))
@@ -147,27 +151,20 @@ async def rolls(
     size: int,
     redraws: int = 2,
     at_once: int = 64,
-) -> AsyncIterator[tuple[int, Roll]]:
-    """Every numbered draw rolled out, each as it finishes; at most `at_once` tasks run side by side."""
-    waiting = iter(draws)
-    running: dict[asyncio.Task[Roll], int] = {}
-    try:
-        while True:
-            for number, draw in islice(waiting, at_once - len(running)):
-                running[asyncio.create_task(roll(draw, rollouts[draw.format], size, redraws))] = number
-            if not running:
-                return
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for finished in done:
-                yield running.pop(finished), finished.result()
-    finally:
-        for unfinished in running:
-            unfinished.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+) -> AsyncGenerator[tuple[int, Roll]]:
+    """Yield the rollouts of every numbered task as they finish, with at most `at_once` tasks running."""
+
+    async def numbered(number: int, draw: Draw) -> tuple[int, Roll]:
+        return number, await roll(draw, rollouts[draw.format], size, redraws)
+
+    calls = (numbered(number, draw) for number, draw in draws)
+    async with aclosing(as_finished(calls, at_once)) as finished:
+        async for one in finished:
+            yield one
 
 
 async def roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
-    """`size` scored samples of a task; one that cannot be scored is drawn again at most `redraws` times."""
+    """Return `size` scored samples of a task; unscored ones are sampled again at most `redraws` times."""
     episodes = list(await rollout.group(draw.task, size))
     scores = await rollout.score(episodes)
     redrawn = 0
@@ -175,6 +172,7 @@ async def roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
         failed = [i for i, row in enumerate(scores) if any(isinstance(score, Unscored) for score in row)]
         if not failed:
             break
+        # A new sample number, hence a new seed: the same one would repeat what failed.
         fresh = await asyncio.gather(*(rollout.episode(draw.task, attempt * size + i) for i in failed))
         for i, episode in zip(failed, fresh, strict=True):
             episodes[i] = episode
@@ -183,9 +181,11 @@ async def roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
     return Roll(draw, tuple(episodes), tuple(scores), redrawn)
 
 
-def _some_scored(rolls: Sequence[Roll]) -> None:
+def _require_a_score(rolls: Sequence[Roll]) -> None:
     scores = [score for roll in rolls for row in roll.scores for score in row]
     unscored = [score for score in scores if isinstance(score, Unscored)]
     if len(unscored) == len(scores):
         reason = unscored[0].reason if unscored else "no task fits into the batch"
-        raise RuntimeError(f"none of {len(scores)} rollouts could be scored, drawn again too: {reason}")
+        raise RuntimeError(
+            f"none of {len(scores)} rollouts could be scored, resampled ones included: {reason}"
+        )

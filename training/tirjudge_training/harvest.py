@@ -1,4 +1,4 @@
-"""What dialogues are worth to the student: each in its form, its reward there, and which are kept."""
+"""Scoring and selection of teacher dialogues: each is converted to the student's format and scored there."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from tirjudge_training.replay import replayed
 from tirjudge_training.teacher_config import TeacherConfig
 
 Prompt = tuple[str, str, str]
-"""Format, task, view: what the student is asked."""
+"""Format, task id and view name of a prompt."""
 
 
 class Harvest:
-    """Takes dialogues in any order; the order of `best` depends on none."""
+    """Accepts dialogues in any order; the result of `best` does not depend on it."""
 
     def __init__(self, environments: Mapping[str, Environment], config: TeacherConfig) -> None:
         """`environments` are the student's."""
         self._environments, self._config = environments, config
         self._forms: dict[tuple[str, str], dict[int, dict[str, Trajectory]]] = {}
-        """By format and task, sample, and view."""
+        """Converted dialogues by (format, task id), sample number, and view name."""
         self._right: dict[Prompt, list[Trajectory]] = {}
         self.unfit = 0
-        """Dialogues that cannot be told in the student's form."""
+        """Dialogues that cannot be converted to the student's format."""
         self.corrected = 0
-        """Of those with the full reward, how many a second teacher wrote."""
+        """Dialogues with the full reward that the corrector wrote."""
 
     async def add(self, draw: Draw, trajectory: Trajectory) -> None:
-        """Scored once all views of its sample are there, since some rewards link them."""
+        """Add a dialogue; it is scored once its sample has all views, since some rewards link them."""
         form = await self._form(draw, trajectory)
         samples = self._forms.setdefault((draw.format, draw.task.id), {})
         forms = samples.setdefault(trajectory.sample, {})
@@ -37,7 +37,7 @@ class Harvest:
             self._right.setdefault((draw.format, draw.task.id, name), []).append(forms[name])
 
     async def correct(self, draw: Draw, trajectory: Trajectory) -> None:
-        """The same for a corrected dialogue, which takes the place of the one that it corrects."""
+        """Add a corrected dialogue, which is scored in place of the one that it corrects."""
         form = await self._form(draw, trajectory)
         before = self._forms[draw.format, draw.task.id][trajectory.sample]
         name = trajectory.view.name
@@ -46,7 +46,7 @@ class Harvest:
             self.corrected += 1
 
     def wrong(self, draw: Draw, view: View) -> Trajectory | None:
-        """The first dialogue of a prompt if none has the full reward; None where there is nothing to mend."""
+        """Return a prompt's first dialogue to correct; None if one has the full reward or all are empty."""
         if self._right.get((draw.format, draw.task.id, view.name)):
             return None
         samples = sorted(self._forms.get((draw.format, draw.task.id), {}).items())
@@ -54,19 +54,19 @@ class Harvest:
         return next((form for form in forms if form is not None and written(form).strip()), None)
 
     def best(self, draw: Draw, view: View) -> list[Trajectory]:
-        """The dialogues of a prompt that are kept, the preferred one first."""
+        """Return the dialogues of a prompt to keep, the preferred one first."""
         right = self._right.get((draw.format, draw.task.id, view.name), [])
 
         def cost(trajectory: Trajectory) -> tuple[int, int, int]:
             length, calls = len(written(trajectory)), len(trajectory.calls)
             costs = (length, calls) if self._config.keep == "shortest" else (calls, length)
-            return (*costs, trajectory.sample)
+            return (*costs, trajectory.sample)  # the sample number makes the order unique
 
         return sorted(right, key=cost)[: self._config.per_prompt]
 
     @property
     def prompts(self) -> int:
-        """Prompts that have a dialogue with the full reward."""
+        """The number of prompts with a dialogue of the full reward."""
         return len(self._right)
 
     async def _form(self, draw: Draw, trajectory: Trajectory) -> Trajectory:
@@ -76,7 +76,7 @@ class Harvest:
         return form
 
     def _right_views(self, draw: Draw, forms: Mapping[str, Trajectory]) -> list[str]:
-        """Names of the views with the full reward; none before the sample is whole."""
+        """Return the names of the views with the full reward; none before all views are present."""
         environment = self._environments[draw.format]
         views = environment.views(draw.task)
         if len(forms) < len(views):
@@ -92,5 +92,5 @@ class Harvest:
 
 
 def written(trajectory: Trajectory) -> str:
-    """All that stands behind the prompt, the outputs of programs included."""
+    """Return everything after the prompt, program outputs included."""
     return "".join(segment.text for segment in trajectory.segments)

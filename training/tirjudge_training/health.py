@@ -1,4 +1,4 @@
-"""Whether an RL run is still worth its time: what stops it, and the one line that it stops with."""
+"""Health checks that stop an RL run which no longer learns, with a one-line reason."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from tirjudge_training.grouping import Roll
 
 FAILING = {StopReason.SANDBOX_DOWN: "the sandbox", StopReason.GENERATOR_DOWN: "generation"}
 FINITE = {
-    "sampler_gap": "the trainer's logprobs are no numbers",
+    "sampler_gap": "the trainer's logprobs are not finite",
     "loss": "a lower learning rate or max_grad_norm may help",
     "grad_norm": "a lower learning rate or max_grad_norm may help",
 }
-"""Numbers without which a batch has taught nothing, and what to look at."""
+"""Metrics that must be finite, and what to look at if one is not."""
 USED = 0.1
-"""Calls a response: a run that never made as many has no tool use that could collapse."""
+"""Calls per response; tool use cannot collapse in a run that never reached this rate."""
 
 
 class HealthConfig(BaseModel):
-    """When an RL stage stops (ours). These keys may be changed when a stopped run goes on."""
+    """The thresholds at which an RL stage stops (ours). They may be changed when a run is resumed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     failures: float = Field(default=0.1, ge=0, le=1)
-    """Share of a batch's rollouts that the sandbox, or generation, may fail even when drawn again."""
+    """The share of a batch's rollouts that may fail in the sandbox, or in generation, after resampling."""
     patience: int = Field(default=3, gt=0)
-    """Batches in a row with more failures than that, after which the run stops."""
+    """The number of consecutive batches with more failures after which the run stops."""
     tool_use: float = Field(default=0.1, ge=0, lt=1)
-    """Tool use has collapsed where calls a response fall under this share of what they were; 0 is off."""
+    """Stop if calls per response fall below this share of their highest mean; 0 turns the check off."""
     window: int = Field(default=10, gt=0)
-    """Batches that calls are averaged over."""
+    """The number of batches over which calls are averaged."""
 
 
 class Unhealthy(RuntimeError):
-    """The run should stop; the text is one line and says why."""
+    """The run should stop; the text gives the reason in one line."""
 
 
 class Health:
-    """Told of every batch in order. It raises Unhealthy, and is a function of what it was told."""
+    """Checks every batch in order and raises Unhealthy; its state depends on the batches alone."""
 
     def __init__(self, config: HealthConfig) -> None:
         self._config = config
@@ -51,23 +51,23 @@ class Health:
         self._most = 0.0
 
     def earlier(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """The metrics of the batches before an interruption; nothing is raised for them."""
+        """Add the metrics of batches before an interruption, without checking them."""
         for row in rows:
             self._add(row)
 
     def rollouts(self, step: int, rolls: Sequence[Roll]) -> None:
-        """Before a batch is trained on: are its rewards numbers?"""
+        """Check that the rewards of a batch are finite, before it is trained on."""
         for roll in rolls:
             for score in (score for scores in roll.scores for score in scores):
                 if isinstance(score, Reward) and not math.isfinite(score.total):
                     raise _unhealthy(
                         step,
                         f"the reward of task {roll.draw.task.id!r} is {score.total}: "
-                        f"look at the environment {roll.draw.format!r}",
+                        f"check the environment {roll.draw.format!r}",
                     )
 
     def trained(self, row: Mapping[str, Any]) -> None:
-        """After a batch was trained on, with its row of metrics."""
+        """Check the metrics of a batch after it was trained on."""
         self._add(row)
         for name, advice in FINITE.items():
             if name in row and not math.isfinite(row[name]):
@@ -77,6 +77,7 @@ class Health:
 
     def _add(self, row: Mapping[str, Any]) -> None:
         self._rows.append(row)
+        # Only full windows count: the mean of a few batches is too noisy to be a peak.
         if len(self._rows) >= self._config.window:
             self._most = max(self._most, self._calls())
 
@@ -86,12 +87,13 @@ class Health:
     def _failures(self, step: int) -> None:
         latest = self._rows[-self._config.patience :]
         for reason, name in FAILING.items():
+            # A metrics row names only the stop reasons that occurred.
             shares = [row.get(f"stop/{reason}", 0.0) for row in latest]
             if len(shares) == self._config.patience and min(shares) > self._config.failures:
                 raise _unhealthy(
                     step,
-                    f"{name} keeps failing: {shares[-1]:.0%} of the rollouts, drawn again too, and more than "
-                    f"{self._config.failures:.0%} in {len(shares)} batches in a row (rl.health.failures)",
+                    f"{name} keeps failing: {shares[-1]:.0%} of the rollouts after resampling, and more than "
+                    f"{self._config.failures:.0%} in {len(shares)} consecutive batches (rl.health.failures)",
                 )
 
     def _tool_use(self, step: int) -> None:
@@ -100,12 +102,12 @@ class Health:
         if self._calls() < self._config.tool_use * self._most:
             raise _unhealthy(
                 step,
-                f"tool use has collapsed: {self._calls():.2f} calls a response over {self._config.window} "
-                f"batches, where it has been {self._most:.2f} (rl.health.tool_use)",
+                f"tool use has collapsed: {self._calls():.2f} calls per response over {self._config.window} "
+                f"batches, down from {self._most:.2f} (rl.health.tool_use)",
             )
 
 
 def _unhealthy(step: int, what: str) -> Unhealthy:
     return Unhealthy(
-        f"rl stopped at step {step + 1}: {what}; the same command goes on from the last checkpoint"
+        f"rl stopped at step {step + 1}: {what}; the same command resumes from the last checkpoint"
     )

@@ -1,4 +1,4 @@
-"""Truncated importance sampling: what was drawn by one engine, trained by another."""
+"""Truncated importance sampling, which corrects for sampling and training in different engines."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 
 def truncated_weights(trained: Any, sampled: Any, cap: float) -> Any:
-    """Per token, the ratio of the trainer's probability to the sampler's, at most `cap`; no gradient.
+    """Return each token's ratio of trainer to sampler probability, at most `cap`, without a gradient.
 
-    Two engines compute the same weights with other roundings, so that the samples are slightly off-policy
-    (Yao et al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training", 2025). Args are
-    logprobs `[rows, completion tokens]`.
+    Two engines round differently with the same weights, which makes the samples slightly off-policy (Yao et
+    al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training", 2025). `trained` and
+    `sampled` are logprobs `[rows, completion tokens]`.
     """
     return (trained.detach() - sampled).exp().clamp(max=cap)

@@ -1,4 +1,4 @@
-"""Dialogues with a model that is paid for: kept as they finish, and none asked for twice."""
+"""Teacher dialogues: each is stored as soon as it finishes, and none is requested twice."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ Key = tuple[str, str, str, str, int]
 
 
 class GivenUp(RuntimeError):
-    """The model or the sandbox was down for too many dialogues in a row; one line."""
+    """The model or the sandbox failed in too many consecutive dialogues; one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One dialogue to be had: a view of a task, through the environment that the model is asked by."""
+    """One dialogue to collect: a view of a task, with the environment in which the teacher judges it."""
 
     draw: Draw
     view: View
@@ -41,25 +41,25 @@ class Question:
 
     @property
     def key(self) -> Key:
-        """Format, task, what the task says, view, sample: an edited task is not the one that was asked."""
+        """Format, task id, digest of the task, view and sample; an edited task is asked again."""
         task = self.draw.task
         return self.draw.format, task.id, digest(task), self.view.name, self.sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Terms:
-    """How dialogues are had, and when no more of them."""
+    """Sampling, budget and concurrency of dialogues, and when to abort."""
 
     budget: Budget
     sampling: Sampling
     seed: int
     concurrency: int
     give_up_after: int
-    """Failed dialogues in a row."""
+    """Consecutive failed dialogues after which the run aborts."""
 
 
 class Inquiry:
-    """The dialogues of one file of a run folder: those that were had, and more of them when asked."""
+    """The dialogues in one file of a run folder, and the collection of missing ones."""
 
     def __init__(
         self, name: str, run: RunFolder, file: str, terms: Terms, say: Callable[[str], None]
@@ -67,9 +67,9 @@ class Inquiry:
         self._name, self._run, self._file, self._terms, self._say = name, run, file, terms, say
         self.had: dict[Key, Trajectory] = {_key(row): read_trajectory(row) for row in run.read(file)}
         self.usage = sum((one.usage for one in self.had.values()), Usage())
-        """Of all of them, those of earlier runs included."""
+        """The token usage of all dialogues, those of earlier runs included."""
         self.failed = 0
-        """Dialogues that this run tried and did not get."""
+        """Dialogues that failed in this run."""
         self._in_a_row = 0
 
     async def ask(
@@ -82,15 +82,16 @@ class Inquiry:
         more: Callable[[], bool] = lambda: True,
         yielded: Callable[[], str] = lambda: "",
     ) -> None:
-        """Have the dialogues that were not had yet; each is on the disk before `learned` is given it.
+        """Collect the missing dialogues; each is on disk before it is passed to `learned`.
 
-        `more` says whether another one may be begun, `yielded` in a few words what came of them so far. A
-        dialogue that failed for the model's or the sandbox's sake is not kept. Raises GivenUp, OSError.
+        `more` decides before each dialogue whether to start it; `yielded` describes the results so far in a
+        few words, for the progress line. A dialogue that failed because the model or the sandbox was down is
+        not stored, so that a resumed run requests it again. Raises GivenUp, OSError.
         """
-        waiting = [question for question in questions if question.key not in self.had]
-        pace = _Pace(done=len(questions) - len(waiting), total=len(questions))
+        missing = [question for question in questions if question.key not in self.had]
+        pace = _Pace(done=len(questions) - len(missing), total=len(questions))
 
-        async def have(question: Question) -> tuple[Question, Trajectory]:
+        async def collect(question: Question) -> tuple[Question, Trajectory]:
             terms = self._terms
             rollout = Rollout(
                 question.environment,
@@ -103,10 +104,10 @@ class Inquiry:
             return question, await rollout.trajectory(question.draw.task, question.view, question.sample)
 
         def works() -> Iterator[Any]:
-            for question in waiting:
+            for question in missing:
                 if not more():
                     return
-                yield have(question)
+                yield collect(question)
 
         async with aclosing(as_finished(works(), self._terms.concurrency)) as dialogues:
             async for question, trajectory in dialogues:
@@ -117,31 +118,34 @@ class Inquiry:
                     self._keep(question, trajectory)
                     await learned(question, trajectory)
                 if pace.due(finished=trajectory.stop not in DOWN):
-                    self._tell(pace, yielded())
-        if waiting:
-            self._tell(pace, yielded())
+                    self._report(pace, yielded())
+        if missing:
+            self._report(pace, yielded())
 
     def _keep(self, question: Question, trajectory: Trajectory) -> None:
         self._in_a_row = 0
-        format, id, told, _, _ = question.key
-        row = {"format": format, "id": id, "digest": told, **trajectory_record(trajectory)}
+        format, id, task_digest, _, _ = question.key
+        row = {"format": format, "id": id, "digest": task_digest, **trajectory_record(trajectory)}
         self._run.append(self._file, row)
         self.had[question.key] = trajectory
 
     def _fail(self, question: Question, trajectory: Trajectory) -> None:
         self.failed += 1
         self._in_a_row += 1
+        # Only the first failures are shown: an endpoint that is down fails thousands of times alike.
         if self.failed <= SHOWN_FAILURES:
             self._say(printable(f"{question.draw.task.id}: {trajectory.detail}"))
         if self._in_a_row >= self._terms.give_up_after:
             raise GivenUp(
-                f"the {self._name} is given up after {self._in_a_row} failed dialogues in a row, "
-                f"the last one because: {printable(trajectory.detail)}; the same command goes on, "
-                f"{len(self.had)} dialogues are in {self._run.path / self._file}"
+                f"the {self._name} failed in {self._in_a_row} consecutive dialogues, the last one because: "
+                f"{printable(trajectory.detail)}; the same command resumes with the "
+                f"{len(self.had)} dialogues in {self._run.path / self._file}"
             )
 
-    def _tell(self, pace: _Pace, yielded: str) -> None:
-        tokens = f"{self.usage.prompt_tokens:,} tokens read, {self.usage.completion_tokens:,} written"
+    def _report(self, pace: _Pace, yielded: str) -> None:
+        tokens = (
+            f"{self.usage.prompt_tokens:,} prompt tokens, {self.usage.completion_tokens:,} completion tokens"
+        )
         failures = f"{self.failed} failed" if self.failed else ""
         parts = (f"{Path(self._file).stem} {pace.done}/{pace.total}", pace.rate, yielded, failures, tokens)
         self._say("  ".join(part for part in parts if part))
@@ -152,7 +156,7 @@ def _key(row: dict[str, Any]) -> Key:
 
 
 class _Pace:
-    """How far a run is, how fast, and whether it is time to say so."""
+    """Progress of a collection: count, rate, and when to report it."""
 
     def __init__(self, *, done: int, total: int) -> None:
         self.done, self.total = done, total

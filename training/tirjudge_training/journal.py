@@ -1,30 +1,37 @@
-"""What an RL stage writes down: a row of metrics per generation batch, every episode, and its progress."""
+"""The metrics of an RL stage: one row per generation batch, every episode, and a progress line."""
 
 from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Iterator
 from statistics import fmean
-from typing import Any
-
-from tirjudge.records import episode_record, failed
-from tirjudge.run_folder import RunFolder, encode_line
-from tirjudge_environments import Reward, Trajectory
+from tirjudge.records import episode_record
+from tirjudge.records import failed
+from tirjudge.run_folder import RunFolder
+from tirjudge.run_folder import encode_line
+from tirjudge_environments import Reward
+from tirjudge_environments import Trajectory
 from tirjudge_environments.session import Transcript
 from tirjudge_sandbox import Execution
-from tirjudge_training.grouping import CORRECT, Batch, Roll
+from tirjudge_training.grouping import Batch
+from tirjudge_training.grouping import CORRECT
+from tirjudge_training.grouping import Roll
 from tirjudge_training.health import Health
 from tirjudge_training.rl import Generation
-from tirjudge_training.rollout_shards import shard, shard_name
+from tirjudge_training.rollout_shards import shard
+from tirjudge_training.rollout_shards import shard_name
+from typing import Any
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
 
 
 class Journal:
-    """Told of every generation batch and of every log of the trainer; writes a row when it has both.
+    """Receives every generation batch and every log of the trainer, and writes a row once it has both.
 
-    Raises Unhealthy where the run should stop, when what shows it is written down.
+    Raises Unhealthy if the run should stop, after writing the numbers that show why.
     """
 
     def __init__(self, run: RunFolder, steps: int, say: Callable[[str], None], health: Health) -> None:
@@ -33,7 +40,7 @@ class Journal:
         self._began: tuple[int, float] | None = None
 
     def resume(self, step: int) -> None:
-        """Forget what an interrupted run wrote of `step` and later: it is done again."""
+        """Drop the rows of `step` and later that an interrupted run wrote; those steps are repeated."""
         for name in (METRICS, EPISODES):
             rows = list(self._run.read(name))
             kept = [row for row in rows if row["step"] < step]
@@ -43,7 +50,7 @@ class Journal:
                 self._health.earlier(kept)
 
     def generation(self, generation: Generation) -> dict[str, float]:
-        """Writes the episodes down; returns the numbers of the batch."""
+        """Write the episodes of a batch; return its metrics."""
         self._run.append(EPISODES, *episode_rows(generation))
         self._run.write(shard_name(generation.step), shard(generation.step, generation.batch))
         self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.refills))
@@ -51,7 +58,7 @@ class Journal:
         return batch_metrics(generation)
 
     def log(self, logs: dict[str, Any]) -> None:
-        """A log of the trainer: those numbers and its own, averaged over the batch's optimizer steps."""
+        """Write a row from a log of the trainer, which is averaged over the batch's optimizer steps."""
         if "loss" not in logs:
             return
         row = {"step": self._step} | {name: value for name, value in logs.items() if name != "epoch"}
@@ -62,6 +69,7 @@ class Journal:
     def _progress(self, row: dict[str, Any]) -> str:
         if self._began is None:
             self._began = row["step"], time.perf_counter() - row["seconds/step"]
+        # Steps of an earlier run are not counted: only this run's speed predicts the time left.
         first, began = self._began
         each = (time.perf_counter() - began) / (row["step"] + 1 - first)
         left = each * (self._steps - row["step"] - 1)
@@ -87,7 +95,11 @@ def episode_rows(generation: Generation) -> Iterator[dict[str, Any]]:
 
 
 def batch_metrics(generation: Generation) -> dict[str, Any]:
-    """Rewards, lengths and tool use over the tasks drawn for the batch; replacements would be a selection."""
+    """Return rewards, lengths and tool use over the batch's own tasks.
+
+    Replacement tasks are left out of these means: they are kept only if they pass the filter, which would
+    bias them.
+    """
     batch = generation.batch
     trajectories = [t for roll in batch.first for episode in roll.episodes for t in episode.trajectories]
     every = (*batch.first, *batch.refills)
@@ -109,7 +121,7 @@ def batch_metrics(generation: Generation) -> dict[str, Any]:
 
 
 def _rewards(rolls: Iterable[Roll]) -> dict[str, float]:
-    """Means of the reward and its parts, and of the correctness of each format."""
+    """Return the means of the reward, of its parts, and of each format's correctness."""
     values: dict[str, list[float]] = {}
     for roll in rolls:
         for score in (score for row in roll.scores for score in row if isinstance(score, Reward)):
@@ -121,7 +133,7 @@ def _rewards(rolls: Iterable[Roll]) -> dict[str, float]:
 
 
 def _tools(trajectories: list[Trajectory]) -> dict[str, float]:
-    """Requests per trajectory, and the share of the programs run that did not end by themselves with 0."""
+    """Return tool calls per trajectory, and the share of executed programs that did not exit with 0."""
     calls = [call for trajectory in trajectories for call in trajectory.calls]
     ran = [call for call in calls if isinstance(call.outcome, Execution)]
     return {
@@ -131,7 +143,7 @@ def _tools(trajectories: list[Trajectory]) -> dict[str, float]:
 
 
 def _lengths(trajectories: list[Trajectory]) -> dict[str, float]:
-    """Tokens of a response: the model's, the sandbox's, and the longest of both together."""
+    """Return mean tokens per response, written by the model and by the sandbox, and the longest response."""
     masks = [Transcript.of(trajectory).mask for trajectory in trajectories]
     return {
         "tokens/model": fmean(map(sum, masks)),
@@ -141,7 +153,7 @@ def _lengths(trajectories: list[Trajectory]) -> dict[str, float]:
 
 
 def _tokens(batch: Batch) -> dict[str, int]:
-    """Written by the model in all rollouts; and passed over by training, prompts and outputs included."""
+    """Return the tokens generated in all rollouts, and those trained on, prompts and outputs included."""
     every = [
         Transcript.of(trajectory)
         for roll in (*batch.first, *batch.refills)
@@ -166,7 +178,7 @@ def _stops(trajectories: list[Trajectory]) -> dict[str, float]:
 
 
 def _programs(rolls: Iterable[Roll]) -> dict[str, float]:
-    """Time in the sandbox, summed over programs, which run beside each other and beside generation."""
+    """Return the seconds in the sandbox, summed over programs; they overlap each other and generation."""
     ran = [
         call.outcome
         for roll in rolls

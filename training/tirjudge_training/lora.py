@@ -1,4 +1,4 @@
-"""LoRA (Hu et al. 2021) through PEFT: what is trained instead of the model's own weights."""
+"""LoRA (Hu et al. 2021) through PEFT: small adapters are trained instead of the model's weights."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from tirjudge.generation.adapter import Adapter
 
 
 class LoraConfig(BaseModel):
-    """The adapter of a training stage; the model that the stage leaves has it merged. Defaults are ours."""
+    """The adapter of a training stage, merged into the model that the stage writes. Defaults are ours."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     rank: int = Field(default=16, gt=0)
     alpha: float = Field(default=32.0, gt=0)
-    """The product of the two small matrices counts alpha / rank times."""
+    """The update is scaled by alpha / rank."""
     targets: tuple[str, ...] = ()
-    """Names of the linear layers that get one, `q_proj`, ...; none named is all but the output layer."""
+    """Names of the linear layers with an adapter, `q_proj`, ...; empty means all except the output layer."""
 
     def adapter(self) -> Any:
-        """As PEFT takes it. Without dropout: the sampler's policy must be the trainer's."""
+        """Return PEFT's configuration, without dropout, so that sampler and trainer have the same policy."""
         from peft import LoraConfig as PeftLora
 
         return PeftLora(
@@ -36,19 +36,19 @@ class LoraConfig(BaseModel):
 
 
 def merged(model: Any, folder: Path) -> Any:
-    """The base model with the adapter in `folder` added to its weights."""
+    """Return the base model with the adapter in `folder` merged into its weights."""
     from peft import PeftModel
 
     with warnings.catch_warnings():
-        # PEFT 0.21 still asks transformers by the name that it has given up.
+        # PEFT 0.21 still uses the name that transformers has deprecated.
         warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
         return PeftModel.from_pretrained(model, folder).merge_and_unload()
 
 
 def base_of(folder: Path) -> str | None:
-    """The model that the adapter in a folder belongs to; None for the folder of a whole model.
+    """Return the base model of the adapter in a folder; None if the folder holds a full model.
 
-    Raises GeneratorFailed where that model is gone.
+    Raises GeneratorFailed if the base model does not exist.
     """
     adapter = Adapter.of(folder)
     return None if adapter is None else adapter.base

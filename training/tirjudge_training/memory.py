@@ -1,4 +1,4 @@
-"""The most memory that a run held: of this process, and of its GPU."""
+"""Peak memory of this process and its GPU, and releasing of unused GPU memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ GIB = 2**30
 
 
 def forget_peak() -> None:
-    """Begin anew with the GPU's peak; torch keeps one for each device."""
+    """Reset the GPU's peak memory; torch keeps one per device."""
     import torch
 
     if torch.cuda.is_available():
@@ -17,7 +17,7 @@ def forget_peak() -> None:
 
 
 def gpu_peak(phase: str) -> dict[str, float]:
-    """`gib/gpu_PHASE`: the most that this process's tensors took since the last call. Nothing on a CPU."""
+    """Return `gib/gpu_PHASE`, the peak memory of our tensors since the last call; empty on a CPU."""
     import torch
 
     if not torch.cuda.is_available():
@@ -28,9 +28,10 @@ def gpu_peak(phase: str) -> dict[str, float]:
 
 
 def held() -> dict[str, float]:
-    """`gib/process`, the most of the machine's memory so far, and `gib/gpu_used`, by all programs now."""
+    """Return `gib/process`, this process's peak RAM, and `gib/gpu_used`, the GPU memory in use by all."""
     import torch
 
+    # Linux counts ru_maxrss in KiB.
     found = {"gib/process": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB, 3)}
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
@@ -39,9 +40,10 @@ def held() -> dict[str, float]:
 
 
 def release() -> None:
-    """Give back what is no longer used: trainers and models hold each other, and torch keeps what was freed.
+    """Release GPU memory that is no longer used, for an engine that measures the free memory when it starts.
 
-    An engine that starts next counts what is free on the GPU.
+    Trainer and model refer to each other, so only the garbage collector frees them, and torch caches freed
+    memory.
     """
     import torch
 

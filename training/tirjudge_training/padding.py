@@ -1,4 +1,4 @@
-"""Less padding: rows begin where their text does, and parts of a batch are as long as they need to be."""
+"""Padding: prompts without left padding, and micro-batches cut to their longest row."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from tirjudge_training.trl_rollout import Row
 
 
 def from_the_left(row: Row) -> Row:
-    """The same row with all of the prompt but its first token moved into the completion, masked.
+    """Return the row with all of the prompt except its first token moved into the completion, masked.
 
-    TRL pads prompts on the left without telling the model the positions, and rotary embeddings at shifted
-    positions are another rounding: logprobs then differ from those sampled with by some 1e-5 in float32.
-    With prompts of one length nothing is padded there.
+    TRL pads prompts on the left without passing position ids, and rotary embeddings at shifted positions
+    round differently: logprobs then differ from the sampler's by about 1e-5 in float32. Prompts that all have
+    one token are not padded.
     """
     moved = row.prompt_ids[1:]
     return replace(
@@ -27,12 +27,12 @@ def from_the_left(row: Row) -> Row:
 
 
 def buckets(inputs: dict[str, Any], parts: int, *, every: bool = False) -> Iterator[dict[str, Any]]:
-    """A TRL batch in `parts` parts by length, tensors `[rows, completion tokens]` cut to the longest row.
+    """Split a TRL batch into `parts` parts by length, each with its tensors cut to its longest row.
 
-    Rows that do not count are left out, or, with `every`, stay with their first token: TRL gathers a number
-    for each row, so several processes must have as many in each part. A part without rows is one token that
-    does not count: a loss needs something to be a function of, and every process takes as many forward passes
-    as the others.
+    The tensors are `[rows, completion tokens]`. Rows that do not count are dropped, or, with `every`, kept
+    with their first token: TRL gathers one number per row, so all processes need the same number of rows in
+    each part. A part without rows becomes one masked token, since a loss must depend on the model and every
+    process must make the same number of forward passes.
     """
     counting = (inputs["completion_mask"] * inputs["tool_mask"]).any(1)
     lengths, full = inputs["completion_mask"].sum(1) * counting, inputs["completion_mask"].shape[1]
@@ -50,7 +50,8 @@ def _part(inputs: dict[str, Any], rows: Any, full: int, longest: Any) -> dict[st
 
 
 def _cut(tensor: Any, rows: Any, full: int, longest: Any) -> Any:
-    if tensor.dim() == 0:
+    if tensor.dim() == 0:  # a count over the batch
         return tensor
     part = tensor[rows]
+    # Tensors of another width hold prompts, which are not padded, or one value per row.
     return part[:, :longest] if part.dim() == 2 and part.shape[1] == full else part

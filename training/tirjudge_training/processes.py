@@ -1,4 +1,4 @@
-"""The processes of one training run: what the first does alone, and what they tell each other."""
+"""The processes of one training run: work of the first alone, and exchange between them."""
 
 from __future__ import annotations
 
@@ -15,39 +15,40 @@ from tirjudge_training.sharing import Sharing
 T = TypeVar("T")
 
 PATIENCE = timedelta(days=7)
-"""How long a process waits for another that works alone; torchrun ends those whose fellow has died."""
+"""The time that a process waits for one that works alone; long, since torchrun ends them all if one dies."""
 
 
 class FirstFailed(RuntimeError):
-    """What the first process did alone went wrong; it says so itself."""
+    """Work of the first process failed; that process reports the reason itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class Processes:
-    """The run's processes, seen from one of them. Every process makes the same calls in the same order."""
+    """The run's processes, seen from one of them. All processes make the same calls in the same order."""
 
     rank: int = 0
-    """0 is the first, which alone writes."""
+    """0 is the first process, the only one that writes files."""
     world: int = 1
 
     @classmethod
     def launched(cls) -> Processes:
-        """Those that `torchrun` or `accelerate launch` started; one if there was no launcher."""
+        """Return the processes that `torchrun` or `accelerate launch` started; one without a launcher."""
         if int(os.environ.get("WORLD_SIZE", "1")) == 1:
             return cls()
         import torch
         from accelerate import PartialState
 
+        # PartialState opens the process group, whose default timeout is a few minutes.
         state = PartialState(cpu=not torch.cuda.is_available(), timeout=PATIENCE)
         return cls(state.process_index, state.num_processes)
 
     @property
     def share_weights(self) -> bool:
-        """Whether each holds a part of the model that is trained (FSDP), and not all of it."""
+        """True if each process holds only a shard of the trained model (FSDP)."""
         return self.world > 1 and Sharing.launched() is Sharing.FSDP
 
     def first(self, work: Callable[[], T]) -> T:
-        """The first process works, and all get the result. Raises its error there, FirstFailed elsewhere."""
+        """Run `work` in the first process and share the result. Raises its error there, else FirstFailed."""
         if self.world == 1:
             return work()
         result: list[Any] = [None]
@@ -57,32 +58,33 @@ class Processes:
                 result = [work()]
             except Exception as error:
                 failure = error
+        # All processes take part even if the first failed: else the others would wait for ever.
         done, result = self.every((failure is None, result))[0]
         if failure is not None:
             raise failure
         if not done:
-            raise FirstFailed("the first process failed")
+            raise FirstFailed("the first process failed: see its message")
         return result[0]
 
     def every(self, value: T) -> list[T]:
-        """The value of each process, by rank; values travel pickled."""
+        """Return the values of all processes, by rank; they are exchanged pickled."""
         if self.world == 1:
             return [value]
         from accelerate.utils import gather_object
 
-        return gather_object([value])
+        return gather_object([value])  # accelerate concatenates lists
 
     def deal(self, items: Sequence[T]) -> Sequence[T]:
-        """This process's share of `items`, of which every process holds the same."""
+        """Return this process's share of `items`, which must be the same in every process."""
         return items[self.rank :: self.world]
 
     def collect(self, share: Sequence[T]) -> list[T]:
-        """The reverse: all items in their old order, from the shares of all processes."""
+        """Return all items in their original order, from the shares of all processes."""
         shares = self.every(share)
         return [shares[i % self.world][i // self.world] for i in range(sum(map(len, shares)))]
 
     def folder(self, path: Path) -> RunFolder:
-        """The run folder at `path`, for the first process to write and for the others to look at."""
+        """Return the run folder at `path`: writable in the first process, read-only in the others."""
         return RunFolder(path) if self.rank == 0 else Onlooker(path)
 
 
@@ -90,7 +92,7 @@ ALONE = Processes()
 
 
 class Onlooker(RunFolder):
-    """A run folder that another process of the run writes: read, never locked, and writes are no-ops."""
+    """A run folder that another process writes: readable, not locked, and writes do nothing."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

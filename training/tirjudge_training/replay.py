@@ -1,4 +1,4 @@
-"""A teacher's dialogue in the student's form: played again through the student's own session."""
+"""Conversion of a teacher's dialogue to the student's format, by replaying it in the student's session."""
 
 from __future__ import annotations
 
@@ -26,20 +26,21 @@ from tirjudge_sandbox import Execution, Limits, Program, Status
 Reasoning = Literal["drop", "keep"]
 
 _UNBOUNDED = 1 << 30
-"""Tokens: a dialogue that is too long for the student is its samples' matter."""
+"""A token budget without effect: SFT refuses samples that are too long for the student."""
 
 
 async def replayed(
     trajectory: Trajectory, environment: Environment, task: JudgeTask, *, reasoning: Reasoning = "drop"
 ) -> Trajectory:
-    """The dialogue as `environment` would have recorded it, with the outcomes that its programs had.
+    """Return the dialogue as `environment` would have recorded it, with its programs' recorded outcomes.
 
-    Native calls become programs in fences, one a turn, and their outputs what the student is shown; hidden
-    reasoning is left out, or written before the turn's text. Nothing is run. Without token ids. Where the
-    form would change what was run (a fence in a program's own text, a draft of it before the call), the
-    result stops as SANDBOX_DOWN and so is Unscored.
+    Native calls become fenced programs, one per turn, and their outputs the text that the student is shown;
+    hidden reasoning is dropped, or written before the text of its turn. No program is run, and the result has
+    no token ids. If the conversion would change a program (a fence inside its text, a draft before the call),
+    the result stops as SANDBOX_DOWN and is therefore Unscored.
     """
     turns = list(_turns(trajectory, reasoning))
+    # A budget for exactly this dialogue, so that no limit of the student's cuts it short.
     ran = sum(isinstance(call.outcome, Execution) for call in trajectory.calls)
     session = JudgeSession(
         environment,
@@ -59,7 +60,7 @@ async def replayed(
 
 
 class Recorded:
-    """A sandbox that gives recorded outcomes in their order; for another program it fails."""
+    """A sandbox that returns recorded outcomes in order, and fails for any other program."""
 
     capacity = 1
 
@@ -72,7 +73,7 @@ class Recorded:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is held."""
+        """Do nothing: there is no resource to release."""
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
         if self._calls and self._calls[0].request.source.strip() == program.source.strip():
@@ -80,12 +81,12 @@ class Recorded:
             if isinstance(outcome, Execution):
                 return outcome
         return Execution(
-            status=Status.SANDBOX_FAILED, detail="in the student's form another program would be run"
+            status=Status.SANDBOX_FAILED, detail="in the student's format another program would be run"
         )
 
 
 def _turns(trajectory: Trajectory, reasoning: Reasoning) -> Iterator[str]:
-    """What the model wrote in each turn; one turn for each program."""
+    """Yield what the model wrote in each turn, with one turn per program."""
     calls = deque(trajectory.calls)
     for segment in trajectory.segments:
         if segment.by is By.SANDBOX:
@@ -96,12 +97,12 @@ def _turns(trajectory: Trajectory, reasoning: Reasoning) -> Iterator[str]:
         if segment.tool_calls:
             yield from _fenced(text, sources)
         else:
-            # The newline behind a closing fence is the model's to write.
+            # The newline after a closing fence belongs to the model's turn, so the student must learn it.
             yield text if not sources or text.endswith(("\n", "output")) else f"{text}\n"
 
 
 def _asked(segment: Segment) -> int:
-    """How many programs a turn asked for."""
+    """Return the number of programs that a turn requested."""
     return len(segment.tool_calls) or int(Turn(segment.text).program is not None)
 
 

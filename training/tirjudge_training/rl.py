@@ -1,4 +1,4 @@
-"""DAPO on TRL's GRPOTrainer with our rollouts: where its batches come from is replaced, the loss is TRL's."""
+"""The RL trainer: TRL's GRPOTrainer with our batches and advantages; forward passes and loss are TRL's."""
 
 from __future__ import annotations
 
@@ -51,31 +51,32 @@ TOKEN_MEANS = {
     "clip_ratio/low_mean": "clipped_low",
     "clip_ratio/high_mean": "clipped_high",
 }
-"""What TRL knows of a batch's tokens: its name to ours. Its other metrics describe fillers too."""
+"""TRL's metrics of a batch's tokens, by TRL's name, with our names. Its other metrics include fillers."""
 
 Source = Callable[[int, int, int], Draw]
-"""(step, round, position) to a task: pure, so that a resumed run draws what an uninterrupted one does."""
+"""Maps (step, round, position) to a task. It must be a pure function, so that a resumed run gets the tasks of
+an uninterrupted one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One generation batch, as it is handed to whoever keeps the record."""
+    """One generation batch, as it is passed to the metrics log."""
 
     step: int
     batch: Batch
     sampler_gap: float
-    """Largest |logprob as sampled - logprob of the trainer| over the model's tokens that were compared."""
+    """The largest |sampler logprob - trainer logprob| over the compared tokens of the model."""
 
 
 Keep = Callable[[Generation], Mapping[str, float]]
-"""Whoever keeps the record; returns what is to be logged beside the trainer's own numbers."""
+"""Callback per batch; returns extra metrics to log."""
 
 
 class JudgeBatches(GRPOTrainer):
-    """Goes in front of TRL's GRPOTrainer: the batches are ours, the forward passes and the loss are TRL's.
+    """A mixin before GRPOTrainer that replaces its batches and advantages.
 
-    TRL's dataset is only a clock. A batch is gathered from whole tasks, every draw a function of (seed, step,
-    task, view, sample), and advantages are those of each (task, view) group.
+    TRL's dataset only counts steps. A batch consists of whole tasks, every rollout is a function of (seed,
+    step, task, view, sample), and advantages are normalised within each (task, view) group.
     """
 
     def __init__(
@@ -94,7 +95,7 @@ class JudgeBatches(GRPOTrainer):
         self.loss = open_loss(config.loss, config.loss_options)
         self.rows: list[Row] = []
         self._batch: list[Row] = []
-        self._kept: Mapping[str, float] = {}
+        self._batch_metrics: Mapping[str, float] = {}
         self._measured: dict[str, float] = {}
         self._laps = Laps()
         super().__init__(**trl)
@@ -104,7 +105,7 @@ class JudgeBatches(GRPOTrainer):
 
         step = self.state.global_step // self.config.optimizer_steps
         shuffle = derive_seed("shuffle", self.seed, step)
-        batch = self._rolled_out(step)
+        batch = self._roll_out(step)
         self._batch = batch_rows(
             batch,
             slots=self.config.groups,
@@ -116,42 +117,54 @@ class JudgeBatches(GRPOTrainer):
         self.rows = dealt(
             self._batch, steps=self.config.optimizer_steps, processes=self.processes, seed=shuffle
         )
+        # TRL gets empty prompts: its `rollout_func` returns self.rows whatever they are.
         with _quiet():
             output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
         advantages = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
         if self.config.importance_cap is not None:
             sampled, cap = output["sampling_per_token_logps"], self.config.importance_cap
+            # The weight multiplies each token's term of the objective, as its advantage does.
             advantages = advantages[:, None] * truncated_weights(self._logprobs(output), sampled, cap)
-        output["advantages"] = advantages
+        output["advantages"] = advantages  # replaces TRL's, which count fillers and unscored rollouts
         responses = sum(any(row.mask) for row in self._batch)
         output["num_responses_in_batch"] = torch.tensor(responses, device=self.args.device)
+        # The maximum over all processes: each sees only its own rows.
         gap = torch.tensor(self.processes.every(self._sampler_gap(output))).max().item()
         self._laps.end("logprobs")
-        self._kept = self.keep(Generation(step, batch, gap))
+        self._batch_metrics = self.keep(Generation(step, batch, gap))
         self._laps.end("record")
-        seed_shuffle(shuffle)
+        seed_shuffle(shuffle)  # TRL shuffles the output next
         return output
 
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
-        """The numbers of a generation batch, the same for our record and for whatever TRL reports to."""
+        """Add the metrics of the generation batch, for our log and for TRL's reporters alike."""
         if "loss" in logs:
-            theirs = self._metrics["train"]
+            trl_metrics = self._metrics["train"]
+            # A batch of fillers alone has no tokens to take a mean over.
             if any(any(row.mask) for row in self._batch):
-                logs |= {ours: fmean(theirs[name]) for name, ours in TOKEN_MEANS.items() if name in theirs}
-            logs |= {**self._kept, **self._time_and_memory()}
-            theirs.clear()
+                logs |= {
+                    ours: fmean(trl_metrics[name])
+                    for name, ours in TOKEN_MEANS.items()
+                    if name in trl_metrics
+                }
+            logs |= {**self._batch_metrics, **self._time_and_memory()}
+            trl_metrics.clear()  # the others describe fillers too
         super().log(logs, start_time)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
-        """TRL's, over parts of like length: a loss is a sum, so it is the same without the padding."""
+        """Sum TRL's loss over parts of similar length: a loss is a sum over tokens, so padding can be cut."""
         parts = buckets(inputs, self.config.length_buckets, every=self.processes.world > 1)
         return sum(self._part_loss(model, part) for part in parts)
 
     def _part_loss(self, model: Any, part: dict[str, Any]) -> Any:
-        """TRL takes means of responses and of entropy over the rows it is given, and logs the mean of its
-        calls: they become shares of the batch's sums, however its rows are spread over parts, steps and
-        processes."""
+        """Return the loss of one part, weighted by its share of the batch.
+
+        TRL averages responses and entropy over the rows of each call, and logs the mean over its calls. The
+        weights turn these means into shares of the batch's sums, so that the result does not depend on how
+        rows are spread over parts, optimizer steps and processes.
+        """
         mask = part["completion_mask"] * part["tool_mask"]
+        # The micro-batches of a generation batch, on all processes together.
         share = self.args.steps_per_generation * self.accelerator.num_processes
         weight = 1.0
         if self.loss.mean_of == "responses":
@@ -159,13 +172,14 @@ class JudgeBatches(GRPOTrainer):
         tokens = share * mask.sum() / part["num_items_in_batch"].clamp(min=1)
         self.entropy_coef = float(self.config.entropy_bonus * tokens / weight)
         loss = self.loss.compute(super()._compute_loss, model, part) * weight
+        # A token mean of this part counts as much as the part has tokens.
         each = self.config.length_buckets * self.accelerator.reduce(tokens, reduction="mean").item()
         for name in TOKEN_MEANS.keys() & self._metrics["train"].keys():
             self._metrics["train"][name][-1] *= each
         return loss
 
-    def _rolled_out(self, step: int) -> Batch:
-        """The batch; what is measured of it begins here."""
+    def _roll_out(self, step: int) -> Batch:
+        """Roll out the batch of a step and start its measurements."""
         self._laps = Laps()
         forget_peak()
         self.engine.refresh()
@@ -182,7 +196,7 @@ class JudgeBatches(GRPOTrainer):
         return batch
 
     def _time_and_memory(self) -> dict[str, float]:
-        """Of a batch that was trained on."""
+        """Return timings and peak memory of a batch, once it was trained on."""
         self._laps.end("train")
         timed = self._measured | times(self.processes.every(self._laps.parts))
         return {**timed, **shares_of_time(timed), **gpu_peak("train"), **held()}
@@ -202,7 +216,12 @@ class JudgeBatches(GRPOTrainer):
         )
 
     def _sampler_gap(self, output: dict[str, Any]) -> float:
-        """Over all rows where TRL computed their logprobs anyway, else over as many as a group has."""
+        """Return the largest difference between sampler and trainer logprobs.
+
+        Compares all rows if TRL has computed their logprobs anyway, else the rows of one group, since each
+        comparison costs a forward pass.
+        """
+        # Fillers last: they have nothing to compare.
         rows = sorted(range(len(self.rows)), key=lambda number: not any(self.rows[number].mask))
         if "old_per_token_logps" not in output:
             rows = rows[: self.config.samples]
@@ -213,7 +232,7 @@ class JudgeBatches(GRPOTrainer):
         return gap.max().item() if gap.numel() else 0.0
 
     def _logprobs(self, part: dict[str, Any]) -> Any:
-        """The trainer's, of completion tokens: as TRL has computed them, else by a forward pass."""
+        """Return the trainer's logprobs of completion tokens, by a forward pass unless TRL has them."""
         import torch
 
         if part.get("old_per_token_logps") is not None:
@@ -245,13 +264,14 @@ def build_trainer(
     lora: LoraConfig | None = None,
     callbacks: tuple[Any, ...] = (),
 ) -> Any:
-    """A GRPOTrainer for a model that is on disk at `model.config._name_or_path` (the KL reference)."""
+    """Return a GRPOTrainer for a model that is on disk at `model.config._name_or_path`, the KL reference."""
     from datasets import Dataset
     from transformers import PrinterCallback
     from trl import GRPOConfig, GRPOTrainer
 
     reporters.require(config.report_to)
     with _quiet():
+        # Made here because GRPOTrainer is only imported here: trl takes seconds to load.
         trainer: Any = type("JudgeTrainer", (JudgeBatches, GRPOTrainer), {})(
             engine=engine,
             source=source,
@@ -283,7 +303,7 @@ def build_trainer(
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the warnings that TRL's own code draws from transformers, or about the interface used here."""
+    """Silence warnings about TRL's own code and about the experimental interface used here."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
         warnings.filterwarnings("ignore", message=r".*gradient_checkpointing\w*` is deprecated")
@@ -301,11 +321,11 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "max_completion_length": config.max_tokens,
         "temperature": config.temperature,
         **open_loss(config.loss, config.loss_options).arguments(),
-        "scale_rewards": "none",
+        "scale_rewards": "none",  # advantages arrive normalised, see `advantages`
         "epsilon": config.epsilon,
         "epsilon_high": config.epsilon_high,
         "beta": config.beta,
-        "use_bias_correction_kl": False,
+        "use_bias_correction_kl": False,  # the papers print the KL term without it
         "entropy_coef": config.entropy_bonus,
         "learning_rate": config.learning_rate,
         "lr_scheduler_type": "polynomial" if config.decay else "constant_with_warmup",
@@ -315,8 +335,8 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "logging_steps": config.optimizer_steps,
         "save_steps": config.checkpoint_every * config.optimizer_steps,
         "save_total_limit": config.keep_checkpoints,
-        "ignore_data_skip": True,
+        "ignore_data_skip": True,  # on resume there is no data to skip: the source knows the step
         "report_to": list(config.report_to),
-        "logging_nan_inf_filter": False,
+        "logging_nan_inf_filter": False,  # health.py must see a loss of nan
         "disable_tqdm": True,
     }

@@ -1,4 +1,4 @@
-"""What an RL stage can be told: batches, the loss, and the limits of a trajectory."""
+"""The configuration of an RL stage: batches, loss, schedule, and the limits of a trajectory."""
 
 from __future__ import annotations
 
@@ -20,29 +20,29 @@ def _known_loss(name: str) -> str:
 
 
 class RlConfig(RolloutConfig):
-    """The RL stage. Defaults are TIR-Judge's (§5.1) where the paper has a number; `ours` marks the rest."""
+    """The RL stage. Defaults are TIR-Judge's (§5.1) if the paper gives a number; `ours` marks the others."""
 
     steps: int = Field(default=0, ge=0)
-    """Generation batches (ours); 0: as many as `epochs` takes."""
+    """Generation batches (ours); 0 means as many as `epochs` takes."""
     epochs: float | None = Field(default=None, gt=0)
     """Passes over the training tasks, instead of `steps`: TIR-Judge 2, JudgeLRM 1, the rationale judge 2."""
     groups: int = Field(default=128, gt=0)
-    """Slots of a generation batch: one per view of a task (ours: the paper does not print it)."""
+    """Groups of a generation batch, one per view of a task (ours: the paper does not print the number)."""
     samples: int = Field(default=8, gt=1)
     """Rollouts per group, the paper's G."""
     optimizer_steps: int = Field(default=1, gt=0)
-    """Per generation batch (ours); with 1 the ratio is always 1 and nothing is ever clipped."""
+    """Optimizer steps per generation batch (ours); with 1 the ratio is always 1 and nothing is clipped."""
     micro_batch: int = Field(default=4, gt=0)
-    """Rows of one forward pass on one device, at most."""
+    """The most rows of one forward pass on one device."""
     length_buckets: int = Field(default=1, gt=0)
-    """Parts of a micro-batch, by length, each padded to its own longest row (ours)."""
+    """Parts into which a micro-batch is split by length, each padded to its own longest row (ours)."""
     learning_rate: float = Field(default=1e-6, gt=0)
     warmup_steps: int = Field(default=0, ge=0)
-    """Optimizer steps over which the learning rate rises to its constant value (ours)."""
+    """Optimizer steps over which the learning rate rises linearly (ours)."""
     decay: bool = False
-    """Let the learning rate fall linearly over the stage instead of staying constant (ours)."""
+    """Decrease the learning rate linearly over the stage instead of keeping it constant (ours)."""
     final_learning_rate: float = Field(default=0.0, ge=0)
-    """Where the falling learning rate ends; J1-70B's is 3e-7."""
+    """The learning rate at the end of the decay; J1-70B's is 3e-7."""
     max_grad_norm: float = Field(default=1.0, gt=0)
     loss: Annotated[str, AfterValidator(_known_loss)] = "dapo"
     """A loss by name, see `tirjudge_training.losses`: `dapo`, `per_response`, `sequence`, or one that another
@@ -50,54 +50,59 @@ class RlConfig(RolloutConfig):
     loss_options: Mapping[str, Any] | None = None
     """Options of the loss, if it has any; the three above have none."""
     sigma: Sigma = "sample"
-    """Of a group's rewards; JudgeLRM's is `population` (Eq. 6)."""
+    """The standard deviation of a group's rewards; JudgeLRM uses `population` (Eq. 6)."""
     eta: float = Field(default=0.0, ge=0)
-    """Added to sigma; JudgeLRM's is 1e-6 (Eq. 7)."""
+    """Added to the standard deviation; JudgeLRM uses 1e-6 (Eq. 7)."""
     epsilon: float = Field(default=0.2, gt=0)
-    """Clip of the ratio from below; the rationale judge's is 2e-4 on both sides."""
+    """The lower clip of the ratio; the rationale judge uses 2e-4 on both sides."""
     epsilon_high: float = Field(default=0.3, gt=0)
+    """The upper clip of the ratio."""
     beta: float = Field(default=0.01, ge=0)
-    """Weight of the KL divergence to the model that the stage starts from; 0 loads no reference."""
+    """Weight of the KL divergence from the stage's initial model; 0 loads no reference model."""
     importance_cap: float | None = Field(default=None, gt=0)
-    """Largest weight of a token for being likelier to the trainer than to the engine that drew it (truncated
-    importance sampling, for vLLM; 2.0 is common); None weighs all tokens alike (ours)."""
+    """The cap of a token's importance weight, its trainer probability over its sampler probability (truncated
+    importance sampling, for vLLM; 2.0 is common); None weighs all tokens equally (ours)."""
     entropy_bonus: float = Field(default=0.0, ge=0)
-    """Weight of the mean entropy of a batch's tokens in the objective (ours)."""
+    """Weight of the mean token entropy in the objective (ours)."""
     filter: Filter = "correctness"
+    """The quantity that must differ within a group for dynamic sampling to keep it."""
     replacement_rounds: int = Field(default=2, ge=0)
-    """Rounds of replacement for groups that teach nothing (ours)."""
+    """The most rounds in which groups without a learning signal are replaced (ours)."""
     resamples: int = Field(default=2, ge=0)
-    """How often an episode is drawn again whose sandbox or generator failed (ours)."""
+    """The most times that an episode is sampled again after its sandbox or generator failed (ours)."""
     report_to: tuple[Reporter, ...] = ()
-    """Where the numbers of `metrics.jsonl` go besides; may be changed when a stopped run goes on (ours)."""
+    """Further destinations of the metrics in `metrics.jsonl`; may be changed when a run is resumed (ours)."""
     health: HealthConfig = HealthConfig()
     checkpoint_every: int = Field(default=10, gt=0)
-    """Generation batches between checkpoints (ours)."""
+    """Generation batches between two checkpoints (ours)."""
     keep_checkpoints: int = Field(default=2, gt=0)
-    """The last ones, which stay: a run goes on from the last, and a cycle chooses among them (ours)."""
+    """The number of latest checkpoints to keep; a run resumes from the last, a cycle selects among them
+    (ours)."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> RlConfig:
         if self.temperature == 0:
-            raise ValueError("temperature = 0 draws the same rollout every time: nothing can be compared")
+            raise ValueError(
+                "temperature = 0 gives identical rollouts, so that all advantages are 0: set it above 0"
+            )
         open_loss(self.loss, self.loss_options)
         self.shares(1)
         return self
 
     def shares(self, processes: int) -> tuple[int, int]:
-        """Rows of a forward pass, and forward passes of a generation batch, of each of `processes`.
+        """Return (rows per forward pass, forward passes per generation batch) of each of `processes`.
 
-        Raises ValueError if the batch cannot be shared out.
+        Raises ValueError if the batch cannot be divided evenly.
         """
         if self.final_learning_rate and not (self.decay and self.final_learning_rate < self.learning_rate):
-            raise ValueError("final_learning_rate is what a larger learning_rate falls to: set decay = true")
+            raise ValueError("final_learning_rate needs decay = true and must be smaller than learning_rate")
         if bool(self.steps) == (self.epochs is not None):
-            raise ValueError("say either steps or epochs")
+            raise ValueError("set either steps or epochs")
         rows = self.groups * self.samples
         micro_batch = min(self.micro_batch, max(1, rows // (processes * self.optimizer_steps)))
         if rows % (micro_batch * self.optimizer_steps * processes):
             raise ValueError(
-                f"groups * samples = {rows} is no multiple of micro_batch * optimizer_steps * processes "
+                f"groups * samples = {rows} is not a multiple of micro_batch * optimizer_steps * processes "
                 f"= {micro_batch} * {self.optimizer_steps} * {processes}"
             )
         return micro_batch, rows // (micro_batch * processes)

@@ -1,4 +1,4 @@
-"""The RL stage of a run: from one model folder to the next, and on from where a kill left it."""
+"""The RL stage of a run: train one model folder into the next, resuming after an interruption."""
 
 from __future__ import annotations
 
@@ -36,17 +36,19 @@ def train_rl(
     processes: Processes = ALONE,
     asking: Asking | None = None,
 ) -> Any:
-    """RL from the model folder `start`, which is also the KL reference; returns the trained model.
+    """Train the model folder `start`, which is also the KL reference, by RL; return the trained model.
 
-    With `lora` that model has an adapter in it, see `whole_weights`.
+    With `lora` the returned model contains an adapter, see `whole_weights`.
 
-    Checkpoints lie in `run`. A stage that was killed goes on from the last whole one and writes what an
-    uninterrupted one would have written. Every one of several `processes` makes this call. Raises NotAnswered
-    when `asking`, which answers the questions of rewards and is closed here, stays without answers.
+    Checkpoints are written to `run`. An interrupted stage resumes from the last complete checkpoint and
+    writes what an uninterrupted one would have written. Each of several `processes` must make this call.
+    `asking` answers the questions that rewards depend on and is closed here. Raises NotAnswered if it gets no
+    answers.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(start)
+    # Weights stay float32: Adam updates at a learning rate of 1e-6 would be lost to rounding in bfloat16.
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
     journal = Journal(run, config.steps, say, Health(config.health))
@@ -89,7 +91,7 @@ def _callback(journal: Journal, processes: Processes) -> Any:
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
-        """Passes the trainer's logs on, and marks a checkpoint when its last byte is written."""
+        """Passes the trainer's logs on, and marks each checkpoint as complete once it is written."""
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
             journal.log(logs or {})

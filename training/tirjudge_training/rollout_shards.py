@@ -1,17 +1,21 @@
-"""Rollouts as Parquet: a file for each generation batch, a row for each rollout, its tokens included."""
+"""The rollout log: one Parquet file per generation batch, one row per rollout with its tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from io import BytesIO
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Reward
+from tirjudge_environments import Score
+from tirjudge_environments import Trajectory
+from tirjudge_environments import Transcript
+from tirjudge_environments.orders import letter
+from tirjudge_training.grouping import Batch
+from tirjudge_training.grouping import Roll
 from typing import Any
 
-from tirjudge_environments import JudgeTask, Reward, Score, Trajectory, Transcript
-from tirjudge_environments.orders import letter
-from tirjudge_training.grouping import Batch, Roll
-
 FOLDER = "rollouts"
-"""Inside an RL stage's folder; `datasets.load_dataset` and `tirjudge data inspect` take it as it is."""
+"""The folder inside an RL stage's folder; `datasets.load_dataset` and `tirjudge data inspect` read it."""
 
 
 def shard_name(step: int) -> str:
@@ -19,7 +23,7 @@ def shard_name(step: int) -> str:
 
 
 def shard(step: int, batch: Batch) -> bytes:
-    """The file of a generation batch: the tasks as `tirjudge judge` reads rows, and what came of them."""
+    """Return a batch as a Parquet file: tasks in the columns of `tirjudge judge`, with their rollouts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -77,12 +81,13 @@ def _rollout(trajectory: Trajectory) -> dict[str, Any]:
 def _reward(score: Score) -> dict[str, Any]:
     if not isinstance(score, Reward):
         return {"reward": None, "parts": [], "unscored": _utf8(score.reason)}
+    # A list of pairs, since formats have different parts and a Parquet struct has fixed fields.
     parts = [{"name": name, "value": value} for name, value in score.parts.items()]
     return {"reward": score.total, "parts": parts, "unscored": None}
 
 
 def _utf8(text: str) -> str:
-    """With `?` for what Parquet cannot hold: a row of JSON may have half a character."""
+    """Replace lone surrogates, which JSON allows and Parquet cannot store, by `?`."""
     return text.encode(errors="replace").decode()
 
 
@@ -107,6 +112,7 @@ def _schema() -> Any:
             "choice": pa.int64(),
             "completion": text,
             "calls": pa.int64(),
+            # Narrow types: token columns make up nearly all of the file.
             "prompt_ids": pa.list_(pa.int32()),
             "completion_ids": pa.list_(pa.int32()),
             "mask": pa.list_(pa.int8()),

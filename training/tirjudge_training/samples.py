@@ -1,4 +1,4 @@
-"""What supervised training learns from: token ids, and labels on those that the model itself wrote."""
+"""Samples of supervised training: token ids, with labels on the tokens that the model wrote."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Self
 from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
 
 IGNORED = -100
-"""The label of a token that the loss leaves out."""
+"""The label of a token that the loss ignores."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One dialogue; `ids` and `labels` have one length."""
+    """One dialogue; `ids` and `labels` have the same length."""
 
     ids: tuple[int, ...]
     labels: tuple[int, ...]
-    """The id where the model wrote, IGNORED on the prompt and on what the sandbox wrote."""
+    """The token id where the model wrote; IGNORED on the prompt and on program outputs."""
 
     @property
     def taught(self) -> int:
-        """Tokens that the loss is taken over."""
+        """The number of tokens in the loss."""
         return sum(label != IGNORED for label in self.labels)
 
     @classmethod
     def of(cls, trajectory: Trajectory) -> Self:
-        """Raises ValueError for a trajectory without token ids."""
+        """Return a sampled trajectory as a sample; raises ValueError if it has no token ids."""
         transcript = Transcript.of(trajectory)
         written = zip(transcript.completion_ids, transcript.mask, strict=True)
         return cls(
@@ -36,7 +36,8 @@ class Sample:
 
     @classmethod
     def written(cls, trajectory: Trajectory, encoder: Encoder, end: int) -> Self:
-        """A dialogue that has no token ids, each segment encoded by itself; its last turn ends with `end`."""
+        """Encode a dialogue without token ids, each segment separately; the last turn ends with `end`."""
+        # Segment by segment, as the student will sample: a token never spans model and sandbox text.
         ids = list(encoder.prompt(trajectory.prompt))
         labels = [IGNORED] * len(ids)
         for segment in trajectory.segments:
@@ -47,7 +48,7 @@ class Sample:
 
     @classmethod
     def answer(cls, encoder: Encoder, question: Prompt | str, answer: str, end: int) -> Self:
-        """A prompt, or one user message, and its answer, ended by the token `end`."""
+        """Return a prompt, or one user message, with its answer, which ends with the token `end`."""
         asked = Prompt(messages=(Message("user", question),)) if isinstance(question, str) else question
         prompt = tuple(encoder.prompt(asked))
         written = (*encoder.text(answer), end)

@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on TRL: the warm-up, and what rejection sampling kept."""
+"""Supervised fine-tuning on TRL, for the warm-up, rejection sampling and distillation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.samples import Sample
 
 SORTED = 6
-"""Batches that are sorted by length together."""
+"""The number of batches that are sorted by length together."""
 KEPT_CHECKPOINTS = 2
 CHECKPOINTS, METRICS = "checkpoints", "metrics.jsonl"
 
@@ -33,14 +33,14 @@ class SftConfig(BaseModel):
     batch: int = Field(default=64, gt=0)
     """Samples per optimizer step."""
     micro_batch: int = Field(default=64, gt=0)
-    """Samples of one forward pass on one device, at most; divides a process's part of `batch` (ours)."""
+    """The most samples of one forward pass on one device; must divide a process's share of `batch` (ours)."""
     learning_rate: float = Field(default=2e-6, gt=0)
     schedule: str = "cosine"
-    """Of the learning rate after its rise, as transformers names it (ours)."""
+    """The learning rate schedule after the warm-up, by its name in transformers (ours)."""
     warmup_steps: int = Field(default=0, ge=0)
-    """Optimizer steps over which the learning rate rises (ours)."""
+    """Optimizer steps over which the learning rate rises linearly (ours)."""
     max_tokens: int = Field(default=8192, gt=0)
-    """A longer sample is refused."""
+    """The most tokens of a sample; a longer one is refused."""
     checkpoint_every: int = Field(default=100, gt=0)
     """Optimizer steps between checkpoints (ours)."""
 
@@ -56,13 +56,13 @@ def train_sft(
     say: Callable[[str], None],
     processes: Processes = ALONE,
 ) -> Any:
-    """Train the model folder `start` on `samples`; returns the trained model.
+    """Train the model folder `start` on `samples`; return the trained model.
 
-    With `lora` that model has an adapter in it, see `whole_weights`.
+    With `lora` the returned model contains an adapter, see `whole_weights`.
 
-    Checkpoints and metrics lie in `run`. A stage that was killed goes on from the last whole checkpoint and
-    ends with the same weights. Every one of several `processes` makes this call. Raises ValueError for a
-    sample that is too long or teaches nothing.
+    Checkpoints and metrics are written to `run`. An interrupted stage resumes from the last complete
+    checkpoint and ends with the same weights. Each of several `processes` must make this call. Raises
+    ValueError for a sample that is too long or has no trained tokens.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
     from trl import SFTTrainer
@@ -70,6 +70,7 @@ def train_sft(
     _check(samples, config)
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
     _forget(run, checkpoints.step_of(saved) if saved else 0)
+    # Weights stay float32: small updates would be lost to rounding in bfloat16.
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*gradient_checkpointing\w*` is deprecated")
@@ -87,9 +88,9 @@ def train_sft(
 
 
 def in_batches(samples: Sequence[Sample], size: int, seed: int) -> list[Sample]:
-    """The samples in an order whose batches of `size` need little padding and still are mixed.
+    """Order the samples so that batches of `size` need little padding and still mix the kinds of samples.
 
-    transformers' own grouping sorts 50 batches together: each is of one kind, and the kinds come in waves.
+    transformers' own grouping sorts 50 batches together, which gives batches of one kind, in waves.
     """
     rng = Random(seed)
     shuffled = rng.sample(samples, len(samples))
@@ -97,6 +98,7 @@ def in_batches(samples: Sequence[Sample], size: int, seed: int) -> list[Sample]:
     for start in range(0, len(shuffled), SORTED * size):
         alike = sorted(shuffled[start : start + SORTED * size], key=lambda sample: len(sample.ids))
         batches += [alike[i : i + size] for i in range(0, len(alike), size)]
+    # Shuffles the batches; the incomplete one comes last, where it does not shift the others' boundaries.
     batches.sort(key=lambda batch: len(batch) < size or rng.random())
     return [sample for batch in batches for sample in batch]
 
@@ -108,15 +110,15 @@ def _check(samples: Sequence[Sample], config: SftConfig) -> None:
                 f"sample {number} has {len(sample.ids)} tokens, more than max_tokens = {config.max_tokens}"
             )
         if not sample.taught:
-            raise ValueError(f"sample {number} has no token of the model's to learn from")
+            raise ValueError(f"sample {number} has no token written by the model to learn from")
 
 
 def _micro_batch(config: SftConfig, processes: int) -> int:
-    """Samples of one forward pass on each of `processes`."""
+    """Return the samples of one forward pass on each of `processes`."""
     size = min(config.micro_batch, max(1, config.batch // processes))
     if config.batch % (size * processes):
         raise ValueError(
-            f"batch = {config.batch} is no multiple of micro_batch * processes = {size} * {processes}"
+            f"batch = {config.batch} is not a multiple of micro_batch * processes = {size} * {processes}"
         )
     return size
 
@@ -142,6 +144,7 @@ def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> An
         lr_scheduler_type=config.schedule,
         warmup_steps=config.warmup_steps,
         max_length=config.max_tokens,
+        # The samples are tokenized and ordered already, see `in_batches`.
         dataset_kwargs={"skip_prepare_dataset": True},
         train_sampling_strategy="sequential",
         seed=seed,
@@ -156,7 +159,7 @@ def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> An
 
 
 def _forget(run: RunFolder, step: int) -> None:
-    """Drop the metrics that an interrupted run wrote after its last whole checkpoint."""
+    """Drop the metrics that an interrupted run wrote after its last complete checkpoint."""
     rows = list(run.read(METRICS))
     kept = [row for row in rows if row["step"] <= step]
     if len(kept) < len(rows):
@@ -167,7 +170,7 @@ def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> 
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
-        """Writes metrics, says how far it is, and marks a checkpoint when its last byte is written."""
+        """Writes metrics, reports progress, and marks each checkpoint as complete once it is written."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.started, self.first = time.perf_counter(), state.global_step
@@ -176,6 +179,7 @@ def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> 
             if not logs or "loss" not in logs:
                 return
             run.append(METRICS, {"step": state.global_step, **logs})
+            # Steps before an interruption say nothing about this run's speed.
             done = max(1, state.global_step - self.first)
             each = (time.perf_counter() - self.started) / done
             left = each * (state.max_steps - state.global_step)

@@ -1,4 +1,4 @@
-"""How the processes of a run share the state of training out, as accelerate's launcher tells them."""
+"""Sharding of the training state over processes, as configured by accelerate's launcher."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from enum import StrEnum
 
 
 class Sharing(StrEnum):
-    """Who holds what of weights, gradients and Adam's moments."""
+    """The part of weights, gradients and Adam's moments that each process holds."""
 
     NONE = "plain processes"
-    """Each holds all of them."""
+    """All of them (DDP)."""
     FSDP = "FSDP"
-    """Each holds a part of all of them."""
+    """A shard of all of them."""
     DEEPSPEED = "DeepSpeed"
-    """Each holds all weights, and a part of the rest (ZeRO-2)."""
+    """All weights, and a shard of the rest (ZeRO-2)."""
 
     @classmethod
     def launched(cls) -> Sharing:
+        """Return the sharding that the launcher configured through its environment variables."""
         for sharing in (cls.FSDP, cls.DEEPSPEED):
             if os.environ.get(f"ACCELERATE_USE_{sharing.name}") == "true":
                 return sharing

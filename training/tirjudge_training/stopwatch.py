@@ -1,4 +1,4 @@
-"""Where the time of a generation batch goes."""
+"""Timing of the phases of a generation batch."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Mapping, Sequence
 
 
 class Laps:
-    """The parts of a batch, one after the other; the first begins when this is made."""
+    """Times consecutive phases; the first one starts at construction."""
 
     def __init__(self) -> None:
         self.parts: dict[str, tuple[float, float]] = {}
-        """Name to seconds, and CPU seconds of this process; to the millisecond."""
+        """Wall seconds and CPU seconds of this process by phase, rounded to milliseconds."""
         self._began = self._now()
 
     def end(self, part: str) -> None:
-        """Of the part that ran until now."""
+        """End the current phase, which gets the name `part`, and start the next."""
         began, self._began = self._began, self._now()
         wall, cpu = (round(now - then, 3) for now, then in zip(self._began, began, strict=True))
         self.parts[part] = wall, cpu
@@ -26,7 +26,7 @@ class Laps:
 
 
 def times(every: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, float]:
-    """As `metrics.jsonl` has them, from the parts of each process: the first's seconds, all CPU seconds."""
+    """Return the timings for `metrics.jsonl`: wall seconds of the first process, CPU seconds of all."""
     first = every[0]
     return {
         **{f"seconds/{part}": wall for part, (wall, _) in first.items()},
@@ -36,11 +36,11 @@ def times(every: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, float
 
 
 def shares_of_time(seconds: Mapping[str, float]) -> dict[str, float]:
-    """Of a generation batch's wall time: computing tokens, waiting for programs alone, and training.
+    """Return the shares of wall time spent generating, waiting for programs alone, and training.
 
-    Programs run while others generate: only the time counts as theirs in which no token was computed.
-    Training is every pass of the trainer's, those for logprobs alone included. The rest is in none of the
-    three: giving the sampler new weights, scoring, bookkeeping.
+    Programs run while other rollouts generate, so only time in which no token was computed counts as theirs.
+    Training includes the trainer's passes that only compute logprobs. The rest belongs to none of the three:
+    weight synchronisation, scoring, logging.
     """
     whole = max(seconds["seconds/step"], 1e-9)
     training = seconds["seconds/logprobs"] + seconds["seconds/train"]

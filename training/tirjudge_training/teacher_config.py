@@ -1,4 +1,4 @@
-"""Who teaches in `tirjudge train --distill`, what is asked, and what is kept of it."""
+"""The configuration of `tirjudge train --distill`: teacher, corrector, prompts, and selection."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from tirjudge.judging import KEY_VARIABLES
 from tirjudge_training.replay import Reasoning
 
 TEACHER_KEY, CORRECTOR_KEY = "TIRJUDGE_TEACHER_API_KEY", "TIRJUDGE_CORRECTOR_API_KEY"
-"""Environment variables. The teacher's may also be one of `KEY_VARIABLES`; keys are nowhere else."""
+"""Environment variables of the API keys, which are read from nowhere else. The teacher's key may also be in
+one of `KEY_VARIABLES`."""
 
 Tier = Literal["tools", "turns", "continue"]
 
@@ -25,10 +26,10 @@ class EndpointConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     model: str = ""
-    """The name that the endpoint knows it by."""
+    """The model's name at the endpoint."""
     base_url: str = ""
     tier: Tier = "tools"
-    """Native calls, or programs in fences through plain or continued chat (see `OpenAIGenerator`)."""
+    """Native tool calls, or fenced programs through plain or continued chat (see `OpenAIGenerator`)."""
 
     @field_validator("base_url")
     @classmethod
@@ -39,54 +40,54 @@ class EndpointConfig(BaseModel):
 
 
 class CorrectorConfig(EndpointConfig):
-    """A second teacher, who writes anew what the first got wrong, the answer told (RM-R1, App. B).
+    """A second teacher that rewrites wrong judgments, given the right answer (RM-R1, App. B).
 
-    Without a base URL of its own it is asked at the first one's, with the first one's key; at another address
-    it gets its own key or none.
+    Without a base URL it uses the first teacher's endpoint and key; at another address it uses its own key or
+    none, so that the first teacher's key is never sent there.
     """
 
     model: str = Field(min_length=1)
 
 
 class TeacherConfig(EndpointConfig):
-    """Whom a student learns from; TIR-Judge's teacher is Gemini-2.5-Flash (TIR §4.3).
+    """The teacher of a distillation; TIR-Judge's is Gemini-2.5-Flash (TIR §4.3).
 
     `ours` marks what the paper does not print.
     """
 
     family: str = "tir"
-    """Of the prompts that it gets; the student keeps its own (ours)."""
+    """The family of the teacher's prompts; the student keeps its own (ours)."""
     prompts: int | None = Field(default=None, gt=0)
-    """Training tasks that are put to it; None is all of them. The paper kept about 10,000 trajectories."""
+    """Training tasks that the teacher judges; None means all. The paper kept about 10,000 trajectories."""
     samples: int = Field(default=1, gt=0)
-    """Dialogues about each prompt (ours)."""
+    """Dialogues per prompt (ours)."""
     keep: Literal["shortest", "fewest_calls"] = "shortest"
-    """Which of those with the full reward: by their length, or by calls and then length (ours)."""
+    """Which dialogues with the full reward to prefer: by length, or by tool calls and then length (ours)."""
     per_prompt: int = Field(default=1, gt=0)
-    """How many of them at most (ours)."""
+    """The most dialogues kept per prompt (ours)."""
     reward: float = 1.0
-    """The full reward: R = 1, right, well formed and without an error."""
+    """The full reward: R = 1, for a dialogue that is right, well formed and without an error."""
     reasoning: Reasoning = "drop"
-    """Hidden thinking, which some endpoints return apart from the text: left out, or written before it.
+    """Hidden reasoning, which some endpoints return separately: drop it, or keep it before the text.
 
-    The paper learns from "reasoning and code steps" with thinking off, and does not say of hidden thoughts.
+    The paper learns from "reasoning and code steps" with thinking off, and does not mention hidden reasoning.
     """
     temperature: float = Field(default=1.0, ge=0)
-    """Ours."""
+    """0 is greedy decoding (ours)."""
     max_tokens: int = Field(default=8192, gt=0)
-    """Written in one dialogue, outputs included."""
+    """New tokens of one dialogue, program outputs included."""
     tool_calls: int = Field(default=3, ge=0)
     sandbox: str = "local"
-    """What runs its programs, by name (ours)."""
+    """The sandbox backend, by name (ours)."""
     concurrency: int = Field(default=32, gt=0)
-    """Dialogues, and requests, at once (ours)."""
+    """Concurrent dialogues, and concurrent requests (ours)."""
     give_up_after: int = Field(default=16, gt=0)
-    """Stop once so many dialogues in a row failed because teacher or sandbox was down (ours)."""
+    """Abort after so many consecutive dialogues failed because teacher or sandbox was down (ours)."""
     token_cap: int | None = Field(default=None, gt=0)
-    """Tokens read and written, of both teachers, after which no dialogue is begun; None: no cap (ours).
+    """Prompt and completion tokens of both teachers after which no dialogue is started; None: no cap (ours).
 
-    Those that are under way are finished. As the endpoint counts; its retries, and dialogues that a kill
-    cut short, are not seen.
+    Running dialogues are finished. Counted as the endpoint reports; retries, and dialogues cut short by a
+    kill, are not counted.
     """
     corrector: CorrectorConfig | None = None
 
@@ -97,6 +98,7 @@ class TeacherConfig(EndpointConfig):
         second = self.corrector
         if second is None:
             return None
+        # At another address only its own key: the teacher's key must not reach a third party.
         own = (CORRECTOR_KEY,)
         keys = own if second.base_url else (*own, TEACHER_KEY, *KEY_VARIABLES)
         return self._open(second.model, second.base_url or self.base_url, second.tier, keys)

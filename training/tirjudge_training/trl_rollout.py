@@ -1,4 +1,4 @@
-"""Rollouts in the shape that TRL's `rollout_func` returns, for our trainer and for anybody's."""
+"""Rollouts in the form of TRL's `rollout_func`, for our trainer and for any other GRPOTrainer."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One rollout as the trainer sees it; `completion_ids`, `mask` and `logprobs` have one length, not 0."""
+    """One rollout as token ids; `completion_ids`, `mask` and `logprobs` have the same length, at least 1."""
 
     prompt_ids: tuple[int, ...]
     completion_ids: tuple[int, ...]
     mask: tuple[int, ...]
-    """1 for a token that the model wrote and that counts, 0 for the sandbox's and for fillers."""
+    """1 for tokens that the model wrote and that count, 0 for program outputs and fillers."""
     logprobs: tuple[float, ...]
-    """As sampled; 0.0 where the sandbox wrote."""
+    """The sampler's logprobs; 0.0 for program outputs."""
     reward: float = 0.0
     advantage: float = 0.0
 
 
 def row(trajectory: Trajectory, reward: float, advantage: float = 0.0) -> Row:
-    """Raises ValueError for a generator that tells no token ids or logprobs, and for an empty completion."""
+    """Return a trajectory as a row; raises ValueError if it is empty or has no ids or logprobs."""
     script = Transcript.of(trajectory)
     if script.logprobs is None or not script.completion_ids:
         raise ValueError("training needs logprobs and at least one token of every trajectory")
@@ -38,16 +38,16 @@ def row(trajectory: Trajectory, reward: float, advantage: float = 0.0) -> Row:
 
 
 def filler(token: int) -> Row:
-    """The shortest row there is; its mask keeps it out of the loss and of the loss's denominator."""
+    """Return the shortest possible row, masked out of the loss and of its denominator."""
     return Row((token,), (token,), (0,), (0.0,))
 
 
 def batch_rows(
     batch: Batch, *, slots: int, size: int, blank: int, sigma: Sigma = "sample", eta: float = 0.0
 ) -> list[Row]:
-    """`slots * size` rows: the kept groups, and fillers of the token `blank` for whatever cannot count.
+    """Return `slots * size` rows: the kept groups, then fillers of the token `blank` for the empty slots.
 
-    A rollout that stayed unscored is a filler too: it has no advantage.
+    A rollout without a score becomes a filler too, since it has no advantage.
     """
     rows = []
     for group in batch.kept:
@@ -61,7 +61,7 @@ def batch_rows(
 
 
 def rollout_output(rows: Sequence[Row]) -> dict[str, list[Any]]:
-    """The dict that TRL's `rollout_func` returns; `reward` reaches a reward function under that name."""
+    """Return the dict that TRL expects of a `rollout_func`; reward functions receive its `reward`."""
     return {
         "prompt_ids": [list(row.prompt_ids) for row in rows],
         "completion_ids": [list(row.completion_ids) for row in rows],
@@ -72,7 +72,7 @@ def rollout_output(rows: Sequence[Row]) -> dict[str, list[Any]]:
 
 
 class JudgeRolloutFunc:
-    """A `rollout_func` for a GRPOTrainer of one's own, with the judge's sandbox, budget and reward.
+    """A `rollout_func` for your own GRPOTrainer, with the judge's sandbox, budget and reward.
 
         with Engine(model, tokenizer, {"pairs": environment}, budget=..., sampling=...) as engine:
             judge = JudgeRolloutFunc(engine, "pairs", tasks)
@@ -85,13 +85,13 @@ class JudgeRolloutFunc:
                 ...
             ).train()
 
-    A prompt of the dataset names one view of one task. A reward that links the views of a task is right
-    wherever TRL's sampler puts them, since all views are rolled out for each: a format with several views
-    costs that much more here than in our own trainer.
+    A prompt of the dataset names one view of one task. Rewards that link the views of a task are correct
+    wherever TRL's sampler places them, because all views are rolled out for each prompt; a format with n
+    views therefore costs n times as much here as in our own trainer.
     """
 
     def __init__(self, engine: Engine, format: str, tasks: Sequence[JudgeTask], *, seed: int = 0) -> None:
-        """`format` is the environment's name in `engine`; raises ValueError for two tasks of one id."""
+        """`format` is the environment's name in `engine`; raises ValueError for two tasks with one id."""
         self._engine, self._format, self._seed = engine, format, seed
         self._views: dict[str, tuple[JudgeTask, int]] = {}
         environment = engine.environments[format]
@@ -103,19 +103,20 @@ class JudgeRolloutFunc:
                 self._views[prompt] = (task, number)
 
     def dataset(self) -> list[dict[str, str]]:
-        """The rows to train on."""
+        """Return the rows of the training dataset."""
         return [{"prompt": prompt} for prompt in self._views]
 
     def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
-        """TRL's local prompts, each repeated for its samples, to one row each.
+        """Roll out this process's prompts, each repeated for its samples; return one row per prompt.
 
-        Raises RuntimeError for a rollout that cannot be scored: TRL has no place for one.
+        Raises RuntimeError for a rollout that cannot be scored, since TRL has no way to leave one out.
         """
         accelerator = trainer.accelerator
         seed = derive_seed(self._seed, trainer.state.global_step, accelerator.process_index)
         self._engine.refresh()
         rollout = self._engine.rollouts(seed)[self._format]
 
+        # The position numbers the samples, so that repeated prompts get different seeds.
         async def every() -> list[Episode]:
             return await asyncio.gather(
                 *(rollout.episode(self._views[prompt][0], sample) for sample, prompt in enumerate(prompts))
@@ -125,6 +126,7 @@ class JudgeRolloutFunc:
         for prompt, episode in zip(prompts, self._engine.run(every()), strict=True):
             groups.setdefault(prompt, []).append(episode)
 
+        # Scored by group: some rewards compare the rollouts of a task.
         async def scored() -> list[list[tuple[Score, ...]]]:
             return await asyncio.gather(*(rollout.score(group) for group in groups.values()))
 
@@ -140,7 +142,7 @@ class JudgeRolloutFunc:
 
     @staticmethod
     def reward(reward: list[float], **columns: Any) -> list[float]:
-        """The `reward_funcs` that belongs to it."""
+        """Return the rewards of the rollouts; pass this method as `reward_funcs`."""
         return reward
 
     def _row(self, prompt: str, episode: Episode, scores: Sequence[Score]) -> Row:

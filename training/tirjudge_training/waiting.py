@@ -1,4 +1,4 @@
-"""How long programs alone were waited for: time in which some ran and no token was computed."""
+"""The time spent waiting for programs alone, while no token was computed."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tirjudge_sandbox import Execution, Limits, Program, Sandbox
 
 
 class WaitedSandbox:
-    """Another sandbox, with a clock that runs while its programs do and the generator does not."""
+    """A sandbox wrapper with a clock that runs while programs run and the generator does not."""
 
     def __init__(self, sandbox: Sandbox, generating: Callable[[], float]) -> None:
-        """`generating` tells the seconds that the generator has been at work so far, to the moment."""
+        """`generating` returns the seconds that the generator has worked, the current call included."""
         self._sandbox, self._generating = sandbox, generating
         self.capacity = sandbox.capacity
         self.seconds = 0.0
-        """Wall time, up to the last moment at which no program ran or queued."""
+        """Waiting time in wall seconds, up to the last moment at which no program ran or queued."""
         self._running = 0
         self._since = 0.0
 
@@ -32,6 +32,7 @@ class WaitedSandbox:
         await self._sandbox.__aexit__(kind, error, trace)
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        # Concurrent programs count once: the clock runs from the first start to the last end.
         if not self._running:
             self._since = self._idle()
         self._running += 1
@@ -40,8 +41,9 @@ class WaitedSandbox:
         finally:
             self._running -= 1
             if not self._running:
+                # Not below 0: the two clocks are not read at the same instant.
                 self.seconds += max(0.0, self._idle() - self._since)
 
     def _idle(self) -> float:
-        """A clock that stands still while the generator is at work."""
+        """Return a time that does not advance while the generator works."""
         return time.perf_counter() - self._generating()

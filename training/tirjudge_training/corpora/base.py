@@ -1,4 +1,4 @@
-"""The contract of a source: whose rows are read, and what question each of them is."""
+"""The source interface: which rows of a public dataset are read, and which question each of them asks."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, Protocol, TypeVar, cast
 
 from pydantic import BaseModel
 
 from tirjudge_environments import Message
 from tirjudge_sandbox import Sandbox
+from tirjudge_sandbox.plugins import Plugins
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
 KINDS: tuple[Kind, ...] = ("pointwise", "pairwise", "listwise")
@@ -23,86 +24,98 @@ Columns = TypeVar("Columns", bound=BaseModel)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCard:
-    """What a source says of itself."""
+    """A source's dataset, licence and requirements."""
 
     dataset: str
-    """The hub's id, `owner/name`."""
+    """The dataset's id on the hub, `owner/name`."""
     parts: tuple[tuple[str | None, str], ...]
-    """(configuration, split) of all that is read; None is the only configuration, `*` every one."""
+    """(configuration, split) pairs to read; None is the only configuration, `*` stands for every one."""
     domain: str
-    """Of its rows. `safety` and `helpfulness` are those in which a judge should run no program."""
+    """The domain of the rows. In `safety` and `helpfulness` a judge should run no program."""
     about: str
-    """In one line: what is taken from it, and by which rule."""
+    """One line: what is taken from the dataset, and by which rule."""
     licence: str
-    """As the data set states it; empty where it states none."""
+    """The licence that the dataset states; empty if it states none."""
     needs: frozenset[Need] = frozenset()
-    """What `fill` cannot do without."""
+    """Requirements of `fill`."""
     files: str | None = None
-    """The only file that is read, where a repository is a folder of files that differ."""
+    """The only file to read, for a repository whose files have different columns."""
     repeats: bool = False
-    """Whether several questions may have one prompt; else the first one met is taken."""
+    """Allow several questions with the same prompt; otherwise only the first one is taken."""
+
+
+class ChatTurn(BaseModel):
+    """One turn of a conversation, in the columns that most chat datasets use."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+    @property
+    def message(self) -> Message:
+        return Message(self.role, self.content)
 
 
 @dataclass(frozen=True)
 class Question:
-    """A prompt, and what is known of answers to it."""
+    """A prompt with its known good and bad answers."""
 
     prompt: tuple[Message, ...]
     good: tuple[str, ...] = ()
     bad: tuple[str, ...] = ()
     known: Mapping[str, Any] = field(default_factory=dict)
-    """What `fill` needs to tell good answers from bad ones; JSON."""
+    """JSON data from which `fill` can tell good answers from bad ones."""
     domain: str = ""
-    """Where it is not the card's."""
+    """Overrides the card's domain if it is not empty."""
     row: Mapping[str, Any] | None = None
-    """The rest of a finished row, in the columns that `read_task` reads; it is passed through."""
+    """The other columns of a finished row, as `read_task` reads them; they are passed through unchanged."""
     origin: str = ""
-    """Where in the data set it stands; told by whoever reads it."""
+    """The row's place in the dataset; set by the reader, not by the source."""
 
     @cached_property
     def key(self) -> str:
-        """The prompt in 16 hexadecimal digits."""
+        """A hash of the prompt, 16 hexadecimal digits."""
         return _digest(*(part for message in self.prompt for part in (message.role, message.content)))
 
     @cached_property
     def whole_key(self) -> str:
-        """The prompt with all that is known, likewise."""
+        """A hash of the prompt and everything known about it, 16 hexadecimal digits."""
         return _digest(self.key, json.dumps([self.good, self.bad, self.known, self.row]))
 
     def answered(self, good: Sequence[str], bad: Sequence[str]) -> Question:
-        """With these answers, each once."""
+        """Return the question with these answers, duplicates removed."""
         return replace(self, good=tuple(dict.fromkeys(good)), bad=tuple(dict.fromkeys(bad)))
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """A row that is left out."""
+    """A row that is left out of the corpus."""
 
     reason: str
-    """A few words, the same for all rows that are left out for it: they are counted by it."""
+    """A few words. Rows are counted by reason, so the same reason must have the same words."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a generator wrote."""
+    """A generator's answer to a prompt."""
 
     model: str
     text: str
 
 
 class Sampler(Protocol):
-    """The configured generators, each asked for the same number of answers."""
+    """The configured generators; each gives the same number of answers per prompt."""
 
     async def answers(self, key: str, prompt: Sequence[Message]) -> list[Answer]:
-        """All answers, model by model, in an order that does not change; kept under `key`, so asked for once.
+        """Return all answers, model by model, in a stable order; they are cached under `key`.
 
-        An answer that a model cannot give (a filter, a context too short) is missing. Raises NotAnswered.
+        An answer that a model cannot give (a content filter, a context too short) is missing from the list.
+        Raises NotAnswered.
         """
         ...
 
 
 class Source(ABC, Generic[Columns]):
-    """Where rows come from. Holds no state: every row is read by itself."""
+    """A reader of one public dataset. It holds no state: every row is read independently."""
 
     card: ClassVar[SourceCard]
     row: ClassVar[type[BaseModel]]
@@ -110,18 +123,29 @@ class Source(ABC, Generic[Columns]):
 
     @abstractmethod
     def question(self, row: Columns) -> Question | Skipped:
-        """What a row asks, or why it is left out."""
+        """Return the question that a row asks, or why the row is left out."""
 
     async def fill(self, question: Question, sampler: Sampler, sandbox: Sandbox) -> Question | Skipped:
-        """The question with its good and bad answers, where the rows themselves do not hold them.
+        """Add good and bad answers to a question whose row does not contain them.
 
-        A function of the question and the sampler's answers alone.
+        The result must depend on the question and the sampler's answers alone, so that a resumed build gives
+        the same rows.
         """
         return question
+
+
+SOURCES = Plugins("tirjudge.sources", "source")
+"""All installed sources. Each entry is called without arguments and returns a `Source`."""
+
+
+def open_source(name: str) -> Source[Any]:
+    """Return the source of that name; raises ValueError, in one line, for an unknown name."""
+    return cast(Source[Any], SOURCES.open(name))
 
 
 def _digest(*parts: str) -> str:
     digest = hashlib.blake2b(digest_size=8)
     for part in parts:
+        # The separator keeps ("ab", "c") and ("a", "bc") apart.
         digest.update(part.encode("utf-8", "surrogatepass") + b"\x1f")
     return digest.hexdigest()

@@ -1,4 +1,4 @@
-"""A corpus: all its sources made, and then, at once, there."""
+"""The build of a corpus: every source in turn, then the complete folder at once."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from pathlib import Path
 
 from tirjudge.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_training.claim import CONFIG, claim
-from tirjudge_training.corpora.benchmarks import texts
+from tirjudge_training.corpora.base import open_source
 from tirjudge_training.corpora.card import CorpusCard
-from tirjudge_training.corpora.catalog import open_source
 from tirjudge_training.corpora.config import CorpusConfig
-from tirjudge_training.corpora.making import DROPPED, Making
+from tirjudge_training.corpora.decontamination import benchmark_texts
 from tirjudge_training.corpora.overlap import OverlapIndex
+from tirjudge_training.corpora.source_build import DROPPED, SourceBuild
 from tirjudge_training.full_disk import full_disk_told
 
 CARD, REPORT = "README.md", "report.json"
 DATA, WORK, SHARDS = "data", "work", "shards"
 MOVABLE = ("generators.*.base_url", "generators.*.concurrency", "generators.*.patience")
-"""Keys that may differ when a build goes on."""
+"""Keys that may differ when a build is resumed: they do not change which rows are made."""
 
 
 class OtherCorpus(ValueError):
-    """The folder holds another corpus; one line that says what differs."""
+    """The folder belongs to a different corpus; one line that says which key differs."""
 
 
 def build(config: CorpusConfig, folder: Path, *, command: str, say: Callable[[str], None]) -> JsonObject:
-    """Make what is left of a corpus in `folder`; returns the report, by source.
+    """Build a corpus in `folder`, or resume an interrupted build; return the report by source.
 
-    The rows lie in `work` until all of them are there; `data` appears whole. Raises ValueError for a source
-    that does not exist or lacks generators, OtherCorpus, Locked, DiskFull, and what `Making.rows` raises.
+    The rows stay in `work` until all sources are complete; then `data` appears at once. Raises ValueError for
+    an unknown source or one that lacks generators, OtherCorpus, Locked, DiskFull, and what
+    `SourceBuild.rows` raises.
     """
     _check(config)
     with full_disk_told(folder), RunFolder(folder) as run:
@@ -39,26 +40,27 @@ def build(config: CorpusConfig, folder: Path, *, command: str, say: Callable[[st
         if not (folder / DATA).exists():
             shards = folder / WORK / SHARDS
             shards.mkdir(parents=True, exist_ok=True)
-            report = {name: making.rows() for name, making in _makings(config, folder, shards, say).items()}
+            report = {name: one.rows() for name, one in _source_builds(config, folder, shards, say).items()}
             run.write(REPORT, json.dumps(report, indent=2) + "\n")
             run.write(CARD, CorpusCard(config, report, command).text())
             _gather_dropped(run, list(report))
-            shards.replace(folder / DATA)
+            shards.replace(folder / DATA)  # a rename, hence atomic: readers see all rows or none
         return json.loads((folder / REPORT).read_text(encoding="utf-8"))
 
 
-def _makings(
+def _source_builds(
     config: CorpusConfig, folder: Path, shards: Path, say: Callable[[str], None]
-) -> dict[str, Making]:
+) -> dict[str, SourceBuild]:
+    # Reading all benchmarks takes minutes, so it happens at most once and only if rows have to be read.
     @cache
     def index() -> OverlapIndex:
         cleaning = config.decontaminate
-        found = OverlapIndex(texts(cleaning.against, say), n=cleaning.words, common=cleaning.common)
-        say(f"decontamination against {len(found):,} texts of benchmarks")
+        found = OverlapIndex(benchmark_texts(cleaning.against, say), n=cleaning.words, common=cleaning.common)
+        say(f"decontaminating against {len(found):,} benchmark texts")
         return found
 
     return {
-        name: Making(
+        name: SourceBuild(
             name=name,
             source=open_source(name),
             config=config,
@@ -72,12 +74,12 @@ def _makings(
 
 
 def _check(config: CorpusConfig) -> None:
-    """Before anything is read: what is missing would show hours later."""
+    """Refuse a build without the generators that a source needs, instead of failing hours later."""
     for name in config.sources:
         if "generators" in open_source(name).card.needs and not config.generators:
             raise ValueError(
-                f"source {name} needs answers to be sampled: name models with --generator MODEL@URL, "
-                f"or leave it out with --without {name}"
+                f"source {name} needs sampled answers: name models with --generator MODEL@URL, "
+                f"or leave the source out with --without {name}"
             )
 
 
@@ -85,14 +87,14 @@ def _claim(run: RunFolder, config: CorpusConfig) -> None:
     found = claim(run, config, MOVABLE)
     if found is not None:
         raise OtherCorpus(
-            f"{run.path / CONFIG} has another {found}: use the same command, or another --output"
+            f"{run.path / CONFIG} has a different {found}: use the same command, or another --output"
         )
 
 
 def _gather_dropped(run: RunFolder, sources: list[str]) -> None:
-    """Every prompt that was dropped for an overlap: where it stands, and whose words it has."""
+    """Merge the sources' lists of prompts that were dropped for an overlap with a benchmark."""
     path = run.path / DROPPED
-    path.unlink(missing_ok=True)
+    path.unlink(missing_ok=True)  # an interrupted build may have left a part of it
     for name in sources:
         rows = [{"source": name, **row} for row in read_lines(run.path / WORK / name / DROPPED)]
         run.append(DROPPED, *rows)

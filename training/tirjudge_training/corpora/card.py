@@ -1,4 +1,4 @@
-"""A corpus' card: what is in it beside what was wanted, where it came from, and what was left out."""
+"""The card of a corpus: rows made and wanted, datasets and licences, and what was left out."""
 
 from __future__ import annotations
 
@@ -7,37 +7,36 @@ from dataclasses import dataclass
 from typing import Any
 
 from tirjudge import __version__
-from tirjudge_training.corpora.base import KINDS
-from tirjudge_training.corpora.catalog import open_source
+from tirjudge_training.corpora.base import KINDS, open_source
 from tirjudge_training.corpora.config import CorpusConfig
 
-HEAD = ("source", *KINDS, "together", "wanted")
+HEAD = ("source", *KINDS, "total", "wanted")
 
 
 @dataclass(frozen=True)
 class CorpusCard:
-    """The README.md of a corpus' folder; the `datasets` library reads its head."""
+    """The README.md of a corpus folder; the `datasets` library reads its front matter."""
 
     config: CorpusConfig
     report: Mapping[str, Mapping[str, Any]]
-    """By source, as `Making.rows` returns it."""
+    """The report of each source, see `SourceBuild.rows`."""
     command: str
 
     @property
     def short(self) -> dict[str, tuple[int, int]]:
-        """Sources with fewer rows than were wanted: (rows, wanted)."""
+        """Return the sources with fewer rows than wanted, as (rows, wanted)."""
         counts = {
             name: (sum(found["made"].values()), self._wanted(name)) for name, found in self.report.items()
         }
         return {name: (made, wanted) for name, (made, wanted) in counts.items() if wanted and made < wanted}
 
     def table(self) -> list[tuple[str, ...]]:
-        """Rows by source and format, as TIR Table 6 has them; the last line is all together."""
+        """Return rows by source and format, in the layout of TIR Table 6; the last line is the total."""
         made = {name: [found["made"].get(kind, 0) for kind in KINDS] for name, found in self.report.items()}
         total = [sum(column) for column in zip(*made.values(), strict=True)]
         wanted = {name: self._wanted(name) for name in made}
         every = None if None in wanted.values() else sum(count or 0 for count in wanted.values())
-        lines = [*((name, made[name], wanted[name]) for name in made), ("together", total, every)]
+        lines = [*((name, made[name], wanted[name]) for name in made), ("total", total, every)]
         return [
             (name, *(f"{count:,}" for count in counts), f"{sum(counts):,}", "all" if n is None else f"{n:,}")
             for name, counts, n in lines
@@ -53,16 +52,16 @@ class CorpusCard:
     def _lines(self) -> Iterator[str]:
         yield from ("---", "configs:", "- config_name: default", "  data_files:", "  - split: train")
         yield from ("    path: data/*.parquet", "---", "", f"# {self.config.description or 'A corpus'}", "")
-        yield f"Made by tirjudge {__version__}: `{self.command}`. One row is one task of a judge."
+        yield f"Made by tirjudge {__version__}: `{self.command}`. One row is one judge task."
         yield from ("", *_markdown(HEAD, self.table()), "")
         yield "## Sources"
-        yield from ("", *_markdown(("source", "data set", "licence", "what is taken"), self._sources()), "")
+        yield from ("", *_markdown(("source", "dataset", "licence", "content"), self._sources()), "")
         if self.config.generators:
             yield from self._sampled()
         yield "## Left out"
         yield ""
         yield from self._cleaned()
-        yield from ("", *_markdown(("source", "why", "rows"), self._left_out()))
+        yield from ("", *_markdown(("source", "reason", "rows"), self._left_out()))
 
     def _sources(self) -> Iterator[tuple[str, ...]]:
         for name in self.report:
@@ -84,7 +83,7 @@ class CorpusCard:
         cleaning = self.config.decontaminate
         against = "every benchmark" if cleaning.against is None else ", ".join(cleaning.against) or "nothing"
         rule = f"no prompt shares {cleaning.words} words in a row with {against}"
-        yield f"Decontamination: {rule}; `dropped.jsonl` has each one dropped and the words."
+        yield f"Decontamination: {rule}; `dropped.jsonl` lists the dropped prompts with the words in common."
 
     def _left_out(self) -> Iterator[tuple[str, ...]]:
         for name, found in self.report.items():

@@ -1,47 +1,50 @@
-"""Questions to rows: one good answer beside one bad one, or several, until every format has its count."""
+"""Rows composed from questions: one good answer with one or several bad ones, until every format is full."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field
 from random import Random
-from typing import Any
-
 from tirjudge_environments import derive_seed
 from tirjudge_environments.orders import letter
-from tirjudge_training.corpora.base import KINDS, Kind, Question
+from tirjudge_training.corpora.base import KINDS
+from tirjudge_training.corpora.base import Kind
+from tirjudge_training.corpora.base import Question
+from typing import Any
 
 FEWEST, MOST = 3, 5
-"""Wrong answers in a list (TIR App. C)."""
+"""The number of wrong answers in a list (TIR App. C)."""
 SINGLES: tuple[Kind, ...] = ("pointwise", "pairwise")
 Row = dict[str, Any]
 
 
 @dataclass
 class Composer:
-    """Deals questions out to formats, each to one.
+    """Assigns each question to one format.
 
-    The paper does not say which gets which: ours is to make lists of the first ones that have enough wrong
-    answers, and to fill the other formats alike.
+    The paper does not specify the assignment. Ours makes lists of the first questions that have enough wrong
+    answers, and fills the other formats evenly.
     """
 
     source: str
     domain: str
     wanted: Mapping[Kind, int | None]
-    """Rows by format; None is as many as there are."""
+    """Rows by format; None means all."""
     judges: Mapping[Kind, str]
-    """What a format's rows name as their judge; one that is missing is left open."""
+    """The judge that a format's rows name; a format without one leaves it open."""
     seed: int
     repeats: bool = False
-    """Whether several questions may have one prompt."""
+    """Allow several questions with the same prompt."""
     made: dict[Kind, int] = field(default_factory=lambda: dict.fromkeys(KINDS, 0))
 
     @property
     def full(self) -> bool:
+        """True if no format needs another row."""
         return not any(self._open(kind) for kind in KINDS)
 
     def row(self, question: Question) -> Row | None:
-        """The question as a row of the format that it goes to; None where it fits none that lacks any."""
+        """Return the question as a row of its format; None if no format that it fits needs another row."""
         kind = self._kind(question)
         if kind is None:
             return None
@@ -67,6 +70,7 @@ class Composer:
             return None
         if self._open("listwise") and len(question.bad) >= FEWEST:
             return "listwise"
+        # The format with the smallest share of its rows: both fill up evenly.
         return min((kind for kind in SINGLES if self._open(kind)), key=self._share, default=None)
 
     def _open(self, kind: Kind) -> bool:
@@ -77,7 +81,7 @@ class Composer:
         return self.made[kind] / (self.wanted.get(kind) or 1)
 
     def _answers(self, question: Question, kind: Kind) -> Row:
-        """The good answer stands at a place that is drawn: no place tells it."""
+        # The place of the good answer is random, so that a judge cannot learn it from the position.
         draw = Random(derive_seed("row", self.seed, self.source, self._key(question)))
         most = draw.randint(FEWEST, MOST) if kind == "listwise" else 1
         responses = draw.sample(question.bad, min(most, len(question.bad)))

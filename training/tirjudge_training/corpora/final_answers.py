@@ -1,4 +1,4 @@
-"""Whether an answer ends in the right result: math-verify beside a gold answer (TIR App. C)."""
+"""Answers sorted by their final result: math-verify compares it with a gold answer (TIR App. C)."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ from tirjudge_sandbox import Sandbox
 from tirjudge_training.corpora.base import Columns, Question, Sampler, Skipped, Source
 
 SECONDS = 5
-"""For reading one answer, and for comparing two: an answer can be an expression that never ends."""
+"""The time limit for parsing one answer and for comparing two: simplifying an expression may never end."""
 BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
-"""Behind the prompt that generators get, not behind the one that is judged (ours)."""
+"""Appended to the prompt for the generators, but not to the prompt that is judged (ours)."""
 _OPENED = "\\boxed{"
-UNREADABLE = "a gold answer that math-verify cannot read"
+UNREADABLE = "a gold answer that math-verify cannot parse"
 UNDECIDED = "no right and no wrong answer among the samples"
 
 
 class FinalAnswers:
-    """Reads final answers and compares them with one that is known to be right.
+    """Parses final answers and compares them with a gold answer.
 
-    Only in the main thread: math-verify takes its time limits from signals. Raises ValueError for a gold
-    answer that cannot be read.
+    Works in the main thread only, since math-verify uses signals for its time limits. Raises ValueError for a
+    gold answer that cannot be parsed.
     """
 
     def __init__(self, gold: str) -> None:
         import math_verify
 
-        # It warns of every answer that takes too long.
+        # It logs a warning for every answer that exceeds the time limit.
         logging.getLogger("math_verify").setLevel(logging.ERROR)
         self._configs = (
-            math_verify.LatexExtractionConfig(boxed_match_priority=0),
+            math_verify.LatexExtractionConfig(boxed_match_priority=0),  # a boxed answer before any other
             math_verify.ExprExtractionConfig(),
         )
         self._verify = math_verify.verify
@@ -42,11 +42,15 @@ class FinalAnswers:
             raise ValueError(UNREADABLE)
 
     def sort(self, texts: Iterable[str]) -> tuple[list[str], list[str]]:
-        """(right, wrong) ones; a text without a final answer is neither: its want would give it away."""
+        """Return (right, wrong) texts.
+
+        A text without a final answer is neither: a judge could tell it by that alone.
+        """
         good: list[str] = []
         bad: list[str] = []
         for text in texts:
             found = self._read(text)
+            # Gold first: math-verify's comparison is not symmetric.
             if found:
                 (good if self._verify(self._gold, found, timeout_seconds=SECONDS) else bad).append(text)
         return good, bad
@@ -56,16 +60,16 @@ class FinalAnswers:
 
 
 class Solved(Source[Columns]):
-    """A source of problems that come with their final answer, `known["gold"]`: answers are sampled."""
+    """A source of problems with a known final answer, `known["gold"]`; the solutions are sampled."""
 
     async def fill(self, question: Question, sampler: Sampler, sandbox: Sandbox) -> Question | Skipped:
         return await sampled(question, sampler)
 
 
 async def sampled(question: Question, sampler: Sampler) -> Question | Skipped:
-    """The question with the generators' answers, sorted by `known["gold"]`, beside those that it has.
+    """Add the generators' answers to those of the question, sorted by `known["gold"]`.
 
-    The right ones all end in that, so every wrong one differs from them in its final answer.
+    All right answers end in the gold answer, so every wrong one differs from them in its final answer.
     """
     try:
         gold = FinalAnswers(question.known["gold"])
@@ -79,7 +83,7 @@ async def sampled(question: Question, sampler: Sampler) -> Question | Skipped:
 
 
 def last_boxed(text: str) -> str | None:
-    """What the last `\\boxed{...}` of a solution holds; None where there is none that is closed."""
+    """Return the content of the last `\\boxed{...}` of a solution; None if there is none that is closed."""
     start = text.rfind(_OPENED)
     depth = 0
     for place in range(start + len(_OPENED) - 1, len(text)) if start >= 0 else ():

@@ -1,4 +1,4 @@
-"""The rows of a source, streamed from the hub and checked against the columns that it is read by."""
+"""Rows of a source's dataset, streamed from the hub and validated against the source's columns."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from tirjudge_training.corpora.base import Columns, SourceCard
 
 EVERY = "*"
 SHOWN = 12
-"""Columns that a message names at most."""
+"""The most columns that an error message lists."""
 
 
-class SourceGone(RuntimeError):
-    """A data set, or a part of it, that cannot be read; one line that says which and why."""
+class SourceUnavailable(RuntimeError):
+    """A dataset, or a part of it, that cannot be read; one line that says which and why."""
 
 
 class SchemaChanged(RuntimeError):
-    """A row without the columns that its source is read by; one line: where, which column, what is wrong."""
+    """A row that lacks a column of its source; one line with row, column and fault."""
 
 
 def rows(
     card: SourceCard, columns: type[Columns], revision: str | None = None
 ) -> Iterator[tuple[str, Columns]]:
-    """(`configuration/split/number`, row) of all of a source's parts, streamed; rows count from 0.
+    """Stream (`configuration/split/number`, row) of all parts of a source; rows are numbered from 0.
 
-    Raises SourceGone, SchemaChanged.
+    Raises SourceUnavailable, SchemaChanged.
     """
     for configuration, split in _parts(card, revision):
         where = f"{configuration or 'default'}/{split}"
         for number, row in enumerate(_stream(card, configuration, split, revision)):
-            yield f"{where}/{number}", _checked(columns, row, f"{card.dataset}, {where}, row {number}")
+            yield f"{where}/{number}", _validated(columns, row, f"{card.dataset}, {where}, row {number}")
 
 
 def _parts(card: SourceCard, revision: str | None) -> Iterator[tuple[str | None, str]]:
@@ -46,14 +46,13 @@ def _parts(card: SourceCard, revision: str | None) -> Iterator[tuple[str | None,
         try:
             names = library.get_dataset_config_names(mirrored(card.dataset), revision=revision)
         except Exception as error:
-            raise _gone(card.dataset, error) from error
+            raise _unavailable(card.dataset, error) from error
         yield from ((name, split) for name in sorted(names))
 
 
 def _stream(
     card: SourceCard, configuration: str | None, split: str, revision: str | None
 ) -> Iterator[Mapping[str, Any]]:
-    """What the library raises is of the data set or the way to it; its errors have no common root."""
     library = _library(card)
     try:
         yield from library.load_dataset(
@@ -64,22 +63,22 @@ def _stream(
             streaming=True,
             revision=revision,
         )
-    except Exception as error:
-        raise _gone(f"{card.dataset} ({configuration or 'default'}, {split})", error) from error
+    except Exception as error:  # the errors of `datasets` and its HTTP client have no common base class
+        raise _unavailable(f"{card.dataset} ({configuration or 'default'}, {split})", error) from error
 
 
 def _library(card: SourceCard) -> Any:
     try:
         return datasets_library(card.dataset)
     except ValueError as error:
-        raise SourceGone(str(error)) from None
+        raise SourceUnavailable(str(error)) from None
 
 
-def _gone(name: str, error: Exception) -> SourceGone:
-    return SourceGone(f"{name} cannot be read: {first_line(error)}")
+def _unavailable(name: str, error: Exception) -> SourceUnavailable:
+    return SourceUnavailable(f"{name} cannot be read: {first_line(error)}")
 
 
-def _checked(columns: type[Columns], row: Mapping[str, Any], where: str) -> Columns:
+def _validated(columns: type[Columns], row: Mapping[str, Any], where: str) -> Columns:
     try:
         return columns.model_validate(row)
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""What rows there are: by source and format, domain, place of the label, and length."""
+"""A summary of rows: counts by source and format, domain, label position, length and fault."""
 
 from __future__ import annotations
 
@@ -9,25 +9,27 @@ from dataclasses import dataclass, field
 from tirjudge.rows import BadRow, Row
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.tasks import RowError, read_task
+from tirjudge_training.corpora.base import KINDS
 
 NO_LABEL = "none"
 
 
 @dataclass
 class Inspection:
-    """Counts of any rows that `tirjudge judge` reads; a row that it could not is counted by its fault."""
+    """Counts of rows that `tirjudge judge` can read; the others are counted by fault."""
 
     kinds: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By source and format: what the row says of itself, else by its number of responses."""
+    """Rows by source and format, or the number of responses if the row names no format."""
     domains: Counter[str] = field(default_factory=Counter)
     places: Counter[tuple[int, str]] = field(default_factory=Counter)
-    """By number of responses and the label's place, `0`, `1`, ...; `none` without a label."""
+    """Rows by number of responses and position of the label, `0`, `1`, ...; `none` without a label."""
     words: list[int] = field(default_factory=list)
-    """Of each row's prompt and responses together, separated by blanks."""
+    """The length of each row's prompt and responses together, in words separated by whitespace."""
     faults: Counter[str] = field(default_factory=Counter)
 
     @classmethod
     def of(cls, rows: Iterable[Row | BadRow]) -> Inspection:
+        """Count all rows."""
         found = cls()
         for row in rows:
             try:
@@ -42,8 +44,25 @@ class Inspection:
             found._count(task)
         return found
 
+    def table(self) -> list[tuple[str, ...]]:
+        """Return rows by source and format as cells of text, with a head and a line of totals."""
+        sources = sorted({source for source, _ in self.kinds})
+        kinds = list(dict.fromkeys([*KINDS, *sorted(kind for _, kind in self.kinds)]))
+        lines = [(source, [self.kinds[source, kind] for kind in kinds]) for source in sources]
+        lines.append(("total", [sum(column) for column in zip(*(n for _, n in lines), strict=True)]))
+        shown = [(name, *(f"{n:,}" for n in counts), f"{sum(counts):,}") for name, counts in lines]
+        return [("source", *kinds, "total"), *shown]
+
+    def lines(self) -> Iterator[str]:
+        """Yield one line each on domains, label positions and lengths."""
+        yield "domains: " + ", ".join(f"{name} {n:,}" for name, n in self.domains.most_common())
+        places = (f"{place} of {count}: {n:,}" for (count, place), n in sorted(self.places.items()))
+        yield "label: " + ", ".join(places)
+        lengths = (f"{percent} %: {n:,}" for percent, n in self.lengths(50, 90, 99, 100))
+        yield "words of prompt and responses: " + ", ".join(lengths)
+
     def lengths(self, *percent: int) -> Iterator[tuple[int, int]]:
-        """(percentage, words that so many rows have at most)."""
+        """Yield (percentage, words) pairs: so many percent of the rows have at most that many words."""
         ordered = sorted(self.words)
         for part in percent if ordered else ():
             yield part, ordered[max(0, -(-part * len(ordered) // 100) - 1)]

@@ -1,4 +1,4 @@
-"""Prompts that share eight words in a row with a benchmark's: an index of the benchmarks, and a search."""
+"""An n-gram index of benchmark prompts that finds prompts sharing eight words in a row with one of them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import numpy as np
 WORDS = 8
 """TIR §4.1: "strict 8-gram decontamination"."""
 _WORD = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]|[^\W_\u3040-\u30ff\u3400-\u9fff]+")
-"""Letters and digits in a row; a Chinese or Japanese character is a word by itself."""
+"""A run of letters and digits; each Chinese or Japanese character is a word, since they write no blanks."""
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _KNOWN_WORDS = 1 << 20
-"""Words whose hash is kept in memory."""
+"""The most word hashes that are cached in memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,32 +31,31 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Where a prompt was found again."""
+    """A match between a prompt and a benchmark."""
 
     benchmark: str
     id: str
-    """Of the benchmark's row."""
+    """The id of the benchmark's row."""
     words: str
-    """The first words in common, as they are compared: folded in case, without punctuation."""
+    """The first shared words, in the form in which they are compared: lower case, without punctuation."""
 
 
 def words(text: str) -> list[str]:
-    """What is compared: words in lower case, compatibility forms folded, punctuation gone."""
+    """Return the words to compare: NFKC-normalised, case-folded, without punctuation."""
     return _WORD.findall(unicodedata.normalize("NFKC", text).casefold())
 
 
 class OverlapIndex:
-    """All runs of `n` words in the benchmarks' prompts, by a hash of 64 bits; 12 bytes a run.
+    """All runs of `n` words in the benchmark prompts, as 64-bit hashes; 12 bytes per run.
 
-    A text of fewer words is found again only where it is the whole of a prompt (ours: the paper does not say
-    what becomes of it). Among 10 million runs and 100 million searched ones a hash that collides by chance
-    has a probability of 5e-5.
+    A benchmark text of fewer words matches only a text that is equal to it (ours: the paper does not specify
+    this case). With 10 million runs and 100 million searches, the probability of a chance collision is 5e-5.
     """
 
     def __init__(self, texts: Iterable[Text], *, n: int = WORDS, common: int | None = None) -> None:
-        """Runs in more than `common` prompts of a benchmark are its template's words and not looked for.
+        """Index the texts without runs that occur in more than `common` prompts of one benchmark.
 
-        None looks for all, as the paper's "strict" says.
+        Such runs belong to the benchmark's template. None indexes all, as the paper's "strict" demands.
         """
         self._n = n
         self._powers = [pow(_MULTIPLIER, place, 1 << 64) for place in range(n)]
@@ -76,11 +75,11 @@ class OverlapIndex:
         self._index(np.concatenate(runs), np.concatenate(owners), common)
 
     def __len__(self) -> int:
-        """Texts in it."""
+        """Return the number of texts."""
         return len(self._origins)
 
     def find(self, texts: Iterable[str]) -> Overlap | None:
-        """The first overlap of any of these texts; they are parts of one prompt."""
+        """Return the first overlap of any of these texts, which are parts of one prompt."""
         for text in texts:
             found = words(text)
             if len(found) < self._n:
@@ -91,6 +90,7 @@ class OverlapIndex:
             if not self._keys.size:
                 continue
             hashes = self._runs(found)
+            # searchsorted returns the length for a hash above all keys.
             places = np.minimum(np.searchsorted(self._keys, hashes), len(self._keys) - 1)
             hits = np.flatnonzero(self._keys[places] == hashes)
             if hits.size:
@@ -103,6 +103,7 @@ class OverlapIndex:
         return Overlap(benchmark, id, " ".join(shared))
 
     def _index(self, runs: Any, owners: Any, common: int | None) -> None:
+        # Stable, so that the first text with a run is the one that an overlap names.
         order = np.argsort(runs, kind="stable")
         runs, owners = runs[order], owners[order]
         if common is not None:
@@ -112,7 +113,7 @@ class OverlapIndex:
         self._owners = owners[first]
 
     def _templates(self, runs: Any, owners: Any, common: int) -> Any:
-        """Runs that too many prompts of one benchmark have."""
+        """Return the runs that occur in more than `common` prompts of one benchmark."""
         names = {name: place for place, name in enumerate(dict.fromkeys(b for b, _ in self._origins))}
         of_text = np.array([names[benchmark] for benchmark, _ in self._origins], np.uint32)
         found = [np.empty(0, np.uint64)]
@@ -122,13 +123,15 @@ class OverlapIndex:
         return np.concatenate(found)
 
     def _runs(self, found: list[str]) -> Any:
-        """The hash of each run of n words: a polynomial in the words' hashes, modulo 2**64."""
+        """Return the hash of each run of n words: a polynomial in the words' hashes, modulo 2**64."""
+        # Clearing is rare and cheaper than keeping an order of use.
         if len(self._hashes) > _KNOWN_WORDS:
             self._hashes.clear()
         known = self._hashes
         hashes = np.array([known.get(word) or self._hash(word) for word in found], np.uint64)
         length = len(found) - self._n + 1
         runs = np.zeros(length, np.uint64)
+        # Adding n shifted arrays takes n numpy calls instead of a Python step per run.
         for place, power in enumerate(self._powers):
             runs += hashes[place : place + length] * np.uint64(power)
         return runs

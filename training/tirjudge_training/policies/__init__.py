@@ -1,1 +1,1 @@
-"""Who samples in a training run, and how the trainer's weights get there."""
+"""Policies: the samplers of a training run, and how they receive the trainer's weights."""

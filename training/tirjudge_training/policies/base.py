@@ -1,4 +1,4 @@
-"""The policy as a generator, which follows the trainer's weights."""
+"""The policy interface: a generator that follows the trainer's weights."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ Sampler = Literal["transformers", "vllm", "vllm-server"]
 
 
 class PolicyGenerator(Generator, Protocol):
-    """A generator that tells how long it was at work, and how exactly."""
+    """A generator that reports its working time and numeric precision."""
 
     @property
     def busy_seconds(self) -> float:
-        """Wall time since the start in which tokens were computed, or waited for."""
+        """Wall seconds since the start in which tokens were computed or waited for."""
         ...
 
     @property
     def precision(self) -> str:
-        """What matrix products are computed in: `bfloat16`, ..."""
+        """The type of matrix products: `bfloat16`, ..."""
         ...
 
 
 class Policy(Protocol):
-    """Who samples in a training run."""
+    """The sampler of a training run."""
 
     @property
     def generator(self) -> PolicyGenerator: ...
 
     async def refresh(self) -> None:
-        """Sample with the weights as they are now. Raises GeneratorFailed."""
+        """Load the trainer's current weights. Raises GeneratorFailed."""
         ...
 
     async def rest(self) -> None:
-        """Give back the memory that nothing but sampling needs, until the next `refresh`."""
+        """Release the memory that only sampling needs, until the next `refresh`."""
         ...
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""A whole copy of the trainer's model as the policy."""
+"""The policy of an FSDP run: a full copy of the trainer's model in every process."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from tirjudge_training.weights import whole_weights
 
 
 class CopyPolicy:
-    """A whole copy of the trainer's model, whose own weights are shared out over the processes (FSDP).
+    """A full copy of the trainer's model, whose own weights are sharded over the processes (FSDP).
 
-    Generating with a part would need every process at every token, and they do not take as many.
+    Generating with shards would need every process at every token, but their rollouts differ in length.
     """
 
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
-        """`model` is still whole here; `refresh` finds it as the trainer has shared it out."""
+        """`model` must not be sharded yet; `refresh` reads it after the trainer has sharded it."""
         computing = here()
+        # Copied now: once sharded, the model cannot be deep-copied as a whole.
         self._model, self._copy = model, deepcopy(model).to(computing.device)
         self.generator = TransformersGenerator(self._copy, tokenizer, name=name, autocast=computing.autocast)
 

@@ -1,4 +1,4 @@
-"""The trainer's model itself as the policy."""
+"""The policy of a run in one process or with DDP: the trainer's model itself."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tirjudge_training.computing import here
 
 
 class OwnPolicy:
-    """The trainer's model itself."""
+    """The trainer's model itself, so that no weights have to be copied."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
         self.generator = TransformersGenerator(model, tokenizer, name=name, autocast=here().autocast)

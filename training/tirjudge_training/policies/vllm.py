@@ -1,4 +1,4 @@
-"""vLLM engines of the run's own as the policy."""
+"""The policy in vLLM engines that the run starts itself."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tirjudge_training.processes import ALONE, Processes
 
 
 class VllmPolicy:
-    """A copy of the trainer's model in vLLM, one for each process of a machine.
+    """A copy of the trainer's model in vLLM, one engine per process.
 
-    The weights go there through a folder in memory that the first process writes and all of them read.
+    The weights pass through a folder in memory, which the first process writes and all processes read.
     """
 
     def __init__(
         self, model: Any, tokenizer: Any, name: str, *, processes: Processes = ALONE, **engine: Any
     ) -> None:
-        """`engine` are arguments of vLLM's engine. Every one of several `processes` makes the same calls.
+        """`engine` are arguments of the vLLM engine. Each of several `processes` must make the same calls.
 
         Raises GeneratorFailed.
         """
@@ -30,6 +30,7 @@ class VllmPolicy:
         except BaseException:
             self._weights.close()
             raise
+        # Not the path of the weight folder, which is a temporary one.
         self.generator.model = name
 
     async def refresh(self) -> None:
@@ -37,7 +38,7 @@ class VllmPolicy:
             await self.generator.load_weights(folder)
 
     async def rest(self) -> None:
-        """The engine's memory is its own."""
+        """Do nothing: vLLM keeps its memory for the whole run."""
 
     async def close(self) -> None:
         self._weights.close()
@@ -45,9 +46,9 @@ class VllmPolicy:
 
 
 def own_device() -> list[int] | None:
-    """The GPU of this process where a launcher started several, for vLLM would put all engines on the first.
+    """Return this process's GPU if a launcher started several; None lets vLLM choose.
 
-    None lets vLLM choose.
+    Without it, vLLM would put the engines of all processes on the first GPU.
     """
     import torch
 

@@ -1,4 +1,4 @@
-"""vLLM servers as the policy: started by whoever trains, on this machine or another."""
+"""The policy in vLLM servers that the user starts, on this machine or another."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from tirjudge_training.processes import ALONE, Processes
 
 
 class VllmServerConfig(BaseModel):
-    """Where the servers are; ours."""
+    """The servers and the folder through which they receive weights (ours)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     urls: tuple[str, ...] = Field(min_length=1)
-    """Of one server or several, `http://host:port`; the processes of a run are shared out over them."""
+    """One server or several, `http://host:port`; the processes of a run are distributed over them."""
     weights: Path | None = None
-    """An existing folder that the trainer and all servers see under this name, for the weights to pass
-    through; None is this machine's memory."""
+    """An existing folder that trainer and servers see under the same path, through which weights pass; None
+    uses this machine's memory."""
     concurrency: int = Field(default=256, gt=0)
-    """Requests that a process has out at once; vLLM queues what it cannot run."""
+    """Concurrent requests per process; vLLM queues those that it cannot run yet."""
 
     @field_validator("urls")
     @classmethod
@@ -40,13 +40,13 @@ class VllmServerConfig(BaseModel):
 
 
 class ServedGenerator:
-    """Samples from a vLLM server, and only as long as that holds the weights that it was given."""
+    """Samples from a vLLM server and verifies that it still holds the weights it was given."""
 
     def __init__(self, name: str, server: WeightServer, folder: Path, concurrency: int) -> None:
-        """`folder` has the model's tokenizer. Raises GeneratorFailed."""
+        """`folder` contains the model's tokenizer. Raises GeneratorFailed."""
         self.model = name
         self.weights = ""
-        """What the weights are called that the server must hold."""
+        """The name of the weights that the server must hold."""
         self._server, self._clock = server, BusyClock()
         self._endpoint = OpenAIGenerator(
             server.served_model(), server.url, tokenizer=str(folder), concurrency=concurrency
@@ -55,19 +55,19 @@ class ServedGenerator:
 
     @property
     def busy_seconds(self) -> float:
-        """Wall time since the start in which answers were waited for."""
+        """Wall seconds since the start spent waiting for answers."""
         return self._clock.seconds
 
     @property
     def precision(self) -> str:
-        """What the server computes in."""
+        """The type of the server's matrix products."""
         return self._server.precision
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
-        """One turn. Raises GeneratorFailed, ContextTooLong."""
+        """Return the completion of one turn. Raises GeneratorFailed, ContextTooLong."""
         with self._clock.working():
             completion = await self._endpoint.generate(context, sampling)
-            # A server that was started again answers with the weights that it was started with.
+            # A restarted server would answer with the weights from its start.
             await self._server.require(self.weights)
         return completion
 
@@ -77,7 +77,7 @@ class ServedGenerator:
 
 
 class VllmServerPolicy:
-    """A copy of the trainer's model in each of some servers, from one of which every process samples."""
+    """A copy of the trainer's model in every server; each process samples from one of them."""
 
     def __init__(
         self,
@@ -88,11 +88,11 @@ class VllmServerPolicy:
         config: VllmServerConfig,
         processes: Processes = ALONE,
     ) -> None:
-        """Every one of several `processes` makes the same calls. Raises GeneratorFailed, OSError."""
+        """Each of several `processes` must make the same calls. Raises GeneratorFailed, OSError."""
         self._processes = processes
         self._servers = [WeightServer(url) for url in config.urls]
         mine = self._servers[processes.rank % len(self._servers)]
-        processes.first(self._check)
+        processes.first(self._check)  # before the weights are written: the check is cheap
         self._weights = WeightFolder(model, tokenizer, processes, config.weights)
         try:
             with self._weights.written() as folder:
@@ -104,10 +104,10 @@ class VllmServerPolicy:
 
     async def refresh(self) -> None:
         with self._weights.written() as folder:
-            self._load(folder)  # not in a thread: there, collective operations would take the first GPU
+            self._load(folder)  # Not in a thread: there, collective operations would use the first GPU.
 
     async def rest(self) -> None:
-        """The servers' memory is their own."""
+        """Do nothing: the servers keep their memory."""
 
     async def close(self) -> None:
         self._weights.close()
@@ -121,6 +121,7 @@ class VllmServerPolicy:
         self.generator.weights = self._processes.first(lambda: self._load_all(folder))
 
     def _load_all(self, folder: Path) -> str:
+        # A fresh name for every load: a server that answers under another name holds stale weights.
         name = uuid4().hex
         for server in self._servers:
             server.load(folder, name)

@@ -1,4 +1,4 @@
-"""Where the trainer leaves its weights for other processes to read."""
+"""A folder through which the trainer passes its weights to other processes."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ MEMORY = Path("/dev/shm")
 
 
 def place(parent: Path | None) -> Path:
-    """Where a folder of weights is made: in `parent`, or in memory where the machine has such a place."""
+    """Return where to create a folder of weights: `parent`, or else in memory if the machine has /dev/shm."""
     return parent or (MEMORY if MEMORY.is_dir() else Path(gettempdir()))
 
 
 def room(parent: Path | None) -> int:
-    """Bytes that are free there."""
+    """Return the free bytes at that place."""
     return disk_usage(place(parent)).free
 
 
 class WeightFolder:
-    """A model folder that the first process writes; every one of several `processes` makes the same calls."""
+    """A model folder that the first process writes; each of several `processes` makes the same calls."""
 
     def __init__(self, model: Any, tokenizer: Any, processes: Processes, parent: Path | None = None) -> None:
-        """Inside `parent`, by default in memory. Raises OSError where it cannot be made."""
+        """Create the folder inside `parent`, by default in memory. Raises OSError if that fails."""
         self._model, self._processes = model, processes
         self._held = ExitStack()
         self.path = Path(processes.first(lambda: self._made(tokenizer, parent)))
 
     @contextmanager
     def written(self) -> Iterator[Path]:
-        """The folder, with the weights as they are now; they are gone once every process has left the block.
+        """Write the current weights and yield the folder; delete them once every process has left the block.
 
-        A run that is killed would else leave them in memory.
+        Otherwise a killed run would leave them in memory.
         """
         weights = on_the_first(self._model, self._processes)
         self._processes.first(lambda: self._model.save_pretrained(self.path, state_dict=weights))
         yield self.path
-        self._processes.every("read")
+        self._processes.every("read")  # a barrier: the others may still be reading
         if self._processes.rank == 0:
             for file in self.path.glob("*.safetensors"):
                 file.unlink()

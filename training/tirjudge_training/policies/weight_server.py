@@ -1,4 +1,4 @@
-"""The routes of a vLLM server through which its weights are replaced (`VLLM_SERVER_DEV_MODE=1`)."""
+"""The HTTP routes that replace the weights of a vLLM server (`VLLM_SERVER_DEV_MODE=1`)."""
 
 from __future__ import annotations
 
@@ -18,38 +18,40 @@ START = (
     f"--worker-extension-cls {EXTENSION} and --logprobs-mode processed_logprobs"
 )
 PATIENCE = httpx.Timeout(1800.0, connect=20.0)
-"""Seconds: a server answers once it has read the weights, which may lie on a disk of another machine."""
+"""Seconds. A server answers only after it has read the weights, possibly from another machine's disk."""
 LONGEST = 300
-"""Characters of a server's own words in a message."""
+"""The most characters of a server's answer that a message quotes."""
 
 
 class WeightServer:
-    """One server. Raises GeneratorFailed, in one line that names it, from every method."""
+    """One vLLM server. Every method raises GeneratorFailed, in one line that names the server."""
 
     def __init__(self, url: str) -> None:
-        """`url`: with or without the trailing `/v1`. Raises ValueError for what is no address."""
+        """`url` may end in `/v1`. Raises ValueError for an invalid address."""
         self.url = str(api_root(url)).removesuffix("/v1")
         self.precision = "unknown"
-        """What it computes in, as `check` has found it."""
+        """The type of its matrix products, once `check` has read it."""
         self._client: httpx.AsyncClient | None = None
 
     def check(self) -> None:
-        """That it can be given weights, and tells logprobs of what was sampled."""
-        told = self._ask("GET", "/server_info?config_format=json")
+        """Verify that the server accepts weights and returns the logprobs of its sampling distribution."""
+        info = self._ask("GET", "/server_info?config_format=json")
         try:
-            config = told["vllm_config"]
+            config = info["vllm_config"]
             extension = config["parallel_config"]["worker_extension_cls"]
             mode = config["model_config"]["logprobs_mode"]
             self.precision = _line(config["model_config"].get("dtype", "unknown")).removeprefix("torch.")
         except (AttributeError, KeyError, TypeError):
-            raise GeneratorFailed(f"{self.url} does not tell its configuration as vLLM 0.31 does") from None
+            raise GeneratorFailed(
+                f"{self.url} does not report its configuration as vLLM 0.31 does: check its version"
+            ) from None
         if extension != EXTENSION or mode != "processed_logprobs":
             raise GeneratorFailed(
                 f"{self.url} has worker_extension_cls {extension!r} and logprobs_mode {mode!r}: {START}"
             )
 
     def served_model(self) -> str:
-        """The name that requests must give."""
+        """Return the model name that requests must use."""
         models = self._ask("GET", "/v1/models")
         try:
             return str(models["data"][0]["id"])
@@ -57,16 +59,16 @@ class WeightServer:
             raise GeneratorFailed(f"{self.url} serves no model") from None
 
     def load(self, folder: Path, name: str) -> None:
-        """Take the weights of a model folder that the server sees, as `name`; forget what was cached."""
+        """Load the weights of a model folder that the server can read, under `name`; clear its caches."""
         self._ask("POST", "/collective_rpc", {"method": "reload_from", "args": [str(folder)]})
         if not self._ask("POST", "/reset_prefix_cache").get("success"):
             raise GeneratorFailed(
-                f"{self.url}: keys and values of the old weights are held: is somebody else sampling there?"
+                f"{self.url}: the KV cache of the old weights is in use: is another client sampling there?"
             )
         self._ask("POST", "/update_weight_version", {"new_version": name})
 
     async def require(self, name: str) -> None:
-        """That it holds the weights of this name."""
+        """Verify that the server holds the weights of this name."""
         if self._client is None:
             self._client = httpx.AsyncClient(base_url=self.url, timeout=PATIENCE)
         try:
@@ -76,8 +78,8 @@ class WeightServer:
             raise GeneratorFailed(f"{self.url}: {_line(error)}") from None
         if held != name:
             raise GeneratorFailed(
-                f"{self.url} does not hold the weights that it was given: it was started again, or somebody "
-                "else gave it others"
+                f"{self.url} does not hold the weights that it was given: it was restarted, or another "
+                "client replaced them"
             )
 
     async def close(self) -> None:
@@ -104,6 +106,6 @@ def _json(answer: httpx.Response) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _line(told: object) -> str:
-    """Foreign words as one line."""
-    return printable(" ".join(str(told).split()) or type(told).__name__, LONGEST)
+def _line(reason: object) -> str:
+    """Return untrusted text as one line."""
+    return printable(" ".join(str(reason).split()) or type(reason).__name__, LONGEST)

@@ -1,1 +1,1 @@
-"""The sources, one file each; found by name through the entry-point group `tirjudge.sources`."""
+"""Sources of corpora, one file each, registered in the entry-point group `tirjudge.sources`."""

@@ -1,4 +1,4 @@
-"""Code-Preference-Pairs: code, and the same with bugs put in (RM-R1, App. D.2 and Table 5)."""
+"""Code-Preference-Pairs: code and the same code with injected bugs (RM-R1, App. D.2 and Table 5)."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class CodePreferenceRow(BaseModel):
 
 
 class CodePreferencePairs(Source[CodePreferenceRow]):
-    """Every row is a pair."""
+    """Takes every row as a pair."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="Vezora/Code-Preference-Pairs",
         parts=((None, "train"),),
         domain="reasoning",
-        about="right code, and the same with bugs",
+        about="correct code, and the same with bugs",
         licence="",
     )
     row = CodePreferenceRow

@@ -15,8 +15,9 @@ from tirjudge_sandbox import Limits, Program, Sandbox, Status
 from tirjudge_training.corpora.base import Question, Sampler, Skipped, Source, SourceCard
 
 TESTS = 3
-"""Of a question's unit tests, each a whole test case class, that a program must pass (ours)."""
+"""The number of unit tests, each a whole test case class, that a program must pass (ours)."""
 PASSED = "every test passed"
+"""Printed at the end, so that a program that exits early with status 0 does not count as right."""
 RUNNER = f"""
 import io, unittest
 space = {{"__name__": "solution"}}
@@ -37,7 +38,7 @@ print({PASSED!r})
 
 
 def _parsed(value: Any) -> Any:
-    """A list that a column may hold as a text, of JSON or of Python."""
+    """Parse a list that the column may store as JSON or as a Python literal."""
     if not isinstance(value, str):
         return value
     try:
@@ -47,7 +48,7 @@ def _parsed(value: Any) -> Any:
     try:
         return ast.literal_eval(value)
     except (ValueError, SyntaxError, RecursionError, MemoryError):
-        raise ValueError("neither a list nor the text of one") from None
+        raise ValueError("neither a list nor a string with one") from None
 
 
 class Code(BaseModel):
@@ -62,13 +63,13 @@ class CodeRmRow(BaseModel):
 
 
 class CodeRm(Source[CodeRmRow]):
-    """The reference solution and a small model's; the sandbox runs the tests, whatever the data set says."""
+    """Takes the reference and a small model's solutions; the sandbox decides, not the dataset's verdicts."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="KAKA22/CodeRM-UnitTest",
         parts=((None, "train"),),
         domain="code",
-        about=f"solutions that pass {TESTS} unit tests beside such that fail one, run in the sandbox",
+        about=f"solutions that pass {TESTS} unit tests and solutions that fail one, run in the sandbox",
         licence="Apache-2.0",
         needs=frozenset({"sandbox"}),
     )
@@ -95,7 +96,7 @@ class CodeRm(Source[CodeRmRow]):
 
 
 async def _passes(program: str, tests: Sequence[str], sandbox: Sandbox) -> bool | None:
-    """None where the sandbox broke, which says nothing of the program."""
+    """Run the tests on a program; None if the sandbox failed, which says nothing about the program."""
     done = await sandbox.run(
         Program(source=RUNNER, bindings={"solution": program, "tests": list(tests)}), Limits()
     )

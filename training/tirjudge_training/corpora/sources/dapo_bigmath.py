@@ -18,7 +18,10 @@ class DapoRow(BaseModel):
 
 
 class DapoBigmath(Solved[DapoRow]):
-    """The English problems: the name in Table 6 may mean Big-Math too, which section 4.1 does not mention."""
+    """Takes the English problems.
+
+    The name in Table 6 may include Big-Math, which section 4.1 does not mention.
+    """
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="open-r1/DAPO-Math-17k-Processed",

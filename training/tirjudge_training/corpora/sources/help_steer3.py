@@ -1,39 +1,33 @@
-"""HelpSteer3: people's preferences among two answers (TIR Table 6, "HelpSteer3")."""
+"""HelpSteer3: human preferences between two responses (TIR Table 6, "HelpSteer3")."""
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import BaseModel, Field
 
-from tirjudge_environments import Message
-from tirjudge_training.corpora.base import Question, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import ChatTurn, Question, Skipped, Source, SourceCard
 
 CLEAR = 2
-"""|overall_preference| of "better" and "significantly better"; 1 is "slightly" (TIR App. C)."""
-
-
-class Turn(BaseModel):
-    role: Literal["system", "user", "assistant"]
-    content: str
+"""The smallest |overall_preference| that is taken, "better"; 1 is "slightly better" (TIR App. C)."""
 
 
 class HelpSteer3Row(BaseModel):
-    context: list[Turn]
+    context: list[ChatTurn]
     response1: str
     response2: str
     overall_preference: int = Field(ge=-3, le=3)
-    """Below 0 the first response is the better one."""
+    """Negative if the first response is better."""
 
 
 class HelpSteer3(Source[HelpSteer3Row]):
-    """Only pairs of which one response is better or significantly better."""
+    """Takes pairs in which one response is better or significantly better."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="nvidia/HelpSteer3",
         parts=(("preference", "train"),),
         domain="helpfulness",
-        about="people's preferences, |overall_preference| >= 2",
+        about="human preferences, |overall_preference| >= 2",
         licence="CC-BY-4.0",
     )
     row = HelpSteer3Row
@@ -44,7 +38,7 @@ class HelpSteer3(Source[HelpSteer3Row]):
         responses = (row.response1, row.response2)
         first = row.overall_preference < 0
         return Question(
-            prompt=tuple(Message(turn.role, turn.content) for turn in row.context),
+            prompt=tuple(turn.message for turn in row.context),
             good=responses[:1] if first else responses[1:],
             bad=responses[1:] if first else responses[:1],
         )

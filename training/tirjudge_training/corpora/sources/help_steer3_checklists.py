@@ -1,32 +1,32 @@
-"""HelpSteer3 with people's remarks made into checklists (Rationale, section 2.1 and App. A.1)."""
+"""HelpSteer3 with annotators' remarks decomposed into checklists (Rationale, section 2.1 and App. A.1)."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal
-
 from pydantic import BaseModel
-
 from tirjudge.evaluation.checklists import remarks_of
 from tirjudge.run_folder import JsonObject
-from tirjudge_environments import Malformed, Message
-from tirjudge_environments.rationales.decomposition import SIZES, decomposition_ask, read_decomposition
+from tirjudge_environments import Malformed
+from tirjudge_environments.rationales.decomposition import SIZES
+from tirjudge_environments.rationales.decomposition import decomposition_ask
+from tirjudge_environments.rationales.decomposition import read_decomposition
 from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import Sandbox
-from tirjudge_training.corpora.base import Question, Sampler, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import ChatTurn
+from tirjudge_training.corpora.base import Question
+from tirjudge_training.corpora.base import Sampler
+from tirjudge_training.corpora.base import Skipped
+from tirjudge_training.corpora.base import Source
+from tirjudge_training.corpora.base import SourceCard
+from typing import ClassVar
 
 LABELS = {-3: "A>>B", -2: "A>>B", -1: "A>B", 0: "A=B", 1: "B>A", 2: "B>>A", 3: "B>>A"}
-"""Seven preferences to five verdicts (ours: the paper does not say how)."""
-
-
-class Turn(BaseModel):
-    role: Literal["system", "user", "assistant"]
-    content: str
+"""The five verdicts by the dataset's seven preferences (ours: the paper does not give the mapping)."""
 
 
 class Remark(BaseModel):
-    """What one annotator wrote."""
+    """One annotator's remarks."""
 
     reasoning: str | None = None
     feedback1: str | None = None
@@ -34,7 +34,7 @@ class Remark(BaseModel):
 
 
 class HelpSteer3ChecklistRow(BaseModel):
-    context: list[Turn]
+    context: list[ChatTurn]
     response1: str
     response2: str
     overall_preference: int
@@ -42,13 +42,13 @@ class HelpSteer3ChecklistRow(BaseModel):
 
 
 class HelpSteer3Checklists(Source[HelpSteer3ChecklistRow]):
-    """A generator decomposes the remarks (Fig. 6); checklists of 3 to 7 points are kept."""
+    """Has a generator decompose the remarks (Fig. 6) and keeps checklists of 3 to 7 points."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="nvidia/HelpSteer3",
         parts=(("preference", "train"),),
         domain="helpfulness",
-        about="people's remarks decomposed into 3 to 7 points, with the preference in five steps",
+        about="annotators' remarks decomposed into 3 to 7 points, with the preference in five steps",
         licence="CC-BY-4.0",
         needs=frozenset({"generators"}),
     )
@@ -62,7 +62,7 @@ class HelpSteer3Checklists(Source[HelpSteer3ChecklistRow]):
         if row.overall_preference not in LABELS:
             return Skipped("no preference from -3 to 3")
         return Question(
-            prompt=tuple(Message(turn.role, turn.content) for turn in row.context),
+            prompt=tuple(turn.message for turn in row.context),
             row={"responses": [row.response1, row.response2], "label": LABELS[row.overall_preference]},
             known={"summary": summary, "evaluation": evaluation},
         )

@@ -1,4 +1,4 @@
-"""JudgeLM-100K: pairs with GPT-4's scores, which JudgeLRM is rewarded against (JudgeLRM, section 4.1)."""
+"""JudgeLM-100K: pairs with GPT-4's scores, the targets of JudgeLRM's reward (JudgeLRM, section 4.1)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class JudgeLmRow(BaseModel):
 
 
 class JudgeLm(Source[JudgeLmRow]):
-    """Both answers in the order that GPT-4 saw, ties included."""
+    """Takes both answers in the order that GPT-4 saw, ties included."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="BAAI/JudgeLM-100K",

@@ -1,4 +1,4 @@
-"""Loong's seed problems of all its domains, with sampled answers (TIR Table 6, "Loong")."""
+"""Loong: seed problems of all domains, with sampled answers (TIR Table 6, "Loong")."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class LoongRow(BaseModel):
 
 
 class Loong(Solved[LoongRow]):
-    """One configuration a domain; problems whose answer is a text drop out with math-verify."""
+    """Takes every configuration, one per domain; math-verify drops problems whose answer is a text."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="camel-ai/loong",

@@ -1,4 +1,4 @@
-"""MATH's training problems, with sampled answers (TIR Table 6, "MATH")."""
+"""MATH: training problems, with sampled answers (TIR Table 6, "MATH")."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class MathRow(BaseModel):
 
 
 class Math(Solved[MathRow]):
-    """Answers are right if they end in what the solution boxes."""
+    """Takes answers as right if they end in the boxed result of the reference solution."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="DigitalLearningGmbH/MATH-lighteval",
         parts=(("default", "train"),),
         domain="math",
-        about="sampled answers, sorted by math-verify beside the solution's boxed one",
+        about="sampled answers, sorted by math-verify against the boxed result of the solution",
         licence="MIT",
         needs=frozenset({"generators"}),
     )
@@ -32,5 +32,5 @@ class Math(Solved[MathRow]):
     def question(self, row: MathRow) -> Question | Skipped:
         gold = last_boxed(row.solution)
         if gold is None:
-            return Skipped("a solution that boxes no answer")
+            return Skipped("a solution without a boxed answer")
         return Question(prompt=(Message("user", row.problem),), known={"gold": gold})

@@ -1,4 +1,4 @@
-"""Math-Step-DPO-10K: solutions that go on rightly or wrongly from the same steps (RM-R1, App. D.2)."""
+"""Math-Step-DPO-10K: right and wrong continuations of the same first steps (RM-R1, App. D.2)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ class MathStepRow(BaseModel):
 
 
 class MathStepDpo(Source[MathStepRow]):
-    """A response is the common first steps and what follows them, as in the authors' code."""
+    """Joins the common first steps with each continuation, as the authors' code does."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="xinlai/Math-Step-DPO-10K",
         parts=((None, "train"),),
         domain="reasoning",
-        about="the common first steps with the right and with the wrong rest",
+        about="the common first steps with the right and with the wrong continuation",
         licence="",
         repeats=True,
     )

@@ -24,7 +24,7 @@ class S1Row(BaseModel):
 
 
 class S1(Solved[S1Row]):
-    """A right attempt beside a wrong one; where both are alike, sampled answers beside them (ours)."""
+    """Pairs a right attempt with a wrong one; adds sampled answers if both have the same grade (ours)."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="simplescaling/s1K-1.1",

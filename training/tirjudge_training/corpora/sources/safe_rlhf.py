@@ -1,4 +1,4 @@
-"""PKU-SafeRLHF: a safe answer beside an unsafe one (TIR Table 6, "SafeRLHF")."""
+"""PKU-SafeRLHF: pairs of a safe and an unsafe answer (TIR Table 6, "SafeRLHF")."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class SafeRlhfRow(BaseModel):
 
 
 class SafeRlhf(Source[SafeRlhfRow]):
-    """Only pairs of which exactly one response is safe, and is called the safer one (ours)."""
+    """Takes pairs in which exactly one response is safe and is also rated the safer one (ours)."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="PKU-Alignment/PKU-SafeRLHF",

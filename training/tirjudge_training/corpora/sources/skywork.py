@@ -2,38 +2,32 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 from pydantic import BaseModel
 
-from tirjudge_environments import Message
-from tirjudge_training.corpora.base import Question, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import ChatTurn, Question, Skipped, Source, SourceCard
 
 GIVEN_AWAY = "magpie_ultra"
-"""Its rejected responses, and only they, hold a stray chat marker, and are the ones with several turns."""
+"""Left out: only its rejected responses contain a stray chat marker, which would give the label away."""
 DOMAINS = {"magpie": "reasoning", "offset": "chat", "helpsteer": "chat", "wildguard": "safety"}
-"""Table 5's, by how the name of a row's source begins."""
-
-
-class Turn(BaseModel):
-    role: Literal["system", "user", "assistant"]
-    content: str
+"""The domains of RM-R1's Table 5, by the prefix of a row's `source`."""
 
 
 class SkyworkRow(BaseModel):
     source: str
-    chosen: list[Turn]
-    rejected: list[Turn]
+    chosen: list[ChatTurn]
+    rejected: list[ChatTurn]
 
 
 class Skywork(Source[SkyworkRow]):
-    """Conversations that differ in their last turn alone; others could not be shown beside one prompt."""
+    """Takes conversations that differ in the last turn alone, since a pair has one prompt."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="Skywork/Skywork-Reward-Preference-80K-v0.2",
         parts=((None, "train"),),
         domain="chat",
-        about="all preference pairs but those of magpie_ultra",
+        about="all preference pairs except those of magpie_ultra",
         licence="",
         repeats=True,
     )
@@ -43,12 +37,12 @@ class Skywork(Source[SkyworkRow]):
         if row.source == GIVEN_AWAY:
             return Skipped(f"of {GIVEN_AWAY}")
         if len(row.chosen) < 2 or row.chosen[:-1] != row.rejected[:-1]:
-            return Skipped("conversations that part before their last turn")
+            return Skipped("conversations that differ before their last turn")
         if {row.chosen[-1].role, row.rejected[-1].role} != {"assistant"}:
             return Skipped("a conversation that does not end with an answer")
         found = (domain for name, domain in DOMAINS.items() if row.source.startswith(name))
         return Question(
-            prompt=tuple(Message(turn.role, turn.content) for turn in row.chosen[:-1]),
+            prompt=tuple(turn.message for turn in row.chosen[:-1]),
             good=(row.chosen[-1].content,),
             bad=(row.rejected[-1].content,),
             domain=next(found, ""),

@@ -1,26 +1,32 @@
-"""Tulu 3's prompts with a constraint, and sampled answers (TIR Table 6, "Tulu-3 Synthetic Pairs")."""
+"""Tulu 3: prompts with a constraint, and sampled answers (TIR Table 6, "Tulu-3 Synthetic Pairs")."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import BaseModel, BeforeValidator
-
-from tirjudge_environments import Message
+from collections.abc import Callable
+from collections.abc import Mapping
+from pydantic import BaseModel
+from pydantic import BeforeValidator
 from tirjudge_environments.instruction_checks import open_verifier
 from tirjudge_sandbox import Sandbox
-from tirjudge_training.corpora.base import Question, Sampler, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import ChatTurn
+from tirjudge_training.corpora.base import Question
+from tirjudge_training.corpora.base import Sampler
+from tirjudge_training.corpora.base import Skipped
+from tirjudge_training.corpora.base import Source
+from tirjudge_training.corpora.base import SourceCard
+from typing import Annotated
+from typing import Any
+from typing import ClassVar
 
 UNDECIDED = "no answer that follows the constraint, or none that does not"
 Arguments = Mapping[str, Any]
 Verifiers = list[tuple[str, dict[str, Any]]]
-"""IFEval's instructions and their arguments; an answer follows the constraint if all hold."""
+"""IFEval instruction ids with their arguments; an answer follows the constraint if all of them hold."""
 
 
 def _counted(instruction: str, number: str, relation: str, **more: Any) -> Callable[[Arguments], Verifiers]:
-    """At least, at most or around N of something, in IFEval's two relations; without a word, exactly N."""
+    """Translate "at least", "at most" or "around" N into IFEval's relations; without one, exactly N."""
 
     def verifiers(given: Arguments) -> Verifiers:
         least, most = _bounds(given["N"], given.get("quantifier"))
@@ -32,7 +38,7 @@ def _counted(instruction: str, number: str, relation: str, **more: Any) -> Calla
 
 
 def _bounds(n: int, quantifier: str | None) -> tuple[int | None, int | None]:
-    """Tulu's "around" allows a tenth more or less, and at least one."""
+    """Return (least, most); Tulu's "around" allows a deviation of a tenth, and of at least one."""
     if quantifier == "at least":
         return n, None
     if quantifier == "at most":
@@ -85,13 +91,8 @@ FUNCTIONS: dict[str, Callable[[Arguments], Verifiers]] = {
     "validate_quotation": _plain("startend:quotation"),
     "validate_no_commas": _plain("punctuation:no_comma"),
 }
-"""Tulu's functions as IFEval's instructions. Two have none: the options of `validate_choice` are free, and
-the divider of `verify_paragraph_count` is `* * *`, where IFEval's is `***`."""
-
-
-class Turn(BaseModel):
-    role: Literal["system", "user", "assistant"]
-    content: str
+"""Tulu's functions as IFEval instructions. Two have no counterpart: `validate_choice` takes any options, and
+`verify_paragraph_count` uses the divider `* * *`, where IFEval uses `***`."""
 
 
 def _parsed(value: Any) -> Any:
@@ -99,12 +100,12 @@ def _parsed(value: Any) -> Any:
 
 
 class TuluRow(BaseModel):
-    messages: list[Turn]
+    messages: list[ChatTurn]
     ground_truth: Annotated[dict[str, Any], BeforeValidator(_parsed)]
 
 
 class Tulu3(Source[TuluRow]):
-    """Answers are good if IFEval's own verifiers say that the constraint is followed."""
+    """Takes answers as good if IFEval's verifiers accept them."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="allenai/RLVR-IFeval",
@@ -119,20 +120,19 @@ class Tulu3(Source[TuluRow]):
     def question(self, row: TuluRow) -> Question | Skipped:
         function = FUNCTIONS.get(str(row.ground_truth.get("func_name")))
         if function is None:
-            return Skipped("a constraint that no verifier of ours knows")
+            return Skipped("a constraint without a verifier")
         try:
             verifiers = function({key: value for key, value in row.ground_truth.items() if value is not None})
         except KeyError:
             return Skipped("a constraint without its arguments")
-        prompt = tuple(Message(turn.role, turn.content) for turn in row.messages)
+        prompt = tuple(turn.message for turn in row.messages)
         return Question(prompt=prompt, known={"verifiers": verifiers})
 
     async def fill(self, question: Question, sampler: Sampler, sandbox: Sandbox) -> Question | Skipped:
-
         try:
             verifiers = [open_verifier(name, **given) for name, given in question.known["verifiers"]]
         except ValueError:
-            return Skipped("a constraint with arguments that its verifier does not take")
+            return Skipped("a constraint whose arguments its verifier does not accept")
         answers = [answer.text for answer in await sampler.answers(question.key, question.prompt)]
         good = [text for text in answers if all(one.holds(text) for one in verifiers)]
         bad = [text for text in answers if text.strip() and text not in good]

@@ -25,7 +25,7 @@ class UltraInteractRow(BaseModel):
 
 
 class UltraInteract(Source[UltraInteractRow]):
-    """Its coding tasks: Table 6 calls this row's domain code."""
+    """Takes the coding tasks alone, since Table 6 gives this source's domain as code."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="openbmb/UltraInteract_pair",

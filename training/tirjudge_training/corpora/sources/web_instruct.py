@@ -1,4 +1,4 @@
-"""WebInstruct-verified, with sampled answers (TIR Table 6, "WebInstruct")."""
+"""WebInstruct-verified: questions of all subjects, with sampled answers (TIR Table 6, "WebInstruct")."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tirjudge_training.corpora.final_answers import Solved
 CHECKABLE = frozenset(
     {"Expression", "Float", "Fraction", "Integer", "Matrix", "Multiple Choice", "Percentage"}
 )
-"""Kinds of answers that math-verify can compare; the others (texts, lists) are left out (ours)."""
+"""The answer types that math-verify can compare; others, such as texts and lists, are left out (ours)."""
 
 
 class WebInstructRow(BaseModel):
@@ -23,13 +23,13 @@ class WebInstructRow(BaseModel):
 
 
 class WebInstruct(Solved[WebInstructRow]):
-    """Questions of all subjects whose answers can be compared by a rule."""
+    """Takes questions whose answers can be compared by a rule."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="TIGER-Lab/WebInstruct-verified",
         parts=((None, "train"),),
         domain="reasoning",
-        about="sampled answers, sorted by math-verify, where the kind of answer allows it",
+        about="sampled answers, sorted by math-verify, for answer types that it can compare",
         licence="Apache-2.0",
         needs=frozenset({"generators"}),
     )
@@ -37,5 +37,5 @@ class WebInstruct(Solved[WebInstructRow]):
 
     def question(self, row: WebInstructRow) -> Question | Skipped:
         if row.answer_type not in CHECKABLE:
-            return Skipped("a kind of answer that math-verify cannot compare")
+            return Skipped("an answer type that math-verify cannot compare")
         return Question(prompt=(Message("user", row.question),), known={"gold": row.answer})

@@ -1,15 +1,18 @@
-"""WildChat's prompts, with answers to them and to noisy variants of them (J1, section 2.2)."""
+"""WildChat: prompts, with sampled answers to them and to noisy variants of them (J1, section 2.2)."""
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from pydantic import BaseModel
-
 from tirjudge_environments import Message
 from tirjudge_environments.parsing import behind_thinking
 from tirjudge_sandbox import Sandbox
-from tirjudge_training.corpora.base import Answer, Question, Sampler, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import Answer
+from tirjudge_training.corpora.base import Question
+from tirjudge_training.corpora.base import Sampler
+from tirjudge_training.corpora.base import Skipped
+from tirjudge_training.corpora.base import Source
+from tirjudge_training.corpora.base import SourceCard
+from typing import ClassVar
 
 NOISE = """\
 This is what a user asked an AI assistant:
@@ -21,7 +24,7 @@ This is what a user asked an AI assistant:
 Write another instruction, on the same subject and of the same kind and length, but with another meaning: a \
 good answer to yours would look like an answer to this one, and would not be a good one. Write your \
 instruction alone, with nothing before or behind it, and do not answer it."""
-"""Ours, after the words that J1 has for it; its paper prints no prompt."""
+"""Our prompt, after J1's description; the paper prints none."""
 
 
 class WildChatTurn(BaseModel):
@@ -36,7 +39,7 @@ class WildChatRow(BaseModel):
 
 
 class WildChat(Source[WildChatRow]):
-    """A generator's answer to the instruction is the good one; its answer to a noisy variant the bad one."""
+    """Takes an answer to the instruction as good, and an answer to a noisy variant of it as bad."""
 
     card: ClassVar[SourceCard] = SourceCard(
         dataset="allenai/WildChat",
@@ -53,7 +56,7 @@ class WildChat(Source[WildChatRow]):
             return Skipped("toxic, or not English")
         first = row.conversation[0] if row.conversation else None
         if first is None or first.role != "user" or not first.content.strip():
-            return Skipped("no first turn of a user's")
+            return Skipped("no first turn by a user")
         return Question(prompt=(Message("user", first.content),))
 
     async def fill(self, question: Question, sampler: Sampler, sandbox: Sandbox) -> Question | Skipped:
@@ -61,7 +64,7 @@ class WildChat(Source[WildChatRow]):
         asked = Message("user", NOISE.format(instruction=instruction))
         noisy = _instruction(await sampler.answers(f"{question.key}/noise", (asked,)), instruction)
         if noisy is None:
-            return Skipped("no noisy instruction that is another one")
+            return Skipped("no noisy instruction that differs from the original")
         good = await sampler.answers(question.key, question.prompt)
         bad = await sampler.answers(f"{question.key}/noisy", (Message("user", noisy),))
         filled = question.answered([one.text for one in good], [one.text for one in bad])
@@ -69,6 +72,6 @@ class WildChat(Source[WildChatRow]):
 
 
 def _instruction(answers: list[Answer], original: str) -> str | None:
-    """The first that is one, and not the original."""
+    """Return the first answer that is not empty and differs from the original instruction."""
     texts = ((behind_thinking(answer.text) or "").strip() for answer in answers)
     return next((text for text in texts if text and text != original.strip()), None)

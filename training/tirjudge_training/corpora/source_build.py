@@ -1,4 +1,4 @@
-"""One source of a corpus, in a folder of its own: questions, answers, rows, and what was left out."""
+"""The build of one source of a corpus: read questions, sample answers, write rows, count what is left out."""
 
 from __future__ import annotations
 
@@ -16,45 +16,41 @@ from tirjudge.run_folder import JsonObject, encode_line, read_lines, write_atomi
 from tirjudge_environments import Message
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training.corpora import hub
-from tirjudge_training.corpora.answers import Generators
 from tirjudge_training.corpora.base import Kind, Question, Skipped, Source
 from tirjudge_training.corpora.composition import Composer
 from tirjudge_training.corpora.config import CorpusConfig
-from tirjudge_training.corpora.filling import in_order
+from tirjudge_training.corpora.output import Progress, ShardWriter, complete_file
 from tirjudge_training.corpora.overlap import Overlap, OverlapIndex
-from tirjudge_training.corpora.pace import Pace
-from tirjudge_training.corpora.selection import Selection
-from tirjudge_training.corpora.shards import ShardWriter
-from tirjudge_training.corpora.whole_file import whole_file
+from tirjudge_training.corpora.question_sample import QuestionSample
+from tirjudge_training.corpora.sampling import Generators, in_order
 
 UNFINISHED = "questions.unfinished.jsonl"
 QUESTIONS, DROPPED, READ, DONE = "questions.jsonl", "dropped.jsonl", "read.json", "done.json"
-OVERLAP = "8 words or more in a row of a benchmark's prompt"
-SPARE = "no place left for it in any format"
+SPARE = "no format needs another row from it"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Making:
-    """Everything that making the rows of one source takes; `rows` go on where a stopped one was.
+class SourceBuild:
+    """The build of one source's rows, which resumes after an interruption.
 
-    What was read and sampled is kept; the rows are a function of it.
+    Questions and sampled answers are stored; the rows are a function of them and are written again.
     """
 
     name: str
     source: Source[Any]
     config: CorpusConfig
     folder: Path
-    """Its own."""
+    """The work folder of this source alone."""
     shards: Path
-    """Where all sources' Parquet files go."""
+    """The folder of all sources' Parquet files."""
     index: Callable[[], OverlapIndex]
-    """The benchmarks; asked for when rows are read."""
+    """The index of benchmark prompts. A function, since a resumed build that reads no rows needs none."""
     say: Callable[[str], None]
 
     def rows(self) -> JsonObject:
-        """Make them, or find them made; returns the report that the corpus' card is written from.
+        """Build the rows unless they exist; return the report that the corpus card is written from.
 
-        Raises SourceGone, SchemaChanged, NotAnswered, SandboxUnavailable, OSError.
+        Raises SourceUnavailable, SchemaChanged, NotAnswered, SandboxUnavailable, OSError.
         """
         done = self.folder / DONE
         if not done.exists():
@@ -62,8 +58,8 @@ class Making:
             if not (self.folder / QUESTIONS).exists():
                 self._read()
             report = json.loads((self.folder / READ).read_text(encoding="utf-8"))
-            made, left = asyncio.run(self._write())
-            left_out = Counter(report["left_out"]) + left
+            made, unfilled = asyncio.run(self._write())
+            left_out = Counter(report["left_out"]) + unfilled
             report |= {"made": made, "left_out": dict(left_out.most_common())}
             write_atomically(done, json.dumps(report, indent=2) + "\n")
         else:
@@ -75,27 +71,33 @@ class Making:
         return self.config.sources[self.name].counts(self.config.scale)
 
     def _read(self) -> None:
-        """One pass over the source; the questions appear under their name once all of them are there."""
+        """Read the source in one pass and store the questions that are taken."""
         counts = list(self.wanted.values())
         n = None if None in counts else self._prompts(sum(count or 0 for count in counts))
         overlaps: dict[str, JsonObject] = {}
-        pace = Pace(f"{self.name}: reading", "rows", None, self.say)
-        selection = Selection(
-            (pace.passed(question) for question in self._questions()),
+        progress = Progress(f"{self.name}: reading", "rows", None, self.say)
+        sample = QuestionSample(
+            (progress.count(question) for question in self._questions()),
             n,
             seed=self.config.seed,
             repeats=self.source.card.repeats,
             clean=partial(_is_clean, self.index(), overlaps),
         )
-        taken = _write_lines(self.folder / UNFINISHED, map(_as_json, selection))
+        taken = _write_lines(self.folder / UNFINISHED, map(asdict, sample))
         _write_lines(self.folder / DROPPED, overlaps.values())
-        skipped = selection.skipped + Counter({OVERLAP: len(overlaps)} if overlaps else {})
-        report = {"read": selection.read, "taken": taken, "left_out": dict(skipped.most_common())}
+        skipped = sample.skipped.copy()
+        if overlaps:
+            skipped[f"shares {self.config.decontaminate.words} words in a row with a benchmark"] = len(
+                overlaps
+            )
+        report = {"read": sample.read, "taken": taken, "left_out": dict(skipped.most_common())}
         write_atomically(self.folder / READ, json.dumps(report, indent=2) + "\n")
+        # Last, because `rows` takes this file as the sign that reading is complete.
         (self.folder / UNFINISHED).replace(self.folder / QUESTIONS)
-        self.say(f"{self.name}: {selection.read:,} rows read, {taken:,} questions taken")
+        self.say(f"{self.name}: {sample.read:,} rows read, {taken:,} questions taken")
 
     def _prompts(self, rows: int) -> int:
+        """Return how many questions to take for so many rows: more if some will not get both answers."""
         needs = bool(self.source.card.needs)
         return round(rows * (self.config.sampling.prompts_per_row if needs else 1))
 
@@ -107,19 +109,20 @@ class Making:
             yield replace(found, origin=where) if isinstance(found, Question) else found
 
     async def _write(self) -> tuple[dict[Kind, int], Counter[str]]:
-        """(rows made by format, questions left out by reason)."""
-        config, left = self.config, Counter[str]()
+        """Return (rows made by format, questions left out by reason)."""
+        config, left_out = self.config, Counter[str]()
         card = self.source.card
         composer = Composer(
             self.name, card.domain, self.wanted, config.judges, seed=config.seed, repeats=card.repeats
         )
         known = [count for count in self.wanted.values() if count]
-        pace = Pace(self.name, "rows", None if None in self.wanted.values() else sum(known), self.say)
+        progress = Progress(self.name, "rows", None if None in self.wanted.values() else sum(known), self.say)
         async with AsyncExitStack() as stack:
             sampler = Generators(
                 tuple(config.generators.values()), config.sampling, self.folder, say=self.say
             )
             stack.push_async_callback(sampler.close)
+            # Opened only for sources that run programs, since that starts worker processes.
             sandbox = open_sandbox()
             if "sandbox" in card.needs:
                 await stack.enter_async_context(sandbox)
@@ -134,12 +137,12 @@ class Making:
                 async for found in filled:
                     row = None if isinstance(found, Skipped) else composer.row(found)
                     if row is not None:
-                        shards.append(pace.passed(row))
+                        shards.append(progress.count(row))
                     else:
-                        left[found.reason if isinstance(found, Skipped) else SPARE] += 1
+                        left_out[found.reason if isinstance(found, Skipped) else SPARE] += 1
                     if composer.full:
-                        break
-        return composer.made, left
+                        break  # the answers under way are cancelled by aclosing
+        return composer.made, left_out
 
 
 def _is_clean(index: OverlapIndex, overlaps: dict[str, JsonObject], question: Question) -> bool:
@@ -149,10 +152,6 @@ def _is_clean(index: OverlapIndex, overlaps: dict[str, JsonObject], question: Qu
     return found is None
 
 
-def _as_json(question: Question) -> JsonObject:
-    return asdict(question)
-
-
 def _question(fields: Mapping[str, Any]) -> Question:
     prompt = tuple(Message(**message) for message in fields["prompt"])
     answers = {name: tuple(fields[name]) for name in ("good", "bad")}
@@ -160,9 +159,9 @@ def _question(fields: Mapping[str, Any]) -> Question:
 
 
 def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:
-    """A whole file of JSON lines; how many."""
+    """Write a file of JSON lines; return their number."""
     written = 0
-    with whole_file(path) as file:
+    with complete_file(path) as file:
         for row in rows:
             file.write(encode_line(row))
             written += 1

@@ -1,4 +1,4 @@
-"""Which of a source's questions are taken: a uniform sample, whatever order the rows have."""
+"""A uniform sample of a source's questions that does not depend on the order of its rows."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from tirjudge_training.corpora.base import Question, Skipped
 REPEATED, EMPTY = "the same prompt again", "an empty prompt"
 
 
-class Selection:
-    """The `n` questions with the smallest hash of seed and prompt, in its order; None: all, as read.
+class QuestionSample:
+    """The `n` questions with the smallest hash of seed and prompt, ordered by hash; None takes all, as read.
 
-    One pass, and memory for `n` of them. `repeats`: several may have one prompt. `clean` tells whether a
-    question may be taken, and is asked only of those that would be. After iterating, `read` is how many rows
-    there were and `skipped` how many were left out, by reason.
+    Takes one pass over the questions and memory for `n` of them. `repeats` allows several questions with the
+    same prompt. `clean` decides whether a question may be taken, and is called only for those that would be,
+    since it searches every benchmark. After iterating, `read` is the number of rows and `skipped` counts
+    those left out, by reason.
     """
 
     def __init__(
@@ -35,9 +36,9 @@ class Selection:
         self.skipped: Counter[str] = Counter()
 
     def __iter__(self) -> Iterator[Question]:
-        return self._every() if self._n is None else self._smallest(self._n)
+        return self._all() if self._n is None else self._smallest(self._n)
 
-    def _every(self) -> Iterator[Question]:
+    def _all(self) -> Iterator[Question]:
         seen: set[str] = set()
         for question in self._usable():
             key = self._key(question)
@@ -48,16 +49,17 @@ class Selection:
                 yield question
 
     def _smallest(self, n: int) -> Iterator[Question]:
+        # A max-heap of the n smallest hashes, hence the negated ones.
         heap: list[tuple[int, str]] = []
         taken: dict[str, Question] = {}
         for question in self._usable():
             key = self._key(question)
-            place = derive_seed("question", self._seed, key)
+            rank = derive_seed("question", self._seed, key)
             if key in taken:
                 self.skipped[REPEATED] += 1
-            elif n and (len(heap) < n or (-place, key) > heap[0]) and self._clean(question):
+            elif n and (len(heap) < n or (-rank, key) > heap[0]) and self._clean(question):
                 taken[key] = question
-                heapq.heappush(heap, (-place, key))
+                heapq.heappush(heap, (-rank, key))
                 if len(heap) > n:
                     del taken[heapq.heappop(heap)[1]]
         for _, key in sorted(heap, reverse=True):

@@ -1,10 +1,12 @@
-"""Answers of the configured generators to a prompt, each asked for once and kept on the disk."""
+"""Answers sampled from the configured generators, cached on disk."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from tirjudge.asking import Asked, Asking
 from tirjudge.generation.base import Sampling
@@ -13,11 +15,14 @@ from tirjudge_environments import Ask, Message, Prompt
 from tirjudge_training.corpora.base import Answer
 from tirjudge_training.corpora.config import SamplingConfig
 
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
 
 class Generators:
-    """A `Sampler` whose answers lie in `folder`, as `asked.jsonl`. Belongs to one event loop.
+    """A `Sampler` that caches its answers in `folder` as `asked.jsonl`. Belongs to one event loop.
 
-    Raises ValueError for an address that is none, or a file that is not ours.
+    Raises ValueError for an invalid address, or for a cache file that tirjudge did not write.
     """
 
     def __init__(
@@ -45,6 +50,7 @@ class Generators:
         }
 
     async def answers(self, key: str, prompt: Sequence[Message]) -> list[Answer]:
+        # The number is part of the key: it gives each sample a seed and a cache entry of its own.
         asks = [Ask(f"{key}#{number}", Prompt(messages=tuple(prompt))) for number in range(self._samples)]
         found = await asyncio.gather(*(asking.answers(asks) for asking in self._asking.values()))
         return [
@@ -58,3 +64,25 @@ class Generators:
         for generator in self._generators:
             await generator.close()
         self._kept.close()
+
+
+async def in_order(
+    items: Iterable[Item], work: Callable[[Item], Awaitable[Result]], window: int
+) -> AsyncGenerator[Result]:
+    """Yield the results of `work` in the order of `items`, with at most `window` calls running at once.
+
+    Closing the generator cancels the calls that are still running.
+    """
+    # Results come in the order of the items, so that a resumed build composes the same rows.
+    running: deque[asyncio.Future[Result]] = deque()
+    try:
+        for item in items:
+            running.append(asyncio.ensure_future(work(item)))
+            if len(running) >= window:
+                yield await running.popleft()
+        while running:
+            yield await running.popleft()
+    finally:
+        for future in running:
+            future.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
