@@ -9,11 +9,10 @@ from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol, TypeVar
 
-from tirjudge.id_index import IdIndex
+from tirjudge.data.rows import BadRow, Row
 from tirjudge.judging import Judging, Kind, kind_for
 from tirjudge.judgment import result_row
-from tirjudge.result_file import ResultFile, digest
-from tirjudge.rows import BadRow, Row
+from tirjudge.storage.result_file import IdIndex, ResultFile, digest
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.outputs import cut_middle
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task

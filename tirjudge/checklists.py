@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from tirjudge.asking import Asking
 from tirjudge.batch import Failure
-from tirjudge.rows import BadRow, Row
-from tirjudge.run_folder import JsonObject
+from tirjudge.data.rows import BadRow, Row
+from tirjudge.rollout.reward_questions import Asking
+from tirjudge.storage.run_folder import JsonObject
 from tirjudge_environments import Ask, Malformed
 from tirjudge_environments.rationales.decomposition import (
     SIZES,

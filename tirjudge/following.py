@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tirjudge.batch import Failure
+from tirjudge.data.rows import BadRow, Row
 from tirjudge.metrics import Proportion
-from tirjudge.rows import BadRow, Row
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 from tirjudge_environments.verifiers import Followed, MissingExtra, followed, verifiers_of
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from tirjudge.generation.base import Generator
 from tirjudge.judging import JudgeConfig, Judging, Kind, kind_for
 from tirjudge.judgment import Judgment
-from tirjudge.loop_thread import LoopThread
+from tirjudge.rollout.concurrency import LoopThread
 from tirjudge_environments.faults import first_fault
 from tirjudge_environments.seeds import derive_seed
 from tirjudge_environments.tasks import read_task

@@ -11,9 +11,8 @@ from typing import Any, Literal, Self, get_args
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.embedded import EMBEDDED_NAME, ModelNote, embedded_model, read_note
-from tirjudge.generation.base import Generator, Sampling
-from tirjudge.generation.catalog import open_generator
-from tirjudge.generation.openai import OpenAIGenerator, Tier
+from tirjudge.generation.base import Generator, Sampling, open_generator
+from tirjudge.generation.endpoint.openai import OpenAIGenerator, Tier
 from tirjudge.judgment import Judgment, consensus, judgment
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Context, Environment, JudgeTask, Message, Prompt

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from tirjudge.passages import passages
-from tirjudge.records import failed, verdict_record
+from tirjudge.storage.records import failed, passages, verdict_record
 from tirjudge_environments import Episode, Refused, StopReason, Trajectory, Usage, Verdict, View
 from tirjudge_environments.letters import letter
 

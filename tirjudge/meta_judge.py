@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from pydantic import Field
 
-from tirjudge.asking import Asked, Asking
 from tirjudge.generation.base import Sampling
 from tirjudge.model_config import AskedModel
+from tirjudge.rollout.reward_questions import Asked, Asking
 
 
 class MetaJudgeConfig(AskedModel):

@@ -20,7 +20,7 @@ from transformers import Qwen3Config, Qwen3ForCausalLM
 
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge.generation import Sampling
-from tirjudge.generation.transformers import TransformersGenerator
+from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge_environments import Context, Prompt
 
 STOP = ("\n```\n", "\n```output")

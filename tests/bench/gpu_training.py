@@ -21,7 +21,7 @@ from typing import Any
 
 import typer
 
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_training import footprint
 from tirjudge_training.cli import train
 from tirjudge_training.miniature import MINIATURE, ShapeConfig

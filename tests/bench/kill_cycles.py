@@ -24,7 +24,7 @@ from safetensors.torch import load_file
 
 from tests.command import TIRJUDGE
 from tirjudge.embedded import embedded_model
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 
 RECIPE = ["mini", "--control"]
 SETTINGS = {

@@ -21,7 +21,7 @@ import torch
 from tests.bench.generation_throughput import miniature
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge.generation import Sampling
-from tirjudge.generation.transformers import TransformersGenerator
+from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.rollout import Rollout
 from tirjudge_environments import JudgeTask, Message, Trajectory
 from tirjudge_environments.chat_encoder import ChatEncoder

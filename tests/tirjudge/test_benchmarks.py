@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from tirjudge.data.rows import BadRow
 from tirjudge.evaluation.benchmarks.catalog import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.reading import BenchmarkRows
-from tirjudge.rows import BadRow
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.catalog import environment_names
 

@@ -29,8 +29,8 @@ from tirjudge.best_of_n.checks.mathematics import PRELOAD, Mathematics
 from tirjudge.best_of_n.checks.recorded import Recorded
 from tirjudge.best_of_n.checks.unit_tests import UnitTests, code_of
 from tirjudge.best_of_n.questions import questions
+from tirjudge.data.rows import Row
 from tirjudge.generation.base import GeneratorFailed, Sampling
-from tirjudge.rows import Row
 from tirjudge_environments import Completion, Context, Finish, JudgeTask, Message
 from tirjudge_sandbox import Limits, Sandbox, open_sandbox
 

@@ -10,7 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
-from tirjudge.run_folder import RunFolder
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training import preflight
 from tirjudge_training.cli import heldout, train
 from tirjudge_training.config import shipped

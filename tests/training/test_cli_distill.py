@@ -12,8 +12,8 @@ import typer
 from typer.testing import CliRunner, Result
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
-from tirjudge.generation import endpoint
-from tirjudge.run_folder import read_lines
+from tirjudge.generation.endpoint import http
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_training import footprint
 from tirjudge_training.cli import train
 
@@ -34,8 +34,8 @@ SMALL = {
 
 @pytest.fixture
 def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> EndpointServer:
-    monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(endpoint, "LONGEST_PAUSE", 0.002)
+    monkeypatch.setattr(http, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(http, "LONGEST_PAUSE", 0.002)
     running.asked.clear()
     running.script = lucky
     return running

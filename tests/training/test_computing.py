@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import load_file
 
 from tests.training.conftest import ENVIRONMENTS, source
-from tirjudge.generation.transformers import TransformersGenerator
-from tirjudge.run_folder import JsonObject, RunFolder, read_lines
+from tirjudge.generation.local.transformers import TransformersGenerator
+from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_training import computing, engine, models, rl, sft
 from tirjudge_training.computing import Computing
 from tirjudge_training.config import BadRecipe, load

@@ -20,9 +20,8 @@ from tests.tirjudge.endpoint_server import EndpointServer, serving
 from tests.training.hub import Hub, Part
 from tests.training.table6 import SOURCES, TABLE_6, TOTAL, answer, fill, question
 from tirjudge.cli import app
-from tirjudge.hub_rows import MIRROR
-from tirjudge.row_source import open_rows
-from tirjudge.rows import Row
+from tirjudge.data.rows import Row
+from tirjudge.data.sources import MIRROR, open_rows
 from tirjudge_environments.tasks import read_task
 from tirjudge_training.config import MIXTURES, load
 from tirjudge_training.corpora.base import KINDS

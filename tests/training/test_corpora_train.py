@@ -15,7 +15,7 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
 from tests.training.hub import Hub
 from tests.training.one_batch import ONE_BATCH
 from tirjudge.cli import app
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 
 
 @pytest.fixture

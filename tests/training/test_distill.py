@@ -17,8 +17,8 @@ from starlette.responses import HTMLResponse, Response
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving, torn
 from tests.training.conftest import tokenizer_of_words
 from tests.training.teachers import COUNT, SCORE, STUDENT, TOLD, draws, fenced, native
-from tirjudge.generation import endpoint
-from tirjudge.run_folder import JsonObject, RunFolder, read_lines
+from tirjudge.generation.endpoint import http
+from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_environments import ChatEncoder
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training import distillation
@@ -37,8 +37,8 @@ PAIR = f"I count.\n```python\n{COUNT}\n```\n"
 def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> EndpointServer:
     """A teacher with native calls, whose retries come at once; programs run in a sandbox that opens fast."""
     monkeypatch.setattr(distillation, "open_sandbox", partial(open_sandbox, capacity=2, preload=()))
-    monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(endpoint, "LONGEST_PAUSE", 0.002)
+    monkeypatch.setattr(http, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(http, "LONGEST_PAUSE", 0.002)
     running.asked.clear()
     running.delay = 0.0
     running.script = native
@@ -140,7 +140,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from tests.training.teachers import STUDENT, draws
-from tirjudge.run_folder import RunFolder
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.distillation import Distillation
 from tirjudge_training.teacher_config import TeacherConfig
 with RunFolder(Path(sys.argv[1])) as run:

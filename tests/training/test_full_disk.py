@@ -21,7 +21,7 @@ Run = Callable[..., list[str]]
 START = """
 import subprocess, sys
 from pathlib import Path
-from tirjudge.run_folder import RunFolder
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.full_disk import full_disk_told
 FOLDER = Path(sys.argv[1])
 """

@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from tests.training.conftest import ENVIRONMENTS, source
-from tirjudge.run_folder import RunFolder, read_lines
+from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import Environment, Reward
 from tirjudge_sandbox import Execution, Limits, Program, Status
 from tirjudge_training import checkpoints, cli, rl_stage

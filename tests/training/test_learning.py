@@ -17,10 +17,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tests.training.fitting import fit
-from tirjudge.asking import Asking
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging import NoSandbox
 from tirjudge.rollout import Rollout
+from tirjudge.rollout.reward_questions import Asking
 from tirjudge_environments import (
     Context,
     Environment,

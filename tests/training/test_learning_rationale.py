@@ -12,8 +12,8 @@ import pytest
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
 from tests.training.test_learning import PAIR, Case, learn
-from tirjudge.asking import Asked, Asking, NotAnswered
-from tirjudge.generation.openai import OpenAIGenerator
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge.rollout.reward_questions import Asked, Asking, NotAnswered
 from tirjudge_environments import Rationale
 
 GOOD = "B does not answer the question"

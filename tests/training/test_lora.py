@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from tirjudge.cli import app
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_training import models
 from tirjudge_training.lora import LoraConfig
 from tirjudge_training.processes import Processes

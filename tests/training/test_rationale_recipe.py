@@ -12,7 +12,7 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, servin
 from tests.training.conftest import tiny_qwen, tokenizer_of_words
 from tests.training.fitting import fit
 from tirjudge.cli import app
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Rationale
 from tirjudge_environments.chat_encoder import ChatEncoder
 from tirjudge_environments.tasks import read_task

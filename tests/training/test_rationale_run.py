@@ -10,9 +10,9 @@ import pytest
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
 from tests.training.conftest import VERDICTS
-from tirjudge.asking import NotAnswered
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.run_folder import RunFolder, read_lines
+from tirjudge.rollout.reward_questions import NotAnswered
+from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import (
     Episode,
     JudgeTask,

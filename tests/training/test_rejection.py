@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.training.conftest import ENVIRONMENTS, source
-from tirjudge.run_folder import RunFolder, read_lines
+from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import (
     Call,
     Environment,

@@ -9,7 +9,7 @@ import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
 from tests.training.conftest import ENVIRONMENTS, source
-from tirjudge.run_folder import RunFolder, read_lines
+from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_training import reporters
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from safetensors.torch import load_file
 
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_training import checkpoints
 from tirjudge_training.rl_config import RlConfig
 
@@ -30,7 +30,7 @@ CONFIG = RlConfig(
 TRAIN = """
 import os, runpy, signal, sys
 from pathlib import Path
-from tirjudge.run_folder import RunFolder
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
 

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.cli import app
-from tirjudge.run_folder import RunFolder, read_lines
+from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import Message
 from tirjudge_training.grouping import Draw
 from tirjudge_training.processes import Onlooker

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from tests.training.test_rejection import ROLLOUT, Tasks
-from tirjudge.run_folder import JsonObject, RunFolder, read_lines
+from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_training import checkpoints
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.stages.base import Run

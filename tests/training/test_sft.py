@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from tirjudge.run_folder import RunFolder, read_lines
+from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import ChatEncoder
 from tirjudge_training import checkpoints, miniature
 from tirjudge_training.samples import IGNORED, Sample

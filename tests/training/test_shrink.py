@@ -12,7 +12,7 @@ import typer
 from safetensors.torch import load_file
 from typer.testing import CliRunner, Result
 
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_training.cli import train as train_command
 from tirjudge_training.config import load, shipped
 from tirjudge_training.processes import Processes

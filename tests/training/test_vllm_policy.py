@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.training.conftest import ENVIRONMENTS, source, tiny_qwen, tokenizer_of_words
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_training.policies.vllm import own_device
 from tirjudge_training.processes import Processes
 from tirjudge_training.rl_config import RlConfig

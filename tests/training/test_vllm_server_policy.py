@@ -19,7 +19,7 @@ from tests.training.conftest import ENVIRONMENTS, source, tiny_qwen, tokenizer_o
 from tests.vllm_server import HEAD, kill, serving
 from tirjudge.cli import app
 from tirjudge.generation import GeneratorFailed, Sampling
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Context, Prompt
 from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
 from tirjudge_training.policies.weight_server import EXTENSION

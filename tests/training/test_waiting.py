@@ -8,8 +8,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tirjudge.generation import busy
-from tirjudge.generation.busy import BusyClock
+from tirjudge.generation import base
+from tirjudge.generation.base import BusyClock
 from tirjudge_sandbox import Execution, Limits, Program, Status
 from tirjudge_training import stopwatch, waiting
 from tirjudge_training.stopwatch import Laps, shares_of_time, times
@@ -31,7 +31,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     turned = Clock()
-    for module in (busy, waiting, stopwatch):
+    for module in (base, waiting, stopwatch):
         monkeypatch.setattr(module, "time", turned)
     return turned
 

@@ -15,7 +15,7 @@ from tirjudge.best_of_n.checks.instructions import Instructions
 from tirjudge.best_of_n.checks.mathematics import PRELOAD, Mathematics
 from tirjudge.best_of_n.checks.recorded import Recorded
 from tirjudge.best_of_n.checks.unit_tests import UnitTests
-from tirjudge.run_folder import JsonLines, read_lines
+from tirjudge.storage.run_folder import JsonLines, read_lines
 from tirjudge_sandbox import open_sandbox
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from tirjudge.best_of_n.base import Question, RefereeDown
 from tirjudge.judging import Judging, Kind, kind_for
 from tirjudge.judgment import result_row
-from tirjudge.result_file import ResultFile, digest
+from tirjudge.storage.result_file import ResultFile, digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from tirjudge.batch import Failure
 from tirjudge.best_of_n.base import Question
-from tirjudge.rows import BadRow, Row
+from tirjudge.data.rows import BadRow, Row
 from tirjudge_environments.outputs import cut_middle
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 from tirjudge_environments.verifiers import verifiers_of

@@ -8,11 +8,11 @@ from pathlib import Path
 
 from tirjudge.cli.batch_run import BatchRun
 from tirjudge.cli.judge_options import JudgeOptions
+from tirjudge.console_text import printable
 from tirjudge.evaluation.benchmarks.base import Benchmark
 from tirjudge.evaluation.benchmarks.catalog import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.reading import BenchmarkRows, missing
 from tirjudge.judging import JudgeConfig, Kind
-from tirjudge.printable import printable
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_environments.catalog import environment_options, open_environment
 

@@ -23,17 +23,16 @@ from tirjudge.best_of_n.tally import SolvedTally
 from tirjudge.cli.one_line import INTERRUPTED, say, stop
 from tirjudge.cli.output_file import refuse_input
 from tirjudge.cli.progress import say_failure
+from tirjudge.console_text import Interval, printable
+from tirjudge.data.sources import RowSource
 from tirjudge.embedded import embedded_model
 from tirjudge.generation.metered import MeteredGenerator
-from tirjudge.interval import Interval
 from tirjudge.judging import JudgeConfig, Judging
-from tirjudge.printable import printable
-from tirjudge.result_file import ResultFile
-from tirjudge.row_source import RowSource
-from tirjudge.run_folder import JsonLines
+from tirjudge.model_folder import weights_digest
 from tirjudge.spending import CostReached, Price, Spending
+from tirjudge.storage.result_file import ResultFile
+from tirjudge.storage.run_folder import JsonLines
 from tirjudge.tally import Tally
-from tirjudge.weights import weights_digest
 from tirjudge_environments.tasks import Columns
 
 

@@ -10,16 +10,16 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.asking import Asked
 from tirjudge.batch import Failure
 from tirjudge.checklists import REMARKS, Checked, checklists
 from tirjudge.cli.one_line import INTERRUPTED, SOME_FAILED, one_line_errors, say, stop
 from tirjudge.cli.output_file import output_file, refuse_input
 from tirjudge.cli.progress import say_failure
-from tirjudge.interval import Interval
+from tirjudge.console_text import Interval
+from tirjudge.data.rows import RowFile
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.rows import RowFile
-from tirjudge.run_folder import JsonLines
+from tirjudge.rollout.reward_questions import Asked
+from tirjudge.storage.run_folder import JsonLines
 from tirjudge_environments.rationales.decomposition import SIZES
 from tirjudge_environments.tasks import Columns
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.printable import printable
+from tirjudge.console_text import printable
 from tirjudge_environments.catalog import environment_names, environment_options, judge_cards, judge_table
 
 OURS = "tirjudge_environments."

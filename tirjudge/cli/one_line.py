@@ -10,9 +10,9 @@ from typing import NoReturn
 import typer
 from pydantic import ValidationError
 
+from tirjudge.console_text import printable
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.printable import printable
-from tirjudge.run_folder import Locked
+from tirjudge.storage.run_folder import Locked
 from tirjudge_environments.faults import first_fault
 from tirjudge_sandbox import SandboxUnavailable
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from tirjudge.asking import Asked
 from tirjudge.cli.one_line import say
 from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
 from tirjudge.evaluation.replays import Replay
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.run_folder import JsonObject, read_lines
+from tirjudge.rollout.reward_questions import Asked
+from tirjudge.storage.run_folder import JsonObject, read_lines
 
 
 def with_matchings(run: Replay, meta_judge: str, base_url: str) -> Replay:

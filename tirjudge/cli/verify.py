@@ -11,11 +11,11 @@ from tirjudge.batch import Failure
 from tirjudge.cli.one_line import SOME_FAILED, one_line_errors
 from tirjudge.cli.output_file import refuse_input
 from tirjudge.cli.progress import say_failure
+from tirjudge.console_text import printable
+from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.following import Checked, FollowingTally, check, instructions_by_prompt
 from tirjudge.metrics import Proportion
-from tirjudge.printable import printable
-from tirjudge.row_source import RowSource, open_rows
-from tirjudge.run_folder import JsonLines
+from tirjudge.storage.run_folder import JsonLines
 from tirjudge_environments.tasks import Columns
 from tirjudge_environments.verifiers import verifier_names
 

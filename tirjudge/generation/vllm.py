@@ -7,10 +7,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
-from tirjudge.generation.adapter import Adapter
-from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
-from tirjudge.generation.busy import BusyClock
-from tirjudge.generation.model_encoder import load_encoder
+from tirjudge.generation.base import BusyClock, ContextTooLong, GeneratorFailed, Sampling
+from tirjudge.generation.model_files import Adapter, load_encoder
 from tirjudge_environments import Completion, Context, Finish, Usage
 from tirjudge_environments.chat_encoder import ChatEncoder
 

@@ -8,8 +8,8 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from tirjudge.generation import Generator, Sampling
-from tirjudge.records import trajectory_record
-from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge.storage.records import trajectory_record
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments import Budget, Encoder, Environment, Trajectory, derive_seed
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_sandbox import Sandbox, open_sandbox

@@ -10,9 +10,9 @@ from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tirjudge.asking import Asking
 from tirjudge.generation import Sampling
 from tirjudge.rollout import Rollout
+from tirjudge.rollout.reward_questions import Asking
 from tirjudge_environments import Environment
 from tirjudge_environments.budget import Budget
 from tirjudge_sandbox import Limits, open_sandbox

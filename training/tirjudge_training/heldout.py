@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.asking import Asking
 from tirjudge.metrics import Proportion
-from tirjudge.records import failed
-from tirjudge.run_folder import RunFolder
+from tirjudge.rollout.reward_questions import Asking
+from tirjudge.storage.records import failed
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Call, Environment, Episode, Reward, Score
 from tirjudge_sandbox import Execution
 from tirjudge_training.engine import Engine, RolloutConfig

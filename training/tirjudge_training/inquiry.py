@@ -9,13 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tirjudge.console_text import Interval, printable
 from tirjudge.generation import Generator, Sampling
-from tirjudge.interval import Interval
-from tirjudge.printable import printable
-from tirjudge.records import read_trajectory, trajectory_record
-from tirjudge.result_file import digest
 from tirjudge.rollout import Rollout, as_finished
-from tirjudge.run_folder import RunFolder
+from tirjudge.storage.records import read_trajectory, trajectory_record
+from tirjudge.storage.result_file import digest
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Budget, Environment, StopReason, Trajectory, Usage, View
 from tirjudge_sandbox import Sandbox
 from tirjudge_training.grouping import Draw

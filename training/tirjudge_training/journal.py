@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator
 from statistics import fmean
 from typing import Any
 
-from tirjudge.records import episode_record, failed
-from tirjudge.run_folder import RunFolder, encode_line
+from tirjudge.storage.records import episode_record, failed
+from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_environments import Reward, Trajectory
 from tirjudge_environments.transcript import Transcript
 from tirjudge_sandbox import Execution

@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.generation.adapter import Adapter
+from tirjudge.generation.model_files import Adapter
 
 
 class LoraConfig(BaseModel):

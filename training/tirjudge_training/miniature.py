@@ -9,7 +9,7 @@ from typing import Any, Self, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tirjudge.run_folder import write_atomically
+from tirjudge.storage.run_folder import write_atomically
 from tirjudge_environments import open_environment
 from tirjudge_environments.constraints import CHECKABLE, Shown
 from tirjudge_training.synthesis import CANDIDATES, train_draw

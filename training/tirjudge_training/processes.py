@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tirjudge.run_folder import RunFolder
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.sharing import Sharing
 
 T = TypeVar("T")

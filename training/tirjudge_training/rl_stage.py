@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tirjudge.asking import Asking
-from tirjudge.run_folder import RunFolder
+from tirjudge.rollout.reward_questions import Asking
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Environment
 from tirjudge_training import checkpoints
 from tirjudge_training.computing import told

@@ -10,8 +10,8 @@ from pathlib import Path
 from random import Random
 from statistics import fmean
 
-from tirjudge.row_source import open_rows
-from tirjudge.rows import BadRow, Row
+from tirjudge.data.rows import BadRow, Row
+from tirjudge.data.sources import open_rows
 from tirjudge_environments import JudgeTask, Prompt, derive_seed
 from tirjudge_environments.tasks import Columns, RowError, read_task
 from tirjudge_training.config import MIXTURES, shipped

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tirjudge.run_folder import JsonObject, RunFolder, write_atomically
+from tirjudge.storage.run_folder import JsonObject, RunFolder, write_atomically
 from tirjudge_training import models
 from tirjudge_training.answers import answer
 from tirjudge_training.card import model_card

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.run_folder import RunFolder, encode_line
+from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_training import checkpoints
 from tirjudge_training.computing import here
 from tirjudge_training.lora import LoraConfig

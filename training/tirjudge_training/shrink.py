@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.embedded import embedded_model
-from tirjudge.run_folder import write_atomically
+from tirjudge.storage.run_folder import write_atomically
 from tirjudge_training.config import BadRecipe
 from tirjudge_training.recipe import Recipe
 

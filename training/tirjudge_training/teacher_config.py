@@ -8,8 +8,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from tirjudge.generation.endpoint import api_root
-from tirjudge.generation.openai import OpenAIGenerator
+from tirjudge.generation.endpoint.http import api_root
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.judging import KEY_VARIABLES
 from tirjudge_training.replay import Reasoning
 

@@ -6,10 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
 
+from tirjudge.data.rows import BadRow, Row, is_file_name
+from tirjudge.data.sources import HubRows, RowSource, open_rows, split_names
 from tirjudge.evaluation.benchmarks.base import Benchmark, Part, Published
-from tirjudge.hub_rows import HubRows, split_names
-from tirjudge.row_source import RowSource, open_rows
-from tirjudge.rows import BadRow, Row, is_file_name
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.tasks import RowError, read_task
 

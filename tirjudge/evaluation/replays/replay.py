@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from tirjudge.data.rows import BadRow, Row, RowFile
 from tirjudge.evaluation.base import Judged
 from tirjudge.evaluation.replays.alpaca_eval import AlpacaEval
 from tirjudge.evaluation.replays.base import ReplayFormat, Unreadable
@@ -22,7 +23,6 @@ from tirjudge.evaluation.replays.rm_r1 import RmR1Transcripts
 from tirjudge.evaluation.replays.rmb import RmbScores
 from tirjudge.evaluation.replays.summaries import Summaries
 from tirjudge.evaluation.soundness import must_be_sound
-from tirjudge.rows import BadRow, Row, RowFile
 
 _FORMATS: tuple[ReplayFormat, ...] = (
     Ours(),

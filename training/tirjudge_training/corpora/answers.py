@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from tirjudge.asking import Asked, Asking
 from tirjudge.generation.base import Sampling
 from tirjudge.model_config import AskedModel
+from tirjudge.rollout.reward_questions import Asked, Asking
 from tirjudge_environments import Ask, Message, Prompt
 from tirjudge_training.corpora.base import Answer
 from tirjudge_training.corpora.config import SamplingConfig

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tirjudge.data.rows import BadRow
+from tirjudge.data.sources import HubRows, RowSource, open_rows
 from tirjudge.evaluation.benchmarks.catalog import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.reading import BenchmarkRows
-from tirjudge.hub_rows import HubRows
-from tirjudge.row_source import RowSource, open_rows
-from tirjudge.rows import BadRow
 from tirjudge_training.corpora.overlap import Text
 
 PROMPT, EVERY = "prompt", "all"

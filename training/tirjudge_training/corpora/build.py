@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from tirjudge.run_folder import JsonObject, RunFolder, read_lines
+from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_training.claim import CONFIG, claim
 from tirjudge_training.corpora.benchmarks import texts
 from tirjudge_training.corpora.card import CorpusCard

@@ -12,12 +12,12 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.asking import NotAnswered
 from tirjudge.cli.one_line import INTERRUPTED, USAGE, stop
 from tirjudge.cli.output_file import refuse_input
-from tirjudge.printable import printable
-from tirjudge.row_source import open_rows
-from tirjudge.run_folder import Locked
+from tirjudge.console_text import printable
+from tirjudge.data.sources import open_rows
+from tirjudge.rollout.reward_questions import NotAnswered
+from tirjudge.storage.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.config import MIXTURES, BadRecipe, load, shipped
 from tirjudge_training.corpora.base import KINDS

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from tirjudge.row_source import RowSource
-from tirjudge.rows import BadRow
-from tirjudge.run_folder import encode_line
+from tirjudge.data.rows import BadRow
+from tirjudge.data.sources import RowSource
+from tirjudge.storage.run_folder import encode_line
 from tirjudge_training.corpora.benchmarks import messages
 from tirjudge_training.corpora.overlap import OverlapIndex
 from tirjudge_training.corpora.pace import Pace

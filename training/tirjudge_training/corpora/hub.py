@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from tirjudge.first_line import first_line
-from tirjudge.hub_rows import datasets_library, mirrored
+from tirjudge.console_text import first_line
+from tirjudge.data.sources import datasets_library, mirrored
 from tirjudge_training.corpora.base import Columns, SourceCard
 
 EVERY = "*"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
-from tirjudge.rows import BadRow, Row
+from tirjudge.data.rows import BadRow, Row
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.tasks import RowError, read_task
 

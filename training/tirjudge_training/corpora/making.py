@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tirjudge.run_folder import JsonObject, encode_line, read_lines, write_atomically
+from tirjudge.storage.run_folder import JsonObject, encode_line, read_lines, write_atomically
 from tirjudge_environments import Message
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training.corpora import hub

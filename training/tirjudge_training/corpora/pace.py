@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from tirjudge.interval import Interval
+from tirjudge.console_text import Interval
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tirjudge.generation.transformers import TransformersGenerator
+from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge_training.computing import here
 
 

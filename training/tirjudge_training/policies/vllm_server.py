@@ -9,9 +9,9 @@ from uuid import uuid4
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tirjudge.generation import Sampling
-from tirjudge.generation.busy import BusyClock
-from tirjudge.generation.endpoint import api_root
-from tirjudge.generation.openai import OpenAIGenerator
+from tirjudge.generation.base import BusyClock
+from tirjudge.generation.endpoint.http import api_root
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge_environments import Completion, Context
 from tirjudge_training.policies.weight_folder import WeightFolder
 from tirjudge_training.policies.weight_server import WeightServer

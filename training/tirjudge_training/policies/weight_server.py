@@ -8,9 +8,9 @@ from typing import Any
 
 import httpx
 
+from tirjudge.console_text import printable
 from tirjudge.generation import GeneratorFailed
-from tirjudge.generation.endpoint import api_root
-from tirjudge.printable import printable
+from tirjudge.generation.endpoint.http import api_root
 
 EXTENSION = "tirjudge.generation.vllm_worker.WeightReloader"
 START = (

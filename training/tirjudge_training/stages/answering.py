@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments import (
     ChatEncoder,
     Completion,

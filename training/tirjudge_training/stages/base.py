@@ -10,9 +10,9 @@ from typing import ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge.asking import Asked, Asking
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge.rollout.reward_questions import Asked, Asking
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training.data import Data
 from tirjudge_training.processes import ALONE, Processes
 

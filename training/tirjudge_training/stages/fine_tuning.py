@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from tirjudge.run_folder import JsonObject, RunFolder, read_lines
+from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_training import models
 from tirjudge_training.data import Data, trajectories
 from tirjudge_training.lora import LoraConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training.data import Data, trajectories
 from tirjudge_training.engine import RolloutConfig
 from tirjudge_training.heldout import HeldoutConfig, lines, measure

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training import models
 from tirjudge_training.data import Data
 from tirjudge_training.journal import METRICS

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.records import episode_record
-from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge.storage.records import episode_record
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments import Reward, Transcript
 from tirjudge_training.data import Data, trajectories
 from tirjudge_training.engine import Engine, RolloutConfig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments import ChatEncoder
 from tirjudge_training.data import Data
 from tirjudge_training.distillation import Distillation

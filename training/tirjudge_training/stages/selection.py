@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training import checkpoints, models
 from tirjudge_training.data import Data, trajectories
 from tirjudge_training.engine import RolloutConfig

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training.data import Data, trajectories
 from tirjudge_training.distillation import Distillation
 from tirjudge_training.stages.base import Run, Size, Stage

@@ -6,7 +6,7 @@ import asyncio
 
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training import miniature, models
 from tirjudge_training.data import Data

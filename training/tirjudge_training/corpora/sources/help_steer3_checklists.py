@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel
 
 from tirjudge.checklists import remarks_of
-from tirjudge.run_folder import JsonObject
+from tirjudge.storage.run_folder import JsonObject
 from tirjudge_environments import Malformed, Message
 from tirjudge_environments.rationales.decomposition import SIZES, decomposition_ask, read_decomposition
 from tirjudge_environments.tasks import RowError

@@ -1,0 +1,255 @@
+"""A generator behind any OpenAI-compatible endpoint: vLLM, SGLang, llama.cpp, Ollama, hosted models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeVar, get_args
+
+from pydantic import BaseModel
+
+from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling, Withheld
+from tirjudge.generation.endpoint.chat import alternating, continued, tools, unfinished
+from tirjudge.generation.endpoint.dialect import Dialect
+from tirjudge.generation.endpoint.http import Endpoint, Refused
+from tirjudge.generation.endpoint.responses import (
+    ChatAnswer,
+    ChatChoice,
+    ChatMessage,
+    TokenAnswer,
+    TokenChoice,
+    restored,
+)
+from tirjudge.generation.model_files import load_encoder
+from tirjudge_environments import Completion, Context, Finish, Prompt, ToolCall, Usage
+from tirjudge_environments.chat_encoder import ChatEncoder
+
+Tier = Literal["auto", "completions", "continue", "turns", "tools"]
+Answer = TypeVar("Answer", bound=BaseModel)
+
+EXACT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
+"""Sent to servers of open models, which else apply the defaults that the model's makers recommend."""
+
+
+class OpenAIGenerator:
+    """Any OpenAI-compatible endpoint, in the best tier that it has.
+
+    * ``completions``: token ids in and out (vLLM's ``return_token_ids``), with the logprobs of what was
+      sampled. Ids are appended and never re-encoded: the tier for training. Needs a tokenizer.
+    * ``continue``: chat whose last assistant message is continued (``continue_final_message``: vLLM, SGLang).
+    * ``turns``: plain chat; program outputs come as user turns. Works everywhere.
+    * ``tools``: native calls (``run_python``), their outputs as tool messages. A prompt that offers tools
+      always uses them; one that offers none is plain chat.
+    * ``auto``: ``tools`` where the prompt offers tools, ``completions`` where a tokenizer was given, else
+      ``turns``. The endpoint is not asked what it can do: one that does not know ``continue_final_message``
+      ignores it, and starts a new turn that looks like any other answer.
+
+    A parameter that the endpoint refuses (``stop``, ``temperature``, ``seed``, ...) is left out from then on
+    and logged once; without ``stop`` a model may write past its program, which the session then drops.
+    Belongs to one event loop. Raises ValueError for arguments that cannot be used, GeneratorFailed for a
+    tokenizer that cannot be loaded.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        tier: Tier = "auto",
+        tokenizer: Any = None,
+        concurrency: int = 32,
+        timeout: float = 600.0,
+        max_attempts: int = 8,
+    ) -> None:
+        """
+        Args:
+            model: the name that the endpoint knows it by.
+            base_url: with or without the trailing ``/v1``.
+            api_key: sent as a bearer token; None for an endpoint without keys.
+            tier: see above.
+            tokenizer: the model's own, for ``completions``: a fast Hugging Face tokenizer, or the folder or
+                hub id of one, whose generation config then also says which tokens end a turn.
+            concurrency: requests in flight at once, over all trajectories.
+            timeout: seconds that one attempt may take.
+            max_attempts: of one request, the first included.
+        """
+        if tier not in get_args(Tier):
+            raise ValueError(f"tier must be one of {', '.join(get_args(Tier))}, not {tier!r}")
+        if tier == "completions" and tokenizer is None:
+            raise ValueError("tier completions sends token ids: it needs the model's tokenizer")
+        with_ids = tokenizer is not None and tier in ("auto", "completions")
+        self.model = model
+        self.encoder: ChatEncoder | None = _encoder(tokenizer) if with_ids else None
+        self._tier = tier
+        self._endpoint = Endpoint(
+            base_url, api_key=api_key, concurrency=concurrency, timeout=timeout, max_attempts=max_attempts
+        )
+        self._dialect = Dialect(model)
+        self._context_length: int | None = None
+
+    async def generate(self, context: Context, sampling: Sampling) -> Completion:
+        """One turn. Cancelling drops the connection. Raises GeneratorFailed, ContextTooLong."""
+        tier = self._tier_for(context.prompt)
+        try:
+            if tier == "completions":
+                return await self._complete(context, sampling)
+            return await self._chat(context, sampling, tier)
+        except Refused as refusal:
+            if refusal.context_full:
+                raise ContextTooLong(
+                    f"{refusal}; shorten the row, or use a model with a longer context"
+                ) from None
+            raise
+
+    async def close(self) -> None:
+        await self._endpoint.close()
+
+    def _tier_for(self, prompt: Prompt) -> str:
+        if prompt.tools and self._tier in ("completions", "continue"):
+            raise GeneratorFailed(
+                f"tier {self._tier} has no native tools: use tier tools, or the fence protocol"
+            )
+        if prompt.tools or self._tier == "tools":
+            return "turns"
+        if self._tier == "auto":
+            return "completions" if self.encoder else "turns"
+        return self._tier
+
+    async def _complete(self, context: Context, sampling: Sampling) -> Completion:
+        if self.encoder is None or context.ids is None:
+            raise GeneratorFailed(
+                "tier completions needs the context's token ids: give the session its encoder"
+            )
+        body = {
+            **self._request(context.prompt, sampling),
+            **EXACT,
+            "top_p": sampling.top_p,
+            "prompt": list(context.ids),
+            # What the server takes for a turn's end may be another model's.
+            "stop_token_ids": sorted(self.encoder.end_of_turn),
+            "logprobs": 1,
+            "return_token_ids": True,
+            # A stop string that is a special token is only seen in a text that shows them.
+            "skip_special_tokens": False,
+        }
+        answer = await self._ask_within_context(body, len(context.ids))
+        choice = answer.choices[0]
+        if choice.token_ids is None or choice.logprobs is None:
+            raise GeneratorFailed(
+                f"{self._endpoint.url} returns no token ids or no logprobs: "
+                "tier completions needs vLLM 0.10.2 or newer; tiers continue and turns need neither"
+            )
+        ids, logprobs = tuple(choice.token_ids), tuple(choice.logprobs.token_logprobs)
+        if len(ids) != len(logprobs):
+            raise GeneratorFailed(f"{self._endpoint.url} sent {len(ids)} token ids, {len(logprobs)} logprobs")
+        stopped = choice.stop_string in context.prompt.stop
+        return Completion(
+            text=self.encoder.decode(ids),
+            finish=Finish.STOP if stopped else _finish(choice),
+            token_ids=ids,
+            logprobs=logprobs,
+            usage=Usage(len(context.ids), len(ids)),
+        )
+
+    async def _ask_within_context(self, body: dict[str, Any], prompt_length: int) -> TokenAnswer:
+        """Asks for as many tokens as fit; how many do, the endpoint says when it refuses the first time."""
+        wanted = body["max_tokens"]
+        try:
+            if self._context_length is not None:
+                body["max_tokens"] = max(1, min(wanted, self._context_length - prompt_length))
+            return await self._ask("completions", body, TokenAnswer)
+        except Refused as refusal:
+            length = re.search(r"context length (?:is|of) (\d+)", refusal.message)
+            if length is None or int(length[1]) <= prompt_length:
+                raise
+            self._context_length = int(length[1])
+            body["max_tokens"] = min(wanted, self._context_length - prompt_length)
+            return await self._ask("completions", body, TokenAnswer)
+
+    async def _chat(self, context: Context, sampling: Sampling, tier: str) -> Completion:
+        prompt = context.prompt
+        body = self._request(prompt, sampling)
+        if tier == "continue":
+            messages = continued(context)
+            written = len(messages) > len(prompt.messages)
+            body |= EXACT | {
+                "top_p": sampling.top_p,
+                "include_stop_str_in_output": True,
+                "no_stop_trim": True,
+            }
+            body |= {"add_generation_prompt": not written, "continue_final_message": written}
+        else:
+            messages = alternating(context)
+        body["messages"] = messages
+        if prompt.tools:
+            body["tools"] = list(tools(prompt.tools))
+        try:
+            answer = await self._ask("chat/completions", body, ChatAnswer)
+        except Refused as refusal:
+            if not refusal.context_full:
+                raise
+            # Without a wish of ours the endpoint writes as much as fits.
+            del body["max_tokens"]
+            answer = await self._ask("chat/completions", body, ChatAnswer)
+        return self._read(answer, context, tier)
+
+    def _request(self, prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
+        body: dict[str, Any] = {
+            "model": self.model,
+            "temperature": sampling.temperature,
+            "max_tokens": sampling.max_tokens,
+            # Some servers hold a seed in 32 bits.
+            "seed": sampling.seed & 0x7FFFFFFF,
+        }
+        # Some hosted models take a temperature or a top_p, and not both.
+        if sampling.top_p != 1.0:
+            body["top_p"] = sampling.top_p
+        return body | ({"stop": list(prompt.stop)} if prompt.stop else {})
+
+    async def _ask(self, path: str, body: Mapping[str, Any], answer: type[Answer]) -> Answer:
+        while True:
+            sent = self._dialect.put(body)
+            try:
+                return await self._endpoint.post(path, sent, answer)
+            except Refused as refusal:
+                if not self._dialect.learn(refusal, sent):
+                    raise
+
+    def _read(self, answer: ChatAnswer, context: Context, tier: str) -> Completion:
+        choice, prompt = answer.choices[0], context.prompt
+        text = choice.message.content or choice.message.refusal or ""
+        if tier == "turns" and not context.segments:
+            # Asked in chat alone, the model writes the prefill itself.
+            text = text.removeprefix(prompt.prefill)
+        stops = prompt.stop if self._dialect.speaks("stop") else ()
+        text, finish = restored(unfinished(context), text, _finish(choice), stops, choice.stop_string)
+        calls = tuple(_calls(choice.message, turn=len(context.segments)))
+        return Completion(
+            text=text,
+            finish=Finish.TOOL_CALL if calls else finish,
+            reasoning=choice.message.reasoning_content or choice.message.reasoning or "",
+            tool_calls=calls,
+            usage=answer.usage,
+        )
+
+
+def _encoder(tokenizer: Any) -> ChatEncoder:
+    return load_encoder(tokenizer) if isinstance(tokenizer, str) else ChatEncoder(tokenizer)
+
+
+def _finish(choice: ChatChoice | TokenChoice) -> Finish:
+    match choice.finish_reason:
+        case "content_filter":
+            raise Withheld("the endpoint's content filter withheld the answer")
+        case "length" | "max_tokens":
+            return Finish.LENGTH
+        case _:
+            return Finish.END
+
+
+def _calls(message: ChatMessage, turn: int) -> Iterator[ToolCall]:
+    for index, call in enumerate(message.tool_calls or ()):
+        # An output can only be sent back under an id, which some servers leave out.
+        name = call.id or f"call_{turn}_{index}"
+        yield ToolCall(name, call.function.name or "", call.function.arguments or "")

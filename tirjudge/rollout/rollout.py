@@ -1,0 +1,118 @@
+"""The rollout engine: dialogues between a judge model and the sandbox, all of them at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
+from dataclasses import replace
+
+from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling
+from tirjudge.rollout.concurrency import all_or_none, as_finished
+from tirjudge.rollout.reward_questions import Asking
+from tirjudge_environments import Environment, Episode, JudgeTask, Score, StopReason, Trajectory, View
+from tirjudge_environments.budget import Budget
+from tirjudge_environments.seeds import derive_seed
+from tirjudge_environments.session import JudgeSession
+from tirjudge_sandbox import Limits, Sandbox
+
+
+class Rollout:
+    """Draws trajectories. Every one goes its own way: while its program runs, the others generate.
+
+    A draw is a function of (seed, task id, view, sample, turn) and of the weights, never of what runs beside
+    it. A generator or a sandbox that fails ends its trajectory with a StopReason that says so; whatever else
+    is raised is a mistake in the set-up, and cancels the rest. Cancelling frees every row and kills every
+    program. A rollout belongs to one event loop.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        generator: Generator,
+        sandbox: Sandbox,
+        *,
+        budget: Budget = Budget(),
+        limits: Limits = Limits(),
+        sampling: Sampling = Sampling(),
+        seed: int = 0,
+        concurrency: int = 512,
+        asking: Asking | None = None,
+    ) -> None:
+        """`budget` bounds a trajectory, `limits` each of its programs; `sampling` is how every turn is drawn.
+
+        Its seed is not used: each turn gets its own. At most `concurrency` trajectories run at once.
+        `asking` answers the questions of a judge whose reward depends on another model.
+        """
+        self.environment, self._generator, self._sandbox = environment, generator, sandbox
+        self._budget, self._limits, self._sampling, self._seed = budget, limits, sampling, seed
+        self._concurrency = concurrency
+        self._free = asyncio.Semaphore(concurrency)
+        self._asking = asking
+
+    async def trajectory(self, task: JudgeTask, view: View, sample: int = 0) -> Trajectory:
+        """One dialogue, from the prompt to its end."""
+        async with self._free:
+            session = JudgeSession(
+                self.environment,
+                task,
+                view,
+                self._sandbox,
+                encoder=self._generator.encoder,
+                budget=self._budget,
+                limits=self._limits,
+                sample=sample,
+                seed=derive_seed(self._seed, task.id, view.name, sample),
+            )
+            turn = 0
+            while not session.done:
+                await self._turn(session, derive_seed(self._seed, task.id, view.name, sample, turn))
+                turn += 1
+            return session.trajectory
+
+    async def episode(self, task: JudgeTask, sample: int = 0) -> Episode:
+        """All views of one sample of a task."""
+        views = self.environment.views(task)
+        return Episode(
+            task, sample, tuple(await all_or_none(self.trajectory(task, view, sample) for view in views))
+        )
+
+    async def group(self, task: JudgeTask, size: int) -> list[Episode]:
+        """`size` samples of one task."""
+        return await all_or_none(self.episode(task, sample) for sample in range(size))
+
+    async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]:
+        """The environment's scores of a group, once its questions are answered.
+
+        Raises NotAnswered when the model that answers them stays down, and ValueError without one.
+        """
+        asks = self.environment.ask(group)
+        if asks and self._asking is None:
+            raise ValueError("the reward of this judge asks another model: give it one (meta_judge)")
+        answers = await self._asking.answers(asks) if asks and self._asking else {}
+        return self.environment.score(group, answers)
+
+    async def episodes(self, tasks: Iterable[JudgeTask], size: int = 1) -> AsyncIterator[Episode]:
+        """`size` samples of every task, each episode as it finishes; tasks are drawn as room is made.
+
+        Whoever leaves the loop early closes the iterator (`contextlib.aclosing`), which cancels the rest.
+        """
+        works = (self.episode(task, sample) for task in tasks for sample in range(size))
+        async with aclosing(as_finished(works, self._concurrency)) as finished:
+            async for episode in finished:
+                yield episode
+
+    async def _turn(self, session: JudgeSession, seed: int) -> None:
+        context = session.context
+        most = min(self._sampling.max_tokens, session.remaining_tokens)
+        try:
+            completion = await self._generator.generate(
+                context, replace(self._sampling, seed=seed, max_tokens=most)
+            )
+        except ContextTooLong as error:
+            outgrown = StopReason.TOKEN_BUDGET if context.segments else StopReason.PROMPT_TOO_LONG
+            session.fail(outgrown, str(error))
+        except GeneratorFailed as error:
+            session.fail(StopReason.GENERATOR_DOWN, str(error))
+        else:
+            await session.step(completion)
