@@ -9,7 +9,7 @@ from typing import Any
 
 from tirjudge.batch import Failure
 from tirjudge.data.rows import BadRow, Row
-from tirjudge.rollout.reward_questions import Asking
+from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.storage.run_folder import JsonObject
 from tirjudge_environments import Ask, Malformed
 from tirjudge_environments.rationales.decomposition import (
@@ -37,7 +37,7 @@ class Checked:
 
 async def checklists(
     rows: Iterable[Row | BadRow],
-    asking: Asking,
+    asking: RewardQuestions,
     *,
     columns: Columns = DEFAULT_COLUMNS,
     remarks: str = REMARKS,

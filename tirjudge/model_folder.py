@@ -1,4 +1,4 @@
-"""Which weights a model's folder holds, in a few digits: the same path may hold others tomorrow."""
+"""A digest of a model folder's files: the same path may hold other weights later."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ _BLOCK = 1 << 20
 
 
 def weights_digest(folder: str) -> str:
-    """Of all files directly in a model's folder, 16 hexadecimal digits; empty for what is no local folder."""
+    """Return 16 hexadecimal digits that identify the files in a model's folder.
+
+    Files in subfolders do not count. The digest is empty if `folder` is not a local folder.
+    """
     path = Path(folder)
     if not path.is_dir():
         return ""

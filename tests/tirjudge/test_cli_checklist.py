@@ -103,7 +103,7 @@ def test_a_refused_key_is_one_line(tmp_path: Path, server: EndpointServer) -> No
     server.answers(failure(401, "bad key"))
     done = run(tmp_path, server, row("is wrong"))
     assert done.exit_code == 2
-    assert done.stderr.startswith("tirjudge checklist: m answers no question: ")
+    assert done.stderr.startswith("tirjudge checklist: m refuses all questions: ")
 
 
 def test_texts_will_do_as_remarks(tmp_path: Path, server: EndpointServer) -> None:

@@ -253,11 +253,11 @@ REASONS = {
     "500": "500 Internal Server Error: worker died (8 attempts)",
     "401": "401 Unauthorized: bad key [key]; set the key in TIRJUDGE_API_KEY or OPENAI_API_KEY",
     "404": "404 Not Found: no model teacher; check the base URL",
-    "html": "unreadable answer: body: Invalid JSON",
+    "html": "invalid answer: body: Invalid JSON",
     "torn": "RemoteProtocolError",
-    "no choices": "unreadable answer: choices: List should have at least 1 item",
-    "a list": "unreadable answer: body: ",
-    "half of it": "unreadable answer: body: Invalid JSON: EOF while parsing",
+    "no choices": "invalid answer: choices: List should have at least 1 item",
+    "a list": "invalid answer: body: ",
+    "half of it": "invalid answer: body: Invalid JSON: EOF while parsing",
 }
 
 

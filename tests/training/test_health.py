@@ -103,7 +103,7 @@ def healthy(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("fault", "line"),
     [
-        (poison, r"none of 16 rollouts could be scored, .*: generator_down: .* logits are no numbers"),
+        (poison, r"none of 16 rollouts could be scored, .*: generator_down: .* logits are NaN"),
         (forget_programs, r"rl stopped at step 2: tool use has collapsed: 0\.0\d calls a response over"),
         (break_sandbox, r"rl stopped at step 2: the sandbox keeps failing: \d+% of the rollouts"),
         (spoil_rewards, r"rl stopped at step 2: the reward of task '1-0-0' is nan: look at the environ"),

@@ -20,7 +20,7 @@ from tests.training.fitting import fit
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging import NoSandbox
 from tirjudge.rollout import Rollout
-from tirjudge.rollout.reward_questions import Asking
+from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge_environments import (
     Context,
     Environment,
@@ -57,7 +57,7 @@ class Case:
     wrong: Mapping[str, str]
     rl: Mapping[str, Any]
     """What the paper's loss is told."""
-    asking: Callable[[], Asking] | None = None
+    asking: Callable[[], RewardQuestions] | None = None
     """Makes what answers the questions of a judge whose reward asks another model."""
 
 

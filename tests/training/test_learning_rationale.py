@@ -13,7 +13,7 @@ import pytest
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
 from tests.training.test_learning import PAIR, Case, learn
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
-from tirjudge.rollout.reward_questions import Asked, Asking, NotAnswered
+from tirjudge.rollout.reward_questions import AnswerStore, NotAnswered, RewardQuestions
 from tirjudge_environments import Rationale
 
 GOOD = "B does not answer the question"
@@ -40,9 +40,9 @@ def server() -> Iterator[EndpointServer]:
 
 
 def case(server: EndpointServer, kept: Path, *, wrong: str, **options: Any) -> Case:
-    def asking() -> Asking:
+    def asking() -> RewardQuestions:
         generator = OpenAIGenerator("meta", server.url, max_attempts=1)
-        return Asking(generator, kept=Asked(kept), patience=0.0)
+        return RewardQuestions(generator, kept=AnswerStore(kept), patience=0.0)
 
     return Case(
         Rationale(order="given", **options),

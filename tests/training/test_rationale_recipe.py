@@ -83,7 +83,7 @@ def test_a_run_stops_without_its_metajudge_and_goes_on_when_it_is_back(tmp_path:
         server.answers(failure(401, "no such key"))
         stopped = train(tmp_path, server, model)
         assert stopped.exit_code == 1, stopped.output
-        assert "tirjudge train: meta answers no question: " in stopped.stderr
+        assert "tirjudge train: meta refuses all questions: " in stopped.stderr
         server.answers(chat("<RESULT_START>\nScores for each claim:\n- R1@S1: 0.75\n<RESULT_END>"))
         done = train(tmp_path, server, model)
         assert done.exit_code == 0, done.output

@@ -111,7 +111,7 @@ def test_a_run_that_its_metajudge_stopped_goes_on_and_asks_nothing_twice(
     assert all(0 < row["reward/rationale"] <= 1 for row in whole)
 
     server.script = refuses_step_1
-    with pytest.raises(NotAnswered, match=r"meta answers no question: .*key revoked"):
+    with pytest.raises(NotAnswered, match=r"meta refuses all questions: .*key revoked"):
         train(tiny_model, tmp_path / "stopped", server)
     server.asked.clear()
     server.script = found

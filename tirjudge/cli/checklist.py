@@ -18,7 +18,7 @@ from tirjudge.cli.progress import say_failure
 from tirjudge.console_text import Interval
 from tirjudge.data.rows import RowFile
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.rollout.reward_questions import Asked
+from tirjudge.rollout.reward_questions import AnswerStore
 from tirjudge.storage.run_folder import JsonLines
 from tirjudge_environments.rationales.decomposition import SIZES
 from tirjudge_environments.tasks import Columns
@@ -84,7 +84,7 @@ async def _write(
     answers.mkdir(exist_ok=True)
     tally = Tally()
     with JsonLines(output, truncate=True) as lines:
-        asking = config.open(kept=Asked(answers), say=say)
+        asking = config.open(kept=AnswerStore(answers), say=say)
         try:
             found = checklists(islice(rows, limit), asking, columns=columns, remarks=remarks, sizes=sizes)
             async with aclosing(found):

@@ -9,7 +9,7 @@ from tirjudge.cli.one_line import say
 from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
 from tirjudge.evaluation.replays import Replay
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.rollout.reward_questions import Asked
+from tirjudge.rollout.reward_questions import AnswerStore
 from tirjudge.storage.run_folder import JsonObject, read_lines
 
 
@@ -32,7 +32,7 @@ def with_matchings(run: Replay, meta_judge: str, base_url: str) -> Replay:
 
 
 async def _ask(path: Path, config: MetaJudgeConfig, folder: Path) -> Extras:
-    asking = config.open(kept=Asked(folder), say=say)
+    asking = config.open(kept=AnswerStore(folder), say=say)
     try:
         return await matched(read_lines(path), asking)
     finally:

@@ -1,4 +1,4 @@
-"""Rows from files: JSON lines, a JSON array, CSV or Parquet, one at a time, bad ones reported, not raised."""
+"""Rows from files: JSON lines, a JSON array, CSV, TSV or Parquet; bad rows are yielded, not raised."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _PEEKED = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row as it was read."""
+    """One row of input, and where it comes from."""
 
     where: str
     """File and line (for a JSON array, file and item), as messages name it."""
     default_id: str
-    """What it is called if it has no id of its own: `line-7`, `item-7`."""
+    """The id of a row that has none of its own: `line-7`, `item-7`."""
     fields: Mapping[str, Any]
 
 
@@ -43,24 +43,24 @@ class BadRow:
 
 
 class RowFile:
-    """A file of rows, or standard input (`-`). All but JSON arrays are read as they are iterated.
+    """A file of rows, or standard input (`-`). All formats but JSON arrays are streamed.
 
-    Without a format it is told by the suffix (.csv, .tsv, .parquet), else by how the file begins: `[` opens
-    an array, `PAR1` is Parquet.
-    Raises ValueError, in one line, for what is no file of rows; OSError for what cannot be opened.
+    Without `format`, the suffix decides (.csv, .tsv, .parquet), else the first bytes: `[` begins an array,
+    `PAR1` is Parquet, anything else is JSON lines. Raises ValueError, in one line, for a file without rows or
+    an unknown format, and OSError for a file that cannot be opened.
     """
 
     def __init__(self, path: str, format: RowFormat | None = None) -> None:
         if format is not None and format not in get_args(RowFormat):
-            raise ValueError(f"no input format {format!r}; there are {', '.join(get_args(RowFormat))}")
+            raise ValueError(f"unknown input format {format!r}: use one of {', '.join(get_args(RowFormat))}")
         self.name = "standard input" if path == STANDARD_INPUT else path
         self._path = path
         self._pipe = _opened_pipe(path)
-        self._format = format or self._told_format()
+        self._format = format or self._detected_format()
         self._items = self._array() if self._format == "json" else None
 
     def __iter__(self) -> Iterator[Row | BadRow]:
-        """The rows, once."""
+        """Read the rows; a pipe can be read only once."""
         if self._items is not None:
             yield from self._from_array(self._items)
             return
@@ -71,7 +71,7 @@ class RowFile:
             yield from self._from_lines(stream) if self._format == "jsonl" else self._from_table(stream)
 
     def count(self) -> int | None:
-        """How many rows there are, by a pass over the file; None for a pipe, which passes once."""
+        """Count the rows in a pass over the file; None for a pipe, which can be read only once."""
         if self._items is not None:
             return len(self._items)
         if self._pipe is not None:
@@ -84,13 +84,13 @@ class RowFile:
             return sum(1 for _ in self._from_table(stream))
 
     def is_at(self, path: Path) -> bool:
-        """Whether this is the file at `path`, under whatever name."""
+        """Return True if this is the file at `path`, under whatever name."""
         return self._path != STANDARD_INPUT and Path(self._path).samefile(path)
 
     def _open(self) -> BinaryIO:
         return self._pipe if self._pipe is not None else Path(self._path).open("rb")
 
-    def _told_format(self) -> RowFormat:
+    def _detected_format(self) -> RowFormat:
         suffix = Path(self._path).suffix.lower()
         if suffix in _SUFFIXES:
             return _SUFFIXES[suffix]
@@ -173,7 +173,7 @@ class RowFile:
 
 
 def is_file_name(path: str) -> bool:
-    """Whether a name says by its suffix that it is a file of rows."""
+    """Return True if the suffix is one of a file of rows."""
     return Path(path).suffix.lower() in (*_SUFFIXES, *_JSON_SUFFIXES)
 
 
@@ -186,15 +186,15 @@ class _Tabs(csv.excel_tab):
 
 
 def _opened_pipe(path: str) -> io.BufferedReader | None:
-    """Standard input, or what else cannot be read twice; None for an ordinary file."""
+    """Open standard input or a named pipe, which cannot be read twice; None for an ordinary file."""
     if path == STANDARD_INPUT:
-        # Not sys.stdin: at exit the interpreter would wait for a thread that still reads from it.
+        # Not sys.stdin: at exit the interpreter would wait for the thread that still reads from it.
         return open(0, "rb", closefd=False)
     return Path(path).open("rb") if Path(path).is_fifo() else None
 
 
 def _decoded(stream: BinaryIO) -> io.TextIOWrapper:
-    """Text in which a byte that is no UTF-8 shows as a lone surrogate, so that only its row is lost."""
+    """Decode as UTF-8, with invalid bytes as lone surrogates, so that only their row is rejected."""
     return io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 

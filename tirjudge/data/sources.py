@@ -1,4 +1,4 @@
-"""Rows from the Hugging Face hub, or from a folder as it stands there, by the `datasets` library."""
+"""Sources of rows: files, pipes, and datasets of the Hugging Face hub or of a local folder."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from tirjudge.console_text import first_line
 from tirjudge.data.rows import BadRow, Row, RowFile, RowFormat, is_file_name
 
 MIRROR = "TIRJUDGE_HUB_MIRROR"
-"""Environment variable: a folder of data sets as `owner/name`, looked up before the hub is."""
+"""Environment variable: a folder of datasets as `owner/name`, which is searched before the hub."""
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 
 
 class HubRows:
-    """One split of a data set: a hub id (`ScalerLab/JudgeBench`), or a folder with the files of one.
+    """One split of a dataset: a hub id (`ScalerLab/JudgeBench`), or a folder with the files of a dataset.
 
-    It is downloaded once, into the hub's cache, and mapped from there: memory does not grow with the rows.
-    Raises ValueError, in one line, for what cannot be had, and where several splits or configurations leave
-    a choice.
+    It is downloaded once, into the hub's cache, and memory-mapped: memory does not grow with the rows. Raises
+    ValueError, in one line, if it cannot be loaded, and if it has several splits or configurations and none
+    was chosen.
     """
 
     def __init__(
         self, path: str, config: str | None = None, split: str | None = None, *, file: str | None = None
     ) -> None:
-        """`file` is one of the data set's files, read alone: for data sets whose files differ in columns."""
+        """`file` selects one of the dataset's files, for datasets whose files differ in their columns."""
         self._rows, split = _load(mirrored(path), config, split, file)
         part = ", ".join(name for name in (config, split, file) if name)
         self.name = f"{path}[{part}]"
@@ -44,24 +44,24 @@ class HubRows:
         return len(self._rows)
 
     def is_at(self, path: Path) -> bool:
-        """A result file is none of these."""
+        """Return False: a dataset is never the result file."""
         return False
 
 
 def is_data_set(path: str) -> bool:
-    """Whether rows come by the `datasets` library: a folder, or a hub id where no such file exists."""
+    """Return True for a dataset: a folder, or a hub id that is not the name of an existing file."""
     if Path(path).exists():
         return Path(path).is_dir()
     return bool(_HUB_ID.fullmatch(path)) and not is_file_name(path)
 
 
 def split_names(path: str, config: str | None = None) -> list[str]:
-    """The splits that a data set has; raises ValueError as HubRows does."""
+    """Return the names of a dataset's splits. Raises ValueError as HubRows does."""
     library, place = datasets_library(path), mirrored(path)
     try:
         return list(library.get_dataset_split_names(place, config))
     except Exception as error:  # the library's errors have no common root
-        raise ValueError(f"{path}: cannot be read as a data set: {first_line(error)}") from None
+        raise ValueError(f"{path}: cannot be loaded as a dataset: {first_line(error)}") from None
 
 
 def _load(path: str, config: str | None, split: str | None, file: str | None) -> tuple[Any, str]:
@@ -72,15 +72,13 @@ def _load(path: str, config: str | None, split: str | None, file: str | None) ->
             path, config, split=split, data_files=file, cache_dir=_cache(library, path)
         )
     except Exception as error:
-        raise ValueError(f"{path}: cannot be read as a data set: {first_line(error)}") from None
+        raise ValueError(f"{path}: cannot be loaded as a dataset: {first_line(error)}") from None
     return rows, split
 
 
 def _cache(library: Any, path: str) -> Path | None:
-    """Where a folder is cached, by its place and the state of its files; None leaves it to the library.
-
-    The library's own key may have neither: rows that were made anew would be read as they were before.
-    """
+    """Return the cache folder of a local dataset, by its path and its files' state; None for a hub id."""
+    # The library's own key may depend on neither, and would then return old rows for changed files.
     folder = Path(path)
     if not folder.is_dir():
         return None
@@ -91,19 +89,19 @@ def _cache(library: Any, path: str) -> Path | None:
 
 
 def datasets_library(path: str) -> Any:
-    """The library, made quiet; raises ValueError where it is not installed."""
+    """Import the `datasets` library, without progress bars and logs. Raises ValueError if it is missing."""
     try:
         import datasets
     except ModuleNotFoundError:
-        raise ValueError(f"{path}: rows of a data set need an extra: pip install 'tirjudge[data]'") from None
+        raise ValueError(f"{path}: datasets need an extra: pip install 'tirjudge[data]'") from None
     if not sys.stderr.isatty():
         datasets.disable_progress_bars()
-    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # a line for each attempt at a download
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs every attempt at a download
     return datasets
 
 
 def mirrored(path: str) -> str:
-    """Where a data set is read from: its folder in the mirror, if there is one, else the path itself."""
+    """Return the path that a dataset is read from: its folder in the mirror, if there is one, else `path`."""
     mirror = os.environ.get(MIRROR)
     if mirror and _HUB_ID.fullmatch(path) and (Path(mirror) / path).is_dir():
         return str(Path(mirror) / path)
@@ -117,31 +115,32 @@ def _only(splits: list[str], path: str) -> str:
 
 
 class RowSource(Protocol):
-    """Rows, once."""
+    """A source of rows, which can be iterated once."""
 
     name: str
-    """As messages name it."""
+    """The name that messages use."""
 
     def __iter__(self) -> Iterator[Row | BadRow]: ...
 
     def count(self) -> int | None:
-        """How many rows there are; None where nobody knows."""
+        """Return the number of rows; None if it is unknown."""
         ...
 
     def is_at(self, path: Path) -> bool:
-        """Whether these rows are the file at `path`."""
+        """Return True if these rows are the file at `path`."""
         ...
 
 
 def open_rows(
     path: str, format: RowFormat | None = None, config: str | None = None, split: str | None = None
 ) -> RowSource:
-    """A file, `-`, a folder with a data set's files, or a hub id; raises ValueError and OSError in one line.
+    """Open rows: a file, `-`, a folder with a dataset's files, or a hub id.
 
-    What exists is taken for what it is; else `owner/name` without the suffix of a file is a hub id.
+    An existing path is a file or a folder; any other `owner/name` without the suffix of a file is a hub id.
+    Raises ValueError and OSError, in one line.
     """
     if format is None and is_data_set(path):
         return HubRows(path, config, split)
     if config is not None or split is not None:
-        raise ValueError(f"{path}: only a data set of the hub has configurations and splits")
+        raise ValueError(f"{path}: only datasets have configurations and splits; this is a file")
     return RowFile(path, format)

@@ -1,4 +1,4 @@
-"""Questions that a reward depends on, put to another model: each once, and kept for a replay."""
+"""MetaJudge calls that a reward needs: deduplicated, and cached on disk for a later replay."""
 
 from __future__ import annotations
 
@@ -12,24 +12,26 @@ from tirjudge.generation.endpoint.http import Refused
 from tirjudge.storage.run_folder import JsonLines, read_lines
 from tirjudge_environments import Ask, Context, derive_seed
 
-_READINGS = 3
-"""How often a question is asked whose answer cannot be read."""
-_LATER_TEMPERATURE = 0.7
-"""At least, of every time but the first: a greedy answer would be the same again."""
+_ATTEMPTS = 3
+"""A question is asked so many times at most while its answer cannot be parsed."""
+_RETRY_TEMPERATURE = 0.7
+"""The lowest temperature of a retry: a greedy answer would be the same again."""
 _LONGEST_PAUSE = 30.0
+"""Seconds between two attempts at a model that is down."""
 _BAD_QUESTION = (400, 413, 422)
-"""Statuses that refuse this question; any other refusal is one of all questions."""
+"""Statuses that reject this one question; any other refusal would meet every question."""
 
 
 class NotAnswered(GeneratorFailed):
-    """The model that answers questions cannot be had; the text is one line and says why."""
+    """The model that answers questions is not available; the message is one line and says why."""
 
 
-class Asked:
-    """Answers in a folder: `asked.jsonl`, and `asked-1.jsonl`, ... for further processes of one run.
+class AnswerStore:
+    """Answers on disk, by question key and model.
 
-    Each process appends to its own file, by key and model, and knows what all of them held when it began.
-    Raises Locked while another process has the same rank there, ValueError for a file that is not ours.
+    The folder has `asked.jsonl`, and `asked-1.jsonl`, ... for further processes of one run. Each process of a
+    run appends to its own file, and has read all of the files when it starts. Raises Locked while another
+    process with the same rank uses the folder, and ValueError for a file that is not JSON lines.
     """
 
     def __init__(self, folder: Path, rank: int = 0) -> None:
@@ -38,24 +40,24 @@ class Asked:
         self._lines = JsonLines(folder / (f"asked-{rank}.jsonl" if rank else "asked.jsonl"))
 
     def of(self, model: str) -> dict[str, str]:
-        """Key to answer."""
+        """Return the stored answers of one model, by question key."""
         return {key: answer for (by, key), answer in self._answers.items() if by == model}
 
     def keep(self, model: str, key: str, answer: str) -> None:
-        """On return it is on the disk."""
+        """Store an answer; it is on the disk when this returns."""
         self._lines.append({"key": key, "model": model, "answer": answer})
 
     def close(self) -> None:
         self._lines.close()
 
 
-class Asking:
-    """Answers an environment's questions (`Environment.ask`) with any generator, all of them at once.
+class RewardQuestions:
+    """Answers the questions of an environment (`Environment.ask`) with a generator, all of them concurrently.
 
-    An answer is kept under its question's key, in `kept` too if that is given: it is not asked for again, and
-    `Environment.score` gives over that file the rewards that it gave in the run.
-    No answer is ever made up. A model that is down is waited for; one that stays down, or refuses every
-    question (a wrong key or address), raises NotAnswered. Belongs to one event loop.
+    Every question is asked once: its answer is cached under its key, and in the store `kept` if there is one,
+    so that `Environment.score` computes the same rewards from that file later. No answer is ever made up. A
+    model that is down is retried; one that stays down, or refuses every question (a wrong key or address),
+    raises NotAnswered. Belongs to one event loop.
     """
 
     def __init__(
@@ -63,15 +65,19 @@ class Asking:
         generator: Generator,
         *,
         sampling: Sampling = Sampling(),
-        kept: Asked | None = None,
+        kept: AnswerStore | None = None,
         patience: float = 600.0,
         pause: float = 1.0,
         say: Callable[[str], None] = lambda line: None,
     ) -> None:
-        """The seed of `sampling` is not used: every question has its own.
-
-        `patience` are the seconds for which a model that is down is waited for, `pause` those before it is
-        tried again (they double). `say` is told of whatever is waited for or left out.
+        """
+        Args:
+            generator: the model that answers.
+            sampling: its parameters; the seed is not used, since every question has its own.
+            kept: the store of answers; None keeps them in memory only.
+            patience: seconds after which a model that is down is given up.
+            pause: seconds before the first retry; they double.
+            say: called with one line for every wait, and for every question that is dropped.
         """
         self._generator, self._sampling, self._kept = generator, sampling, kept
         self._patience, self._pause, self._say = patience, pause, say
@@ -80,25 +86,25 @@ class Asking:
         self._answers = {} if kept is None else kept.of(generator.model)
 
     async def answers(self, asks: Iterable[Ask]) -> dict[str, str]:
-        """Key to answer. Raises NotAnswered.
+        """Return the answers by question key. Raises NotAnswered.
 
-        A question that the model cannot take (longer than its context, withheld by a filter) is left out, and
-        an answer that stays unreadable is given as it is: either leaves a rollout unscored.
+        A question that the model cannot take (longer than its context, or blocked by a content filter) is
+        dropped, and an answer that stays unparsable is returned as it is: both leave a rollout unscored.
         """
         different = {ask.key: ask for ask in asks}
         found = await asyncio.gather(*(self._once(ask) for ask in different.values()))
         return {key: text for key, text in zip(different, found, strict=True) if text is not None}
 
     async def close(self) -> None:
-        """Close the generator and the file."""
+        """Close the generator and the store."""
         await self._generator.close()
         if self._kept is not None:
             self._kept.close()
 
     async def _once(self, ask: Ask) -> str | None:
-        """Whoever asks what is being asked waits for the same answer."""
         if ask.key in self._answers:
             return self._answers[ask.key]
+        # Rollouts that ask the same question at the same time share one request.
         if ask.key not in self._asked:
             self._asked[ask.key] = asyncio.create_task(self._readable(ask))
         try:
@@ -108,7 +114,7 @@ class Asking:
 
     async def _readable(self, ask: Ask) -> str | None:
         text: str | None = None
-        for attempt in range(_READINGS):
+        for attempt in range(_ATTEMPTS):
             text = await self._generate(ask, attempt)
             if text is None or ask.readable(text):
                 break
@@ -122,10 +128,10 @@ class Asking:
             self._kept.keep(self._generator.model, ask.key, answer)
 
     async def _generate(self, ask: Ask, attempt: int) -> str | None:
-        """The model's words; None where it cannot take this question."""
+        """Return the model's answer; None if it cannot take this question."""
         encoder = self._generator.encoder
         context = Context(ask.prompt, ids=tuple(encoder.prompt(ask.prompt)) if encoder else None)
-        warmer = max(self._sampling.temperature, _LATER_TEMPERATURE)
+        warmer = max(self._sampling.temperature, _RETRY_TEMPERATURE)
         sampling = replace(
             self._sampling,
             seed=derive_seed(ask.key, attempt),
@@ -135,8 +141,8 @@ class Asking:
             try:
                 completion = await self._generator.generate(context, sampling)
             except GeneratorFailed as error:
-                if _is_of_the_question(error):
-                    self._say(f"a question stays without an answer: {error}")
+                if _rejects_the_question(error):
+                    self._say(f"dropped a question that the model cannot answer: {error}")
                     return None
                 await self._wait(error)
             else:
@@ -147,17 +153,18 @@ class Asking:
         now = asyncio.get_running_loop().time()
         name = self._generator.model
         if isinstance(error, Refused):
-            raise NotAnswered(f"{name} answers no question: {error}") from None
+            raise NotAnswered(f"{name} refuses all questions: {error}") from None
         if self._down_since is None:
             self._down_since = now
-            self._say(f"{name} does not answer, waiting for up to {self._patience:.0f} s: {error}")
+            self._say(f"{name} does not answer, retrying for up to {self._patience:.0f} s: {error}")
         down = now - self._down_since
         if down >= self._patience:
             raise NotAnswered(f"{name} has not answered for {down:.0f} s: {error}") from None
         await asyncio.sleep(min(_LONGEST_PAUSE, max(self._pause, down)))
 
 
-def _is_of_the_question(error: GeneratorFailed) -> bool:
+def _rejects_the_question(error: GeneratorFailed) -> bool:
+    """Return True for an error of this question alone; another question may be answered."""
     if isinstance(error, Refused):
         return error.status in _BAD_QUESTION
     return isinstance(error, ContextTooLong | Withheld)

@@ -1,4 +1,4 @@
-"""The rollout engine: dialogues between a judge model and the sandbox, all of them at once."""
+"""The rollout engine: concurrent dialogues between a judge model and the sandbox."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling
 from tirjudge.rollout.concurrency import all_or_none, as_finished
-from tirjudge.rollout.reward_questions import Asking
+from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge_environments import Environment, Episode, JudgeTask, Score, StopReason, Trajectory, View
 from tirjudge_environments.budget import Budget
 from tirjudge_environments.seeds import derive_seed
@@ -18,12 +18,12 @@ from tirjudge_sandbox import Limits, Sandbox
 
 
 class Rollout:
-    """Draws trajectories. Every one goes its own way: while its program runs, the others generate.
+    """Samples trajectories concurrently: while the program of one runs, the others generate.
 
-    A draw is a function of (seed, task id, view, sample, turn) and of the weights, never of what runs beside
-    it. A generator or a sandbox that fails ends its trajectory with a StopReason that says so; whatever else
-    is raised is a mistake in the set-up, and cancels the rest. Cancelling frees every row and kills every
-    program. A rollout belongs to one event loop.
+    A sample is a function of (seed, task id, view, sample, turn) and of the weights, and does not depend on
+    what runs at the same time. A generator or a sandbox that fails ends its trajectory with a StopReason that
+    says so; any other exception is a mistake in the set-up, and cancels the rest. Cancelling frees every row
+    and kills every program. A rollout belongs to one event loop.
     """
 
     def __init__(
@@ -37,12 +37,19 @@ class Rollout:
         sampling: Sampling = Sampling(),
         seed: int = 0,
         concurrency: int = 512,
-        asking: Asking | None = None,
+        asking: RewardQuestions | None = None,
     ) -> None:
-        """`budget` bounds a trajectory, `limits` each of its programs; `sampling` is how every turn is drawn.
-
-        Its seed is not used: each turn gets its own. At most `concurrency` trajectories run at once.
-        `asking` answers the questions of a judge whose reward depends on another model.
+        """
+        Args:
+            environment: the judge format: prompts, parsing and rewards.
+            generator: the model that is sampled.
+            sandbox: where its programs run.
+            budget: bounds of one trajectory.
+            limits: bounds of each of its programs.
+            sampling: the parameters of every turn; its seed is not used, since each turn gets its own.
+            seed: the seed from which those of turns and programs are derived.
+            concurrency: at most so many trajectories run at once.
+            asking: answers the questions of a judge whose reward depends on another model.
         """
         self.environment, self._generator, self._sandbox = environment, generator, sandbox
         self._budget, self._limits, self._sampling, self._seed = budget, limits, sampling, seed
@@ -51,7 +58,7 @@ class Rollout:
         self._asking = asking
 
     async def trajectory(self, task: JudgeTask, view: View, sample: int = 0) -> Trajectory:
-        """One dialogue, from the prompt to its end."""
+        """Sample one dialogue, from the prompt to its end."""
         async with self._free:
             session = JudgeSession(
                 self.environment,
@@ -71,31 +78,32 @@ class Rollout:
             return session.trajectory
 
     async def episode(self, task: JudgeTask, sample: int = 0) -> Episode:
-        """All views of one sample of a task."""
+        """Sample all views of a task once."""
         views = self.environment.views(task)
         return Episode(
             task, sample, tuple(await all_or_none(self.trajectory(task, view, sample) for view in views))
         )
 
     async def group(self, task: JudgeTask, size: int) -> list[Episode]:
-        """`size` samples of one task."""
+        """Sample a task `size` times."""
         return await all_or_none(self.episode(task, sample) for sample in range(size))
 
     async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]:
-        """The environment's scores of a group, once its questions are answered.
+        """Return the environment's scores of a group, after the questions it asks have been answered.
 
-        Raises NotAnswered when the model that answers them stays down, and ValueError without one.
+        Raises NotAnswered when the model that answers them stays down, and ValueError without such a model.
         """
         asks = self.environment.ask(group)
         if asks and self._asking is None:
-            raise ValueError("the reward of this judge asks another model: give it one (meta_judge)")
+            raise ValueError("the reward of this judge needs a second model: configure one (meta_judge)")
         answers = await self._asking.answers(asks) if asks and self._asking else {}
         return self.environment.score(group, answers)
 
     async def episodes(self, tasks: Iterable[JudgeTask], size: int = 1) -> AsyncIterator[Episode]:
-        """`size` samples of every task, each episode as it finishes; tasks are drawn as room is made.
+        """Sample every task `size` times and yield each episode as it finishes.
 
-        Whoever leaves the loop early closes the iterator (`contextlib.aclosing`), which cancels the rest.
+        Tasks are taken from the iterable as room is made. A caller that leaves the loop early closes the
+        iterator (`contextlib.aclosing`), which cancels the rest.
         """
         works = (self.episode(task, sample) for task in tasks for sample in range(size))
         async with aclosing(as_finished(works, self._concurrency)) as finished:

@@ -1,10 +1,12 @@
-"""Records: trajectories and episodes as JSON objects, as result rows and run folders hold them, and back."""
+"""Trajectories and episodes as JSON records, as result rows and run folders contain them, and back."""
 
 from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from tirjudge.storage.run_folder import JsonObject
 from tirjudge_environments import (
@@ -18,7 +20,6 @@ from tirjudge_environments import (
     Score,
     Segment,
     StopReason,
-    ToolCall,
     Trajectory,
     Unscored,
     Usage,
@@ -28,9 +29,23 @@ from tirjudge_environments import (
 from tirjudge_environments.parsing import Turn
 from tirjudge_sandbox import Execution, Status
 
+Passage = dict[str, Any]
+
+_MESSAGES = TypeAdapter(tuple[Message, ...])
+_SEGMENT = TypeAdapter(Segment)
+_SEGMENTS = TypeAdapter(tuple[Segment, ...])
+_EXECUTION = TypeAdapter(Execution)
+_IDS = TypeAdapter(tuple[int, ...] | None)
+
+_OUTCOME = {"status", "exit_code", "signal", "stdout", "stderr", "truncated", "wall_seconds", "cpu_seconds"}
+"""Fields of an execution that a record has, in the order of `Execution`."""
+
 
 def episode_record(episode: Episode, scores: Sequence[Score] = ()) -> JsonObject:
-    """An episode with its task's id and label; `scores`, if given, hold one per trajectory."""
+    """Return the record of an episode, with its task's id and label.
+
+    `scores`, if given, has one score per trajectory.
+    """
     trajectories = [trajectory_record(trajectory) for trajectory in episode.trajectories]
     for record, score in zip(trajectories, scores, strict=False):
         record["reward"] = reward_record(score)
@@ -44,9 +59,9 @@ def episode_record(episode: Episode, scores: Sequence[Score] = ()) -> JsonObject
 
 
 def trajectory_record(trajectory: Trajectory, *, prompt: bool = True, ids: bool = False) -> JsonObject:
-    """A trajectory: what was asked, every turn and program, the verdict and what it cost.
+    """Return the record of a trajectory: prompt, turns, programs, verdict, and what it cost.
 
-    `prompt` includes the judge's own prompt; `ids` the token ids and logprobs, much the larger part.
+    `prompt` includes the judge's own prompt. `ids` includes token ids and logprobs, by far the larger part.
     """
     record: JsonObject = {
         "view": trajectory.view.name,
@@ -62,29 +77,29 @@ def trajectory_record(trajectory: Trajectory, *, prompt: bool = True, ids: bool 
         "seconds": round(trajectory.seconds, 3),
     }
     if prompt:
-        record["prompt"] = [message_record(message) for message in trajectory.prompt.messages]
+        record["prompt"] = _MESSAGES.dump_python(trajectory.prompt.messages, mode="json")
         record["prefill"] = trajectory.prompt.prefill
     if ids:
-        record["prompt_ids"] = _list(trajectory.prompt_ids)
+        record["prompt_ids"] = _IDS.dump_python(trajectory.prompt_ids, mode="json")
     return record
 
 
 def read_trajectory(record: Mapping[str, Any]) -> Trajectory:
-    """The trajectory of a record, as far as the record tells: without bindings, stop strings and tools.
+    """Return the trajectory of a record.
 
-    Raises KeyError or ValueError for what is no record of a trajectory.
+    Bindings, stop strings, tools and isolation are not in a record. Raises KeyError or ValueError for
+    anything that is not the record of a trajectory.
     """
-    segments = tuple(map(_read_segment, record["segments"]))
+    segments = _SEGMENTS.validate_python(record["segments"])
     answered = [segment.call_id for segment in segments if segment.by is By.SANDBOX]
     unanswered = [None] * (len(record["programs"]) - len(answered))
     return Trajectory(
         view=View(record["view"], tuple(record["order"])),
         sample=record["sample"],
         prompt=Prompt(
-            messages=tuple(Message(**message) for message in record.get("prompt", ())),
-            prefill=record.get("prefill", ""),
+            messages=_MESSAGES.validate_python(record.get("prompt", ())), prefill=record.get("prefill", "")
         ),
-        prompt_ids=_tuple(record.get("prompt_ids")),
+        prompt_ids=_IDS.validate_python(record.get("prompt_ids")),
         segments=segments,
         calls=tuple(map(_read_call, record["programs"], (*answered, *unanswered))),
         stop=StopReason(record["stop"]),
@@ -95,11 +110,8 @@ def read_trajectory(record: Mapping[str, Any]) -> Trajectory:
     )
 
 
-def message_record(message: Message) -> JsonObject:
-    return {"role": message.role, "content": message.content}
-
-
 def verdict_record(verdict: Verdict | None) -> JsonObject | None:
+    """Return the record of a verdict; `parsed` is left out if it is empty."""
     if verdict is None:
         return None
     return {
@@ -111,103 +123,45 @@ def verdict_record(verdict: Verdict | None) -> JsonObject | None:
 
 
 def reward_record(score: Score) -> JsonObject:
+    """Return the record of a reward, or the reason why there is none."""
     if isinstance(score, Unscored):
         return {"total": None, "unscored": score.reason}
     return {"total": score.total, "parts": dict(score.parts)}
 
 
 def call_record(call: Call) -> JsonObject:
-    """A program as it was asked for, and its output or the reason why it was not run."""
+    """Return the record of a program, with its output or the reason why it was not run."""
     record: JsonObject = {"source": call.request.source}
     if isinstance(call.outcome, Refused):
         return record | {"status": "refused", "reason": call.outcome.reason}
-    return record | _execution(call.outcome)
+    record |= _EXECUTION.dump_python(call.outcome, mode="json", include=_OUTCOME)
+    isolation = call.outcome.isolation
+    return record | {
+        "wall_seconds": round(call.outcome.wall_seconds, 4),
+        "cpu_seconds": round(call.outcome.cpu_seconds, 4),
+        "placement": isolation.placement if isolation else None,
+        "isolation_missing": list(isolation.missing) if isolation else [],
+        "detail": call.outcome.detail,
+    }
 
 
 def failed(call: Call) -> bool:
-    """A program that ran and ended other than by itself with exit code 0; refusals are not programs run."""
+    """Return True for a program that ran and did not exit with code 0; a refused one did not run."""
     return isinstance(call.outcome, Execution) and call.outcome.status not in (
         Status.OK,
         Status.SANDBOX_FAILED,
     )
 
 
-def _execution(execution: Execution) -> JsonObject:
-    return {
-        "status": execution.status.value,
-        "exit_code": execution.exit_code,
-        "signal": execution.signal,
-        "stdout": execution.stdout,
-        "stderr": execution.stderr,
-        "truncated": execution.truncated,
-        "wall_seconds": round(execution.wall_seconds, 4),
-        "cpu_seconds": round(execution.cpu_seconds, 4),
-        "placement": execution.isolation.placement if execution.isolation else None,
-        "isolation_missing": list(execution.isolation.missing) if execution.isolation else [],
-        "detail": execution.detail,
-    }
-
-
-def _segment(segment: Segment, *, ids: bool) -> JsonObject:
-    record: JsonObject = {"by": segment.by.value, "text": segment.text}
-    if segment.reasoning:
-        record["reasoning"] = segment.reasoning
-    if segment.tool_calls:
-        record["tool_calls"] = [
-            {"id": call.id, "name": call.name, "arguments": call.arguments} for call in segment.tool_calls
-        ]
-    if segment.call_id is not None:
-        record["call_id"] = segment.call_id
-    if ids:
-        record["ids"] = _list(segment.ids)
-        record["logprobs"] = _list(segment.logprobs) if segment.by is By.MODEL else None
-    return record
-
-
-def _read_segment(record: Mapping[str, Any]) -> Segment:
-    return Segment(
-        by=By(record["by"]),
-        text=record["text"],
-        ids=_tuple(record.get("ids")),
-        logprobs=_tuple(record.get("logprobs")),
-        reasoning=record.get("reasoning", ""),
-        tool_calls=tuple(ToolCall(**call) for call in record.get("tool_calls", ())),
-        call_id=record.get("call_id"),
-    )
-
-
-def _read_call(record: Mapping[str, Any], call_id: str | None) -> Call:
-    request = RunCode(record["source"], call_id=call_id)
-    if record["status"] == "refused":
-        return Call(request, Refused(record["reason"]))
-    told = ("exit_code", "signal", "stdout", "stderr", "truncated", "wall_seconds", "cpu_seconds", "detail")
-    return Call(request, Execution(status=Status(record["status"]), **{name: record[name] for name in told}))
-
-
-def _read_verdict(record: Mapping[str, Any] | None) -> Verdict | None:
-    if record is None:
-        return None
-    scores = {int(candidate): score for candidate, score in record["scores"].items()}
-    return Verdict(choice=record["choice"], scores=scores, tie=record["tie"])
-
-
-def _tuple(values: Sequence[Any] | None) -> tuple[Any, ...] | None:
-    return None if values is None else tuple(values)
-
-
-def _list(values: Sequence[Any] | None) -> list[Any] | None:
-    return None if values is None else list(values)
-
-
-Passage = dict[str, Any]
-
-
 def passages(trajectory: Trajectory) -> list[Passage]:
-    """In order, each with its `kind` and `text`, and nothing of the dialogue left out but fence lines.
+    """Split a trajectory into reasoning, programs and outputs, in order.
 
-    `reasoning`: what the model wrote (`hidden`: thinking that the endpoint returned apart). `program`: what
-    it asked to be run, with the status and the whole output of the run, or why it was refused. `output`: what
-    it was shown of that.
+    Each passage has a `kind` and a `text`; together they contain the whole dialogue but for fence lines.
+
+    * `reasoning`: what the model wrote. `hidden` marks thinking that the endpoint returned apart.
+    * `program`: what the model asked to run, with the status and the whole output of the run, or the reason
+      why it was refused.
+    * `output`: the part of that output that the model was shown.
     """
     calls = deque(trajectory.calls)
     found: list[Passage] = []
@@ -215,12 +169,12 @@ def passages(trajectory: Trajectory) -> list[Passage]:
         if segment.by is By.SANDBOX:
             found.append({"kind": "output", "text": segment.text})
         else:
-            found.extend(_of_model(segment, calls))
+            found.extend(_model_passages(segment, calls))
     return found
 
 
-def _of_model(segment: Segment, calls: deque[Call]) -> Iterator[Passage]:
-    """Takes the calls that this segment made from the front of `calls`."""
+def _model_passages(segment: Segment, calls: deque[Call]) -> Iterator[Passage]:
+    """Yield the passages of a model segment; its calls are taken from the front of `calls`."""
     if segment.reasoning:
         yield {"kind": "reasoning", "text": segment.reasoning, "hidden": True}
     turn = Turn(segment.text)
@@ -243,3 +197,30 @@ def _reasoning(text: str) -> Iterator[Passage]:
 def _program(call: Call) -> Passage:
     record = call_record(call)
     return {"kind": "program", "text": record.pop("source"), **record}
+
+
+def _segment(segment: Segment, *, ids: bool) -> JsonObject:
+    # Empty fields are left out. Ids come last, and are written even if there are none.
+    record: JsonObject = _SEGMENT.dump_python(
+        segment, mode="json", exclude={"ids", "logprobs"}, exclude_defaults=True
+    )
+    if ids:
+        record["ids"] = None if segment.ids is None else list(segment.ids)
+        scored = segment.by is By.MODEL and segment.logprobs is not None
+        record["logprobs"] = list(segment.logprobs or ()) if scored else None
+    return record
+
+
+def _read_call(record: Mapping[str, Any], call_id: str | None) -> Call:
+    request = RunCode(record["source"], call_id=call_id)
+    if record["status"] == "refused":
+        return Call(request, Refused(record["reason"]))
+    return Call(request, _EXECUTION.validate_python(dict(record)))
+
+
+def _read_verdict(record: Mapping[str, Any] | None) -> Verdict | None:
+    if record is None:
+        return None
+    # Not validated by type: whole scores are written as integers, and stay what they were.
+    scores = {int(candidate): score for candidate, score in record["scores"].items()}
+    return Verdict(choice=record["choice"], scores=scores, tie=record["tie"])

@@ -1,4 +1,4 @@
-"""The result file of a run: which rows are done, under which settings, and nobody else writing."""
+"""The result file of a run: the rows that are done, the settings they were judged with, and a lock."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tirjudge_environments import JudgeTask
 
 
 class ResultFile:
-    """`path` holds one line for each judged row, in the order in which they were finished.
+    """A file with one JSON line per judged row, in the order in which they finished.
 
-    Beside it stand `{path}.settings.json`, which says under which settings the rows were judged, and, after a
-    run with failed rows, `{path}.failed.jsonl`. Opened again with the same settings it goes on. Raises
-    ValueError, in one line, for other settings and for a file that is not ours; Locked while another
-    process writes it; OSError.
+    `{path}.settings.json` records the settings that the rows were judged with, and `{path}.failed.jsonl` the
+    rows that failed, if any. Opened with the same settings, a run resumes. Raises ValueError, in one line,
+    for other settings and for a file that tirjudge did not write; Locked while another process writes it;
+    OSError.
     """
 
     def __init__(self, path: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
@@ -33,7 +33,7 @@ class ResultFile:
         self._lines = JsonLines(path, truncate=overwrite)
         self._failure_lines: JsonLines | None = None
         self.digests = IdIndex()
-        """Id of a judged row to what was asked."""
+        """Id of a judged row to the digest of its task."""
         try:
             self._agree_on(settings)
             self.failures_path.unlink(missing_ok=True)
@@ -44,11 +44,11 @@ class ResultFile:
             raise
 
     def rows(self) -> Iterator[JsonObject]:
-        """All rows judged so far, earlier runs included."""
+        """Read all rows judged so far, earlier runs included."""
         return read_lines(self.path)
 
     def append(self, row: Mapping[str, Any]) -> None:
-        """Add a judged row (with its `id` and `digest`); on return it is on the disk."""
+        """Append a judged row (with its `id` and `digest`); it is on the disk when this returns."""
         self._lines.append(row)
         self.digests[row["id"]] = row["digest"]
 
@@ -72,7 +72,8 @@ class ResultFile:
         self.close()
 
     def _must_be_ours(self) -> None:
-        """Before anything is touched: opening drops a torn last line, which in a foreign file is data."""
+        # Checked before the file is opened: opening drops a torn last line, which may be data of another
+        # program.
         if self.path.exists() and self.path.stat().st_size and not self._sidecar.exists():
             raise ValueError(
                 f"{self.path} exists and was not written by tirjudge judge: "
@@ -98,14 +99,17 @@ class ResultFile:
             recorded = None
         if not isinstance(recorded, dict):
             raise ValueError(
-                f"{self._sidecar} cannot be read, so it is unknown how {self.path} was judged: "
+                f"{self._sidecar} cannot be read, so the settings of {self.path} are unknown: "
                 "choose another --output, or --overwrite"
             )
         return recorded
 
 
 def digest(task: JudgeTask) -> str:
-    """What a row asks, in 16 hexadecimal digits: an edited row is not the one that was judged."""
+    """Return 16 hexadecimal digits that identify a task's prompt, candidates and label.
+
+    A row that was edited since it was judged has another digest.
+    """
     turns = [(message.role, message.content) for message in task.prompt]
     text = json.dumps([turns, task.candidates, task.label])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
@@ -120,7 +124,10 @@ def _differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
 
 
 class IdIndex:
-    """A text for each id, in a temporary file that the system removes; for one thread at a time."""
+    """A text for each id, kept on disk: a hundred thousand ids take no more memory than ten.
+
+    SQLite keeps it in a temporary file that it removes itself. For one thread at a time.
+    """
 
     def __init__(self) -> None:
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
@@ -128,7 +135,7 @@ class IdIndex:
         self._database.execute("BEGIN")
 
     def get(self, id: str) -> str | None:
-        """None for an id that was not met."""
+        """Return the text of an id; None for an unknown id."""
         found = self._database.execute("SELECT text FROM met WHERE id = ?", (_key(id),)).fetchone()
         return None if found is None else str(found[0])
 
@@ -140,5 +147,5 @@ class IdIndex:
 
 
 def _key(id: str) -> bytes:
-    """Ids are foreign text: they may hold lone surrogates."""
+    # Ids come from the rows, and may contain lone surrogates.
     return id.encode(errors="surrogatepass")

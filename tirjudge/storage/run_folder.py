@@ -1,4 +1,4 @@
-"""Files that survive `kill -9`: append-only JSON lines, atomic writes, and a lock on both."""
+"""Run folders: append-only JSON lines and atomic writes that survive `kill -9`, under a lock."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _BLOCK = 1 << 16
 
 
 class Locked(RuntimeError):
-    """Another process is writing there; the text names the file."""
+    """Another process is writing there; the message names the file."""
 
 
 class JsonLines:
-    """An append-only file of JSON objects, one a line, open for writing and locked until closed.
+    """An append-only file of JSON objects, one per line, open for writing and locked until closed.
 
-    Whatever follows the last complete line is what a killed writer left: opening drops it.
-    Raises Locked while another process has the file open, OSError when it cannot be written.
+    Opening drops what follows the last complete line: the rest of a killed writer. Raises Locked while
+    another process has the file open, and OSError if it cannot be written.
     """
 
     def __init__(self, path: Path, *, truncate: bool = False) -> None:
@@ -39,9 +39,9 @@ class JsonLines:
             raise
 
     def append(self, *rows: Mapping[str, Any]) -> None:
-        """Add rows; on return they are on the disk. After an OSError none of them is.
+        """Append rows; they are on the disk when this returns. After an OSError none of them is.
 
-        Floats that JSON has no word for (nan, inf) are written as null.
+        Floats that JSON cannot represent (nan, inf) are written as null.
         """
         block = b"".join(encode_line(row) for row in rows)
         try:
@@ -67,9 +67,9 @@ class JsonLines:
 
 
 class RunFolder:
-    """A folder that one process writes at a time: `append` and `read` JSON lines, `write` whole files.
+    """A folder that one process at a time writes: `append` and `read` JSON lines, `write` whole files.
 
-    Raises Locked while another process has it open. Use as a context manager, or `close` it.
+    Raises Locked while another process has it open. Use it as a context manager, or `close` it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -84,17 +84,17 @@ class RunFolder:
             raise
 
     def append(self, name: str, *rows: Mapping[str, Any]) -> None:
-        """Add rows to the JSON lines file `name`; on return they are on the disk."""
+        """Append rows to the JSON lines file `name`; they are on the disk when this returns."""
         if name not in self._files:
             self._files[name] = JsonLines(self.path / name)
         self._files[name].append(*rows)
 
     def read(self, name: str) -> Iterator[JsonObject]:
-        """The complete rows of `name`, in the order written; none if there is no such file."""
+        """Read the complete rows of `name`, in the order written; none if there is no such file."""
         return read_lines(self.path / name)
 
     def write(self, name: str, content: str | bytes) -> None:
-        """Replace the file `name` as a whole: a reader, and a crash, see the old one or the new."""
+        """Replace the file `name` atomically: readers, and a crash, see the old file or the new one."""
         path = self.path / name
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, content)
@@ -114,9 +114,9 @@ class RunFolder:
 
 
 def read_lines(path: Path) -> Iterator[JsonObject]:
-    """The complete lines of a JSON lines file, torn last line left out; none if there is no file.
+    """Read the complete lines of a JSON lines file, without a torn last line; none if there is no file.
 
-    Raises ValueError, naming file and line, for a line that is no JSON object.
+    Raises ValueError, naming file and line, for a line that is not a JSON object.
     """
     if not path.exists():
         return
@@ -134,10 +134,10 @@ def read_lines(path: Path) -> Iterator[JsonObject]:
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write a file so that, whenever the machine stops, it holds the old content or the new one.
+    """Write a file so that it holds the old content or the new one, whenever the machine stops.
 
-    For one writer at a time: hold the lock of the folder, or of the file this one stands beside. Raises
-    OSError, naming the file, and leaves nothing behind where it cannot be written.
+    For one writer at a time: hold the lock of the folder, or of the file that this one accompanies. Raises
+    OSError, naming the file, and leaves nothing behind if it cannot be written.
     """
     fresh = path.with_name(f".{path.name}.new")
     try:
@@ -157,7 +157,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 
 
 def encode_line(row: Mapping[str, Any]) -> bytes:
-    """One JSON line in UTF-8; text that UTF-8 cannot hold (lone surrogates) is written as escapes."""
+    """Encode a JSON line in UTF-8; text that UTF-8 cannot represent (lone surrogates) is escaped."""
     try:
         text = json.dumps(row, ensure_ascii=False, allow_nan=False)
     except ValueError:
@@ -187,7 +187,7 @@ def _lock(descriptor: int, path: Path) -> None:
 
 
 def _intact_length(descriptor: int) -> int:
-    """Bytes up to the end of the last line that is complete and JSON."""
+    """Return the bytes up to the end of the last line that is complete and valid JSON."""
     end = _line_end(descriptor, os.fstat(descriptor).st_size)
     while end:
         start = _line_end(descriptor, end - 1)
@@ -200,7 +200,7 @@ def _intact_length(descriptor: int) -> int:
 
 
 def _line_end(descriptor: int, before: int) -> int:
-    """Where the last line that ends at or before `before` bytes ends; 0 if none does."""
+    """Return the offset behind the last newline within the first `before` bytes; 0 if there is none."""
     while before:
         start = max(0, before - _BLOCK)
         newline = os.pread(descriptor, before - start, start).rfind(b"\n")

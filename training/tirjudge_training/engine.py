@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge.generation import Sampling
 from tirjudge.rollout import Rollout
-from tirjudge.rollout.reward_questions import Asking
+from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge_environments import Environment
 from tirjudge_environments.budget import Budget
 from tirjudge_sandbox import Limits, open_sandbox
@@ -95,7 +95,7 @@ class Engine:
         limits: Limits | None = None,
         name: str = "policy",
         sandbox: str = "local",
-        asking: Asking | None = None,
+        asking: RewardQuestions | None = None,
         generator: Sampler = "transformers",
         vllm: Mapping[str, Any] | None = None,
         server: VllmServerConfig | None = None,
@@ -126,7 +126,7 @@ class Engine:
         model: str,
         environments: Mapping[str, Environment],
         config: RolloutConfig,
-        asking: Asking | None = None,
+        asking: RewardQuestions | None = None,
     ) -> Self:
         """For a model folder or hub id that is not being trained."""
         return cls(

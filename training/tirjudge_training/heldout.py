@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.metrics import Proportion
-from tirjudge.rollout.reward_questions import Asking
+from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.storage.records import failed
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Call, Environment, Episode, Reward, Score
@@ -81,7 +81,7 @@ def measure(
     environments: Mapping[str, Environment],
     rollout: RolloutConfig,
     *,
-    asking: Callable[[], Asking | None] = lambda: None,
+    asking: Callable[[], RewardQuestions | None] = lambda: None,
     folder: RunFolder | None = None,
     file: str = ANSWERS,
 ) -> dict[str, Any]:

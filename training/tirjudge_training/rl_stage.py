@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tirjudge.rollout.reward_questions import Asking
+from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Environment
 from tirjudge_training import checkpoints
@@ -34,7 +34,7 @@ def train_rl(
     seed: int,
     say: Callable[[str], None],
     processes: Processes = ALONE,
-    asking: Asking | None = None,
+    asking: RewardQuestions | None = None,
 ) -> Any:
     """RL from the model folder `start`, which is also the KL reference; returns the trained model.
 

@@ -81,7 +81,7 @@ def test_a_hub_id_is_looked_up_in_the_mirror_first(tmp_path: Path, monkeypatch: 
 def test_one_file_is_no_data_set(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(ROWS[0]) + "\n")
-    with pytest.raises(ValueError, match="only a data set of the hub has configurations and splits"):
+    with pytest.raises(ValueError, match="only datasets have configurations and splits; this is a file"):
         open_rows(str(path), split="train")
     with pytest.raises(FileNotFoundError):
         open_rows("folder/none.jsonl")
@@ -127,5 +127,5 @@ def test_the_hub_itself_is_read(tmp_path: Path, server: EndpointServer) -> None:
     assert sorted(row["id"] for row in judged) == ["p0", "p1", "p2"]
     assert judged[0]["where"].startswith("ScalerLab/JudgeBench[gpt], item ")
     assert absent.returncode == 2
-    assert absent.stderr.startswith("tirjudge judge: owner/absent: cannot be read as a data set: ")
+    assert absent.stderr.startswith("tirjudge judge: owner/absent: cannot be loaded as a dataset: ")
     assert len(absent.stderr.splitlines()) == 1

@@ -27,14 +27,18 @@ def adapter(folder: Path, config: dict[str, Any]) -> str:
 @pytest.mark.parametrize(
     ("config", "told"),
     [
-        (LORA, "is an adapter of the model 'runs/gone/model', and there is no such folder: start where"),
+        (
+            LORA,
+            "is a LoRA adapter of the model 'runs/gone/model', but there is no such folder: "
+            "start in the folder",
+        ),
         (
             LORA | {"base_model_name_or_path": "./model"},
-            "is an adapter of the model './model', and there is no",
+            "is a LoRA adapter of the model './model', but there is no",
         ),
         (
             {"peft_type": "IA3"},
-            "adapter_config.json does not tell of a LoRA adapter: 'base_model_name_or_path'",
+            "adapter_config.json does not describe a LoRA adapter: 'base_model_name_or_path'",
         ),
     ],
 )
@@ -45,7 +49,7 @@ def test_an_adapter_without_its_model_is_one_line(config: dict[str, Any], told: 
 
 def test_the_extra_that_loads_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transformers, "find_spec", lambda name: None)
-    with pytest.raises(GeneratorFailed, match=r"is an adapter, which needs `pip install peft`$"):
+    with pytest.raises(GeneratorFailed, match=r"is a LoRA adapter, which needs `pip install peft`$"):
         TransformersGenerator.load(adapter(tmp_path, LORA | {"base_model_name_or_path": "owner/model"}))
 
 

@@ -285,7 +285,7 @@ async def test_the_length_of_the_context_is_learnt(server: EndpointServer, make:
     [
         (tokens(None, [-0.5]), "returns no token ids or no logprobs"),
         (tokens([4], None), "returns no token ids or no logprobs"),
-        (tokens([4, 5], [-0.5]), "sent 2 token ids, 1 logprobs"),
+        (tokens([4, 5], [-0.5]), "returned 2 token ids, but 1 logprobs"),
     ],
 )
 async def test_an_endpoint_without_ids_is_told_from_one_with(

@@ -62,5 +62,5 @@ def test_noise_is_a_function_of_seed_and_position() -> None:
 def test_logits_that_are_no_numbers_are_an_error_and_no_token() -> None:
     logits = torch.zeros(2, 20)
     logits[1, 7] = float("nan")
-    with pytest.raises(ValueError, match="logits are no numbers"):
+    with pytest.raises(ValueError, match="logits are NaN"):
         draw(logits, [0.5, 0.5], [1.0, 1.0], [1.0, 1.0])

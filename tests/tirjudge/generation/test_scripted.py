@@ -19,7 +19,7 @@ async def test_a_list_is_said_in_order_and_its_end_is_a_failure() -> None:
     first = await generator.generate(EMPTY, Sampling())
     assert (first.text, first.finish, first.token_ids) == ("first", Finish.END, None)
     assert await generator.generate(EMPTY, Sampling()) is ready
-    with pytest.raises(GeneratorFailed, match="used up"):
+    with pytest.raises(GeneratorFailed, match="no more turns"):
         await generator.generate(EMPTY, Sampling())
 
 

@@ -280,7 +280,7 @@ async def test_a_context_without_room_for_an_answer_is_refused_in_one_line(make:
     fits, too_long = prompts(63, 64)
     completion = await generator.generate(context(fits), SAMPLED)
     assert (sampled(completion), completion.finish) == (1, Finish.LENGTH)
-    with pytest.raises(ContextTooLong, match=r"^the context has 64 tokens and tiny takes 64 .*$"):
+    with pytest.raises(ContextTooLong, match=r"^the context has 64 tokens, but tiny takes 64 .*$"):
         await generator.generate(context(too_long), SAMPLED)
 
 
@@ -313,7 +313,7 @@ async def test_weights_may_not_change_under_a_running_row(make: Make) -> None:
     generator = make()
     task = asyncio.create_task(generator.generate(context(prompts(20)[0]), SAMPLED))
     await asyncio.sleep(0)
-    with pytest.raises(RuntimeError, match="1 running"):
+    with pytest.raises(RuntimeError, match="1 rows were running"):
         generator.weights_changed()
     await task
 

@@ -152,7 +152,7 @@ async def test_cancelling_frees_the_row(generator: VllmGenerator) -> None:
     row = asyncio.create_task(generator.generate(context(ids), Sampling(temperature=1.0, max_tokens=200)))
     while not generator._engine.output_processor.has_unfinished_requests():  # noqa: ASYNC110
         await asyncio.sleep(0.001)
-    with pytest.raises(RuntimeError, match="under 1 running rows"):
+    with pytest.raises(RuntimeError, match="while 1 rows were running"):
         await generator.load_weights(Path("elsewhere"))
     row.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -13,7 +13,7 @@ from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge.rollout import Rollout
-from tirjudge.rollout.reward_questions import Asked, Asking, NotAnswered
+from tirjudge.rollout.reward_questions import AnswerStore, NotAnswered, RewardQuestions
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Ask, JudgeTask, Message, Prompt, Reward, Unscored
 from tirjudge_environments.formats.rationale import Rationale
@@ -41,7 +41,7 @@ def endpoint(server: EndpointServer, **options: Any) -> OpenAIGenerator:
 
 async def test_equal_questions_are_asked_once(server: EndpointServer) -> None:
     server.script = lambda body: chat(f"answer to {body['messages'][0]['content']}")
-    asking = Asking(endpoint(server))
+    asking = RewardQuestions(endpoint(server))
     assert await asking.answers([ask("a"), ask("b"), ask("a")]) == {"a": "answer to a", "b": "answer to b"}
     assert await asking.answers([ask("b")]) == {"b": "answer to b"}
     assert len(server.asked) == 2
@@ -50,31 +50,31 @@ async def test_equal_questions_are_asked_once(server: EndpointServer) -> None:
 
 async def test_answers_are_kept_and_replayed_without_a_model(server: EndpointServer, tmp_path: Path) -> None:
     server.answers(chat("kept"))
-    asking = Asking(endpoint(server), kept=Asked(tmp_path))
+    asking = RewardQuestions(endpoint(server), kept=AnswerStore(tmp_path))
     await asking.answers([ask("a")])
     await asking.close()
     assert list(read_lines(tmp_path / "asked.jsonl")) == [{"key": "a", "model": "meta", "answer": "kept"}]
-    replayed = Asking(ScriptedGenerator([], model="meta"), kept=Asked(tmp_path))
+    replayed = RewardQuestions(ScriptedGenerator([], model="meta"), kept=AnswerStore(tmp_path))
     assert await replayed.answers([ask("a")]) == {"a": "kept"}
     await replayed.close()
-    other = Asking(ScriptedGenerator(["another model's"], model="other"), kept=Asked(tmp_path))
+    other = RewardQuestions(ScriptedGenerator(["another model's"], model="other"), kept=AnswerStore(tmp_path))
     assert await other.answers([ask("a")]) == {"a": "another model's"}
     await other.close()
 
 
 async def test_processes_of_one_run_keep_answers_beside_each_other(tmp_path: Path) -> None:
     for rank in (0, 1):
-        asking = Asking(ScriptedGenerator([f"by {rank}"]), kept=Asked(tmp_path, rank))
+        asking = RewardQuestions(ScriptedGenerator([f"by {rank}"]), kept=AnswerStore(tmp_path, rank))
         await asking.answers([ask(f"of {rank}")])
         await asking.close()
-    nobody = Asking(ScriptedGenerator([]), kept=Asked(tmp_path, 1))
+    nobody = RewardQuestions(ScriptedGenerator([]), kept=AnswerStore(tmp_path, 1))
     assert await nobody.answers([ask("of 0"), ask("of 1")]) == {"of 0": "by 0", "of 1": "by 1"}
     await nobody.close()
 
 
 async def test_an_unreadable_answer_is_asked_for_again_and_otherwise(server: EndpointServer) -> None:
     server.answers(chat("hm"), chat("yes"))
-    asking = Asking(endpoint(server), sampling=Sampling(temperature=0.0))
+    asking = RewardQuestions(endpoint(server), sampling=Sampling(temperature=0.0))
     assert await asking.answers([ask("a", "yes")]) == {"a": "yes"}
     first, second = server.bodies
     assert first["temperature"] == 0.0
@@ -90,17 +90,17 @@ async def test_an_unreadable_answer_is_asked_for_again_and_otherwise(server: End
 async def test_a_model_that_is_down_is_waited_for(server: EndpointServer) -> None:
     server.answers(failure(503, "loading"), failure(503, "loading"), chat("yes"))
     said: list[str] = []
-    asking = Asking(endpoint(server), pause=0.01, say=said.append)
+    asking = RewardQuestions(endpoint(server), pause=0.01, say=said.append)
     assert await asking.answers([ask("a")]) == {"a": "yes"}
     assert len(said) == 1, "waiting is said once"
-    assert said[0].startswith("meta does not answer, waiting for up to 600 s: ")
+    assert said[0].startswith("meta does not answer, retrying for up to 600 s: ")
     assert "503" in said[0]
     await asking.close()
 
 
 async def test_a_model_that_stays_down_stops_the_work_with_a_message(server: EndpointServer) -> None:
     server.answers(failure(503, "overloaded"))
-    asking = Asking(endpoint(server), patience=0.0)
+    asking = RewardQuestions(endpoint(server), patience=0.0)
     with pytest.raises(NotAnswered, match=r"meta has not answered for 0 s: .*503.*overloaded"):
         await asking.answers([ask("a"), ask("b")])
     await asking.close()
@@ -108,8 +108,8 @@ async def test_a_model_that_stays_down_stops_the_work_with_a_message(server: End
 
 async def test_a_wrong_key_is_not_waited_for(server: EndpointServer) -> None:
     server.answers(failure(401, "bad key"))
-    asking = Asking(endpoint(server))
-    with pytest.raises(NotAnswered, match=r"meta answers no question: .*401.*bad key"):
+    asking = RewardQuestions(endpoint(server))
+    with pytest.raises(NotAnswered, match=r"meta refuses all questions: .*401.*bad key"):
         await asking.answers([ask("a")])
     await asking.close()
 
@@ -127,13 +127,13 @@ async def test_a_question_that_cannot_be_taken_stays_without_an_answer(
 ) -> None:
     server.script = lambda body: reply if body["messages"][0]["content"] == "bad" else chat("yes")
     said: list[str] = []
-    asking = Asking(endpoint(server), say=said.append)
+    asking = RewardQuestions(endpoint(server), say=said.append)
     assert await asking.answers([ask("bad"), ask("good")]) == {"good": "yes"}
-    assert [line.startswith("a question stays without an answer: ") for line in said] == [True]
+    assert [line.startswith("dropped a question that the model cannot answer: ") for line in said] == [True]
     await asking.close()
 
 
-def rationale(asking: Asking | None) -> Rollout:
+def rationale(asking: RewardQuestions | None) -> Rollout:
     text = "<RESULT_START>\n- B is bad\nFinal assessment result: \\boxed{A>B}\n<RESULT_END>"
     judge = ScriptedGenerator(lambda context: text)
     return Rollout(Rationale(order="given"), judge, FixedSandbox(), asking=asking)
@@ -141,7 +141,7 @@ def rationale(asking: Asking | None) -> Rollout:
 
 async def test_a_rollout_asks_before_it_scores(server: EndpointServer) -> None:
     server.answers(chat(MATCHED))
-    asking = Asking(endpoint(server))
+    asking = RewardQuestions(endpoint(server))
     rollout = rationale(asking)
     group = await rollout.group(TASK, 3)
     parts = {"correct": 1.0, "rationale": 1.0, "consistency": 1.0}
@@ -153,7 +153,7 @@ async def test_a_rollout_asks_before_it_scores(server: EndpointServer) -> None:
 
 async def test_no_answer_is_no_reward(server: EndpointServer) -> None:
     server.answers(chat("I would rather not."))
-    asking = Asking(endpoint(server))
+    asking = RewardQuestions(endpoint(server))
     rollout = rationale(asking)
     [(score,)] = await rollout.score(await rollout.group(TASK, 1))
     assert isinstance(score, Unscored)
@@ -167,14 +167,14 @@ async def test_a_judge_that_asks_needs_somebody_to_ask() -> None:
 
 
 async def test_answers_come_from_any_generator() -> None:
-    asking = Asking(ScriptedGenerator(["one"]))
+    asking = RewardQuestions(ScriptedGenerator(["one"]))
     assert await asking.answers([ask("a")]) == {"a": "one"}
 
     def down(context: Any) -> str:
         raise GeneratorFailed("out of memory")
 
     with pytest.raises(NotAnswered, match="out of memory"):
-        await Asking(ScriptedGenerator(down), patience=0.0).answers([ask("a")])
+        await RewardQuestions(ScriptedGenerator(down), patience=0.0).answers([ask("a")])
 
 
 async def test_a_local_model_is_loaded_at_the_first_question(tmp_path: Path) -> None:

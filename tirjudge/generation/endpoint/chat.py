@@ -1,4 +1,4 @@
-"""A dialogue as chat messages: the judge's turns, and program outputs as user turns or tool results."""
+"""Conversion of a dialogue to chat messages, with program outputs as user turns or tool results."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from typing import Any
 from tirjudge_environments import By, Context, Segment, ToolCall, ToolSpec
 
 GO_ON = "Continue exactly where you stopped."
-"""The user turn where the judge's own is unfinished: chat alone cannot continue it."""
+"""The user turn after an unfinished turn of the judge: a chat API cannot continue an assistant message."""
 OUTPUT = "```output"
 
 ChatTurn = dict[str, Any]
 
 
 def continued(context: Context) -> list[ChatTurn]:
-    """Prompt messages and, once something is written, all of it as one assistant message to be continued."""
+    """Return the prompt messages and, unless it is empty, all the text so far as one assistant message.
+
+    The endpoint is to continue that message (`continue_final_message`).
+    """
     written = context.prompt.prefill + "".join(segment.text for segment in context.segments)
     return [*_prompt(context), *([{"role": "assistant", "content": written}] if written else [])]
 
 
 def alternating(context: Context) -> list[ChatTurn]:
-    """Prompt messages, then assistant turns and, between them, what the programs wrote.
+    """Return the prompt messages, then assistant turns and, between them, the programs' outputs.
 
     Outputs that answer native calls become tool messages, the others user turns. Hidden reasoning is not sent
-    back, and neither is a prefill of which nothing came: chat alone cannot continue an assistant message.
+    back, and neither is a prefill that the model has not continued yet: a chat API cannot continue an
+    assistant message.
     """
     turns = _prompt(context)
     text = context.prompt.prefill
@@ -47,7 +51,7 @@ def alternating(context: Context) -> list[ChatTurn]:
 
 
 def unfinished(context: Context) -> str:
-    """What the judge has written of the turn that it is in; a prefill counts as its own."""
+    """Return the text of the judge's current turn so far, its prefill included."""
     text = context.prompt.prefill
     for segment in context.segments:
         text = text + segment.text if segment.by is By.MODEL else ""
@@ -55,7 +59,7 @@ def unfinished(context: Context) -> str:
 
 
 def tools(specs: tuple[ToolSpec, ...]) -> Iterator[dict[str, Any]]:
-    """Tool specifications as the chat API takes them."""
+    """Yield tool specifications in the chat API's format."""
     for spec in specs:
         function = {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
         yield {"type": "function", "function": function}
@@ -66,7 +70,7 @@ def _prompt(context: Context) -> list[ChatTurn]:
 
 
 def _exchange(written: str, output: Segment) -> Iterator[ChatTurn]:
-    """The judge's turn up to its program, and the output as the user's; the whole fence is the user's."""
+    """Yield the judge's turn up to its program, and the output, with its whole fence, as a user turn."""
     head, fence = written.rstrip(), output.text.removeprefix("\n").rstrip("\n")
     if head.endswith(OUTPUT):
         head, fence = head.removesuffix(OUTPUT).rstrip(), f"{OUTPUT}\n{fence}"

@@ -1,4 +1,4 @@
-"""What an endpoint calls its parameters and which it refuses, learnt from its own refusals."""
+"""The request parameters that an endpoint accepts, learnt from its error messages."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DISPENSABLE = (
     "stop",
     "temperature",
 )
-"""What a request can do without, the least missed first."""
+"""Parameters that a request can do without, the least important first."""
 _UNSUPPORTED = re.compile(
     r"support|not (permitted|allowed|recogni[sz]ed)|unrecogni[sz]ed|unknown|unexpected|extra |deprecated"
     r"|cannot|only",
@@ -31,7 +31,7 @@ _UNSUPPORTED = re.compile(
 
 
 class Dialect:
-    """Requests in an endpoint's own words. What it refused once is never sent to it again."""
+    """Renames and drops the parameters that an endpoint has refused, so that they are not sent again."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -42,21 +42,21 @@ class Dialect:
         return parameter not in self._dropped
 
     def put(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """The body as this endpoint will take it."""
+        """Return the body with the parameters that this endpoint accepts."""
         named = {self._renamed.get(name, name): value for name, value in body.items()}
         return {name: value for name, value in named.items() if name not in self._dropped}
 
     def learn(self, refusal: Refused, sent: Mapping[str, Any]) -> bool:
-        """Whether the refusal was about one parameter, which is then dropped or renamed: ask again."""
+        """Drop or rename the parameter that a refusal names; return True if there was one, so ask again."""
         if refusal.status not in (400, 422) or refusal.context_full:
             return False
         if "max_tokens" in sent and "max_completion_tokens" in refusal.message:
-            self._note("max_tokens", "saying max_completion_tokens instead")
+            self._note("max_tokens", "sending max_completion_tokens instead")
             self._renamed["max_tokens"] = "max_completion_tokens"
             return True
         for name in DISPENSABLE:
             if name in sent and _is_about(refusal, name):
-                self._note(name, "going on without it")
+                self._note(name, "continuing without it")
                 self._dropped.add(name)
                 return True
         return False
@@ -67,7 +67,7 @@ class Dialect:
 
 
 def _is_about(refusal: Refused, name: str) -> bool:
-    # A value out of range is the user's to mend: only what is not supported at all is given up.
+    # A value out of range is an error of the user: only unsupported parameters are dropped.
     if not _UNSUPPORTED.search(refusal.message):
         return False
     if refusal.param:

@@ -1,4 +1,4 @@
-"""An HTTP endpoint that answers JSON: a concurrency limit, patient retries, errors in one line."""
+"""HTTP client of a JSON endpoint: a concurrency limit, retries with backoff, errors in one line."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ logger = logging.getLogger(__name__)
 Answer = TypeVar("Answer", bound=BaseModel)
 
 TRANSIENT = {408, 409, 425, 429}
-"""Beside all of 5xx: statuses after which the same request may succeed."""
+"""Statuses that are retried, in addition to all of 5xx."""
 FIRST_PAUSE = 0.5
 LONGEST_PAUSE = 30.0
-"""Seconds: the backoff doubles from the first to the longest; a Retry-After may ask for more."""
+"""Seconds: the backoff doubles from the first to the longest pause; a Retry-After may be longer."""
 LONGEST_RETRY_AFTER = 300.0
-"""Seconds; an endpoint that asks for more has a spent quota, and waiting for it would look like hanging."""
+"""Seconds; a longer Retry-After is a spent quota, and waiting for it would look like a hang."""
 FIRST_CONTACT = 3
 """Attempts at an endpoint that has never answered: its address is probably wrong."""
 
@@ -44,24 +44,24 @@ _ADVICE = {
 
 
 class Refused(GeneratorFailed):
-    """The endpoint will not serve this request as it stands (a status of 4xx)."""
+    """The endpoint rejects this request (a 4xx status); the same request would fail again."""
 
     def __init__(self, line: str, *, status: int, message: str, param: str = "") -> None:
         super().__init__(line)
         self.status = status
         self.message = message
-        """The endpoint's own words, in one line."""
+        """The endpoint's error message, in one line."""
         self.param = param
-        """The request's parameter that it named; empty where it did not."""
+        """The parameter of the request that the error names; empty if it names none."""
 
     @property
     def context_full(self) -> bool:
-        """The prompt and the tokens asked for do not fit into the model's context."""
+        """True if the prompt and the requested tokens do not fit into the model's context."""
         return self.status in (400, 413, 422) and bool(_CONTEXT_FULL.search(self.message))
 
 
 class _Transient(Exception):
-    """An attempt failed in a way that may pass."""
+    """A failed attempt that is worth a retry."""
 
     def __init__(self, reason: str, retry_after: float | None = None) -> None:
         super().__init__(reason)
@@ -69,11 +69,12 @@ class _Transient(Exception):
 
 
 class Endpoint:
-    """Posts JSON and reads typed answers; at most `concurrency` requests are out, the rest wait in order.
+    """Posts JSON and parses typed answers, with at most `concurrency` requests in flight.
 
-    Retried with capped exponential backoff and jitter, and never sooner than `Retry-After` says (seconds or
-    a date): timeouts, dropped connections, 408, 409, 425, 429, 5xx, and answers that cannot be read. The key
-    travels in the Authorization header and nowhere else: no error, log or repr holds it.
+    Further requests wait in order. Timeouts, dropped connections, 408, 409, 425, 429, 5xx and answers that
+    cannot be parsed are retried with capped exponential backoff and jitter, and never sooner than
+    `Retry-After` says (seconds or a date). The key is sent in the Authorization header only: no error, log or
+    repr contains it.
     """
 
     def __init__(
@@ -89,7 +90,7 @@ class Endpoint:
             raise ValueError("concurrency, max_attempts and timeout must be positive")
         url = api_root(base_url)
         self.url = str(url)
-        """Where requests go, without a password: fit for messages."""
+        """The API root; it contains no password, so messages may show it."""
         self._key = SecretStr((api_key or "").strip())
         self._slots = Semaphore(concurrency)
         self._max_attempts = max_attempts
@@ -101,8 +102,11 @@ class Endpoint:
         )
 
     async def post(self, path: str, body: Mapping[str, Any], answer: type[Answer]) -> Answer:
-        """Raises Refused for a status of 4xx that will not pass, GeneratorFailed when all attempts failed."""
-        # Rows may hold lone surrogates, which no UTF-8 body can carry.
+        """Post a JSON body and return the parsed answer.
+
+        Raises Refused for a 4xx status that is not retried, and GeneratorFailed if all attempts failed.
+        """
+        # Rows may contain lone surrogates, which UTF-8 cannot encode.
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", errors="replace")
         retrying = AsyncRetrying(
             retry=retry_if_exception_type(_Transient),
@@ -112,7 +116,7 @@ class Endpoint:
             before_sleep=self._log_retry,
             reraise=True,
         )
-        # The slot is kept while waiting, so that a busy endpoint sees fewer requests and not other ones.
+        # The slot is kept during the pauses, so that an overloaded endpoint gets fewer requests.
         async with self._slots:
             try:
                 return await retrying(self._attempt, f"{self.url}/{path}", content, answer)
@@ -140,7 +144,7 @@ class Endpoint:
             # Some gateways report a failure inside a 200.
             if status := _status_in_body(response):
                 raise self._failure(response, status) from None
-            raise _Transient(self._line(f"unreadable answer: {first_fault(error, 'body')}")) from None
+            raise _Transient(self._line(f"invalid answer: {first_fault(error, 'body')}")) from None
 
     def _failure(self, response: httpx.Response, status: int) -> Exception:
         message, param, code = _complaint(response)
@@ -151,13 +155,13 @@ class Endpoint:
             pause = _retry_after(response.headers.get("retry-after", ""))
             if pause is None or pause <= LONGEST_RETRY_AFTER:
                 return _Transient(line, pause)
-            line += f"; it asks to wait {pause:.0f} seconds"
+            line += f"; its Retry-After is {pause:.0f} seconds"
         if status in _ADVICE:
             line = f"{line.rstrip('.')}; {_ADVICE[status]}"
         return Refused(f"{response.url}: {line}", status=status, message=message, param=param)
 
     def _line(self, text: str, limit: int = 300) -> str:
-        """Foreign text as one line without control characters and without the key, cut to `limit`."""
+        """Return the endpoint's text as one line without control characters and the key, cut to `limit`."""
         if key := self._key.get_secret_value():
             text = text.replace(key, "[key]")
         line = " ".join("".join(mark if mark.isprintable() else " " for mark in text).split())
@@ -169,19 +173,20 @@ class Endpoint:
 
     def _log_retry(self, state: RetryCallState) -> None:
         pause = state.next_action.sleep if state.next_action else 0.0
-        logger.info("%s: %s; again in %.1f s", self.url, state.outcome and state.outcome.exception(), pause)
+        error = state.outcome and state.outcome.exception()
+        logger.info("%s: %s; retrying in %.1f s", self.url, error, pause)
 
 
 def api_root(base_url: str) -> httpx.URL:
-    """The API's root, which ends in /v1 unless the address has a path of its own.
+    """Return the API root of a base URL: it ends in /v1 unless the URL has a path of its own.
 
-    Raises ValueError, in one line that does not repeat the address, where it is none or holds a secret.
+    Raises ValueError, in one line, for a URL that is invalid or could contain a secret.
     """
     try:
         url = httpx.URL(base_url.strip())
     except httpx.InvalidURL:
         url = httpx.URL()
-    # A key in the address would reach logs and messages.
+    # A key in the URL would reach logs, so the message does not repeat the URL either.
     if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:
         raise ValueError("the base URL must be http(s)://host[:port][/path], with no user, query or fragment")
     path = url.path.rstrip("/").removesuffix("/completions").removesuffix("/chat")
@@ -191,24 +196,24 @@ def api_root(base_url: str) -> httpx.URL:
 def _headers(key: SecretStr) -> dict[str, str]:
     value = key.get_secret_value()
     if not (value.isascii() and value.isprintable()) or " " in value:
-        raise ValueError("the API key holds characters that a header cannot carry; was it copied whole?")
+        raise ValueError("the API key contains characters that a header cannot carry: copy it again")
     headers = {"content-type": "application/json", "accept": "application/json"}
     return headers | ({"authorization": f"Bearer {value}"} if value else {})
 
 
 def _pause(state: RetryCallState) -> float:
-    """Seconds before the next attempt."""
+    """Return the seconds before the next attempt."""
     error = state.outcome.exception() if state.outcome else None
     asked = error.retry_after if isinstance(error, _Transient) else None
     backoff: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(state.attempt_number - 1, 16))
-    # Jitter keeps rows that were turned away together from coming back together.
+    # Jitter spreads the retries of requests that failed at the same moment.
     if asked is None:
         return backoff * random.uniform(0.5, 1.0)
     return asked + random.uniform(0.0, min(backoff, 0.5 + asked))
 
 
 def _retry_after(value: str) -> float | None:
-    """Seconds from now; None without a header that can be read (RFC 9110, section 10.2.3)."""
+    """Parse a Retry-After header to seconds from now; None if it is missing or invalid (RFC 9110, 10.2.3)."""
     if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
         return float(value)
     try:
@@ -227,7 +232,7 @@ def _json(response: httpx.Response) -> Any:
 
 
 def _status_in_body(response: httpx.Response) -> int | None:
-    """The status that a gateway wrote into the body of a 200; 502 for an error that names none."""
+    """Return the status in the body of a 200, as some gateways send it; 502 for an error without a status."""
     body = _json(response)
     error = body.get("error") if isinstance(body, dict) else None
     if not error:
@@ -237,7 +242,7 @@ def _status_in_body(response: httpx.Response) -> int | None:
 
 
 def _complaint(response: httpx.Response) -> tuple[str, str, str]:
-    """An error body's message, the parameter that it names and its code, in any of the shapes in use."""
+    """Return the message, parameter and code of an error body, in any of the formats in use."""
     body = _json(response)
     if not isinstance(body, dict):
         return _plain(response.text), "", ""
@@ -253,5 +258,5 @@ def _complaint(response: httpx.Response) -> tuple[str, str, str]:
 
 
 def _plain(text: str) -> str:
-    """What an HTML error page says, without its markup."""
+    """Return the text of an HTML error page without its markup."""
     return re.sub(r"(?is)<(style|script|head)\b.*?</\1>|<[^>]*>", " ", text[:20_000])

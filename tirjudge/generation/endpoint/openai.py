@@ -1,4 +1,4 @@
-"""A generator behind any OpenAI-compatible endpoint: vLLM, SGLang, llama.cpp, Ollama, hosted models."""
+"""A generator for any OpenAI-compatible endpoint: vLLM, SGLang, llama.cpp, Ollama, hosted models."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ Tier = Literal["auto", "completions", "continue", "turns", "tools"]
 Answer = TypeVar("Answer", bound=BaseModel)
 
 EXACT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
-"""Sent to servers of open models, which else apply the defaults that the model's makers recommend."""
+"""Sent to servers of open models, which otherwise apply the sampling that the model's makers recommend."""
 
 
 class OpenAIGenerator:
-    """Any OpenAI-compatible endpoint, in the best tier that it has.
+    """Generates through an OpenAI-compatible endpoint, in one of four tiers.
 
     * ``completions``: token ids in and out (vLLM's ``return_token_ids``), with the logprobs of what was
       sampled. Ids are appended and never re-encoded: the tier for training. Needs a tokenizer.
     * ``continue``: chat whose last assistant message is continued (``continue_final_message``: vLLM, SGLang).
-    * ``turns``: plain chat; program outputs come as user turns. Works everywhere.
+    * ``turns``: plain chat; program outputs are sent as user turns. Works everywhere.
     * ``tools``: native calls (``run_python``), their outputs as tool messages. A prompt that offers tools
       always uses them; one that offers none is plain chat.
-    * ``auto``: ``tools`` where the prompt offers tools, ``completions`` where a tokenizer was given, else
-      ``turns``. The endpoint is not asked what it can do: one that does not know ``continue_final_message``
-      ignores it, and starts a new turn that looks like any other answer.
+    * ``auto``: ``tools`` if the prompt offers tools, ``completions`` if a tokenizer was given, else
+      ``turns``. The endpoint is not probed: one that does not know ``continue_final_message`` ignores it, and
+      starts a new turn that looks like any other answer.
 
-    A parameter that the endpoint refuses (``stop``, ``temperature``, ``seed``, ...) is left out from then on
-    and logged once; without ``stop`` a model may write past its program, which the session then drops.
-    Belongs to one event loop. Raises ValueError for arguments that cannot be used, GeneratorFailed for a
-    tokenizer that cannot be loaded.
+    A parameter that the endpoint refuses (``stop``, ``temperature``, ``seed``, ...) is dropped from then on
+    and logged once; without ``stop`` a model may write past its program, which the session then cuts off.
+    Belongs to one event loop. Raises ValueError for invalid arguments, and GeneratorFailed for a tokenizer
+    that cannot be loaded.
     """
 
     def __init__(
@@ -64,15 +64,15 @@ class OpenAIGenerator:
     ) -> None:
         """
         Args:
-            model: the name that the endpoint knows it by.
+            model: the model's name at the endpoint.
             base_url: with or without the trailing ``/v1``.
             api_key: sent as a bearer token; None for an endpoint without keys.
             tier: see above.
-            tokenizer: the model's own, for ``completions``: a fast Hugging Face tokenizer, or the folder or
-                hub id of one, whose generation config then also says which tokens end a turn.
+            tokenizer: the model's tokenizer, for ``completions``: a fast Hugging Face tokenizer, or the
+                folder or hub id of one, whose generation config then also gives the tokens that end a turn.
             concurrency: requests in flight at once, over all trajectories.
             timeout: seconds that one attempt may take.
-            max_attempts: of one request, the first included.
+            max_attempts: attempts of one request, the first included.
         """
         if tier not in get_args(Tier):
             raise ValueError(f"tier must be one of {', '.join(get_args(Tier))}, not {tier!r}")
@@ -89,7 +89,7 @@ class OpenAIGenerator:
         self._context_length: int | None = None
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
-        """One turn. Cancelling drops the connection. Raises GeneratorFailed, ContextTooLong."""
+        """Generate one turn; cancelling closes the connection. Raises GeneratorFailed, ContextTooLong."""
         tier = self._tier_for(context.prompt)
         try:
             if tier == "completions":
@@ -119,14 +119,14 @@ class OpenAIGenerator:
     async def _complete(self, context: Context, sampling: Sampling) -> Completion:
         if self.encoder is None or context.ids is None:
             raise GeneratorFailed(
-                "tier completions needs the context's token ids: give the session its encoder"
+                "tier completions needs the context's token ids: pass this generator's encoder to the session"
             )
         body = {
             **self._request(context.prompt, sampling),
             **EXACT,
             "top_p": sampling.top_p,
             "prompt": list(context.ids),
-            # What the server takes for a turn's end may be another model's.
+            # The server's own end-of-turn tokens may be those of another model.
             "stop_token_ids": sorted(self.encoder.end_of_turn),
             "logprobs": 1,
             "return_token_ids": True,
@@ -142,7 +142,9 @@ class OpenAIGenerator:
             )
         ids, logprobs = tuple(choice.token_ids), tuple(choice.logprobs.token_logprobs)
         if len(ids) != len(logprobs):
-            raise GeneratorFailed(f"{self._endpoint.url} sent {len(ids)} token ids, {len(logprobs)} logprobs")
+            raise GeneratorFailed(
+                f"{self._endpoint.url} returned {len(ids)} token ids, but {len(logprobs)} logprobs"
+            )
         stopped = choice.stop_string in context.prompt.stop
         return Completion(
             text=self.encoder.decode(ids),
@@ -153,7 +155,7 @@ class OpenAIGenerator:
         )
 
     async def _ask_within_context(self, body: dict[str, Any], prompt_length: int) -> TokenAnswer:
-        """Asks for as many tokens as fit; how many do, the endpoint says when it refuses the first time."""
+        """Request as many tokens as fit; the context's length is read from the endpoint's first refusal."""
         wanted = body["max_tokens"]
         try:
             if self._context_length is not None:
@@ -189,7 +191,7 @@ class OpenAIGenerator:
         except Refused as refusal:
             if not refusal.context_full:
                 raise
-            # Without a wish of ours the endpoint writes as much as fits.
+            # Without max_tokens the endpoint generates as much as fits.
             del body["max_tokens"]
             answer = await self._ask("chat/completions", body, ChatAnswer)
         return self._read(answer, context, tier)
@@ -199,10 +201,10 @@ class OpenAIGenerator:
             "model": self.model,
             "temperature": sampling.temperature,
             "max_tokens": sampling.max_tokens,
-            # Some servers hold a seed in 32 bits.
+            # Some servers store a seed in 32 bits.
             "seed": sampling.seed & 0x7FFFFFFF,
         }
-        # Some hosted models take a temperature or a top_p, and not both.
+        # Some hosted models accept a temperature or a top_p, but not both.
         if sampling.top_p != 1.0:
             body["top_p"] = sampling.top_p
         return body | ({"stop": list(prompt.stop)} if prompt.stop else {})
@@ -220,7 +222,7 @@ class OpenAIGenerator:
         choice, prompt = answer.choices[0], context.prompt
         text = choice.message.content or choice.message.refusal or ""
         if tier == "turns" and not context.segments:
-            # Asked in chat alone, the model writes the prefill itself.
+            # A chat request cannot carry the prefill, so the model writes it itself.
             text = text.removeprefix(prompt.prefill)
         stops = prompt.stop if self._dialect.speaks("stop") else ()
         text, finish = restored(unfinished(context), text, _finish(choice), stops, choice.stop_string)
@@ -241,7 +243,7 @@ def _encoder(tokenizer: Any) -> ChatEncoder:
 def _finish(choice: ChatChoice | TokenChoice) -> Finish:
     match choice.finish_reason:
         case "content_filter":
-            raise Withheld("the endpoint's content filter withheld the answer")
+            raise Withheld("the endpoint's content filter blocked the answer")
         case "length" | "max_tokens":
             return Finish.LENGTH
         case _:
@@ -250,6 +252,6 @@ def _finish(choice: ChatChoice | TokenChoice) -> Finish:
 
 def _calls(message: ChatMessage, turn: int) -> Iterator[ToolCall]:
     for index, call in enumerate(message.tool_calls or ()):
-        # An output can only be sent back under an id, which some servers leave out.
+        # Tool results need an id, which some servers leave out.
         name = call.id or f"call_{turn}_{index}"
         yield ToolCall(name, call.function.name or "", call.function.arguments or "")

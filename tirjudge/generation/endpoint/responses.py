@@ -1,4 +1,4 @@
-"""What OpenAI-compatible endpoints answer: the fields that are read, and the shapes that are put up with."""
+"""Responses of OpenAI-compatible endpoints: the fields that are read, in all the variants in use."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from tirjudge_environments.parsing import find_fences
 
 
 def _joined(content: Any) -> Any:
-    """A content of parts as the text of its text parts."""
+    """Join the text parts of a content that is a list of parts."""
     if not isinstance(content, list):
         return content
     return "".join(part.get("text") or "" for part in content if isinstance(part, dict))
 
 
 def _as_json(arguments: Any) -> Any:
-    """Arguments are JSON text; some servers send the object itself."""
+    """Return arguments as JSON text; some servers send the object itself."""
     return json.dumps(arguments) if isinstance(arguments, dict) else arguments
 
 
 def _whole(reason: str | None) -> str | None:
-    """An engine that was stopped under the request has answered a part of it, or nothing."""
+    """Raise ValueError if the server aborted the request: the text is then incomplete."""
     if reason in ("abort", "error"):
-        raise ValueError(f"the endpoint broke off ({reason})")
+        raise ValueError(f"the endpoint aborted the request ({reason})")
     return reason
 
 
@@ -50,20 +50,20 @@ class ChatMessage(_Answer):
     refusal: str | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
-    """vLLM, OpenRouter and Ollama; the others say `reasoning_content`."""
+    """The field of vLLM, OpenRouter and Ollama; others use `reasoning_content`."""
     tool_calls: list[Call] | None = None
 
 
 class _Choice(_Answer):
     finish_reason: Annotated[str | None, AfterValidator(_whole)] = None
     stop_reason: str | int | None = None
-    """vLLM: the stop string that was met, or the id of a stop token; None at the end of the turn."""
+    """vLLM: the stop string that was found, or the id of a stop token; None at the end of the turn."""
     matched_stop: str | int | None = None
-    """SGLang's word for the same."""
+    """SGLang's name for the same field."""
 
     @property
     def stop_string(self) -> str:
-        """The stop string that was met, where the endpoint tells; else empty."""
+        """The stop string that was found; empty if the endpoint does not report it."""
         return next((stop for stop in (self.stop_reason, self.matched_stop) if isinstance(stop, str)), "")
 
 
@@ -86,40 +86,38 @@ class Counts(_Answer):
 
 
 class ChatAnswer(_Answer):
-    """The answer of `/chat/completions`."""
+    """A response of `/chat/completions`."""
 
     choices: Annotated[list[ChatChoice], Field(min_length=1)]
     counts: Counts | None = Field(default=None, alias="usage")
 
     @property
     def usage(self) -> Usage:
-        """As counted by the endpoint; what it wrote is guessed at four bytes a token where it tells nothing.
-
-        A budget of tokens in which nothing counts would never end a dialogue.
-        """
+        """Tokens as the endpoint counted them; an uncounted completion is estimated at four bytes a token."""
+        # Without an estimate a token budget would never end the dialogue.
         counts = self.counts or Counts()
         message = self.choices[0].message
         written = f"{message.content or ''}{message.reasoning_content or message.reasoning or ''}"
         guess = -(-len(written.encode()) // 4)
-        told = counts.completion_tokens
-        return Usage(counts.prompt_tokens or 0, guess if told is None else told)
+        counted = counts.completion_tokens
+        return Usage(counts.prompt_tokens or 0, guess if counted is None else counted)
 
 
 class TokenAnswer(_Answer):
-    """The answer of `/completions` with vLLM's `return_token_ids`."""
+    """A response of `/completions` with vLLM's `return_token_ids`."""
 
     choices: Annotated[list[TokenChoice], Field(min_length=1)]
 
 
 def restored(before: str, text: str, finish: Finish, stops: tuple[str, ...], met: str) -> tuple[str, Finish]:
-    """A turn's text with the stop string that ended it, and what ended it.
+    """Restore the stop string that an endpoint cut off; return the text and why it ended.
 
     Args:
-        before: what the model wrote in earlier completions of the same turn.
-        text: what it wrote now, as the endpoint gave it.
-        finish: as the endpoint told; many tell no difference between a stop string and the model's own end.
-        stops: the stop strings that the endpoint was asked for.
-        met: the one that ended the turn, where the endpoint tells.
+        before: text of earlier completions of the same turn.
+        text: text of this completion, as the endpoint returned it.
+        finish: as the endpoint reported it; many do not distinguish a stop string from the end of the turn.
+        stops: the stop strings of the request.
+        met: the stop string that ended the turn; empty if the endpoint does not report it.
     """
     if finish is Finish.LENGTH:
         return text, finish
@@ -129,7 +127,8 @@ def restored(before: str, text: str, finish: Finish, stops: tuple[str, ...], met
 
 
 def _closing(turn: str, stops: Iterable[str]) -> str:
-    """The stop string that closes the fence in which the turn would otherwise end: models close theirs."""
+    """Return the stop string that closes the fence in which the turn would otherwise end; empty if none."""
+    # Models close their fences, so a text that ends inside one has lost its stop string.
     fences = find_fences(turn)
     if not fences or fences[-1].closed:
         return ""

@@ -1,4 +1,13 @@
-"""Continuous batch decoding: rows join and leave a running batch between any two steps."""
+"""Continuous batching: rows join and leave a running batch between any two steps.
+
+transformers has continuous batching too (`generate_batch`, over a paged cache). This one exists because a
+judge needs what that one (5.23) does not offer: stop strings; a seed per row, so that a row's tokens do not
+depend on the other rows (transformers draws all rows from one generator); and a row that comes back with a
+program's output and resumes its own keys and values (transformers shares full pages of a prefix between rows
+that run). It is also faster on a CPU: greedily, with the same tokens in every row, 1.7, 1.8 and 3.7 times the
+tokens per second with 1, 16 and 64 rows (medians of 5 runs, 0.92 M random parameters, seed 0, 100 new tokens
+a row, two cores under a load of 10): `python -m tests.bench.generation_throughput --paged`.
+"""
 
 from __future__ import annotations
 
@@ -17,37 +26,37 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FEED = 8
-"""Up to so many known tokens are fed one a step beside the rows that sample; more are fed in a pass apart."""
+"""Up to so many known tokens of a row are fed one per step, with the sampling rows; more are prefilled."""
 PASS_COLUMNS = 1024
-"""Tokens of one row in such a pass."""
+"""Tokens of one row in a prefill pass."""
 PASS_TOKENS = 8192
-"""Tokens of all rows in such a pass, padding included."""
+"""Tokens of all rows in a prefill pass, padding included."""
 
 
 @dataclass(slots=True, eq=False, kw_only=True)
 class Row:
-    """One request on its way: what it continues, how it is drawn, and what it has got."""
+    """The state of one request: its tokens, its sampling parameters and its position in the cache."""
 
     ids: list[int]
-    """The context, then what was sampled."""
+    """The context, then the sampled tokens."""
     start: int
     """Length of the context."""
     limit: int
-    """Length at which the row ends."""
+    """Length of `ids` at which the row ends."""
     stops: StopStrings
     temperature: float = 0.0
     top_p: float = 1.0
     noise: Noise | None = None
-    """The draw of every position; None for a greedy row."""
+    """The uniform draw of every position; None for a greedy row."""
     fed: int = 0
-    """Tokens whose keys and values are in the row's slot."""
+    """Tokens whose keys and values are in the row's slot of the cache."""
     logprobs: list[float] = field(default_factory=list)
     finish: Finish | None = None
     cancelled: bool = False
 
     @property
     def pending(self) -> int:
-        """Known tokens still to be fed before the last one, from which the next is drawn."""
+        """Known tokens to be fed before the last one, whose logits give the next token."""
         return len(self.ids) - 1 - self.fed
 
     @property
@@ -66,9 +75,10 @@ class Row:
 
 
 class Decoder:
-    """Decodes with any transformers causal LM that takes a cache, position ids and a 4D attention mask.
+    """Decodes a batch that rows join and leave at any step.
 
-    One thread steps it; `submit`, and setting `Row.cancelled`, are safe from another.
+    Works with any transformers causal LM that takes a cache, position ids and a 4D attention mask. One thread
+    calls `step`; another may call `submit` and set `Row.cancelled`.
     """
 
     def __init__(
@@ -80,23 +90,23 @@ class Decoder:
         self._max_context = max_context
         self._cache = PaddedCache(model.config.get_text_config().num_hidden_layers, max_rows)
         self._parked = ParkedRows(parked_bytes)
+        # The one attribute that two threads use: append and popleft of a deque are atomic.
         self._submitted: deque[Row] = deque()
-        """The one thing that two threads touch, by its atomic ends."""
         self._waiting: list[Row] = []
         self._rows: list[Row] = []
-        """Row i has slot i."""
+        """Row i has slot i of the cache."""
         self.tokens_fed = 0
 
     @property
     def busy(self) -> int:
-        """Rows that wait or run."""
+        """Number of rows that wait or run."""
         return len(self._submitted) + len(self._waiting) + len(self._rows)
 
     def submit(self, row: Row) -> None:
         self._submitted.append(row)
 
     def forget(self) -> None:
-        """Drop every row, parked ones too, and give the memory back."""
+        """Drop every row, parked ones included, and free the memory."""
         self._submitted.clear()
         self._waiting.clear()
         self._rows.clear()
@@ -104,7 +114,7 @@ class Decoder:
         self._cache.clear()
 
     def step(self) -> list[Row]:
-        """Admit who waits, feed one token a row, and return the rows that ended or were cancelled."""
+        """Admit waiting rows, feed one token per row, and return the rows that ended or were cancelled."""
         ended = self._leave(lambda row: row.cancelled) + self._admit()
         if not self._rows:
             return ended
@@ -122,7 +132,7 @@ class Decoder:
         return ended + self._leave(lambda row: row.finish is not None)
 
     def _leave(self, leaves: Callable[[Row], bool]) -> list[Row]:
-        """Take rows out of the batch, park those that ended, and fill their slots from the end."""
+        """Take rows out of the batch and park those that were not cancelled; return them."""
         gone = []
         for slot in reversed(range(len(self._rows))):
             row = self._rows[slot]
@@ -131,6 +141,7 @@ class Decoder:
             gone.append(row)
             if not row.cancelled:
                 self._park(slot, prompt=False)
+            # The last row moves into the free slot, so that running rows always fill the first slots.
             last = self._rows.pop()
             if last is not row:
                 self._rows[slot] = last
@@ -138,7 +149,7 @@ class Decoder:
         return gone[::-1]
 
     def _admit(self) -> list[Row]:
-        """Give free slots to waiting rows, in order; return those that were cancelled while they waited."""
+        """Admit waiting rows to free slots, in order; return those that were cancelled while they waited."""
         while self._submitted:
             self._waiting.append(self._submitted.popleft())
         cancelled = [row for row in self._waiting if row.cancelled]
@@ -153,7 +164,10 @@ class Decoder:
         return cancelled
 
     def _join(self, groups: list[list[Row]]) -> None:
-        """Prefill the first row of each group of one context, from a parked row if any, and copy it."""
+        """Prefill the first row of each group of equal contexts, and copy it to the others of the group.
+
+        A context that extends a parked row resumes it: only the tokens behind it are fed.
+        """
         parked = {group[0]: self._parked.take(np.array(group[0].ids)) for group in groups}
         for row, found in parked.items():
             row.fed = len(found.ids) if found else 0
@@ -175,7 +189,10 @@ class Decoder:
                 self._rows.append(row)
 
     def _prefill(self, first: int, rows: list[Row]) -> None:
-        """Feed all but the last known token, in passes of rows of similar length; rows: longest first."""
+        """Feed all but the last known token of each row, in passes of rows of similar length.
+
+        rows: from slot `first` on, the longest first.
+        """
         while rows:
             longest = rows[0].pending
             most = max(1, PASS_TOKENS // min(longest, PASS_COLUMNS))
@@ -186,12 +203,14 @@ class Decoder:
             rows = rows[len(together) :]
 
     def _feed(self, first: int, tokens: list[list[int]]) -> Tensor:
-        """Run `tokens` of the rows from slot `first` on through the model; the last column's logits.
+        """Run `tokens` of the rows from slot `first` on through the model.
 
-        A shorter row is padded: what the padding writes lies behind the row's end, where it is overwritten
-        before anything looks at it.
+        Returns the logits of the last column, `[rows, vocabulary]`.
         """
         import torch
+
+        # Shorter rows are padded on the right. Padding writes behind the end of its row, where it is
+        # overwritten before it is read.
 
         rows = self._rows[first : first + len(tokens)]
         columns = max(map(len, tokens))

@@ -1,4 +1,4 @@
-"""The keys and values of a running batch: one padded row a slot, every row of its own length."""
+"""Keys and values: a padded cache for the running batch, and the parked rows that may be resumed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 GRAIN = 64
-"""Slot lengths are multiples of this many positions, so that growing is rare."""
+"""Slot lengths are multiples of this many positions, so that the cache rarely grows."""
 
 Snapshot = tuple["Tensor", ...]
 """One row's keys and values, layer by layer, each `[head, position, dim]`."""
@@ -19,22 +19,23 @@ Snapshot = tuple["Tensor", ...]
 
 @dataclass(slots=True)
 class Window:
-    """Which slots the next forward pass covers, and where each of them writes."""
+    """The slots that the next forward pass covers, and the positions that it writes."""
 
     first: int
     last: int
     slots: Tensor
     """`[rows, 1]`, first to last."""
     positions: Tensor
-    """`[rows, tokens]`: the position of every token that is fed."""
+    """`[rows, tokens]`: the position of every input token."""
     length: int
-    """Positions that are read: the largest that is written, plus one."""
+    """Positions that are read: the largest one written, plus one."""
 
 
 class PaddedLayer:
-    """One layer's keys and values, `[slot, head, position, dim]`, behind transformers' cache-layer interface.
+    """The keys and values of one layer, `[slot, head, position, dim]`, as a cache layer of transformers.
 
-    `update` scatters each row at its own positions, where transformers' own layers append all rows at one.
+    `update` scatters each row to its own positions; the cache layers of transformers append all rows at the
+    same position.
     """
 
     is_sliding = False
@@ -60,7 +61,7 @@ class PaddedLayer:
 
 
 class PaddedCache:
-    """All layers of up to `max_slots` rows. Slots and lengths grow as they are asked for."""
+    """The cache of all layers for up to `max_slots` rows; slots and lengths grow on demand."""
 
     def __init__(self, layers: int, max_slots: int) -> None:
         from transformers.cache_utils import Cache
@@ -70,10 +71,10 @@ class PaddedCache:
         self._slots = self._length = 0
         self._layers = [PaddedLayer(self) for _ in range(layers)]
         self.past_key_values = Cache(layers=self._layers)
-        """What the model is called with."""
+        """The cache object that the model is called with."""
 
     def reserve(self, slots: int, length: int) -> None:
-        """Make room for `slots` rows of `length` positions; what is stored stays."""
+        """Make room for `slots` rows of `length` positions, and keep what is stored."""
         if slots <= self._slots and length <= self._length:
             return
         if slots > self._slots:
@@ -86,11 +87,12 @@ class PaddedCache:
             layer.tensors = larger
 
     def room(self, like: Tensor) -> Tensor:
-        """Empty slots for heads like these: zeros, because what is masked is still multiplied."""
+        """Return empty slots for the heads and dimension of `like`."""
+        # Zeros, because masked positions are still multiplied, and a NaN would spread.
         return like.new_zeros(self._slots, like.shape[1], self._length, like.shape[3])
 
     def open(self, first: int, positions: Tensor, length: int) -> None:
-        """The next forward pass writes `positions`, `[rows, tokens]`, of the slots from `first` on."""
+        """Set the next pass's window: `positions`, `[rows, tokens]`, of the slots from `first` on."""
         import torch
 
         last = first + positions.shape[0]
@@ -98,7 +100,7 @@ class PaddedCache:
         self.window = Window(first, last, slots, positions, length)
 
     def snapshot(self, slot: int, length: int) -> Snapshot:
-        """A copy of a slot's first `length` positions."""
+        """Copy the first `length` positions of a slot."""
         return tuple(stored[slot, :, :length].clone() for stored in self._tensors())
 
     def restore(self, slot: int, snapshot: Snapshot) -> None:
@@ -110,7 +112,7 @@ class PaddedCache:
             stored[target, :, :length] = stored[source, :, :length]
 
     def clear(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._slots = self._length = 0
         for layer in self._layers:
             layer.tensors = []
@@ -120,7 +122,8 @@ class PaddedCache:
 
 
 def _as_computed(new: Tensor) -> Tensor:
-    """In the type that attention casts to under autocast, or it would cast the whole cache at every step."""
+    """Return the tensor in the type that attention uses under autocast."""
+    # Stored in another type, the whole cache would be cast at every step.
     import torch
 
     kind = new.device.type
@@ -133,12 +136,12 @@ Ids = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ParkedRow:
-    """The tokens that were fed, and what the model kept of them."""
+    """The tokens of a row that left the batch, with their keys and values."""
 
     ids: Ids
     snapshot: Snapshot
     prompt: bool
-    """A prompt is resumed by every sample of its group, a turn by its own trajectory only."""
+    """True for a prompt, which all samples of its group resume; only its own trajectory resumes a turn."""
 
     @property
     def nbytes(self) -> int:
@@ -146,13 +149,13 @@ class ParkedRow:
 
 
 class ParkedRows:
-    """At most `max_bytes` of parked rows."""
+    """The parked rows, of at most `max_bytes`; the least recently used ones are dropped first."""
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._rows: dict[ParkedRow, None] = {}
-        """In order of last use."""
+        """Ordered by last use, the oldest first."""
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -164,7 +167,7 @@ class ParkedRows:
             self._remove(next(iter(self._rows)))
 
     def take(self, ids: Ids) -> ParkedRow | None:
-        """The longest row that `ids` extends by at least one token; a turn's row is removed."""
+        """Return the longest row that `ids` extends by a token or more; unless it is a prompt, remove it."""
         found: ParkedRow | None = None
         for row in self._rows:
             if (found is None or len(row.ids) > len(found.ids)) and _extends(ids, row.ids):
@@ -185,6 +188,6 @@ class ParkedRows:
 
 
 def _extends(ids: Ids, start: Ids) -> bool:
-    """The last token is compared first: it tells most rows apart."""
     size = len(start)
+    # The last token differs between most rows, so it is compared first.
     return size < len(ids) and bool(ids[size - 1] == start[-1]) and np.array_equal(ids[:size], start)

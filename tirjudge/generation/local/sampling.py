@@ -1,4 +1,4 @@
-"""Drawing one token a row, with a row's own noise and exact logprobs."""
+"""Sampling of tokens: one draw per row with its own seed, exact logprobs, and stop strings."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ Noise = np.ndarray[tuple[int], np.dtype[np.float32]]
 
 
 def noise(seed: int, length: int) -> Noise:
-    """The uniform draw of every position of a row, in [0, 1): a function of (seed, position) alone."""
+    """Return a row's uniform draws in [0, 1), one per position: a function of (seed, position) alone."""
     return np.random.Generator(np.random.Philox(key=seed % (1 << 64))).random(length, dtype=np.float32)
 
 
 def draw(
     logits: Tensor, uniforms: list[float], temperatures: list[float], top_ps: list[float]
 ) -> tuple[list[int], list[float]]:
-    """One token a row by inverting the cumulative distribution, and its log-probability (natural, float32).
+    """Draw one token per row by inverting the cumulative distribution; return tokens and logprobs.
 
-    logits: `[rows, vocabulary]`. The logprob is under the distribution that the token is drawn from, so after
-    temperature and top_p; for a greedy row (temperature 0), whose distribution is a point, it is the model's
-    own at temperature 1. The same row gives the same token whatever the other rows are. Raises ValueError for
-    logits that are NaN.
+    logits: `[rows, vocabulary]`. Logprobs are natural logarithms in float32, under the distribution that the
+    token is drawn from, so after temperature and top_p; for a greedy row (temperature 0), whose distribution
+    is a point, under the model's own at temperature 1. A row's token does not depend on the
+    other rows. Raises ValueError for logits that are NaN.
     """
     logprobs = logits.float()
     if any(temperature not in (0.0, 1.0) for temperature in temperatures):
         logprobs = logprobs / logprobs.new_tensor([t or 1.0 for t in temperatures])[:, None]
     logprobs = logprobs.log_softmax(-1)
     if logprobs[:, 0].isnan().any():  # one NaN makes a whole row of them
-        raise ValueError("the model's logits are no numbers: its weights or its precision are at fault")
+        raise ValueError("the model's logits are NaN: check its weights and its precision")
     cut = [i for i, (t, p) in enumerate(zip(temperatures, top_ps, strict=True)) if t > 0 and p < 1]
     if cut:
         logprobs[cut] = _nucleus(logprobs[cut], logprobs.new_tensor([top_ps[i] for i in cut]))
@@ -47,10 +47,10 @@ def draw(
 
 
 def _invert(logprobs: Tensor, uniforms: Tensor) -> Tensor:
-    """The first token whose cumulative probability exceeds the draw: never one of probability 0."""
+    """Return the first token whose cumulative probability exceeds the draw: never one of probability 0."""
     import torch
 
-    # A GPU adds up in parallel, each sum by another path: in float32 one could be less than the one before.
+    # A GPU sums in parallel, in another order for each element, so in float32 the sums could decrease.
     exact = torch.float64 if logprobs.is_cuda else torch.float32
     cumulative = logprobs.exp().cumsum(-1, dtype=exact)
     targets = (uniforms * cumulative[:, -1])[:, None]
@@ -58,7 +58,7 @@ def _invert(logprobs: Tensor, uniforms: Tensor) -> Tensor:
 
 
 def _nucleus(logprobs: Tensor, top_p: Tensor) -> Tensor:
-    """Keep the smallest set of likeliest tokens whose probability reaches top_p, renormalised."""
+    """Keep the smallest set of the most likely tokens whose probability reaches top_p, renormalised."""
     ordered, order = logprobs.sort(-1, descending=True)
     before = ordered.exp().cumsum(-1) - ordered.exp()
     outside = before >= top_p[:, None]
@@ -67,9 +67,9 @@ def _nucleus(logprobs: Tensor, top_p: Tensor) -> Tensor:
 
 
 class StopStrings:
-    """Tells after each token whether it completed one of a prompt's stop strings.
+    """Detects, after each token, whether it completed one of a prompt's stop strings.
 
-    Text is decoded only when the newest token could be the one: when it holds a stop string's last character.
+    Text is decoded only if the newest token contains the last character of a stop string.
     """
 
     def __init__(self, strings: Sequence[str], encoder: Encoder) -> None:
@@ -77,11 +77,11 @@ class StopStrings:
         self._ends = {string[-1] for string in strings}
         self._encoder = encoder
         self._suspects: dict[int, bool] = {}
-        # A token is at least a byte; a few more make up for tokens that decode to nothing.
+        # A token has at least one byte; eight more tokens make up for those that decode to nothing.
         self._reach = 8 + max((len(string.encode()) for string in strings), default=0)
 
     def completed(self, ids: Sequence[int], start: int) -> bool:
-        """Whether the last of `ids` ends a stop string that lies in `ids[start:]`."""
+        """Return True if the last of `ids` ends a stop string that lies in `ids[start:]`."""
         suspect = self._suspects.get(ids[-1])
         if suspect is None:
             suspect = self._suspects[ids[-1]] = self._suspect(ids[-1])
@@ -91,6 +91,6 @@ class StopStrings:
         return any(string in tail for string in self._strings)
 
     def _suspect(self, token: int) -> bool:
-        """A token that shows nothing, or part of a character, may complete anything."""
+        # A token that decodes to nothing, or to part of a character, may complete any string.
         text = self._encoder.decode([token])
         return not text or "\ufffd" in text or any(end in text for end in self._ends)

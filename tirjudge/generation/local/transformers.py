@@ -1,4 +1,4 @@
-"""A local transformers model as a generator: one batch that every request joins and leaves at any step."""
+"""A generator that samples from a transformers model in this process."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tirjudge_environments.chat_encoder import ChatEncoder
 
 
 class TransformersGenerator:
-    """Samples from a transformers causal LM, in this process and with its weights as they are.
+    """Samples from a transformers causal LM in this process, with continuous batching.
 
     A trainer may share the model: it is in evaluation mode only while rows run, and after an update of the
-    weights `weights_changed` drops what was computed with the old ones. The steps run in a thread of their
-    own, so programs run while other rows generate. The same seed and context give the same completion in any
-    company, up to the last bits of the matrix products, which depend on the batch's shape: a draw that falls
-    within about 1e-6 of the border between two tokens may go either way.
+    weights `weights_changed` drops the keys and values of the old ones. The forward passes run in a thread of
+    their own, so programs run while other rows generate. The same seed and context give the same completion
+    whatever else is in the batch, up to the last bits of the matrix products, which depend on the batch's
+    shape: a draw that falls within about 1e-6 of the border between two tokens may go either way.
     """
 
     def __init__(
@@ -41,17 +41,22 @@ class TransformersGenerator:
         device: str | None = None,
         autocast: str | None = None,
     ) -> None:
-        """A model in memory and its fast tokenizer.
+        """
+        Args:
+            model: a causal LM in memory, with full or sliding attention.
+            tokenizer: its fast tokenizer.
+            name: the name that result rows carry.
+            max_rows: at most so many rows run at once; the others wait in order.
+            max_context: tokens of prompt and answer together; None is what the model's positions allow.
+            parked_bytes: memory for the keys and values of rows that may be resumed.
+            device: where the model is moved; None leaves it where it is.
+            autocast: type of the matrix products, `bfloat16` or `float16`; None is the type of the weights.
 
-        `name` is what result rows carry. At most `max_rows` rows run at once, the others wait in order.
-        `max_context` bounds prompt and answer together, in tokens; None is what the model's positions allow.
-        `parked_bytes` bounds the keys and values kept for rows that may come back. `device` None leaves the
-        model where it is. `autocast` is the type of matrix products, `bfloat16` or `float16`; None: the
-        weights' own. Raises ValueError for another type, and for an architecture that cannot be decoded in a
-        padded batch.
+        Raises ValueError for another `autocast`, and for an architecture that cannot be decoded in a padded
+        batch.
         """
         if autocast not in (None, "bfloat16", "float16"):
-            raise ValueError(f"autocast is {autocast!r}, and can be bfloat16 or float16")
+            raise ValueError(f"autocast must be bfloat16 or float16, not {autocast!r}")
         self.model = name
         self.encoder = ChatEncoder(tokenizer, ends=_end_tokens(model))
         self._network = model if device is None else model.to(device)
@@ -72,10 +77,10 @@ class TransformersGenerator:
 
     @classmethod
     def load(cls, path: str, *, device: str | None = None, **options: Any) -> Self:
-        """From a local folder or a hub id: safetensors only, none of the repository's own code is run.
+        """Load a model from a local folder or the hub: only safetensors, none of the repository's code.
 
-        The folder may be an adapter's, which names its model.
-        `device`: None is the first GPU where there is one. Raises GeneratorFailed.
+        The folder may hold a LoRA adapter, which names its base model. `device` None is the first GPU, or the
+        CPU without one. Raises GeneratorFailed.
         """
         try:
             import torch
@@ -83,9 +88,9 @@ class TransformersGenerator:
         except ImportError as error:
             raise GeneratorFailed(f"a local model needs `pip install tirjudge[local]`: {error}") from error
         if path.startswith((".", "/", "~")) and not Path(path).expanduser().is_dir():
-            raise GeneratorFailed(f"cannot load the model {path!r}: there is no such folder")
+            raise GeneratorFailed(f"cannot load the model {path!r}: no such folder")
         if Adapter.of(Path(path)) is not None and find_spec("peft") is None:
-            raise GeneratorFailed(f"{path!r} is an adapter, which needs `pip install peft`")
+            raise GeneratorFailed(f"{path!r} is a LoRA adapter, which needs `pip install peft`")
         safe = {"trust_remote_code": False}
         try:
             tokenizer = AutoTokenizer.from_pretrained(path, **safe)
@@ -99,17 +104,17 @@ class TransformersGenerator:
 
     @property
     def busy_seconds(self) -> float:
-        """Wall time since the start in which tokens were computed."""
+        """Wall seconds since the start in which tokens were computed."""
         return self._clock.seconds
 
     @property
     def precision(self) -> str:
-        """What matrix products are computed in: `float32`, `bfloat16`, ..."""
+        """Type of the matrix products: `float32`, `bfloat16`, ..."""
         return self._autocast or str(self._network.dtype).removeprefix("torch.")
 
     @property
     def tokens_fed(self) -> int:
-        """Tokens that went through the model since the start, padding not counted."""
+        """Tokens that went through the model since the start, without padding."""
         return self._decoder.tokens_fed
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
@@ -136,9 +141,9 @@ class TransformersGenerator:
         )
 
     def weights_changed(self) -> None:
-        """Drop all parked rows and give their memory back. Raises RuntimeError while rows are generated."""
+        """Drop the keys and values of parked rows. Raises RuntimeError while rows are generated."""
         if self._decoder.busy:
-            raise RuntimeError(f"the weights changed under {self._decoder.busy} running rows")
+            raise RuntimeError(f"the weights changed while {self._decoder.busy} rows were running")
         self._decoder.forget()
 
     async def close(self) -> None:
@@ -150,12 +155,14 @@ class TransformersGenerator:
 
     def _row(self, context: Context, sampling: Sampling) -> Row:
         if context.ids is None:
-            raise GeneratorFailed(f"{self.model} takes token ids: give the session this generator's encoder")
+            raise GeneratorFailed(
+                f"{self.model} takes token ids: pass this generator's encoder to the session"
+            )
         start = len(context.ids)
         if start >= self._max_context:
             raise ContextTooLong(
-                f"the context has {start} tokens and {self.model} takes {self._max_context} with its answer: "
-                "shorten the row, or raise max_context"
+                f"the context has {start} tokens, but {self.model} takes {self._max_context} including its "
+                "answer: shorten the row, or raise max_context"
             )
         stop = context.prompt.stop
         if stop not in self._stops:
@@ -172,7 +179,10 @@ class TransformersGenerator:
         )
 
     async def _drive(self) -> None:
-        """Step the batch until it is empty, handing out what ended; cancelled, it cancels every row."""
+        """Step the batch until it is empty, and resolve the futures of rows that end.
+
+        Cancelling it cancels every row.
+        """
         loop = asyncio.get_running_loop()
         try:
             with _evaluating(self._network):
@@ -199,7 +209,7 @@ class TransformersGenerator:
             future.set_result(None)
 
     def _advance(self) -> list[Row]:
-        """Steps until a row ends."""
+        """Step until at least one row ends, and return those rows."""
         import torch
 
         with self._clock.working(), torch.inference_mode(), self._casting():
@@ -209,7 +219,7 @@ class TransformersGenerator:
         return ended
 
     def _casting(self) -> AbstractContextManager[Any]:
-        """Around several steps at once: the weights are cast once for all of them."""
+        # Around several steps: autocast then casts the weights once for all of them.
         if self._autocast is None:
             return nullcontext()
         import torch
@@ -217,7 +227,10 @@ class TransformersGenerator:
         return torch.autocast(self._network.device.type, dtype=getattr(torch, self._autocast))
 
     def _fail(self, error: Exception) -> None:
-        """The forward pass broke, for lack of memory or otherwise: every row fails, later ones may not."""
+        """Fail every row after a forward pass that raised, for lack of memory or otherwise.
+
+        Later requests start with an empty batch, and may succeed.
+        """
         self._decoder.forget()
         futures, self._futures = self._futures, {}
         for future in futures.values():
@@ -228,7 +241,7 @@ class TransformersGenerator:
 
 @contextmanager
 def _evaluating(model: Any) -> Iterator[None]:
-    """Evaluation mode, and afterwards every module as it was."""
+    """Set evaluation mode, and restore the mode of every module afterwards."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:
@@ -239,7 +252,10 @@ def _evaluating(model: Any) -> Iterator[None]:
 
 
 def _positions(model: Any) -> int:
-    """How many tokens a row may have; within it sliding attention sees all that full attention sees."""
+    """Return the tokens that a row may have.
+
+    Within a sliding window, sliding attention equals full attention, so the window bounds the row.
+    """
     config = model.config.get_text_config()
     window = getattr(config, "sliding_window", None)
     kinds = set(getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"])
@@ -247,7 +263,7 @@ def _positions(model: Any) -> int:
     if kinds - {"full_attention", "sliding_attention"} or attention not in ("sdpa", "eager"):
         raise ValueError(
             f"{type(model).__name__} with {attention} attention and layers {sorted(kinds)} cannot be decoded "
-            "in a padded batch: it takes full or sliding attention, as sdpa or eager"
+            "in a padded batch, which needs full or sliding attention, implemented as sdpa or eager"
         )
     positions: int = config.max_position_embeddings
     return min(positions, window) if window and "sliding_attention" in kinds else positions

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tirjudge.generation.base import Sampling
 from tirjudge.model_config import AskedModel
-from tirjudge.rollout.reward_questions import Asked, Asking
+from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
 from tirjudge_environments import Ask, Message, Prompt
 from tirjudge_training.corpora.base import Answer
 from tirjudge_training.corpora.config import SamplingConfig
@@ -29,10 +29,10 @@ class Generators:
         say: Callable[[str], None],
     ) -> None:
         self._samples = config.samples
-        self._kept = Asked(folder)
+        self._kept = AnswerStore(folder)
         self._generators = [one.generator() for one in models]
         self._asking = {
-            one.model: Asking(
+            one.model: RewardQuestions(
                 generator,
                 sampling=Sampling(
                     temperature=config.temperature, top_p=config.top_p, max_tokens=one.max_tokens

@@ -11,7 +11,7 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict
 
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.rollout.reward_questions import Asked, Asking
+from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training.data import Data
 from tirjudge_training.processes import ALONE, Processes
@@ -44,11 +44,11 @@ class Run:
     """Who answers the questions of rewards, if they have any."""
     processes: Processes = ALONE
 
-    def asking(self, folder: RunFolder) -> Asking | None:
+    def asking(self, folder: RunFolder) -> RewardQuestions | None:
         """Answers questions, and keeps its answers in the folder of the stage that has them."""
         if self.meta_judge is None:
             return None
-        return self.meta_judge.open(kept=Asked(folder.path, self.processes.rank), say=self.say)
+        return self.meta_judge.open(kept=AnswerStore(folder.path, self.processes.rank), say=self.say)
 
     def model(self, stage: str | None) -> str:
         """Where the model lies that an earlier stage made; None stands for the run's base."""
