@@ -123,7 +123,7 @@ async def test_products_are_computed_in_the_type_that_was_asked_for(attention: s
     assert completion.logprobs == pytest.approx(rounded.tolist(), abs=0.1)
     assert completion.logprobs != pytest.approx(exact.tolist(), abs=1e-5)
     assert {stored.dtype for stored in generator._decoder._cache._tensors()} == {torch.bfloat16}
-    with pytest.raises(ValueError, match="autocast is 'float7', and can be"):
+    with pytest.raises(ValueError, match=r"^autocast must be bfloat16 or float16, not 'float7'$"):
         make(model, autocast="float7")
 
 

@@ -141,7 +141,7 @@ async def test_a_turn_ends_with_the_context_and_a_full_context_is_refused(genera
     (ids,) = prompts(250)
     completion = await generator.generate(context(ids), Sampling(max_tokens=100))
     assert (completion.finish, len(completion.token_ids or ())) == (Finish.LENGTH, 6)
-    with pytest.raises(ContextTooLong, match=r"has 256 tokens and .* takes 256"):
+    with pytest.raises(ContextTooLong, match=r"has 256 tokens, but .* takes 256"):
         await generator.generate(context([*ids, *ids[:6]]), GREEDY)
     with pytest.raises(GeneratorFailed, match="takes token ids"):
         await generator.generate(Context(Prompt(messages=()), (), None), GREEDY)
