@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
-from itertools import islice
 from typing import Protocol
 
+from tirjudge.rollout import as_finished
 from tirjudge_environments import Environment, Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
 from tirjudge_training.advantages import Filter, teaches
 from tirjudge_training.processes import ALONE, Processes
@@ -149,21 +150,14 @@ async def rolls(
     at_once: int = 64,
 ) -> AsyncIterator[tuple[int, Roll]]:
     """Every numbered draw rolled out, each as it finishes; at most `at_once` tasks run side by side."""
-    waiting = iter(draws)
-    running: dict[asyncio.Task[Roll], int] = {}
-    try:
-        while True:
-            for number, draw in islice(waiting, at_once - len(running)):
-                running[asyncio.create_task(roll(draw, rollouts[draw.format], size, redraws))] = number
-            if not running:
-                return
-            done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for finished in done:
-                yield running.pop(finished), finished.result()
-    finally:
-        for unfinished in running:
-            unfinished.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+
+    async def numbered(number: int, draw: Draw) -> tuple[int, Roll]:
+        return number, await roll(draw, rollouts[draw.format], size, redraws)
+
+    works = (numbered(number, draw) for number, draw in draws)
+    async with aclosing(as_finished(works, at_once)) as finished:
+        async for one in finished:
+            yield one
 
 
 async def roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
