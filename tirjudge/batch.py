@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing, suppress
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
+from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
-from tirjudge.id_index import IdIndex
+from tirjudge.data.rows import BadRow, Row
 from tirjudge.judging import Judging, Kind, kind_for
 from tirjudge.judgment import result_row
-from tirjudge.result_file import ResultFile, digest
-from tirjudge.rows import BadRow, Row
+from tirjudge.rollout.concurrency import as_finished, read_in_thread
+from tirjudge.storage.result_file import IdIndex, ResultFile, digest
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.outputs import cut_middle
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
-
-T = TypeVar("T")
-
-_READ_AHEAD = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,30 +85,30 @@ class Batch:
 
     async def run(self, rows: Iterable[Row | BadRow]) -> None:
         """Judge what is not judged yet; rows are read as room is made."""
-        running: set[asyncio.Task[None]] = set()
-        read = 0
         try:
-            async with aclosing(_arriving(rows)) as arriving:
-                async for row in arriving:
-                    work = self._prepare(row)
-                    if isinstance(work, _Work):
-                        running.add(asyncio.create_task(self._judge(work)))
-                    elif isinstance(work, Failure):
-                        self._fail(work)
-                    else:
-                        self.watcher.skipped()
-                    if len(running) >= self.plan.concurrency:
-                        running = await _some(running)
-                    read += 1
-                    if read == self.plan.limit:
-                        break
-            while running:
-                running = await _some(running)
+            async with (
+                aclosing(read_in_thread(rows)) as arriving,
+                aclosing(as_finished(self._works(arriving), self.plan.concurrency)) as finished,
+            ):
+                async for _ in finished:
+                    pass
         finally:
-            for unfinished in running:
-                unfinished.cancel()
-            await asyncio.gather(*running, return_exceptions=True)
             self._seen.close()
+
+    async def _works(self, rows: AsyncGenerator[Row | BadRow]) -> AsyncGenerator[Coroutine[Any, Any, None]]:
+        """Yield the judging of each row that is not judged yet; report the other rows."""
+        read = 0
+        async for row in rows:
+            work = self._prepare(row)
+            if isinstance(work, _Work):
+                yield self._judge(work)
+            elif isinstance(work, Failure):
+                self._fail(work)
+            else:
+                self.watcher.skipped()
+            read += 1
+            if read == self.plan.limit:
+                return
 
     def _prepare(self, row: Row | BadRow) -> _Work | Failure | None:
         """What there is to judge, or why it cannot be; None for a row that an earlier run judged."""
@@ -188,51 +183,3 @@ def _cut(task: JudgeTask, limit: int | None) -> JudgeTask:
     if limit is None or all(len(text) <= limit for text in task.candidates):
         return task
     return replace(task, candidates=tuple(cut_middle(text, limit) for text in task.candidates))
-
-
-async def _some(running: set[asyncio.Task[None]]) -> set[asyncio.Task[None]]:
-    """Those still running after at least one has ended; raises what one of them raised."""
-    done, rest = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-    for finished in done:
-        finished.result()
-    return rest
-
-
-@dataclass(frozen=True, slots=True)
-class _End:
-    error: Exception | None
-
-
-async def _arriving(rows: Iterable[T]) -> AsyncGenerator[T]:
-    """The rows, read in a thread of their own: waiting for a slow pipe must not hold up what is running."""
-    loop = asyncio.get_running_loop()
-    arrived: asyncio.Queue[T | _End] = asyncio.Queue()
-    room = threading.Semaphore(_READ_AHEAD)
-    stopped = threading.Event()
-
-    def put(item: T | _End) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody waits for rows any more
-            loop.call_soon_threadsafe(arrived.put_nowait, item)
-
-    def read() -> None:
-        try:
-            for row in rows:
-                room.acquire()
-                if stopped.is_set():
-                    return
-                put(row)
-        except Exception as error:
-            put(_End(error))
-        else:
-            put(_End(None))
-
-    threading.Thread(target=read, name="tirjudge-rows", daemon=True).start()
-    try:
-        while not isinstance(item := await arrived.get(), _End):
-            room.release()
-            yield item
-        if item.error is not None:
-            raise item.error
-    finally:
-        stopped.set()
-        room.release()

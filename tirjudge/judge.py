@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from types import TracebackType
-from typing import Any, Self
-
+from collections.abc import Mapping
+from collections.abc import Sequence
 from pydantic import ValidationError
-
 from tirjudge.generation.base import Generator
-from tirjudge.judging import JudgeConfig, Judging, Kind, kind_for
+from tirjudge.judging import JudgeConfig
+from tirjudge.judging import Judging
+from tirjudge.judging import Kind
+from tirjudge.judging import kind_for
 from tirjudge.judgment import Judgment
-from tirjudge.loop_thread import LoopThread
+from tirjudge.rollout.concurrency import LoopThread
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.types import derive_seed
 from tirjudge_sandbox import Sandbox
+from types import TracebackType
+from typing import Any
+from typing import Self
 
 Conversation = str | Sequence[Mapping[str, Any]]
 """A text, or chat messages with `role` and `content`."""

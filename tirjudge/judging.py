@@ -3,33 +3,48 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Any, Literal, Self, get_args
-
-from pydantic import BaseModel, ConfigDict, Field
-
-from tirjudge.embedded import EMBEDDED_NAME, ModelNote, embedded_model, read_note
-from tirjudge.generation.base import Generator, Sampling
-from tirjudge.generation.catalog import open_generator
-from tirjudge.generation.openai import OpenAIGenerator, Tier
-from tirjudge.judgment import Judgment, consensus, judgment
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
+from tirjudge.embedded import EMBEDDED_NAME
+from tirjudge.embedded import ModelNote
+from tirjudge.embedded import embedded_model
+from tirjudge.embedded import read_note
+from tirjudge.generation.base import Generator
+from tirjudge.generation.base import Sampling
+from tirjudge.generation.base import open_generator
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge.generation.endpoint.openai import Tier
+from tirjudge.judgment import Judgment
+from tirjudge.judgment import consensus
+from tirjudge.judgment import judgment
 from tirjudge.rollout import Rollout
-from tirjudge_environments import Context, Environment, JudgeTask, Message, Prompt, ToolEnvironment
+from tirjudge_environments import Context
+from tirjudge_environments import Environment
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Message
+from tirjudge_environments import Prompt
+from tirjudge_environments import ToolEnvironment
 from tirjudge_environments.orders import Order
-from tirjudge_environments.registry import environment_options, open_environment
+from tirjudge_environments.registry import environment_options
+from tirjudge_environments.registry import open_environment
 from tirjudge_environments.types import Budget
-from tirjudge_sandbox import (
-    Execution,
-    Limits,
-    Policy,
-    Program,
-    Sandbox,
-    SandboxUnavailable,
-    Status,
-    open_sandbox,
-)
+from tirjudge_sandbox import Execution
+from tirjudge_sandbox import Limits
+from tirjudge_sandbox import Policy
+from tirjudge_sandbox import Program
+from tirjudge_sandbox import Sandbox
+from tirjudge_sandbox import SandboxUnavailable
+from tirjudge_sandbox import Status
+from tirjudge_sandbox import open_sandbox
+from types import TracebackType
+from typing import Any
+from typing import Literal
+from typing import Self
+from typing import get_args
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
 KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 from pydantic import Field
 
-from tirjudge.asking import Asked, Asking
 from tirjudge.generation.base import Sampling
 from tirjudge.model_config import AskedModel
+from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
 
 
 class MetaJudgeConfig(AskedModel):
@@ -21,9 +21,11 @@ class MetaJudgeConfig(AskedModel):
     temperature: float = Field(default=0.0, ge=0)
     """Of the first asking (ours); an answer that cannot be read is asked for again at 0.7 or more."""
 
-    def open(self, *, kept: Asked | None = None, say: Callable[[str], None] = lambda line: None) -> Asking:
+    def open(
+        self, *, kept: AnswerStore | None = None, say: Callable[[str], None] = lambda line: None
+    ) -> RewardQuestions:
         """A local model is loaded at the first question. Raises ValueError for what is no address."""
-        return Asking(
+        return RewardQuestions(
             self.generator(),
             sampling=Sampling(temperature=self.temperature, max_tokens=self.max_tokens),
             kept=kept,

@@ -8,8 +8,8 @@ from functools import cached_property
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.generation.base import Generator, Sampling
-from tirjudge.generation.openai import OpenAIGenerator
-from tirjudge.generation.transformers import TransformersGenerator
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.judging import KEY_VARIABLES
 from tirjudge_environments import Completion, Context, Encoder
 

@@ -22,7 +22,7 @@ from tests.command import TIRJUDGE
 from tests.loopback import served
 from tirjudge.embedded import embedded_model
 from tirjudge.generation import Sampling
-from tirjudge.generation.transformers import TransformersGenerator
+from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge_environments import Context, Finish, Message, Prompt
 
 CONCURRENCY = 128

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from tirjudge.generation.base import Sampling
-from tirjudge.generation.openai import OpenAIGenerator
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge_environments import Completion, Context, Message, Prompt
 
 PROMPT = Prompt(messages=(Message("user", "Which of two answers is better?"),))

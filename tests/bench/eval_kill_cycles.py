@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.command import TIRJUDGE
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 
 DATA = Path(os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[3] / "shared" / "benchmarks"))
 ROWS = DATA / "ifbench" / "agentrm-ifbench-444.json"

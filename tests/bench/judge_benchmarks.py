@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 
 from tests.command import TIRJUDGE
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 from tirjudge.tally import Tally
 
 DATA = Path(os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[3] / "shared" / "benchmarks"))

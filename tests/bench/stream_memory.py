@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.batch import Batch, Failure
+from tirjudge.data.rows import RowFile
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging import JudgeConfig, Judging
-from tirjudge.result_file import ResultFile
-from tirjudge.rows import RowFile
+from tirjudge.storage.result_file import ResultFile
 from tirjudge.tally import Tally
 
 

@@ -10,7 +10,7 @@ from tirjudge.generation.base import Sampling
 from tirjudge.generation.cached import CachedGenerator, CompletionStore
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging import JudgeConfig, Judging
-from tirjudge.weights import weights_digest
+from tirjudge.model_folder import weights_digest
 from tirjudge_environments import (
     By,
     Completion,

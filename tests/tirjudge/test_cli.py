@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from tirjudge import __version__, cli
 from tirjudge.cli import app
-from tirjudge.printable import printable
+from tirjudge.console_text import printable
 
 
 def greet(name: str) -> None:

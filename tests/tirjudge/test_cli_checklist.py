@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
-
 import pytest
-from typer.testing import CliRunner, Result
-
-from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
+from pathlib import Path
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import chat
+from tests.tirjudge.endpoint_server import failure
 from tirjudge.cli import app
+from typer.testing import CliRunner
+from typer.testing import Result
+from typing import Any
 
 COLUMNS = ("prompt=context", "response_a=response1", "response_b=response2")
 
@@ -103,7 +104,7 @@ def test_a_refused_key_is_one_line(tmp_path: Path, server: EndpointServer) -> No
     server.answers(failure(401, "bad key"))
     done = run(tmp_path, server, row("is wrong"))
     assert done.exit_code == 2
-    assert done.stderr.startswith("tirjudge checklist: m answers no question: ")
+    assert done.stderr.startswith("tirjudge checklist: m refuses all questions: ")
 
 
 def test_texts_will_do_as_remarks(tmp_path: Path, server: EndpointServer) -> None:

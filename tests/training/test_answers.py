@@ -9,7 +9,7 @@ import typer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner, Result
 
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import ChatEncoder, open_environment
 from tirjudge_environments.tasks import read_task
 from tirjudge_training.cli import train

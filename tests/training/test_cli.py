@@ -7,7 +7,7 @@ import pytest
 import tomllib
 import typer
 from pathlib import Path
-from tirjudge.run_folder import RunFolder
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training import preflight
 from tirjudge_training.cli import heldout
 from tirjudge_training.cli import train

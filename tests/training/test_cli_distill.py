@@ -10,8 +10,8 @@ from pathlib import Path
 from tests.tirjudge.endpoint_server import EndpointServer
 from tests.tirjudge.endpoint_server import chat
 from tests.tirjudge.endpoint_server import failure
-from tirjudge.generation import endpoint
-from tirjudge.run_folder import read_lines
+from tirjudge.generation.endpoint import http
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_training import footprint
 from tirjudge_training.cli import train
 from typer.testing import CliRunner
@@ -35,8 +35,8 @@ SMALL = {
 
 @pytest.fixture
 def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> EndpointServer:
-    monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(endpoint, "LONGEST_PAUSE", 0.002)
+    monkeypatch.setattr(http, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(http, "LONGEST_PAUSE", 0.002)
     running.asked.clear()
     running.script = lucky
     return running

@@ -17,7 +17,7 @@ from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 
 from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_training import cli, computing, models, rl, sft
 from tirjudge_training.computing import Computing
 from tirjudge_training.policies import own

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import subprocess
 import sys
 import time
@@ -9,16 +10,25 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
-
-import pytest
-from starlette.responses import HTMLResponse, Response
-
-from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving, torn
+from starlette.responses import HTMLResponse
+from starlette.responses import Response
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import chat
+from tests.tirjudge.endpoint_server import failure
+from tests.tirjudge.endpoint_server import serving
+from tests.tirjudge.endpoint_server import torn
 from tests.training.conftest import tokenizer_of_words
-from tests.training.teachers import COUNT, SCORE, STUDENT, TOLD, draws, fenced, native
-from tirjudge.generation import endpoint
-from tirjudge.run_folder import JsonObject, RunFolder, read_lines
+from tests.training.teachers import COUNT
+from tests.training.teachers import SCORE
+from tests.training.teachers import STUDENT
+from tests.training.teachers import TOLD
+from tests.training.teachers import draws
+from tests.training.teachers import fenced
+from tests.training.teachers import native
+from tirjudge.generation.endpoint import http
+from tirjudge.storage.run_folder import JsonObject
+from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import ChatEncoder
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training import distillation
@@ -26,7 +36,9 @@ from tirjudge_training.distillation import Distillation
 from tirjudge_training.grouping import Draw
 from tirjudge_training.inquiry import GivenUp
 from tirjudge_training.samples import IGNORED
-from tirjudge_training.teacher_config import CorrectorConfig, TeacherConfig
+from tirjudge_training.teacher_config import CorrectorConfig
+from tirjudge_training.teacher_config import TeacherConfig
+from typing import Any
 
 TOKENIZER = tokenizer_of_words()
 ENCODER = ChatEncoder(TOKENIZER)
@@ -37,8 +49,8 @@ PAIR = f"I count.\n```python\n{COUNT}\n```\n"
 def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> EndpointServer:
     """A teacher with native calls, retries without delay, and a sandbox that opens fast."""
     monkeypatch.setattr(distillation, "open_sandbox", partial(open_sandbox, capacity=2, preload=()))
-    monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(endpoint, "LONGEST_PAUSE", 0.002)
+    monkeypatch.setattr(http, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(http, "LONGEST_PAUSE", 0.002)
     running.asked.clear()
     running.delay = 0.0
     running.script = native
@@ -140,7 +152,7 @@ import sys
 from functools import partial
 from pathlib import Path
 from tests.training.teachers import STUDENT, draws
-from tirjudge.run_folder import RunFolder
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.distillation import Distillation
 from tirjudge_training.teacher_config import TeacherConfig
 with RunFolder(Path(sys.argv[1])) as run:
@@ -256,11 +268,11 @@ REASONS = {
     "500": "500 Internal Server Error: worker died (8 attempts)",
     "401": "401 Unauthorized: bad key [key]; set the key in TIRJUDGE_API_KEY or OPENAI_API_KEY",
     "404": "404 Not Found: no model teacher; check the base URL",
-    "html": "unreadable answer: body: Invalid JSON",
+    "html": "invalid answer: body: Invalid JSON",
     "torn": "RemoteProtocolError",
-    "no choices": "unreadable answer: choices: List should have at least 1 item",
-    "a list": "unreadable answer: body: ",
-    "half of it": "unreadable answer: body: Invalid JSON: EOF while parsing",
+    "no choices": "invalid answer: choices: List should have at least 1 item",
+    "a list": "invalid answer: body: ",
+    "half of it": "invalid answer: body: Invalid JSON: EOF while parsing",
 }
 
 

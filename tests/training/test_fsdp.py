@@ -13,7 +13,7 @@ from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 
 from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_training import models
 
 RECIPE = ("--recipe", "tir-judge-zero-8b", "--shrink")

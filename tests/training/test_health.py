@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
-
 import pytest
 import torch
 import typer
+from collections.abc import Callable
+from pathlib import Path
 from safetensors.torch import load_file
-from typer.testing import CliRunner
-
-from tests.training.conftest import ENVIRONMENTS, source
-from tirjudge.run_folder import RunFolder, read_lines
-from tirjudge_environments import Environment, Reward
-from tirjudge_sandbox import Execution, Limits, Program, Status
-from tirjudge_training import checkpoints, cli, rl_stage
+from tests.training.conftest import ENVIRONMENTS
+from tests.training.conftest import source
+from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.run_folder import read_lines
+from tirjudge_environments import Environment
+from tirjudge_environments import Reward
+from tirjudge_sandbox import Execution
+from tirjudge_sandbox import Limits
+from tirjudge_sandbox import Program
+from tirjudge_sandbox import Status
+from tirjudge_training import checkpoints
+from tirjudge_training import cli
+from tirjudge_training import rl_stage
 from tirjudge_training.engine import Engine
-from tirjudge_training.health import Health, HealthConfig, Unhealthy
+from tirjudge_training.health import Health
+from tirjudge_training.health import HealthConfig
+from tirjudge_training.health import Unhealthy
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.waiting import WaitedSandbox
+from typer.testing import CliRunner
+from typing import Any
 
 CONFIG = RlConfig(
     steps=3,
@@ -103,7 +111,7 @@ def healthy(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("fault", "line"),
     [
-        (poison, r"none of 16 rollouts could be scored, .*: generator_down: .* logits are no numbers"),
+        (poison, r"none of 16 rollouts could be scored, .*: generator_down: .* logits are NaN"),
         (forget_programs, r"rl stopped at step 2: tool use has collapsed: 0\.0\d calls per response over"),
         (break_sandbox, r"rl stopped at step 2: the sandbox keeps failing: \d+% of the rollouts"),
         (spoil_rewards, r"rl stopped at step 2: the reward of task '1-0-0' is nan: check the environ"),

@@ -16,10 +16,10 @@ from dataclasses import dataclass
 from dataclasses import replace
 from pathlib import Path
 from tests.training.fitting import fit
-from tirjudge.asking import Asking
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging import NoSandbox
 from tirjudge.rollout import Rollout
+from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge_environments import Context
 from tirjudge_environments import Environment
 from tirjudge_environments import Episode
@@ -59,7 +59,7 @@ class Case:
     wrong: Mapping[str, str]
     rl: Mapping[str, Any]
     """What the paper's loss is told."""
-    asking: Callable[[], Asking] | None = None
+    asking: Callable[[], RewardQuestions] | None = None
     """Makes what answers the questions of a judge whose reward asks another model."""
 
 

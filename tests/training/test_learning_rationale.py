@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import pytest
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
-
-import pytest
-
-from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
-from tests.training.test_learning import PAIR, Case, learn
-from tirjudge.asking import Asked, Asking, NotAnswered
-from tirjudge.generation.openai import OpenAIGenerator
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import chat
+from tests.tirjudge.endpoint_server import failure
+from tests.tirjudge.endpoint_server import serving
+from tests.training.test_learning import Case
+from tests.training.test_learning import PAIR
+from tests.training.test_learning import learn
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge.rollout.reward_questions import AnswerStore
+from tirjudge.rollout.reward_questions import NotAnswered
+from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge_environments import Rationale
+from typing import Any
 
 GOOD = "B does not answer the question"
 BAD = "B is short"
@@ -40,9 +45,9 @@ def server() -> Iterator[EndpointServer]:
 
 
 def case(server: EndpointServer, kept: Path, *, wrong: str, **options: Any) -> Case:
-    def asking() -> Asking:
+    def asking() -> RewardQuestions:
         generator = OpenAIGenerator("meta", server.url, max_attempts=1)
-        return Asking(generator, kept=Asked(kept), patience=0.0)
+        return RewardQuestions(generator, kept=AnswerStore(kept), patience=0.0)
 
     return Case(
         Rationale(order="given", **options),

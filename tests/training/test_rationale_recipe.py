@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
-
-from typer.testing import CliRunner
-
-from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
-from tests.training.conftest import tiny_qwen, tokenizer_of_words
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import chat
+from tests.tirjudge.endpoint_server import failure
+from tests.tirjudge.endpoint_server import serving
+from tests.training.conftest import tiny_qwen
+from tests.training.conftest import tokenizer_of_words
 from tests.training.fitting import fit
 from tirjudge.cli import app
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Rationale
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.tokenization import ChatEncoder
+from typer.testing import CliRunner
+from typing import Any
 
 RECIPE = """
 [model]
@@ -83,7 +85,7 @@ def test_a_run_stops_without_its_metajudge_and_goes_on_when_it_is_back(tmp_path:
         server.answers(failure(401, "no such key"))
         stopped = train(tmp_path, server, model)
         assert stopped.exit_code == 1, stopped.output
-        assert "tirjudge train: meta answers no question: " in stopped.stderr
+        assert "tirjudge train: meta refuses all questions: " in stopped.stderr
         server.answers(chat("<RESULT_START>\nScores for each claim:\n- R1@S1: 0.75\n<RESULT_END>"))
         done = train(tmp_path, server, model)
         assert done.exit_code == 0, done.output

@@ -10,9 +10,9 @@ import pytest
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
 from tests.training.conftest import VERDICTS
-from tirjudge.asking import NotAnswered
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.run_folder import RunFolder, read_lines
+from tirjudge.rollout.reward_questions import NotAnswered
+from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import (
     Episode,
     JudgeTask,
@@ -111,7 +111,7 @@ def test_a_run_that_its_metajudge_stopped_goes_on_and_asks_nothing_twice(
     assert all(0 < row["reward/rationale"] <= 1 for row in whole)
 
     server.script = refuses_step_1
-    with pytest.raises(NotAnswered, match=r"meta answers no question: .*key revoked"):
+    with pytest.raises(NotAnswered, match=r"meta refuses all questions: .*key revoked"):
         train(tiny_model, tmp_path / "stopped", server)
     server.asked.clear()
     server.script = found

@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from tests.training.one_batch import ONE_BATCH
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_training.cli import train
 
 

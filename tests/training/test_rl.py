@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from tests.training.conftest import ENVIRONMENTS
 from tests.training.conftest import source
 from tirjudge.run_folder import RunFolder
-from tirjudge.run_folder import read_lines
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_training import checkpoints
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl

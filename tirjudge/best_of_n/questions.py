@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from tirjudge.batch import Failure
 from tirjudge.best_of_n.base import Question
-from tirjudge.rows import BadRow
-from tirjudge.rows import Row
+from tirjudge.data.rows import BadRow
+from tirjudge.data.rows import Row
 from tirjudge_environments.instruction_checks import verifiers_of
 from tirjudge_environments.outputs import cut_middle
 from tirjudge_environments.tasks import Columns

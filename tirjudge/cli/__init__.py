@@ -12,7 +12,7 @@ from typer.main import get_command, get_group
 
 from tirjudge import __version__
 from tirjudge.cli.standard_output import ending_unread
-from tirjudge.printable import printable
+from tirjudge.console_text import printable
 
 GROUP = "tirjudge.commands"
 """Entry-point group for further commands: a function for typer, or a Typer app."""

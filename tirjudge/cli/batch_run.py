@@ -14,16 +14,16 @@ from tirjudge.batch import Batch, GivenUp, Plan
 from tirjudge.cli.one_line import INTERRUPTED, stop
 from tirjudge.cli.output_file import refuse_input
 from tirjudge.cli.progress import Display, print_summary
+from tirjudge.data.sources import RowSource
 from tirjudge.embedded import embedded_model
 from tirjudge.generation.base import Generator
 from tirjudge.generation.cached import CachedGenerator, CompletionStore
 from tirjudge.generation.metered import MeteredGenerator
 from tirjudge.judging import JudgeConfig, Judging
-from tirjudge.result_file import ResultFile
-from tirjudge.row_source import RowSource
+from tirjudge.model_folder import weights_digest
 from tirjudge.spending import CostReached, Price, Spending
+from tirjudge.storage.result_file import ResultFile
 from tirjudge.tally import Tally
-from tirjudge.weights import weights_digest
 
 CACHE_VARIABLE = "TIRJUDGE_CACHE"
 """Environment variable: the file in which completions are kept."""

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tirjudge.printable import printable
+from tirjudge.console_text import printable
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.bench import contenders, fork
 from tirjudge_sandbox.bench.measurement import Measurement, Run, measure

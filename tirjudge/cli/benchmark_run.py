@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from tirjudge.cli.batch_run import BatchRun
 from tirjudge.cli.judge_options import JudgeOptions
+from tirjudge.console_text import printable
 from tirjudge.evaluation.benchmarks import benchmark_names
 from tirjudge.evaluation.benchmarks import open_benchmark
 from tirjudge.evaluation.benchmarks.base import Benchmark
@@ -15,7 +16,6 @@ from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
 from tirjudge.evaluation.benchmarks.rows import missing
 from tirjudge.judging import JudgeConfig
 from tirjudge.judging import Kind
-from tirjudge.printable import printable
 from tirjudge_environments import JudgeTask
 from tirjudge_environments import Message
 from tirjudge_environments.registry import environment_options

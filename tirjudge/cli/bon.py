@@ -12,7 +12,7 @@ from tirjudge.cli.bon_run import BonRun
 from tirjudge.cli.judge_options import JudgeOptions, taking
 from tirjudge.cli.one_line import SOME_FAILED, one_line_errors
 from tirjudge.cli.output_file import output_file
-from tirjudge.row_source import open_rows
+from tirjudge.data.sources import open_rows
 from tirjudge_environments.tasks import Columns
 
 DEFAULT_METHODS = ("pointwise", "pairwise", "listwise")

@@ -6,34 +6,46 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import asdict, dataclass
+from collections.abc import AsyncIterator
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from contextlib import aclosing
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
-
-from tirjudge.batch import Failure, GivenUp
+from tirjudge.batch import Failure
+from tirjudge.batch import GivenUp
 from tirjudge.best_of_n.base import Method
 from tirjudge.best_of_n.grading import Grades
 from tirjudge.best_of_n.judgments import Judgments
-from tirjudge.best_of_n.questions import CheckName, questions
-from tirjudge.best_of_n.run import BestOfN, Picked, SolvedTally
-from tirjudge.cli.one_line import INTERRUPTED, say, stop
+from tirjudge.best_of_n.questions import CheckName
+from tirjudge.best_of_n.questions import questions
+from tirjudge.best_of_n.run import BestOfN
+from tirjudge.best_of_n.run import Picked
+from tirjudge.best_of_n.run import SolvedTally
+from tirjudge.cli.one_line import INTERRUPTED
+from tirjudge.cli.one_line import say
+from tirjudge.cli.one_line import stop
 from tirjudge.cli.output_file import refuse_input
 from tirjudge.cli.progress import say_failure
+from tirjudge.console_text import Interval
+from tirjudge.console_text import printable
+from tirjudge.data.sources import RowSource
 from tirjudge.embedded import embedded_model
 from tirjudge.generation.metered import MeteredGenerator
-from tirjudge.interval import Interval
-from tirjudge.judging import JudgeConfig, Judging
-from tirjudge.printable import printable
-from tirjudge.result_file import ResultFile
-from tirjudge.row_source import RowSource
-from tirjudge.run_folder import JsonLines
-from tirjudge.spending import CostReached, Price, Spending
+from tirjudge.judging import JudgeConfig
+from tirjudge.judging import Judging
+from tirjudge.model_folder import weights_digest
+from tirjudge.spending import CostReached
+from tirjudge.spending import Price
+from tirjudge.spending import Spending
+from tirjudge.storage.result_file import ResultFile
+from tirjudge.storage.run_folder import JsonLines
 from tirjudge.tally import Tally
-from tirjudge.weights import weights_digest
 from tirjudge_environments.tasks import Columns
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)

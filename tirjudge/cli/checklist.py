@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import typer
 from contextlib import aclosing
 from itertools import islice
 from pathlib import Path
-from typing import Annotated
-
-import typer
-
-from tirjudge.asking import Asked
 from tirjudge.batch import Failure
-from tirjudge.cli.one_line import INTERRUPTED, SOME_FAILED, one_line_errors, say, stop
-from tirjudge.cli.output_file import output_file, refuse_input
+from tirjudge.cli.one_line import INTERRUPTED
+from tirjudge.cli.one_line import SOME_FAILED
+from tirjudge.cli.one_line import one_line_errors
+from tirjudge.cli.one_line import say
+from tirjudge.cli.one_line import stop
+from tirjudge.cli.output_file import output_file
+from tirjudge.cli.output_file import refuse_input
 from tirjudge.cli.progress import say_failure
-from tirjudge.evaluation.checklists import REMARKS, Checked, checklists
-from tirjudge.interval import Interval
+from tirjudge.console_text import Interval
+from tirjudge.data.rows import RowFile
+from tirjudge.evaluation.checklists import Checked
+from tirjudge.evaluation.checklists import REMARKS
+from tirjudge.evaluation.checklists import checklists
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.rows import RowFile
-from tirjudge.run_folder import JsonLines
+from tirjudge.rollout.reward_questions import AnswerStore
+from tirjudge.storage.run_folder import JsonLines
 from tirjudge_environments.rationales.decomposition import SIZES
 from tirjudge_environments.tasks import Columns
+from typing import Annotated
 
 
 def checklist(
@@ -84,7 +89,7 @@ async def _write(
     answers.mkdir(exist_ok=True)
     tally = Tally()
     with JsonLines(output, truncate=True) as lines:
-        asking = config.open(kept=Asked(answers), say=say)
+        asking = config.open(kept=AnswerStore(answers), say=say)
         try:
             found = checklists(islice(rows, limit), asking, columns=columns, remarks=remarks, sizes=sizes)
             async with aclosing(found):

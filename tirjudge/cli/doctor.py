@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tirjudge.printable import printable
+from tirjudge.console_text import printable
 from tirjudge_sandbox import Isolation
 from tirjudge_sandbox.doctor import LOCAL, Finding, examine
 from tirjudge_sandbox.machine import Machine

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
-
-from tirjudge.printable import printable
-from tirjudge_environments.registry import environment_names, environment_options, judge_cards, judge_table
+from tirjudge.console_text import printable
+from tirjudge_environments.registry import environment_names
+from tirjudge_environments.registry import environment_options
+from tirjudge_environments.registry import judge_cards
+from tirjudge_environments.registry import judge_table
+from typing import Annotated
 
 OURS = "tirjudge_environments."
 

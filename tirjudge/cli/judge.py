@@ -11,7 +11,7 @@ from tirjudge.cli.batch_run import BatchRun
 from tirjudge.cli.judge_options import JudgeOptions, taking
 from tirjudge.cli.one_line import SOME_FAILED, one_line_errors
 from tirjudge.cli.output_file import output_file
-from tirjudge.row_source import open_rows
+from tirjudge.data.sources import open_rows
 from tirjudge_environments.tasks import Columns
 
 

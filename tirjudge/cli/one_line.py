@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import sys
+import typer
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
-
-import typer
 from pydantic import ValidationError
-
+from tirjudge.console_text import printable
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.printable import printable
-from tirjudge.run_folder import Locked
+from tirjudge.storage.run_folder import Locked
 from tirjudge_environments.registry import first_fault
 from tirjudge_sandbox import SandboxUnavailable
+from typing import NoReturn
 
 SOME_FAILED, USAGE, INTERRUPTED = 1, 2, 130
 LONGEST = 1000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tirjudge.row_source import RowSource
-from tirjudge.rows import STANDARD_INPUT
+from tirjudge.data.rows import STANDARD_INPUT
+from tirjudge.data.sources import RowSource
 
 
 def output_file(given: Path | None, file: str, kind: str) -> Path:

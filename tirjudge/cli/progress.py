@@ -14,8 +14,7 @@ from rich.text import Text
 
 from tirjudge.batch import Failure
 from tirjudge.cli.one_line import say
-from tirjudge.interval import Interval
-from tirjudge.printable import printable
+from tirjudge.console_text import Interval, printable
 from tirjudge.spending import Spending
 from tirjudge.tally import Tally
 

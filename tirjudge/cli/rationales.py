@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-
-from tirjudge.asking import Asked
 from tirjudge.cli.one_line import say
-from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
+from tirjudge.evaluation.rationales import Extras
+from tirjudge.evaluation.rationales import KeptAnswers
+from tirjudge.evaluation.rationales import matched
 from tirjudge.evaluation.stored_outputs import Replay
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.run_folder import JsonObject, read_lines
+from tirjudge.rollout.reward_questions import AnswerStore
+from tirjudge.storage.run_folder import JsonObject
+from tirjudge.storage.run_folder import read_lines
 
 
 def with_matchings(run: Replay, meta_judge: str, base_url: str) -> Replay:
@@ -32,7 +34,7 @@ def with_matchings(run: Replay, meta_judge: str, base_url: str) -> Replay:
 
 
 async def _ask(path: Path, config: MetaJudgeConfig, folder: Path) -> Extras:
-    asking = config.open(kept=Asked(folder), say=say)
+    asking = config.open(kept=AnswerStore(folder), say=say)
     try:
         return await matched(read_lines(path), asking)
     finally:

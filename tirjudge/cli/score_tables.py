@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from tirjudge.console_text import printable
 from tirjudge.evaluation.base import ProtocolCard
 from tirjudge.evaluation.scoring import Comparison, Estimate, Score
-from tirjudge.printable import printable
 
 _NARROWEST = 100
 

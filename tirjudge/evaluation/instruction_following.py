@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field
 from tirjudge.batch import Failure
-from tirjudge.rows import BadRow
-from tirjudge.rows import Row
+from tirjudge.data.rows import BadRow
+from tirjudge.data.rows import Row
 from tirjudge.statistics import Proportion
 from tirjudge_environments.instruction_checks import Followed
 from tirjudge_environments.instruction_checks import MissingExtra

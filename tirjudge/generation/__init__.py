@@ -1,4 +1,4 @@
-"""Generators: where completions come from."""
+"""Generators: models that complete a dialogue, local ones and endpoints."""
 
 from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling
 

@@ -1,16 +1,23 @@
-"""The generator contract: a context goes in, one turn of the judge comes out."""
+"""The generator interface: a context goes in, one turn of the judge comes out."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, cast
 
 from tirjudge_environments import Completion, Context, Encoder
+from tirjudge_sandbox.plugins import Plugins
+
+GENERATORS = Plugins("tirjudge.generators", "generator")
+"""The entry-point group; each entry is called with a model and the options of `open_generator`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampling:
-    """How one turn is drawn."""
+    """Sampling parameters of one turn."""
 
     temperature: float = 0.0
     """0 is greedy."""
@@ -18,11 +25,11 @@ class Sampling:
     max_tokens: int = 4096
     """New tokens of this turn."""
     seed: int = 0
-    """Every row has its own; the same seed and context give the same completion, whatever else is running."""
+    """One per row: the same seed and context give the same completion, whatever else is running."""
 
 
 class GeneratorFailed(RuntimeError):
-    """The model or its endpoint could not answer; the text is one line and holds no key."""
+    """The model or its endpoint could not answer; the message is one line and contains no key."""
 
 
 class ContextTooLong(GeneratorFailed):
@@ -30,11 +37,15 @@ class ContextTooLong(GeneratorFailed):
 
 
 class Withheld(GeneratorFailed):
-    """A filter of the endpoint's kept the answer back: asking the same again will not help."""
+    """The endpoint's content filter blocked the answer: repeating the request will not help."""
 
 
 class Generator(Protocol):
-    """A model. Stateless as seen from here; inside, a context that extends an earlier one may resume it."""
+    """A model that continues dialogues.
+
+    It is stateless for its caller; an implementation may keep the keys and values of a context and resume
+    them when a later context extends it.
+    """
 
     @property
     def model(self) -> str:
@@ -43,11 +54,63 @@ class Generator(Protocol):
 
     @property
     def encoder(self) -> Encoder | None:
-        """Turns text into this model's ids; None when the endpoint takes only text."""
+        """Encoder of text into this model's token ids; None for an endpoint that takes only text."""
         ...
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
-        """One turn. Cancelling frees whatever it holds. Raises GeneratorFailed, ContextTooLong among it."""
+        """Generate one turn. Cancelling frees all resources. Raises GeneratorFailed, also ContextTooLong."""
         ...
 
     async def close(self) -> None: ...
+
+
+def generator_names() -> tuple[str, ...]:
+    """Return the names that `open_generator` accepts, sorted."""
+    return GENERATORS.names()
+
+
+def open_generator(name: str, model: str, /, *, max_rows: int = 32, **options: Any) -> Generator:
+    """Open the generator of this name, registered in the entry-point group `tirjudge.generators`.
+
+    Args:
+        name: a generator of this package or of a plug-in.
+        model: what the generator loads; the built-in ones take a local folder or a hub id.
+        max_rows: at most so many completions are requested at once.
+        options: the generator's own. API keys are not among them: they come from the environment.
+
+    Raises GeneratorFailed for a model that cannot be loaded, and ValueError for an unknown name or a bad
+    option; the message is one line.
+    """
+    return cast(Generator, GENERATORS.open(name, model, max_rows=max_rows, **options))
+
+
+class BusyClock:
+    """Measures the wall time in which a generator computes at least one completion.
+
+    One thread works; any thread may read.
+    """
+
+    def __init__(self) -> None:
+        self.running = 0
+        """Pieces of work in progress."""
+        # Seconds so far, and the start of the current stretch. A single attribute, so that no thread reads
+        # one half of a change.
+        self._state: tuple[float, float | None] = (0.0, None)
+
+    @property
+    def seconds(self) -> float:
+        """Busy seconds so far, the current stretch included."""
+        before, since = self._state
+        return before if since is None else before + time.perf_counter() - since
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        if not self.running:
+            self._state = (self.seconds, time.perf_counter())
+        self.running += 1
+        try:
+            yield
+        finally:
+            self.running -= 1
+            if not self.running:
+                self._state = (self.seconds, None)

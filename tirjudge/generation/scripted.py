@@ -1,4 +1,4 @@
-"""A generator that says what it was told to: for tests, demonstrations and replays."""
+"""A generator that returns prepared turns, for tests, demonstrations and replays."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tirjudge_environments import Completion, Context, Encoder, Finish, Usage
 
 Turn = str | Completion
 Script = Callable[[Context], Turn]
-"""From what has been said so far to the next turn."""
+"""A function from the dialogue so far to the next turn."""
 
 
 class ScriptedGenerator:
-    """Turns from a list, in the order of the requests, or from a function of the context.
+    """Returns turns from a list, in the order of the requests, or from a function of the context.
 
-    A turn is a text or a ready Completion. A text is given whole, whatever the prompt's stop strings: that
-    something overhangs one is a case that every endpoint produces. With an encoder it carries its ids, each
-    with a log-probability of 0.
+    A turn is a text or a Completion. A text is returned whole, whatever the prompt's stop strings: real
+    endpoints also return text behind a stop string. With an encoder it carries its token ids, each with a
+    log-probability of 0.
     """
 
     def __init__(
@@ -30,7 +30,7 @@ class ScriptedGenerator:
         self._script = turns if callable(turns) else _in_order(turns)
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
-        """The next turn; raises GeneratorFailed when a list is used up."""
+        """Return the next turn. Raises GeneratorFailed at the end of a list."""
         await asyncio.sleep(0)
         turn = self._script(context)
         if isinstance(turn, Completion):
@@ -45,7 +45,7 @@ class ScriptedGenerator:
         )
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing: there are no resources."""
 
 
 def _in_order(turns: Iterable[Turn]) -> Script:
@@ -53,7 +53,7 @@ def _in_order(turns: Iterable[Turn]) -> Script:
 
     def following(_: Context) -> Turn:
         if not left:
-            raise GeneratorFailed("the script is used up")
+            raise GeneratorFailed("the script has no more turns")
         return left.popleft()
 
     return following

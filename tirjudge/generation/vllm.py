@@ -1,44 +1,53 @@
-"""A local model inside vLLM's engine: token ids in and out, and weights that a trainer can replace."""
+"""A generator that samples from vLLM's engine, whose weights a trainer can replace."""
 
 from __future__ import annotations
 
 import os
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
-
-from tirjudge.generation.adapter import Adapter
-from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
-from tirjudge.generation.busy import BusyClock
-from tirjudge.generation.model_encoder import load_encoder
-from tirjudge_environments import Completion, Context, Finish, Usage
+from tirjudge.generation.base import BusyClock
+from tirjudge.generation.base import ContextTooLong
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.base import Sampling
+from tirjudge.generation.model_files import Adapter
+from tirjudge.generation.model_files import load_encoder
+from tirjudge_environments import Completion
+from tirjudge_environments import Context
+from tirjudge_environments import Finish
+from tirjudge_environments import Usage
 from tirjudge_environments.tokenization import ChatEncoder
+from typing import Any
+from typing import Self
 
 SETTINGS = {
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",
     "VLLM_LOGGING_LEVEL": "ERROR",
     "VLLM_NO_USAGE_STATS": "1",
 }
-"""Of vLLM's environment, unless set by the caller: else it chats on standard output, and reports its use."""
+"""Defaults for vLLM's environment variables: no logs on standard output, and no usage reports."""
 LONGEST = 300
-"""Characters of an error's line."""
+"""Characters of an error message."""
 SEEDS = (1 << 63) - 1
-"""What torch takes as a seed."""
+"""The largest seed that torch accepts, as a bit mask."""
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
-"""Of adapters, those that vLLM makes room for."""
+"""The values that vLLM accepts for `max_lora_rank`."""
 
 
 class VllmGenerator:
-    """Samples from a model that vLLM holds in processes of its own.
+    """Samples from a model in vLLM's engine, which runs in its own processes.
 
     Logprobs are those of the distribution that was sampled from. The same seed and context give the same
-    completion up to the last bits of the matrix products, as with any batch. Belongs to one event loop.
+    completion, up to the last bits of the matrix products, which depend on the batch. Belongs to one event
+    loop.
     """
 
     def __init__(self, engine: Any, encoder: ChatEncoder, *, name: str, adapter: Any = None) -> None:
-        """`engine` is an `AsyncLLM` with `logprobs_mode="processed_logprobs"`; it is closed with this.
-
-        `adapter` is the `LoRARequest` that goes with every row.
+        """
+        Args:
+            engine: an `AsyncLLM` with `logprobs_mode="processed_logprobs"`; `close` shuts it down.
+            encoder: the model's tokenizer.
+            name: the name that result rows carry.
+            adapter: the `LoRARequest` that is sent with every row.
         """
         self.model = name
         self.encoder = encoder
@@ -49,12 +58,15 @@ class VllmGenerator:
 
     @classmethod
     def load(cls, path: str, *, max_rows: int = 128, max_context: int | None = None, **engine: Any) -> Self:
-        """From a local folder or a hub id: safetensors only, none of the repository's own code is run.
+        """Load a model from a local folder or the hub: only safetensors, none of the repository's code.
 
-        The folder may be an adapter's, which names its model. At most `max_rows` rows run at once, the others
-        wait in order. `max_context` bounds prompt and answer together, in tokens; None is what the model's
-        positions allow. `engine` are further arguments of vLLM's `AsyncEngineArgs`: tensor_parallel_size,
-        gpu_memory_utilization, dtype, ...
+        Args:
+            path: the model's folder or hub id; a folder may hold a LoRA adapter, which names its model.
+            max_rows: at most so many rows run at once; the others wait in order.
+            max_context: tokens of prompt and answer together; None is what the model's positions allow.
+            engine: further arguments of vLLM's `AsyncEngineArgs`: tensor_parallel_size,
+                gpu_memory_utilization, dtype, ...
+
         Raises GeneratorFailed.
         """
         for name, value in SETTINGS.items():
@@ -90,52 +102,55 @@ class VllmGenerator:
 
     @property
     def busy_seconds(self) -> float:
-        """Wall time since the start in which tokens were computed, or waited for."""
+        """Wall seconds since the start in which at least one request was in the engine."""
         return self._clock.seconds
 
     @property
     def precision(self) -> str:
-        """What the engine computes in: `bfloat16`, ..."""
+        """Type of the matrix products: `bfloat16`, ..."""
         return str(self._engine.model_config.dtype).removeprefix("torch.")
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
-        """One turn. Cancelling frees the row. Raises GeneratorFailed, ContextTooLong."""
+        """Generate one turn. Cancelling frees the row. Raises GeneratorFailed, also ContextTooLong."""
         ids = self._ids(context)
         with self._clock.working():
             output = await self._output(ids, self._parameters(context, sampling))
         return self._completion(output, context)
 
     async def load_weights(self, folder: Path) -> None:
-        """Continue with the weights of a model folder of the same architecture; what was cached is dropped.
+        """Replace the weights by those of a model folder of the same architecture, and drop the prefix cache.
 
-        From here on the engine ends with this process, also where it is killed.
-        Raises RuntimeError while rows are generated, GeneratorFailed where the weights do not arrive: which
-        ones the engine then holds is unknown.
+        From the first call on, the engine ends with this process, even if this process is killed.
+        Raises RuntimeError while rows are generated, and GeneratorFailed if loading fails: it is then unknown
+        which weights the engine holds.
         """
         if self._clock.running:
-            raise RuntimeError(f"the weights changed under {self._clock.running} running rows")
+            raise RuntimeError(f"the weights changed while {self._clock.running} rows were running")
         try:
             await self._engine.collective_rpc("end_with", args=(os.getpid(),))
             await self._engine.collective_rpc("reload_from", args=(str(folder),))
             dropped = await self._engine.reset_prefix_cache()
         except Exception as error:
-            raise GeneratorFailed(f"{self.model}: new weights: {_one_line(error)}") from error
+            raise GeneratorFailed(f"{self.model}: cannot load new weights: {_one_line(error)}") from error
         if not dropped:
             raise GeneratorFailed(
-                f"{self.model}: new weights: keys and values of the old ones are still held"
+                f"{self.model}: new weights: the keys and values of the old ones are still cached"
             )
 
     async def close(self) -> None:
         self._engine.shutdown()
-        del self._engine  # which else shuts down once more when Python ends, and complains
+        # A live reference would shut the engine down again when Python exits, which logs an error.
+        del self._engine
 
     def _ids(self, context: Context) -> list[int]:
         if context.ids is None:
-            raise GeneratorFailed(f"{self.model} takes token ids: give the session this generator's encoder")
+            raise GeneratorFailed(
+                f"{self.model} takes token ids: pass this generator's encoder to the session"
+            )
         if len(context.ids) >= self._max_context:
             raise ContextTooLong(
-                f"the context has {len(context.ids)} tokens and {self.model} takes {self._max_context} with "
-                "its answer: shorten the row, or raise max_context"
+                f"the context has {len(context.ids)} tokens, but {self.model} takes {self._max_context} "
+                "including its answer: shorten the row, or raise max_context"
             )
         return list(context.ids)
 
@@ -152,14 +167,14 @@ class VllmGenerator:
             stop=list(context.prompt.stop),
             stop_token_ids=sorted(self.encoder.end_of_turn),
             logprobs=0,
-            # A stop string that is a special token is only seen in a text that shows them.
+            # vLLM finds a stop string that is a special token only if the text shows special tokens.
             skip_special_tokens=False,
             spaces_between_special_tokens=False,
             output_kind=RequestOutputKind.FINAL_ONLY,
         )
 
     async def _output(self, ids: list[int], parameters: Any) -> Any:
-        """What the engine made of a request, whole."""
+        """Send a request to the engine and return its complete output."""
         outputs: list[Any] = []
         try:
             request = self._engine.generate(
@@ -174,7 +189,7 @@ class VllmGenerator:
             raise GeneratorFailed(f"{self.model}: {_one_line(error)}") from error
         if not outputs or outputs[0].finish_reason not in ("stop", "length"):
             reason = outputs[0].finish_reason if outputs else "no answer"
-            raise GeneratorFailed(f"{self.model}: vLLM broke off ({reason})")
+            raise GeneratorFailed(f"{self.model}: vLLM aborted the request ({reason})")
         return outputs[0]
 
     def _completion(self, output: Any, context: Context) -> Completion:
@@ -195,7 +210,8 @@ class VllmGenerator:
 
 
 def _with_adapter(adapter: Adapter) -> dict[str, Any]:
-    """What the engine is told of it; more than its largest rank it refuses itself."""
+    """Return the engine's arguments for an adapter and its base model."""
+    # Beyond the largest rank, the engine itself raises an error.
     rank = next((rank for rank in RANKS if rank >= adapter.rank), RANKS[-1])
     return {"model": adapter.base, "enable_lora": True, "max_lora_rank": rank}
 

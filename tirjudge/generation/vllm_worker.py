@@ -1,4 +1,8 @@
-"""What runs inside vLLM's workers: new weights, and whatever was made of the old ones made anew."""
+"""The extension of vLLM's workers: it loads new weights and repacks those that vLLM has transformed.
+
+vLLM imports it by name in each worker process, also on a server of its own (`--worker-extension-cls`), so it
+imports nothing else of this package.
+"""
 
 from __future__ import annotations
 
@@ -10,20 +14,20 @@ from typing import Any
 
 
 class WeightReloader:
-    """Mixed into vLLM's worker by its `worker_extension_cls`; called through `collective_rpc`."""
+    """A mixin of vLLM's worker class (`worker_extension_cls`), called through `collective_rpc`."""
 
     model_runner: Any
     reload_weights: Any
 
     def reload_from(self, folder: str) -> None:
-        """Take the weights of a model folder of the same architecture."""
+        """Load the weights of a model folder of the same architecture."""
         self.reload_weights(weights_path=folder)
         for module in self.model_runner.model.modules():
             if _is_packed(module):
                 module.quant_method.process_weights_after_loading(module)
 
     def end_with(self, process: int) -> None:
-        """End when `process` does: a trainer that is killed cannot end its engine, which would stay."""
+        """Exit when `process` exits: a trainer that is killed cannot shut its engine down."""
         _watch(process)
 
 
@@ -38,10 +42,10 @@ def _end_after(watched: int) -> None:
 
 
 def _is_packed(module: Any) -> bool:
-    """Whether a CPU's kernel multiplies with a copy of the module's weight that can be made anew.
+    """Return True for a module whose CPU kernel uses a packed copy of a weight that is still present.
 
-    A tied output layer is never loaded itself, so vLLM 0.31 leaves its copy as it was: the model would go on
-    speaking with the old weights, and no number would look wrong. Layers that gave their weight up for the
+    A tied output layer is never loaded itself, so vLLM 0.31 does not repack its copy: the model would
+    continue with the old output weights, and no number would look wrong. Layers that keep only the packed
     copy are loaded, and packed, by vLLM.
     """
     return hasattr(module, "cpu_linear") and module.weight.numel() > 0

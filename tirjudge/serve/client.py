@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 from weakref import WeakKeyDictionary
 
-from tirjudge.generation.endpoint import Endpoint
+from tirjudge.generation.endpoint.http import Endpoint
 from tirjudge.serve.messages import Answer, Question
 
 TOKEN = "TIRJUDGE_SERVE_TOKEN"

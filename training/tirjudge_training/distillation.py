@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from tirjudge.generation import Generator
 from tirjudge.generation import Sampling
-from tirjudge.records import trajectory_record
-from tirjudge.run_folder import JsonObject
-from tirjudge.run_folder import RunFolder
+from tirjudge.storage.records import trajectory_record
+from tirjudge.storage.run_folder import JsonObject
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Budget
 from tirjudge_environments import Encoder
 from tirjudge_environments import Environment

@@ -10,9 +10,9 @@ from pydantic import BaseModel
 from pydantic import ConfigDict
 from pydantic import Field
 from pydantic import model_validator
-from tirjudge.asking import Asking
 from tirjudge.generation import Sampling
 from tirjudge.rollout import Rollout
+from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge_environments import Environment
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Limits
@@ -106,7 +106,7 @@ class Engine:
         limits: Limits | None = None,
         name: str = "policy",
         sandbox: str = "local",
-        asking: Asking | None = None,
+        asking: RewardQuestions | None = None,
         generator: Sampler = "transformers",
         vllm: Mapping[str, Any] | None = None,
         server: VllmServerConfig | None = None,
@@ -138,7 +138,7 @@ class Engine:
         model: str,
         environments: Mapping[str, Environment],
         config: RolloutConfig,
-        asking: Asking | None = None,
+        asking: RewardQuestions | None = None,
     ) -> Self:
         """Return an engine for a model folder or Hugging Face model id that is not being trained."""
         return cls(

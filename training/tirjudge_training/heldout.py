@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pydantic import BaseModel
 from pydantic import ConfigDict
 from pydantic import Field
-from tirjudge.asking import Asking
-from tirjudge.records import failed
-from tirjudge.run_folder import RunFolder
+from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.statistics import Proportion
+from tirjudge.storage.records import failed
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Call
 from tirjudge_environments import Environment
 from tirjudge_environments import Episode
@@ -94,7 +94,7 @@ def measure(
     environments: Mapping[str, Environment],
     rollout: RolloutConfig,
     *,
-    asking: Callable[[], Asking | None] = lambda: None,
+    asking: Callable[[], RewardQuestions | None] = lambda: None,
     folder: RunFolder | None = None,
     file: str = ANSWERS,
 ) -> dict[str, Any]:

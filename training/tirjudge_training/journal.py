@@ -8,10 +8,10 @@ from collections.abc import Callable
 from collections.abc import Iterable
 from collections.abc import Iterator
 from statistics import fmean
-from tirjudge.records import episode_record
-from tirjudge.records import failed
-from tirjudge.run_folder import RunFolder
-from tirjudge.run_folder import encode_line
+from tirjudge.storage.records import episode_record
+from tirjudge.storage.records import failed
+from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.run_folder import encode_line
 from tirjudge_environments import Reward
 from tirjudge_environments import Trajectory
 from tirjudge_environments.session import Transcript

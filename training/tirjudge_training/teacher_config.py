@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Literal
-
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-
-from tirjudge.generation.endpoint import api_root
-from tirjudge.generation.openai import OpenAIGenerator
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
+from pydantic import field_validator
+from tirjudge.generation.endpoint.http import api_root
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.judging import KEY_VARIABLES
 from tirjudge_training.replay import Reasoning
+from typing import Literal
 
 TEACHER_KEY, CORRECTOR_KEY = "TIRJUDGE_TEACHER_API_KEY", "TIRJUDGE_CORRECTOR_API_KEY"
 """Environment variables of the API keys, which are read from nowhere else. The teacher's key may also be in

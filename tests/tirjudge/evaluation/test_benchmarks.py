@@ -8,10 +8,10 @@ import pytest
 from collections import Counter
 from pathlib import Path
 from pyarrow import parquet
+from tirjudge.data.rows import BadRow
 from tirjudge.evaluation.benchmarks import benchmark_names
 from tirjudge.evaluation.benchmarks import open_benchmark
 from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
-from tirjudge.rows import BadRow
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.registry import environment_names
 from typing import Any

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any
-
+from collections.abc import Iterator
+from collections.abc import Mapping
 from pydantic import ValidationError
-
-from tirjudge.first_line import first_line
-from tirjudge.hub_rows import datasets_library, mirrored
-from tirjudge_training.corpora.base import Columns, SourceCard
+from tirjudge.console_text import first_line
+from tirjudge.data.sources import datasets_library
+from tirjudge.data.sources import mirrored
+from tirjudge_training.corpora.base import Columns
+from tirjudge_training.corpora.base import SourceCard
+from typing import Any
 
 EVERY = "*"
 SHOWN = 12

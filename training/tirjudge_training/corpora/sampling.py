@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator
+from collections.abc import Awaitable
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeVar
-
-from tirjudge.asking import Asked, Asking
 from tirjudge.generation.base import Sampling
 from tirjudge.model_config import AskedModel
-from tirjudge_environments import Ask, Message, Prompt
+from tirjudge.rollout.reward_questions import AnswerStore
+from tirjudge.rollout.reward_questions import RewardQuestions
+from tirjudge_environments import Ask
+from tirjudge_environments import Message
+from tirjudge_environments import Prompt
 from tirjudge_training.corpora.base import Answer
 from tirjudge_training.corpora.config import SamplingConfig
+from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -34,10 +40,10 @@ class Generators:
         say: Callable[[str], None],
     ) -> None:
         self._samples = config.samples
-        self._kept = Asked(folder)
+        self._kept = AnswerStore(folder)
         self._generators = [one.generator() for one in models]
         self._asking = {
-            one.model: Asking(
+            one.model: RewardQuestions(
                 generator,
                 sampling=Sampling(
                     temperature=config.temperature, top_p=config.top_p, max_tokens=one.max_tokens

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from tirjudge.generation.transformers import TransformersGenerator
+from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge_training.computing import here
+from typing import Any
 
 
 class OwnPolicy:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
+import httpx
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-import httpx
-
+from tirjudge.console_text import printable
 from tirjudge.generation import GeneratorFailed
-from tirjudge.generation.endpoint import api_root
-from tirjudge.printable import printable
+from tirjudge.generation.endpoint.http import api_root
+from typing import Any
 
 EXTENSION = "tirjudge.generation.vllm_worker.WeightReloader"
 START = (

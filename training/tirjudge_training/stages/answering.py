@@ -5,8 +5,8 @@ from __future__ import annotations
 from pydantic import BaseModel
 from pydantic import ConfigDict
 from pydantic import Field
-from tirjudge.run_folder import JsonObject
-from tirjudge.run_folder import RunFolder
+from tirjudge.storage.run_folder import JsonObject
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import ChatEncoder
 from tirjudge_environments import Completion
 from tirjudge_environments import Encoder

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
-
-from pydantic import BaseModel, ConfigDict
-
-from tirjudge.asking import Asked, Asking
+from pydantic import BaseModel
+from pydantic import ConfigDict
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.run_folder import JsonObject, RunFolder
+from tirjudge.rollout.reward_questions import AnswerStore
+from tirjudge.rollout.reward_questions import RewardQuestions
+from tirjudge.storage.run_folder import JsonObject
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.data import Data
-from tirjudge_training.processes import ALONE, Processes
+from tirjudge_training.processes import ALONE
+from tirjudge_training.processes import Processes
+from typing import ClassVar
+from typing import Literal
 
 MODEL = "model"
 """The subfolder of a stage that holds the model it made."""
@@ -46,11 +50,11 @@ class Run:
     """The model that answers the questions of rewards, if they have any."""
     processes: Processes = ALONE
 
-    def asking(self, folder: RunFolder) -> Asking | None:
+    def asking(self, folder: RunFolder) -> RewardQuestions | None:
         """Open the meta-judge for a stage, with its answers cached in the folder of the stage."""
         if self.meta_judge is None:
             return None
-        return self.meta_judge.open(kept=Asked(folder.path, self.processes.rank), say=self.say)
+        return self.meta_judge.open(kept=AnswerStore(folder.path, self.processes.rank), say=self.say)
 
     def model(self, stage: str | None) -> str:
         """Return the path of the model that an earlier stage made; None is the base model of the run."""

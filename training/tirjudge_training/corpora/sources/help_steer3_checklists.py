@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pydantic import BaseModel
 from tirjudge.evaluation.checklists import remarks_of
-from tirjudge.run_folder import JsonObject
+from tirjudge.storage.run_folder import JsonObject
 from tirjudge_environments import Malformed
 from tirjudge_environments.rationales.decomposition import SIZES
 from tirjudge_environments.rationales.decomposition import decomposition_ask

@@ -1,0 +1,57 @@
+"""A LoRA adapter in the place of a model, and what is said where it cannot be used."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tirjudge.tiny_models import bpe_tokenizer
+from tirjudge.generation import GeneratorFailed
+from tirjudge.generation.local import transformers
+from tirjudge.generation.local.transformers import TransformersGenerator
+from tirjudge.generation.model_files import Adapter
+
+LORA = {"peft_type": "LORA", "base_model_name_or_path": "runs/gone/model", "r": 4}
+
+
+def adapter(folder: Path, config: dict[str, Any]) -> str:
+    bpe_tokenizer("print").save_pretrained(folder)
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        (
+            LORA,
+            "is a LoRA adapter of the model 'runs/gone/model', but there is no such folder: "
+            "start in the folder",
+        ),
+        (
+            LORA | {"base_model_name_or_path": "./model"},
+            "is a LoRA adapter of the model './model', but there is no",
+        ),
+        (
+            {"peft_type": "IA3"},
+            "adapter_config.json does not describe a LoRA adapter: 'base_model_name_or_path'",
+        ),
+    ],
+)
+def test_an_adapter_without_its_model_is_one_line(config: dict[str, Any], told: str, tmp_path: Path) -> None:
+    with pytest.raises(GeneratorFailed, match=f"^[^\n]*{re.escape(told)}[^\n]*$"):
+        TransformersGenerator.load(adapter(tmp_path, config))
+
+
+def test_the_extra_that_loads_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(transformers, "find_spec", lambda name: None)
+    with pytest.raises(GeneratorFailed, match=r"is a LoRA adapter, which needs `pip install peft`$"):
+        TransformersGenerator.load(adapter(tmp_path, LORA | {"base_model_name_or_path": "owner/model"}))
+
+
+def test_a_whole_model_is_none(tmp_path: Path) -> None:
+    assert Adapter.of(tmp_path) is None

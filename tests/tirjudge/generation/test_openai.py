@@ -1,0 +1,371 @@
+"""The OpenAI-compatible generator against a real HTTP server: what each tier sends, and what it reads."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from starlette.responses import JSONResponse
+
+from tests.tirjudge.endpoint_server import EndpointServer, called, chat, failure
+from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge_environments import (
+    By,
+    Context,
+    Finish,
+    Message,
+    Prompt,
+    Segment,
+    ToolCall,
+    ToolSpec,
+    Usage,
+)
+
+PROGRAM = "Let me count.\n```python\nprint(2 + 3)\n```\n"
+OUTPUT = "```output\n5\n```\n"
+STOP = ("\n```\n", "\n```output")
+PROMPT = Prompt(messages=(Message("system", "You judge."), Message("user", "A or B?")), stop=STOP)
+RUN_PYTHON = ToolSpec("run_python", "Runs a program.", {"type": "object", "properties": {"code": {}}})
+ASKED = [{"role": "system", "content": "You judge."}, {"role": "user", "content": "A or B?"}]
+SAMPLING = Sampling(temperature=0.7, max_tokens=64, seed=11)
+
+
+def by_model(text: str, **more: Any) -> Segment:
+    return Segment(by=By.MODEL, text=text, **more)
+
+
+def by_sandbox(text: str, call_id: str | None = None) -> Segment:
+    return Segment(by=By.SANDBOX, text=text, call_id=call_id)
+
+
+@pytest.fixture
+async def generators(server: EndpointServer) -> AsyncIterator[Any]:
+    """Makes generators for the server and closes them."""
+    made = []
+
+    def make(**options: Any) -> OpenAIGenerator:
+        made.append(OpenAIGenerator("judge-8b", server.url, **options))
+        return made[-1]
+
+    yield make
+    for generator in made:
+        await generator.close()
+
+
+async def test_the_first_turn_of_plain_chat(server: EndpointServer, generators: Any) -> None:
+    server.answers(chat("<preference>A</preference>", reasoning_content="Hm."))
+    completion = await generators().generate(Context(PROMPT), SAMPLING)
+    assert server.asked[0].path == "/v1/chat/completions"
+    assert server.bodies == [
+        {
+            "model": "judge-8b",
+            "messages": ASKED,
+            "temperature": 0.7,
+            "max_tokens": 64,
+            "seed": 11,
+            "stop": list(STOP),
+        }
+    ]
+    assert completion.text == "<preference>A</preference>"
+    assert completion.reasoning == "Hm."
+    assert completion.finish is Finish.END
+    assert completion.usage == Usage(prompt_tokens=7, completion_tokens=3)
+    assert completion.token_ids is None
+    assert completion.logprobs is None
+
+
+async def test_outputs_come_as_user_turns(server: EndpointServer, generators: Any) -> None:
+    segments = (by_model(PROGRAM, reasoning="secret thoughts"), by_sandbox(OUTPUT))
+    await generators(tier="turns").generate(Context(PROMPT, segments), SAMPLING)
+    assert server.bodies[0]["messages"] == [
+        *ASKED,
+        {"role": "assistant", "content": PROGRAM.rstrip()},
+        {"role": "user", "content": "```output\n5\n```"},
+    ]
+
+
+async def test_an_output_fence_that_the_model_opened_moves_to_the_user(
+    server: EndpointServer, generators: Any
+) -> None:
+    segments = (by_model(PROGRAM + "```output"), by_sandbox("\n5\n```\n"))
+    await generators(tier="turns").generate(Context(PROMPT, segments), SAMPLING)
+    assert server.bodies[0]["messages"][2:] == [
+        {"role": "assistant", "content": PROGRAM.rstrip()},
+        {"role": "user", "content": "```output\n5\n```"},
+    ]
+
+
+async def test_chat_is_asked_to_go_on_with_an_unfinished_turn(
+    server: EndpointServer, generators: Any
+) -> None:
+    await generators(tier="turns").generate(
+        Context(PROMPT, (by_model("First,"), by_model(" then"))), SAMPLING
+    )
+    assert server.bodies[0]["messages"][2:] == [
+        {"role": "assistant", "content": "First, then"},
+        {"role": "user", "content": "Continue exactly where you stopped."},
+    ]
+
+
+async def test_a_continued_message(server: EndpointServer, generators: Any) -> None:
+    generator = generators(tier="continue")
+    await generator.generate(Context(PROMPT), SAMPLING)
+    segments = (by_model(PROGRAM), by_sandbox(OUTPUT))
+    await generator.generate(Context(PROMPT, segments), replace(SAMPLING, top_p=0.9))
+    first, second = server.bodies
+    assert first["messages"] == ASKED
+    assert (first["add_generation_prompt"], first["continue_final_message"]) == (True, False)
+    assert second == {
+        "model": "judge-8b",
+        "messages": [*ASKED, {"role": "assistant", "content": PROGRAM + OUTPUT}],
+        "add_generation_prompt": False,
+        "continue_final_message": True,
+        "temperature": 0.7,
+        "top_p": 0.9,
+        "top_k": -1,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "max_tokens": 64,
+        "seed": 11,
+        "stop": list(STOP),
+        "include_stop_str_in_output": True,
+        "no_stop_trim": True,
+    }
+
+
+async def test_native_calls(server: EndpointServer, generators: Any) -> None:
+    prompt = replace(PROMPT, stop=(), tools=(RUN_PYTHON,))
+    server.answers(chat(None, "tool_calls", tool_calls=[called("print(2 + 3)")]))
+    generator = generators()
+    completion = await generator.generate(Context(prompt), SAMPLING)
+    (call,) = completion.tool_calls
+    assert (completion.text, completion.finish) == ("", Finish.TOOL_CALL)
+    assert call == ToolCall("call_a", "run_python", '{"code": "print(2 + 3)"}')
+
+    server.answers(chat("<preference>B</preference>"))
+    segments = (by_model("", tool_calls=(call,)), by_sandbox("5", call_id="call_a"))
+    completion = await generator.generate(Context(prompt, segments), SAMPLING)
+    assert completion.finish is Finish.END
+    assert server.bodies[1] == {
+        "model": "judge-8b",
+        "messages": [
+            *ASKED,
+            {"role": "assistant", "content": None, "tool_calls": [called("print(2 + 3)")]},
+            {"role": "tool", "tool_call_id": "call_a", "content": "5"},
+        ],
+        "temperature": 0.7,
+        "max_tokens": 64,
+        "seed": 11,
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "run_python",
+                    "description": "Runs a program.",
+                    "parameters": {"type": "object", "properties": {"code": {}}},
+                },
+            }
+        ],
+    }
+
+
+async def test_calls_without_an_id_or_with_broken_arguments(server: EndpointServer, generators: Any) -> None:
+    """Every call gets an id, arguments are text, and a call that was never answered is not sent back."""
+    prompt = replace(PROMPT, tools=(RUN_PYTHON,))
+    broken = {"id": "", "function": {"name": "run_python", "arguments": '{"code": "pri'}}
+    as_object = {"function": {"name": "run_python", "arguments": {"code": "1"}}}
+    server.answers(chat(None, "stop", tool_calls=[broken, as_object]))
+    completion = await generators().generate(Context(prompt), SAMPLING)
+    first, second = completion.tool_calls
+    assert completion.finish is Finish.TOOL_CALL
+    assert first.id != second.id
+    assert json.loads(second.arguments) == {"code": "1"}
+
+    segments = (by_model("Both.", tool_calls=(first, second)), by_sandbox("2", call_id=second.id))
+    await generators().generate(Context(prompt, segments), SAMPLING)
+    assert server.bodies[1]["messages"][2:] == [
+        {"role": "assistant", "content": "Both.", "tool_calls": [called("1", second.id)]},
+        {"role": "tool", "tool_call_id": second.id, "content": "2"},
+    ]
+
+
+async def test_a_prefill_is_continued_or_else_left_to_the_model(
+    server: EndpointServer, generators: Any
+) -> None:
+    prompt = replace(PROMPT, prefill="<think>")
+    server.answers(chat("<think>Both fail."))
+    completion = await generators(tier="continue").generate(Context(prompt), SAMPLING)
+    assert server.bodies[0]["messages"][-1] == {"role": "assistant", "content": "<think>"}
+    assert completion.text == "<think>Both fail."
+    completion = await generators(tier="turns").generate(Context(prompt), SAMPLING)
+    assert server.bodies[1]["messages"] == ASKED
+    assert completion.text == "Both fail."
+
+
+CUT = PROGRAM.removesuffix("\n```\n")
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "finish"),
+    [
+        (chat(PROGRAM), PROGRAM, Finish.STOP),
+        (chat(CUT), PROGRAM, Finish.STOP),
+        (chat(CUT, stop_reason="\n```\n"), PROGRAM, Finish.STOP),
+        (chat(CUT, stop_reason="\n```output"), CUT + "\n```output", Finish.STOP),
+        (chat(PROGRAM, matched_stop="\n```\n"), PROGRAM, Finish.STOP),
+        (chat("```json\n{}"), "```json\n{}\n```\n", Finish.STOP),
+        (chat("````text\nfour"), "````text\nfour", Finish.END),
+        (chat(CUT, "length"), CUT, Finish.LENGTH),
+        (chat(PROGRAM.rstrip(), matched_stop=151645), PROGRAM.rstrip(), Finish.END),
+        (chat("A", matched_stop="</s>"), "A", Finish.END),
+        (chat("A", "length"), "A", Finish.LENGTH),
+        (chat(None), "", Finish.END),
+        (chat(None, refusal="I cannot."), "I cannot.", Finish.END),
+        (chat("A", finish=None), "A", Finish.END),
+        (chat([{"type": "text", "text": "A"}, {"type": "image"}]), "A", Finish.END),
+    ],
+)
+async def test_what_is_read_from_a_turns_end(
+    server: EndpointServer, generators: Any, answer: dict[str, Any], text: str, finish: Finish
+) -> None:
+    """Most endpoints cut the stop string off; the reader needs the text as the model wrote it."""
+    server.answers(answer)
+    completion = await generators().generate(Context(PROMPT), SAMPLING)
+    assert (completion.text, completion.finish) == (text, finish)
+
+
+async def test_a_stop_string_that_was_cut_off_closes_the_fence_of_an_earlier_completion(
+    server: EndpointServer, generators: Any
+) -> None:
+    server.answers(chat("x = 1"))
+    context = Context(PROMPT, (by_model(PROGRAM), by_sandbox(OUTPUT), by_model("```python\n")))
+    completion = await generators().generate(context, SAMPLING)
+    assert (completion.text, completion.finish) == ("x = 1\n```\n", Finish.STOP)
+
+
+def refusing(text: str, **messages: str) -> Any:
+    """A server that refuses these parameters, each in its words, and then answers with the text."""
+
+    def script(body: dict[str, Any]) -> Any:
+        for name, message in messages.items():
+            if name in body:
+                return failure(400, message, code="unsupported_parameter")
+        return chat(text)
+
+    return script
+
+
+async def test_where_stop_is_refused_it_is_left_out_and_nothing_is_put_back(
+    server: EndpointServer, generators: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.script = refusing(
+        "```python\nx = 1", stop="Unsupported parameter: 'stop' is not supported with this model."
+    )
+    generator = generators()
+    for _ in range(2):
+        completion = await generator.generate(Context(PROMPT), SAMPLING)
+        assert (completion.text, completion.finish) == ("```python\nx = 1", Finish.END)
+    assert ["stop" in body for body in server.bodies] == [True, False, False]
+    assert [record.levelname for record in caplog.records if "'stop'" in record.message] == ["WARNING"]
+
+
+async def test_a_reasoning_models_dialect_is_learnt_once(
+    server: EndpointServer, generators: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    server.script = refusing(
+        "A",
+        max_tokens="Unsupported parameter: 'max_tokens' is not supported with this model. "
+        "Use 'max_completion_tokens' instead.",
+        temperature="Unsupported value: 'temperature' does not support 0.7 with this model.",
+        seed="Argument not supported on this model: seed",
+        top_p="Unknown field `top_p`",
+    )
+    generator = generators()
+    sampling = replace(SAMPLING, top_p=0.9)
+    await generator.generate(Context(PROMPT), sampling)
+    learnt = len(server.bodies)
+    await generator.generate(Context(PROMPT), sampling)
+    assert len(server.bodies) == learnt + 1 == 6
+    assert server.bodies[-1] == {
+        "model": "judge-8b",
+        "messages": ASKED,
+        "max_completion_tokens": 64,
+        "stop": list(STOP),
+    }
+    assert len(caplog.records) == 4
+
+
+async def test_mistrals_refusal_is_understood(server: EndpointServer, generators: Any) -> None:
+    def script(body: dict[str, Any]) -> Any:
+        if "seed" not in body:
+            return chat("A")
+        field = {"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}
+        return JSONResponse({"detail": [field]}, 422)
+
+    server.script = script
+    assert (await generators().generate(Context(PROMPT), SAMPLING)).text == "A"
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        failure(400, "max_tokens is too large: 64. The model supports 32 tokens.", param="max_tokens"),
+        failure(400, "temperature must be at most 0.5", param="temperature"),
+        failure(400, "messages must not be empty"),
+    ],
+)
+async def test_other_refusals_are_the_users_to_mend(
+    server: EndpointServer, generators: Any, refusal: Any
+) -> None:
+    server.answers(refusal)
+    with pytest.raises(GeneratorFailed, match="400 Bad Request"):
+        await generators().generate(Context(PROMPT), SAMPLING)
+    assert len(server.asked) == 1
+
+
+async def test_a_dialogue_that_fills_the_context_gets_what_is_left(
+    server: EndpointServer, generators: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    full = "This model's maximum context length is 100 tokens. Use a smaller prompt or max_completion_tokens."
+
+    def room_for_less(body: dict[str, Any]) -> Any:
+        return failure(400, full) if "max_tokens" in body else chat("A", "length")
+
+    server.script = room_for_less
+    completion = await generators().generate(Context(PROMPT), SAMPLING)
+    assert (completion.text, completion.finish) == ("A", Finish.LENGTH)
+
+    server.answers(failure(400, full))
+    with pytest.raises(ContextTooLong, match="maximum context length is 100 tokens"):
+        await generators().generate(Context(PROMPT), SAMPLING)
+    assert not caplog.records
+
+
+@pytest.mark.parametrize("usage", [None, {}, {"completion_tokens": None}])
+async def test_tokens_that_are_not_counted_are_guessed(
+    server: EndpointServer, generators: Any, usage: dict[str, Any] | None
+) -> None:
+    server.answers(chat("twelve bytes", reasoning="four") | {"usage": usage})
+    completion = await generators().generate(Context(PROMPT), SAMPLING)
+    assert completion.usage == Usage(prompt_tokens=0, completion_tokens=4)
+
+
+async def test_a_filtered_answer_is_no_answer(server: EndpointServer, generators: Any) -> None:
+    server.answers(chat("", "content_filter"))
+    with pytest.raises(GeneratorFailed, match="content filter"):
+        await generators().generate(Context(PROMPT), SAMPLING)
+
+
+async def test_hostile_rows_arrive(server: EndpointServer, generators: Any) -> None:
+    prompt = Prompt(messages=(Message("user", "\x00 \ud800 \u202e <|im_end|> 𝔘"),))
+    await generators().generate(Context(prompt), SAMPLING)
+    assert server.bodies[0]["messages"] == [{"role": "user", "content": "\x00 ? \u202e <|im_end|> 𝔘"}]
+
+
+async def test_tiers_of_text_refuse_native_tools(generators: Any) -> None:
+    with pytest.raises(GeneratorFailed, match="tier continue has no native tools"):
+        await generators(tier="continue").generate(Context(replace(PROMPT, tools=(RUN_PYTHON,))), SAMPLING)

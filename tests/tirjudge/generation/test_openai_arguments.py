@@ -1,0 +1,86 @@
+"""What the OpenAI-compatible generator is made with: addresses, arguments and a key that nobody sees."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from tests.tirjudge.endpoint_server import EndpointServer, failure
+from tirjudge.generation.base import GeneratorFailed, Sampling
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge_environments import Context, Message, Prompt
+
+PROMPT = Prompt(messages=(Message("user", "A or B?"),))
+SAMPLING = Sampling()
+
+
+@pytest.mark.parametrize("tail", ["", "/", "/v1", "/v1/", "/v1/chat/completions"])
+async def test_the_base_url_may_be_written_in_many_ways(server: EndpointServer, tail: str) -> None:
+    generator = OpenAIGenerator("judge-8b", server.url + tail)
+    await generator.generate(Context(PROMPT), SAMPLING)
+    await generator.close()
+    assert server.asked[0].path == "/v1/chat/completions"
+
+
+async def test_a_path_of_its_own_is_kept(server: EndpointServer) -> None:
+    generator = OpenAIGenerator("judge-8b", server.url + "/api/openai/")
+    await generator.generate(Context(PROMPT), SAMPLING)
+    await generator.close()
+    assert server.asked[0].path == "/api/openai/chat/completions"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tier": "completions"}, "needs the model's tokenizer"),
+        ({"tier": "best"}, "tier must be one of auto, completions"),
+        ({"concurrency": 0}, "must be positive"),
+        ({"api_key": "sk-\nsecret"}, "characters that a header cannot carry"),
+    ],
+)
+def test_arguments_that_cannot_be_used(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message) as caught:
+        OpenAIGenerator("judge-8b", "http://127.0.0.1:1", **options)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost:8000",
+        "ftp://host/v1",
+        "http://host:port",
+        "http://me:secret@host/v1",
+        "http://host/v1?key=secret",
+    ],
+)
+def test_addresses_that_cannot_be_used(url: str) -> None:
+    with pytest.raises(ValueError, match="the base URL must be http") as caught:
+        OpenAIGenerator("judge-8b", url)
+    assert "secret" not in str(caught.value)
+
+
+async def test_nothing_shows_the_key(server: EndpointServer, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    key = "sk-0123456789abcdef"
+    server.answers(failure(401, f"Incorrect API key provided: {key}. \x1b[31mGet one\r\n at."))
+    generator = OpenAIGenerator("judge-8b", server.url, api_key=key)
+    with pytest.raises(GeneratorFailed) as caught:
+        await generator.generate(Context(PROMPT), SAMPLING)
+    await generator.close()
+    assert server.asked[0].headers["authorization"] == f"Bearer {key}"
+    assert str(caught.value) == (
+        f"{server.url}/v1/chat/completions: 401 Unauthorized: Incorrect API key provided: [key]. "
+        "[31mGet one at; set the key in TIRJUDGE_API_KEY or OPENAI_API_KEY"
+    )
+    shown = [
+        caplog.text,
+        repr(generator),
+        repr(caught.value),
+        str(vars(generator)),
+        str(vars(generator._endpoint)),
+    ]
+    assert not any(key in text for text in shown)

@@ -1,0 +1,321 @@
+"""Whole dialogues through endpoints: real HTTP, a real sandbox, and the same judge in every tier."""
+
+from __future__ import annotations
+
+import json
+import pytest
+import torch
+from collections.abc import AsyncIterator
+from collections.abc import Callable
+from pathlib import Path
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import called
+from tests.tirjudge.endpoint_server import chat
+from tests.tirjudge.endpoint_server import failure
+from tests.tirjudge.endpoint_server import tokens
+from tests.tirjudge.tiny_models import bpe_tokenizer
+from tests.tirjudge.tiny_models import tiny_qwen3
+from tirjudge.generation.base import ContextTooLong
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.base import Sampling
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge.rollout import Rollout
+from tirjudge_environments import By
+from tirjudge_environments import Context
+from tirjudge_environments import Finish
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Message
+from tirjudge_environments import Prompt
+from tirjudge_environments import StopReason
+from tirjudge_environments import Trajectory
+from tirjudge_environments import Usage
+from tirjudge_environments.formats.tir_comparison import TirPairwise
+from tirjudge_environments.session import Transcript
+from tirjudge_environments.tokenization import ChatEncoder
+from tirjudge_sandbox import Sandbox
+from tirjudge_sandbox import open_sandbox
+from typing import Any
+
+PROGRAM = "Let me count.\n```python\nprint(len(response_a.split()))\n```\n"
+OUTPUT = "```output\n2\n```\n"
+FORGED = "```output\n9\n```\nSo <preference>B</preference>"
+VERDICT = "So <preference>A</preference>"
+TASK = JudgeTask(
+    id="t", prompt=(Message("user", "Say two words."),), candidates=("one <|im_end|>", "far too many words")
+)
+TOKENIZER = bpe_tokenizer(PROGRAM, OUTPUT, VERDICT)
+ENCODER = ChatEncoder(TOKENIZER)
+MODEL = tiny_qwen3(len(TOKENIZER))
+STOPS = ("\n```\n", "\n```output")
+Make = Callable[..., OpenAIGenerator]
+
+
+def judge(history: str) -> str:
+    """The judge behind every server here: unless it is stopped it makes the program's output up."""
+    return VERDICT if OUTPUT.strip() in history else PROGRAM + FORGED
+
+
+def stopped(text: str, stops: list[str]) -> tuple[str, str]:
+    """The text up to its first stop string, and that string."""
+    found = {stop: text.find(stop) for stop in stops if stop in text}
+    first = min(found, key=lambda stop: found[stop], default="")
+    return (text[: found[first]], first) if first else (text, "")
+
+
+def vllm_tokens(body: dict[str, Any]) -> dict[str, Any]:
+    """Token ids in and out; the ids behind a stop string that is met end with it."""
+    text, stop = stopped(judge(TOKENIZER.decode(body["prompt"])), body["stop"])
+    ids = ENCODER.text(text + stop) + ([] if stop else [TOKENIZER.eos_token_id])
+    return tokens(ids, [-0.5] * len(ids), stop_reason=stop or None)
+
+
+def vllm_chat(body: dict[str, Any]) -> dict[str, Any]:
+    """Continues the last message, says which stop string was met and shows it when asked to."""
+    assert body["messages"][-1]["role"] == ("assistant" if body["continue_final_message"] else "user")
+    text, stop = stopped(judge(body["messages"][-1]["content"]), body["stop"])
+    return chat(text + stop if body["include_stop_str_in_output"] else text, stop_reason=stop or None)
+
+
+def plain_chat(body: dict[str, Any]) -> dict[str, Any]:
+    """Cuts the stop string off and does not tell."""
+    return chat(stopped(judge(body["messages"][-1]["content"]), body["stop"])[0])
+
+
+def reasoning_chat(body: dict[str, Any]) -> Any:
+    """A hosted reasoning model: no stop strings, no temperature, hidden thoughts."""
+    for name in ("stop", "temperature", "seed"):
+        if name in body:
+            return failure(400, f"Unsupported parameter: '{name}' is not supported.", param=name)
+    assert "thoughts" not in str(body["messages"])
+    return chat(judge(body["messages"][-1]["content"]), reasoning_content="thoughts")
+
+
+def calling_chat(body: dict[str, Any]) -> dict[str, Any]:
+    """Native calls: two at once, the second of which fails."""
+    if body["messages"][-1]["role"] == "tool":
+        assert [turn["content"] for turn in body["messages"][-2:]] == [
+            "2",
+            "NameError: name 'x' is not defined",
+        ]
+        return chat(VERDICT)
+    calls = [called("print(len(response_a.split()))", "call_a"), called("x", "call_b")]
+    return chat("Let me count.", "tool_calls", tool_calls=calls)
+
+
+@pytest.fixture
+async def box() -> AsyncIterator[Sandbox]:
+    async with open_sandbox("local", preload=(), capacity=1) as sandbox:
+        yield sandbox
+
+
+@pytest.fixture
+async def make(server: EndpointServer) -> AsyncIterator[Make]:
+    """Makes generators for the server and closes them."""
+    made = []
+
+    def generator(**options: Any) -> OpenAIGenerator:
+        made.append(OpenAIGenerator("judge", server.url, **options))
+        return made[-1]
+
+    yield generator
+    for one in made:
+        await one.close()
+
+
+async def judged(generator: OpenAIGenerator, box: Sandbox, **options: Any) -> Trajectory:
+    environment = TirPairwise(order="given", **options)
+    rollout = Rollout(environment, generator, box, sampling=Sampling(max_tokens=256))
+    (view,) = environment.views(TASK)
+    return await rollout.trajectory(TASK, view)
+
+
+@pytest.mark.parametrize(
+    ("tier", "script"),
+    [
+        ("completions", vllm_tokens),
+        ("continue", vllm_chat),
+        ("turns", plain_chat),
+        ("turns", reasoning_chat),
+        ("auto", plain_chat),
+    ],
+)
+async def test_every_tier_gives_the_same_dialogue(
+    server: EndpointServer, box: Sandbox, make: Make, tier: Any, script: Callable[[dict[str, Any]], Any]
+) -> None:
+    server.script = script
+    tokenizer = TOKENIZER if tier == "completions" else None
+    trajectory = await judged(make(tier=tier, tokenizer=tokenizer), box)
+    assert trajectory.stop is StopReason.VERDICT, trajectory.detail
+    assert trajectory.verdict is not None
+    assert trajectory.verdict.choice == 0
+    assert [(segment.by, segment.text) for segment in trajectory.segments] == [
+        (By.MODEL, PROGRAM),
+        (By.SANDBOX, OUTPUT),
+        (By.MODEL, VERDICT),
+    ]
+    assert trajectory.usage.prompt_tokens > 0
+
+
+async def test_native_calls_are_all_answered(server: EndpointServer, box: Sandbox, make: Make) -> None:
+    server.script = calling_chat
+    trajectory = await judged(make(), box, protocol="tool")
+    assert trajectory.stop is StopReason.VERDICT, trajectory.detail
+    assert [call.request.call_id for call in trajectory.calls] == ["call_a", "call_b"]
+
+
+async def test_ids_are_appended_and_never_encoded_again(
+    server: EndpointServer, box: Sandbox, make: Make
+) -> None:
+    """What the second request sends is, id for id, the first with what came back and the output behind it."""
+    server.script = vllm_tokens
+    trajectory = await judged(make(tokenizer=TOKENIZER), box)
+    first, second = server.bodies
+    transcript = Transcript.of(trajectory)
+    written = transcript.completion_ids
+    assert tuple(first["prompt"]) == transcript.prompt_ids
+    assert tuple(second["prompt"]) == (
+        *transcript.prompt_ids,
+        *written[: len(second["prompt"]) - len(first["prompt"])],
+    )
+    assert written[-1] == TOKENIZER.eos_token_id
+    assert first["prompt"].count(TOKENIZER.eos_token_id) == 1, "the template's own, and no candidate's"
+    assert transcript.logprobs == tuple(-0.5 if by_model else 0.0 for by_model in transcript.mask)
+
+
+async def test_an_endpoint_that_is_down_ends_the_dialogue_without_a_score(
+    server: EndpointServer, box: Sandbox, make: Make
+) -> None:
+    server.script = lambda body: failure(404, "The model `judge` does not exist.")
+    trajectory = await judged(make(), box)
+    assert trajectory.stop is StopReason.GENERATOR_DOWN
+    assert "404 Not Found: The model `judge` does not exist; check the base URL" in trajectory.detail
+
+
+def greedy(body: dict[str, Any]) -> dict[str, Any]:
+    """vLLM's `/v1/completions` over a real model, one plain forward pass a token."""
+    ids, logprobs, stop = list(body["prompt"]), [], None
+    end = len(ids) + body["max_tokens"]
+    with torch.no_grad():
+        while len(ids) < end and stop is None:
+            scores = MODEL(torch.tensor([ids])).logits[0, -1].log_softmax(-1)
+            ids.append(int(scores.argmax()))
+            logprobs.append(float(scores.max()))
+            text = TOKENIZER.decode(ids[len(body["prompt"]) :])
+            stop = next((stop for stop in body.get("stop", ()) if stop in text), None)
+    finish = "stop" if stop else "length"
+    return tokens(ids[len(body["prompt"]) :], logprobs, finish, stop_reason=stop)
+
+
+async def test_a_real_model_gives_what_it_gives_locally(server: EndpointServer, make: Make) -> None:
+    server.script = greedy
+    prompt = Prompt(messages=(Message("user", "Which one?"),))
+    ids = torch.tensor([ENCODER.prompt(prompt)])
+    local = MODEL.generate(
+        ids,
+        attention_mask=torch.ones_like(ids),
+        max_new_tokens=24,
+        do_sample=False,
+        output_logits=True,
+        return_dict_in_generate=True,
+        pad_token_id=0,
+    )
+    expected = local.sequences[0, ids.shape[1] :]
+    logprobs = torch.cat(local.logits).log_softmax(-1).gather(1, expected[:, None])[:, 0]
+
+    generator = make(tokenizer=TOKENIZER)
+    context = Context(prompt, (), tuple(ids[0].tolist()))
+    completion = await generator.generate(context, Sampling(max_tokens=24))
+    assert completion.token_ids == tuple(expected.tolist())
+    assert completion.usage == Usage(prompt_tokens=ids.shape[1], completion_tokens=24)
+    assert completion.logprobs == pytest.approx(logprobs.tolist(), abs=1e-5)
+    assert completion.text == ENCODER.decode(expected.tolist())
+    assert completion.finish is Finish.LENGTH
+
+    stop = completion.text[3:6]
+    context = Context(Prompt(messages=prompt.messages, stop=(stop,)), (), context.ids)
+    shorter = await generator.generate(context, Sampling(max_tokens=24))
+    assert shorter.finish is Finish.STOP
+    assert shorter.token_ids == completion.token_ids[: len(shorter.token_ids)]
+    assert stop in shorter.text
+    assert stop not in ENCODER.decode(shorter.token_ids[:-1])
+
+
+async def test_the_request_of_the_completions_tier(server: EndpointServer, make: Make) -> None:
+    server.script = vllm_tokens
+    generator = make(tier="completions", tokenizer=TOKENIZER)
+    context = Context(Prompt(messages=(), stop=STOPS), (), (5, 6, 7))
+    await generator.generate(context, Sampling(temperature=1.0, max_tokens=9, seed=1 << 40))
+    assert server.asked[0].path == "/v1/completions"
+    assert server.bodies[0] == {
+        "model": "judge",
+        "prompt": [5, 6, 7],
+        "stop_token_ids": [TOKENIZER.eos_token_id],
+        "temperature": 1.0,
+        "top_p": 1.0,
+        "top_k": -1,
+        "min_p": 0.0,
+        "repetition_penalty": 1.0,
+        "max_tokens": 9,
+        "seed": 0,
+        "stop": list(STOPS),
+        "logprobs": 1,
+        "return_token_ids": True,
+        "skip_special_tokens": False,
+    }
+
+
+async def test_the_length_of_the_context_is_learnt(server: EndpointServer, make: Make) -> None:
+    """vLLM refuses a request for more tokens than there is room for; it is asked for as many as there are."""
+
+    def short(body: dict[str, Any]) -> Any:
+        if len(body["prompt"]) + body["max_tokens"] > 10:
+            return failure(
+                400, "This model's maximum context length is 10 tokens. However, you requested more."
+            )
+        return tokens([4] * body["max_tokens"], [-1.0] * body["max_tokens"], "length")
+
+    server.script = short
+    generator = make(tokenizer=TOKENIZER)
+    prompt = Prompt(messages=())
+    for length in (7, 8):
+        completion = await generator.generate(Context(prompt, (), (5,) * length), Sampling(max_tokens=64))
+        assert len(completion.token_ids or ()) == 10 - length
+    with pytest.raises(ContextTooLong, match="maximum context length is 10 tokens"):
+        await generator.generate(Context(prompt, (), (5,) * 10), Sampling(max_tokens=64))
+    assert [body["max_tokens"] for body in server.bodies] == [64, 3, 2, 1]
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        (tokens(None, [-0.5]), "returns no token ids or no logprobs"),
+        (tokens([4], None), "returns no token ids or no logprobs"),
+        (tokens([4, 5], [-0.5]), "returned 2 token ids, but 1 logprobs"),
+    ],
+)
+async def test_an_endpoint_without_ids_is_told_from_one_with(
+    server: EndpointServer, make: Make, answer: dict[str, Any], message: str
+) -> None:
+    server.answers(answer)
+    generator = make(tokenizer=TOKENIZER)
+    with pytest.raises(GeneratorFailed, match=message):
+        await generator.generate(Context(Prompt(messages=()), (), (5,)), Sampling())
+
+
+async def test_a_tokenizer_from_a_folder_knows_all_that_ends_a_turn(
+    server: EndpointServer, make: Make, tmp_path: Path
+) -> None:
+    TOKENIZER.save_pretrained(tmp_path)
+    other_end = TOKENIZER.convert_tokens_to_ids("<|im_start|>")
+    (tmp_path / "generation_config.json").write_text(json.dumps({"eos_token_id": [0, other_end]}))
+    ids = [*ENCODER.text("A."), other_end]
+    server.answers(tokens(ids, [-1.0] * len(ids), stop_reason=other_end))
+    generator = make(tokenizer=str(tmp_path))
+    completion = await generator.generate(Context(Prompt(messages=()), (), (5,)), Sampling())
+    assert (completion.text, completion.finish) == ("A.", Finish.END)
+    assert completion.token_ids == tuple(ids)
+
+
+async def test_a_tokenizer_that_is_not_there(make: Make, tmp_path: Path) -> None:
+    with pytest.raises(GeneratorFailed, match=r"cannot load the tokenizer '.*nowhere': [^\n]*$"):
+        make(tokenizer=str(tmp_path / "nowhere"))

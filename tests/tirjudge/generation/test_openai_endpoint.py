@@ -1,0 +1,226 @@
+"""Retries, limits and errors of an endpoint, against a real HTTP server that misbehaves."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Any
+
+import pytest
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, torn
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.endpoint import http as endpoint_module
+from tirjudge.generation.endpoint.http import Endpoint
+from tirjudge.generation.endpoint.responses import ChatAnswer
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The pauses that an endpoint asked for, in seconds; none of them is waited for."""
+    asked: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        asked.append(seconds)
+
+    monkeypatch.setattr(endpoint_module, "sleep", sleep)
+    return asked
+
+
+async def ask(url: str, **options: Any) -> str | None:
+    endpoint = Endpoint(url, **options)
+    try:
+        answer = await endpoint.post("chat/completions", {"question": "?"}, ChatAnswer)
+    finally:
+        await endpoint.close()
+    return answer.choices[0].message.content
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        failure(408, "slow"),
+        failure(409, "conflict"),
+        failure(429, "busy"),
+        failure(500, "oops"),
+        HTMLResponse("<html><title>502</title>Bad Gateway</html>", 502),
+        PlainTextResponse("overloaded", 503),
+        torn(),
+        Response("{'not': json", media_type="application/json"),
+        Response("", media_type="application/json"),
+        HTMLResponse("<html>Log in, please</html>"),
+        JSONResponse({"choices": []}),
+        JSONResponse({"choices": [{"text": "of another API"}]}),
+        JSONResponse([1, 2]),
+        JSONResponse({"error": {"message": "provider down", "code": 502}}),
+        JSONResponse({"error": "something"}),
+        chat("half", "abort"),
+        Response(b'{"choices": ' + b"[" * 100_000, media_type="application/json"),
+    ],
+)
+async def test_what_may_pass_is_tried_again(
+    server: EndpointServer, pauses: list[float], trouble: Response | dict[str, Any]
+) -> None:
+    server.answers(trouble, chat("A"))
+    assert await ask(server.url) == "A"
+    assert len(server.asked) == 2
+    assert server.bodies[0] == server.bodies[1]
+    assert 0 < pauses[0] <= endpoint_module.FIRST_PAUSE
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 413, 422])
+async def test_what_will_not_pass_is_not(server: EndpointServer, pauses: list[float], status: int) -> None:
+    server.answers(failure(status, "no"))
+    with pytest.raises(GeneratorFailed, match=f"/v1/chat/completions: {status} .*: no"):
+        await ask(server.url)
+    assert len(server.asked) == 1
+    assert pauses == []
+
+
+async def test_a_failure_inside_a_200_is_one(server: EndpointServer, pauses: list[float]) -> None:
+    server.answers(JSONResponse({"error": {"message": "No credit left", "code": 402}}))
+    with pytest.raises(GeneratorFailed, match="402 Payment Required: No credit left"):
+        await ask(server.url)
+    assert pauses == []
+
+
+async def test_retry_after_in_seconds(server: EndpointServer, pauses: list[float]) -> None:
+    server.answers(
+        failure(429, "busy", {"retry-after": "7"}), failure(503, "busy", {"retry-after": "0.5"}), chat("A")
+    )
+    assert await ask(server.url) == "A"
+    assert 7 <= pauses[0] <= 7.5
+    assert 0.5 <= pauses[1] <= 1.5
+
+
+async def test_retry_after_as_a_date(server: EndpointServer, pauses: list[float]) -> None:
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
+    past = format_datetime(datetime.now(UTC) - timedelta(seconds=90), usegmt=True)
+    server.answers(
+        failure(429, "busy", {"retry-after": later}),
+        failure(429, "busy", {"retry-after": past}),
+        failure(429, "busy", {"retry-after": "soon"}),
+        chat("A"),
+    )
+    assert await ask(server.url) == "A"
+    assert 60 < pauses[0] < 91
+    assert 0 <= pauses[1] <= 1
+    assert 0 < pauses[2] <= 2
+
+
+async def test_the_wait_that_was_asked_for_is_kept(server: EndpointServer) -> None:
+    """With the clock running: the second request comes no sooner than the first answer allowed."""
+    server.answers(failure(429, "busy", {"retry-after": "0.2"}), chat("A"))
+    assert await ask(server.url) == "A"
+    first, second = server.asked
+    assert second.at - first.at >= 0.2
+
+
+async def test_a_spent_quota_is_not_waited_for(server: EndpointServer, pauses: list[float]) -> None:
+    server.answers(failure(429, "You exceeded your current quota", code="insufficient_quota"))
+    with pytest.raises(GeneratorFailed, match="429 Too Many Requests: You exceeded"):
+        await ask(server.url)
+    server.answers(failure(429, "daily limit", {"retry-after": "86400"}))
+    with pytest.raises(GeneratorFailed, match="its Retry-After is 86400 seconds"):
+        await ask(server.url)
+    assert pauses == []
+
+
+async def test_attempts_end_and_pauses_double_up_to_a_limit(
+    server: EndpointServer, pauses: list[float]
+) -> None:
+    server.answers(failure(500, "oops"))
+    with pytest.raises(GeneratorFailed, match=r"500 Internal Server Error: oops \(10 attempts\)$"):
+        await ask(server.url, max_attempts=10)
+    assert len(server.asked) == 10
+    ceilings = [0.5, 1, 2, 4, 8, 16, 30, 30, 30]
+    assert all(top / 2 <= pause <= top for pause, top in zip(pauses, ceilings, strict=True))
+
+
+async def test_a_storm_of_refusals_passes(server: EndpointServer, pauses: list[float]) -> None:
+    """Twenty rows at once, every other answer a 429: all are judged, and never more than four are out."""
+    served = 0
+
+    def storm(body: dict[str, Any]) -> Any:
+        nonlocal served
+        served += 1
+        return failure(429, "busy") if served % 2 else chat(body["row"])
+
+    server.script = storm
+    server.delay = 0.02
+    endpoint = Endpoint(server.url, concurrency=4, max_attempts=50)
+    rows = [f"row {number}" for number in range(20)]
+    answers = await asyncio.gather(
+        *(endpoint.post("chat/completions", {"row": row}, ChatAnswer) for row in rows)
+    )
+    await endpoint.close()
+    assert [answer.choices[0].message.content for answer in answers] == rows
+    assert 1 < server.most_at_once <= 4
+    assert len(pauses) == len(server.asked) - len(rows)
+
+
+async def test_a_timeout_is_tried_again(server: EndpointServer, pauses: list[float]) -> None:
+    server.delay = 0.5
+    with pytest.raises(GeneratorFailed, match=r"timed out \(\w+Timeout\) \(2 attempts\)"):
+        await ask(server.url, timeout=0.05, max_attempts=2)
+    assert len(pauses) == 1
+
+
+async def test_an_address_where_nobody_listens_is_soon_given_up(pauses: list[float]) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(GeneratorFailed, match=r"ConnectError: .* \(3 attempts\)"):
+            await ask(url)
+    assert len(pauses) == 2
+
+
+async def test_cancelling_frees_the_slot(server: EndpointServer) -> None:
+    endpoint = Endpoint(server.url, concurrency=1)
+    server.delay = 30.0
+    server.arrived.clear()
+    waiting = asyncio.create_task(endpoint.post("chat/completions", {}, ChatAnswer))
+    assert await asyncio.to_thread(server.arrived.wait, 10)
+    server.delay = 0.0
+    waiting.cancel()
+    answer = await asyncio.wait_for(endpoint.post("chat/completions", {}, ChatAnswer), 10)
+    await endpoint.close()
+    assert waiting.cancelled()
+    assert answer.choices[0].message.content == "<preference>A</preference>"
+
+
+async def test_an_error_is_one_short_printable_line(server: EndpointServer) -> None:
+    server.answers(failure(400, "\x1b]0;owned\x07 \u202eabc\n" + "x" * 5000))
+    with pytest.raises(GeneratorFailed) as caught:
+        await ask(server.url)
+    line = str(caught.value)
+    assert line.isprintable()
+    assert len(line) < 450
+    assert line.endswith("x…")
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (json.dumps({"error": "plain words"}), "plain words"),
+        (json.dumps({"message": "on top"}), "on top"),
+        (json.dumps({"detail": "FastAPI's"}), "FastAPI's"),
+        (json.dumps({"detail": [{"loc": ["body", "x"], "msg": "a field"}]}), "a field"),
+        ("<html><head><title>T</title></head><body><h1>Not <b>here</b></h1></body>", "Not here"),
+    ],
+)
+async def test_the_endpoints_own_words_are_found(server: EndpointServer, body: str, words: str) -> None:
+    server.answers(Response(body, 404))
+    with pytest.raises(GeneratorFailed, match=f"404 Not Found: {words}; check the base URL"):
+        await ask(server.url)
+
+
+async def test_a_redirect_is_not_followed(server: EndpointServer) -> None:
+    """It would carry rows, and perhaps a key, to an address that nobody chose."""
+    server.answers(Response(status_code=307, headers={"location": "http://elsewhere.invalid/"}))
+    with pytest.raises(GeneratorFailed, match="307 Temporary Redirect"):
+        await ask(server.url)

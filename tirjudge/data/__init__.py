@@ -1,0 +1,1 @@
+"""Rows of input: files, pipes, and datasets of the Hugging Face hub."""

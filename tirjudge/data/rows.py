@@ -1,0 +1,219 @@
+"""Rows from files: JSON lines, a JSON array, CSV, TSV or Parquet; bad rows are yielded, not raised."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, get_args
+
+RowFormat = Literal["jsonl", "json", "csv", "tsv", "parquet"]
+STANDARD_INPUT = "-"
+
+_SUFFIXES: Mapping[str, RowFormat] = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
+_JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
+_PARQUET_MAGIC = b"PAR1"
+_PARQUET_BATCH = 64
+
+_LONGEST_CELL = 2**31 - 1
+_PEEKED = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One row of input, and where it comes from."""
+
+    where: str
+    """File and line (for a JSON array, file and item), as messages name it."""
+    default_id: str
+    """The id of a row that has none of its own: `line-7`, `item-7`."""
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that could not be read."""
+
+    where: str
+    reason: str
+
+
+class RowFile:
+    """A file of rows, or standard input (`-`). All formats but JSON arrays are streamed.
+
+    Without `format`, the suffix decides (.csv, .tsv, .parquet), else the first bytes: `[` begins an array,
+    `PAR1` is Parquet, anything else is JSON lines. Raises ValueError, in one line, for a file without rows or
+    an unknown format, and OSError for a file that cannot be opened.
+    """
+
+    def __init__(self, path: str, format: RowFormat | None = None) -> None:
+        if format is not None and format not in get_args(RowFormat):
+            raise ValueError(f"unknown input format {format!r}: use one of {', '.join(get_args(RowFormat))}")
+        self.name = "standard input" if path == STANDARD_INPUT else path
+        self._path = path
+        self._pipe = _opened_pipe(path)
+        self._format = format or self._detected_format()
+        self._items = self._array() if self._format == "json" else None
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        """Read the rows; a pipe can be read only once."""
+        if self._items is not None:
+            yield from self._from_array(self._items)
+            return
+        if self._format == "parquet":
+            yield from self._from_parquet()
+            return
+        with self._open() as stream:
+            yield from self._from_lines(stream) if self._format == "jsonl" else self._from_table(stream)
+
+    def count(self) -> int | None:
+        """Count the rows in a pass over the file; None for a pipe, which can be read only once."""
+        if self._items is not None:
+            return len(self._items)
+        if self._pipe is not None:
+            return None
+        if self._format == "parquet":
+            return int(self._parquet().metadata.num_rows)
+        with self._open() as stream:
+            if self._format == "jsonl":
+                return sum(1 for line in stream if line.strip())
+            return sum(1 for _ in self._from_table(stream))
+
+    def is_at(self, path: Path) -> bool:
+        """Return True if this is the file at `path`, under whatever name."""
+        return self._path != STANDARD_INPUT and Path(self._path).samefile(path)
+
+    def _open(self) -> BinaryIO:
+        return self._pipe if self._pipe is not None else Path(self._path).open("rb")
+
+    def _detected_format(self) -> RowFormat:
+        suffix = Path(self._path).suffix.lower()
+        if suffix in _SUFFIXES:
+            return _SUFFIXES[suffix]
+        if self._pipe is not None:
+            start = self._pipe.peek(_PEEKED)
+        else:
+            with self._open() as stream:
+                start = stream.read(_PEEKED)
+        if start.startswith(_PARQUET_MAGIC):
+            return "parquet"
+        start = start.lstrip(b"\xef\xbb\xbf \t\r\n")
+        return "json" if start.startswith(b"[") else "jsonl"
+
+    def _array(self) -> list[Any]:
+        with self._open() as stream:
+            try:
+                items = json.loads(stream.read())
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{self.name}: not JSON: {error}") from None
+        if not isinstance(items, list):
+            raise ValueError(f"{self.name}: not a JSON array of rows")
+        return items
+
+    def _from_array(self, items: list[Any]) -> Iterator[Row | BadRow]:
+        for number, item in enumerate(items, 1):
+            yield _row(item, f"{self.name}, item {number}", f"item-{number}")
+
+    def _from_lines(self, stream: BinaryIO) -> Iterator[Row | BadRow]:
+        for number, line in enumerate(stream, 1):
+            if not line.strip():
+                continue
+            where = f"{self.name}:{number}"
+            try:
+                item = json.loads(line.rstrip(b"\r\n").decode("utf-8-sig" if number == 1 else "utf-8"))
+            except UnicodeDecodeError as error:
+                yield BadRow(where, f"not UTF-8 at byte {error.start + 1}")
+            except json.JSONDecodeError as error:
+                yield BadRow(where, f"not JSON: {error.msg} at column {error.colno}")
+            except (ValueError, RecursionError) as error:
+                yield BadRow(where, f"not JSON: {error}")
+            else:
+                yield _row(item, where, f"line-{number}")
+
+    def _from_parquet(self) -> Iterator[Row]:
+        batches = self._parquet().iter_batches(batch_size=_PARQUET_BATCH)
+        rows = chain.from_iterable(batch.to_pylist() for batch in batches)
+        for number, fields in enumerate(rows, 1):
+            yield Row(f"{self.name}, item {number}", f"item-{number}", fields)
+
+    def _parquet(self) -> Any:
+        try:
+            from pyarrow.parquet import ParquetFile
+        except ModuleNotFoundError:
+            raise ValueError(f"{self.name}: Parquet needs an extra: pip install 'tirjudge[data]'") from None
+        if self._pipe is not None:
+            raise ValueError(f"{self.name}: Parquet is read from its end: give a file, not a pipe")
+        try:
+            return ParquetFile(self._path)
+        except ValueError as error:
+            raise ValueError(f"{self.name}: not Parquet: {str(error).splitlines()[0]}") from None
+
+    def _from_table(self, stream: BinaryIO) -> Iterator[Row | BadRow]:
+        with _decoded(stream) as text:
+            reader = csv.reader(text, self._dialect())
+            header: list[str] | None = None
+            line = 1
+            try:
+                for cells in reader:
+                    if header is None:
+                        header = _header(cells, f"{self.name}:{line}")
+                    elif cells:
+                        yield _table_row(header, cells, f"{self.name}:{line}", f"line-{line}")
+                    line = reader.line_num + 1
+            except csv.Error as error:
+                yield BadRow(f"{self.name}:{line}", f"not CSV, and nothing after it can be read: {error}")
+
+    def _dialect(self) -> type[csv.Dialect]:
+        csv.field_size_limit(_LONGEST_CELL)
+        return _Tabs if self._format == "tsv" else _Commas
+
+
+def is_file_name(path: str) -> bool:
+    """Return True if the suffix is one of a file of rows."""
+    return Path(path).suffix.lower() in (*_SUFFIXES, *_JSON_SUFFIXES)
+
+
+class _Commas(csv.excel):
+    strict = True
+
+
+class _Tabs(csv.excel_tab):
+    strict = True
+
+
+def _opened_pipe(path: str) -> io.BufferedReader | None:
+    """Open standard input or a named pipe, which cannot be read twice; None for an ordinary file."""
+    if path == STANDARD_INPUT:
+        # Not sys.stdin: at exit the interpreter would wait for the thread that still reads from it.
+        return open(0, "rb", closefd=False)
+    return Path(path).open("rb") if Path(path).is_fifo() else None
+
+
+def _decoded(stream: BinaryIO) -> io.TextIOWrapper:
+    """Decode as UTF-8, with invalid bytes as lone surrogates, so that only their row is rejected."""
+    return io.TextIOWrapper(stream, encoding="utf-8-sig", errors="surrogateescape", newline="")
+
+
+def _header(cells: list[str], where: str) -> list[str]:
+    twice = sorted({cell for cell in cells if cells.count(cell) > 1})
+    if twice:
+        raise ValueError(f"{where}: the header names {twice[0]!r} twice")
+    return cells
+
+
+def _table_row(header: list[str], cells: list[str], where: str, default_id: str) -> Row | BadRow:
+    if len(cells) != len(header):
+        return BadRow(where, f"{len(cells)} cells under {len(header)} columns")
+    if any("\udc80" <= mark <= "\udcff" for cell in cells for mark in cell):
+        return BadRow(where, "not UTF-8")
+    return Row(where, default_id, dict(zip(header, cells, strict=True)))
+
+
+def _row(item: Any, where: str, default_id: str) -> Row | BadRow:
+    if not isinstance(item, dict):
+        return BadRow(where, "not a JSON object")
+    return Row(where, default_id, item)

@@ -1,0 +1,146 @@
+"""Sources of rows: files, pipes, and datasets of the Hugging Face hub or of a local folder."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+from tirjudge.console_text import first_line
+from tirjudge.data.rows import BadRow, Row, RowFile, RowFormat, is_file_name
+
+MIRROR = "TIRJUDGE_HUB_MIRROR"
+"""Environment variable: a folder of datasets as `owner/name`, which is searched before the hub."""
+
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+
+
+class HubRows:
+    """One split of a dataset: a hub id (`ScalerLab/JudgeBench`), or a folder with the files of a dataset.
+
+    It is downloaded once, into the hub's cache, and memory-mapped: memory does not grow with the rows. Raises
+    ValueError, in one line, if it cannot be loaded, and if it has several splits or configurations and none
+    was chosen.
+    """
+
+    def __init__(
+        self, path: str, config: str | None = None, split: str | None = None, *, file: str | None = None
+    ) -> None:
+        """`file` selects one of the dataset's files, for datasets whose files differ in their columns."""
+        self._rows, split = _load(mirrored(path), config, split, file)
+        part = ", ".join(name for name in (config, split, file) if name)
+        self.name = f"{path}[{part}]"
+
+    def __iter__(self) -> Iterator[Row]:
+        for number, fields in enumerate(self._rows, 1):
+            yield Row(f"{self.name}, item {number}", f"item-{number}", fields)
+
+    def count(self) -> int:
+        return len(self._rows)
+
+    def is_at(self, path: Path) -> bool:
+        """Return False: a dataset is never the result file."""
+        return False
+
+
+def is_data_set(path: str) -> bool:
+    """Return True for a dataset: a folder, or a hub id that is not the name of an existing file."""
+    if Path(path).exists():
+        return Path(path).is_dir()
+    return bool(_HUB_ID.fullmatch(path)) and not is_file_name(path)
+
+
+def split_names(path: str, config: str | None = None) -> list[str]:
+    """Return the names of a dataset's splits. Raises ValueError as HubRows does."""
+    library, place = datasets_library(path), mirrored(path)
+    try:
+        return list(library.get_dataset_split_names(place, config))
+    except Exception as error:  # the library's errors have no common root
+        raise ValueError(f"{path}: cannot be loaded as a dataset: {first_line(error)}") from None
+
+
+def _load(path: str, config: str | None, split: str | None, file: str | None) -> tuple[Any, str]:
+    library = datasets_library(path)
+    split = split or ("train" if file else _only(split_names(path, config), path))
+    try:
+        rows = library.load_dataset(
+            path, config, split=split, data_files=file, cache_dir=_cache(library, path)
+        )
+    except Exception as error:
+        raise ValueError(f"{path}: cannot be loaded as a dataset: {first_line(error)}") from None
+    return rows, split
+
+
+def _cache(library: Any, path: str) -> Path | None:
+    """Return the cache folder of a local dataset, by its path and its files' state; None for a hub id."""
+    # The library's own key may depend on neither, and would then return old rows for changed files.
+    folder = Path(path)
+    if not folder.is_dir():
+        return None
+    files = sorted((str(file), file.stat()) for file in folder.resolve().rglob("*") if file.is_file())
+    state = "\n".join(f"{name} {stat.st_size} {stat.st_mtime_ns}" for name, stat in files)
+    digest = hashlib.blake2b(state.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
+    return Path(library.config.HF_DATASETS_CACHE) / "folders" / digest
+
+
+def datasets_library(path: str) -> Any:
+    """Import the `datasets` library, without progress bars and logs. Raises ValueError if it is missing."""
+    try:
+        import datasets
+    except ModuleNotFoundError:
+        raise ValueError(f"{path}: datasets need an extra: pip install 'tirjudge[data]'") from None
+    if not sys.stderr.isatty():
+        datasets.disable_progress_bars()
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)  # it logs every attempt at a download
+    return datasets
+
+
+def mirrored(path: str) -> str:
+    """Return the path that a dataset is read from: its folder in the mirror, if there is one, else `path`."""
+    mirror = os.environ.get(MIRROR)
+    if mirror and _HUB_ID.fullmatch(path) and (Path(mirror) / path).is_dir():
+        return str(Path(mirror) / path)
+    return path
+
+
+def _only(splits: list[str], path: str) -> str:
+    if len(splits) != 1:
+        raise ValueError(f"{path} has the splits {', '.join(splits)}: choose one with --split")
+    return splits[0]
+
+
+class RowSource(Protocol):
+    """A source of rows, which can be iterated once."""
+
+    name: str
+    """The name that messages use."""
+
+    def __iter__(self) -> Iterator[Row | BadRow]: ...
+
+    def count(self) -> int | None:
+        """Return the number of rows; None if it is unknown."""
+        ...
+
+    def is_at(self, path: Path) -> bool:
+        """Return True if these rows are the file at `path`."""
+        ...
+
+
+def open_rows(
+    path: str, format: RowFormat | None = None, config: str | None = None, split: str | None = None
+) -> RowSource:
+    """Open rows: a file, `-`, a folder with a dataset's files, or a hub id.
+
+    An existing path is a file or a folder; any other `owner/name` without the suffix of a file is a hub id.
+    Raises ValueError and OSError, in one line.
+    """
+    if format is None and is_data_set(path):
+        return HubRows(path, config, split)
+    if config is not None or split is not None:
+        raise ValueError(f"{path}: only datasets have configurations and splits; this is a file")
+    return RowFile(path, format)

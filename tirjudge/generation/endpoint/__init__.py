@@ -1,0 +1,1 @@
+"""A generator behind any OpenAI-compatible endpoint."""

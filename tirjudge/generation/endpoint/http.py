@@ -1,0 +1,267 @@
+"""HTTP client of a JSON endpoint: a concurrency limit, retries with backoff, errors in one line."""
+
+from __future__ import annotations
+
+import httpx
+import json
+import logging
+import random
+import re
+from asyncio import Semaphore
+from asyncio import sleep
+from collections.abc import Mapping
+from datetime import UTC
+from datetime import datetime
+from email.utils import parsedate_to_datetime
+from pydantic import BaseModel
+from pydantic import SecretStr
+from pydantic import ValidationError
+from tenacity import AsyncRetrying
+from tenacity import RetryCallState
+from tenacity import retry_if_exception_type
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge_environments.registry import first_fault
+from typing import Any
+from typing import TypeVar
+
+logger = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer", bound=BaseModel)
+
+TRANSIENT = {408, 409, 425, 429}
+"""Statuses that are retried, in addition to all of 5xx."""
+FIRST_PAUSE = 0.5
+LONGEST_PAUSE = 30.0
+"""Seconds: the backoff doubles from the first to the longest pause; a Retry-After may be longer."""
+LONGEST_RETRY_AFTER = 300.0
+"""Seconds; a longer Retry-After is a spent quota, and waiting for it would look like a hang."""
+FIRST_CONTACT = 3
+"""Attempts at an endpoint that has never answered: its address is probably wrong."""
+
+_CONTEXT_FULL = re.compile(r"context[ _](length|window|size)|prompt is too long", re.IGNORECASE)
+_ADVICE = {
+    301: "the API has moved: use its new address as the base URL",
+    308: "the API has moved: use its new address as the base URL",
+    401: "set the key in TIRJUDGE_API_KEY or OPENAI_API_KEY",
+    403: "the key may not use this model: check it, and the model's name",
+    404: "check the base URL (it usually ends in /v1) and the model's name",
+}
+
+
+class Refused(GeneratorFailed):
+    """The endpoint rejects this request (a 4xx status); the same request would fail again."""
+
+    def __init__(self, line: str, *, status: int, message: str, param: str = "") -> None:
+        super().__init__(line)
+        self.status = status
+        self.message = message
+        """The endpoint's error message, in one line."""
+        self.param = param
+        """The parameter of the request that the error names; empty if it names none."""
+
+    @property
+    def context_full(self) -> bool:
+        """True if the prompt and the requested tokens do not fit into the model's context."""
+        return self.status in (400, 413, 422) and bool(_CONTEXT_FULL.search(self.message))
+
+
+class _Transient(Exception):
+    """A failed attempt that is worth a retry."""
+
+    def __init__(self, reason: str, retry_after: float | None = None) -> None:
+        super().__init__(reason)
+        self.retry_after = retry_after
+
+
+class Endpoint:
+    """Posts JSON and parses typed answers, with at most `concurrency` requests in flight.
+
+    Further requests wait in order. Timeouts, dropped connections, 408, 409, 425, 429, 5xx and answers that
+    cannot be parsed are retried with capped exponential backoff and jitter, and never sooner than
+    `Retry-After` says (seconds or a date). The key is sent in the Authorization header only: no error, log or
+    repr contains it.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        api_key: str | None = None,
+        concurrency: int = 32,
+        timeout: float = 600.0,
+        max_attempts: int = 8,
+    ) -> None:
+        if concurrency < 1 or max_attempts < 1 or not timeout > 0:
+            raise ValueError("concurrency, max_attempts and timeout must be positive")
+        url = api_root(base_url)
+        self.url = str(url)
+        """The API root; it contains no password, so messages may show it."""
+        self._key = SecretStr((api_key or "").strip())
+        self._slots = Semaphore(concurrency)
+        self._max_attempts = max_attempts
+        self._answered = False
+        self._client = httpx.AsyncClient(
+            headers=_headers(self._key),
+            timeout=httpx.Timeout(timeout, connect=min(timeout, 20.0), pool=None),
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=concurrency),
+        )
+
+    async def post(self, path: str, body: Mapping[str, Any], answer: type[Answer]) -> Answer:
+        """Post a JSON body and return the parsed answer.
+
+        Raises Refused for a 4xx status that is not retried, and GeneratorFailed if all attempts failed.
+        """
+        # Rows may contain lone surrogates, which UTF-8 cannot encode.
+        content = json.dumps(body, ensure_ascii=False).encode("utf-8", errors="replace")
+        retrying = AsyncRetrying(
+            retry=retry_if_exception_type(_Transient),
+            stop=self._give_up,
+            wait=_pause,
+            sleep=sleep,
+            before_sleep=self._log_retry,
+            reraise=True,
+        )
+        # The slot is kept during the pauses, so that an overloaded endpoint gets fewer requests.
+        async with self._slots:
+            try:
+                return await retrying(self._attempt, f"{self.url}/{path}", content, answer)
+            except _Transient as error:
+                attempts = retrying.statistics["attempt_number"]
+                times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+                raise GeneratorFailed(f"{self.url}/{path}: {error} ({times})") from None
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _attempt(self, url: str, content: bytes, answer: type[Answer]) -> Answer:
+        try:
+            response = await self._client.post(url, content=content)
+        except httpx.TimeoutException as error:
+            raise _Transient(f"timed out ({type(error).__name__})") from None
+        except httpx.RequestError as error:
+            raise _Transient(self._line(f"{type(error).__name__}: {error}")) from None
+        self._answered = True
+        if not response.is_success:
+            raise self._failure(response, response.status_code)
+        try:
+            return answer.model_validate_json(response.content)
+        except ValidationError as error:
+            # Some gateways report a failure inside a 200.
+            if status := _status_in_body(response):
+                raise self._failure(response, status) from None
+            raise _Transient(self._line(f"invalid answer: {first_fault(error, 'body')}")) from None
+
+    def _failure(self, response: httpx.Response, status: int) -> Exception:
+        message, param, code = _complaint(response)
+        message = self._line(message)
+        line = f"{status} {httpx.codes.get_reason_phrase(status)}: {message}".rstrip(": ")
+        quota_spent = code == "insufficient_quota"
+        if (status in TRANSIENT or status >= 500) and not quota_spent:
+            pause = _retry_after(response.headers.get("retry-after", ""))
+            if pause is None or pause <= LONGEST_RETRY_AFTER:
+                return _Transient(line, pause)
+            line += f"; its Retry-After is {pause:.0f} seconds"
+        if status in _ADVICE:
+            line = f"{line.rstrip('.')}; {_ADVICE[status]}"
+        return Refused(f"{response.url}: {line}", status=status, message=message, param=param)
+
+    def _line(self, text: str, limit: int = 300) -> str:
+        """Return the endpoint's text as one line without control characters and the key, cut to `limit`."""
+        if key := self._key.get_secret_value():
+            text = text.replace(key, "[key]")
+        line = " ".join("".join(mark if mark.isprintable() else " " for mark in text).split())
+        return line if len(line) <= limit else line[: limit - 1] + "…"
+
+    def _give_up(self, state: RetryCallState) -> bool:
+        limit = self._max_attempts if self._answered else min(self._max_attempts, FIRST_CONTACT)
+        return state.attempt_number >= limit
+
+    def _log_retry(self, state: RetryCallState) -> None:
+        pause = state.next_action.sleep if state.next_action else 0.0
+        error = state.outcome and state.outcome.exception()
+        logger.info("%s: %s; retrying in %.1f s", self.url, error, pause)
+
+
+def api_root(base_url: str) -> httpx.URL:
+    """Return the API root of a base URL: it ends in /v1 unless the URL has a path of its own.
+
+    Raises ValueError, in one line, for a URL that is invalid or could contain a secret.
+    """
+    try:
+        url = httpx.URL(base_url.strip())
+    except httpx.InvalidURL:
+        url = httpx.URL()
+    # A key in the URL would reach logs, so the message does not repeat the URL either.
+    if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:
+        raise ValueError("the base URL must be http(s)://host[:port][/path], with no user, query or fragment")
+    path = url.path.rstrip("/").removesuffix("/completions").removesuffix("/chat")
+    return url.copy_with(path=path or "/v1")
+
+
+def _headers(key: SecretStr) -> dict[str, str]:
+    value = key.get_secret_value()
+    if not (value.isascii() and value.isprintable()) or " " in value:
+        raise ValueError("the API key contains characters that a header cannot carry: copy it again")
+    headers = {"content-type": "application/json", "accept": "application/json"}
+    return headers | ({"authorization": f"Bearer {value}"} if value else {})
+
+
+def _pause(state: RetryCallState) -> float:
+    """Return the seconds before the next attempt."""
+    error = state.outcome.exception() if state.outcome else None
+    asked = error.retry_after if isinstance(error, _Transient) else None
+    backoff: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(state.attempt_number - 1, 16))
+    # Jitter spreads the retries of requests that failed at the same moment.
+    if asked is None:
+        return backoff * random.uniform(0.5, 1.0)
+    return asked + random.uniform(0.0, min(backoff, 0.5 + asked))
+
+
+def _retry_after(value: str) -> float | None:
+    """Parse a Retry-After header to seconds from now; None if it is missing or invalid (RFC 9110, 10.2.3)."""
+    if re.fullmatch(r"\s*\d+(\.\d+)?\s*", value):
+        return float(value)
+    try:
+        date = parsedate_to_datetime(value)
+    except ValueError:
+        return None
+    date = date if date.tzinfo else date.replace(tzinfo=UTC)
+    return max(0.0, (date - datetime.now(UTC)).total_seconds())
+
+
+def _json(response: httpx.Response) -> Any:
+    try:
+        return response.json()
+    except (ValueError, RecursionError):
+        return None
+
+
+def _status_in_body(response: httpx.Response) -> int | None:
+    """Return the status in the body of a 200, as some gateways send it; 502 for an error without a status."""
+    body = _json(response)
+    error = body.get("error") if isinstance(body, dict) else None
+    if not error:
+        return None
+    code = error.get("code") if isinstance(error, dict) else None
+    return code if isinstance(code, int) and 400 <= code < 600 else 502
+
+
+def _complaint(response: httpx.Response) -> tuple[str, str, str]:
+    """Return the message, parameter and code of an error body, in any of the formats in use."""
+    body = _json(response)
+    if not isinstance(body, dict):
+        return _plain(response.text), "", ""
+    error = body.get("error") or body.get("detail") or body
+    if isinstance(error, list):  # FastAPI's list of invalid fields
+        field = next((item for item in error if isinstance(item, dict)), {})
+        place = field.get("loc")
+        return str(field.get("msg")), str(place[-1]) if isinstance(place, list) and place else "", ""
+    if not isinstance(error, dict):
+        return str(error), "", str(body.get("code") or "")
+    message = error.get("message") or json.dumps(error)
+    return str(message), str(error.get("param") or ""), str(error.get("code") or "")
+
+
+def _plain(text: str) -> str:
+    """Return the text of an HTML error page without its markup."""
+    return re.sub(r"(?is)<(style|script|head)\b.*?</\1>|<[^>]*>", " ", text[:20_000])

@@ -1,0 +1,243 @@
+"""Continuous batching: rows join and leave a running batch between any two steps.
+
+transformers has continuous batching too (`generate_batch`, over a paged cache). This one exists because a
+judge needs what that one (5.23) does not offer: stop strings; a seed per row, so that a row's tokens do not
+depend on the other rows (transformers draws all rows from one generator); and a row that comes back with a
+program's output and resumes its own keys and values (transformers shares full pages of a prefix between rows
+that run). It is also faster on a CPU: greedily, with the same tokens in every row, 1.7, 1.8 and 3.7 times the
+tokens per second with 1, 16 and 64 rows (medians of 5 runs, 0.92 M random parameters, seed 0, 100 new tokens
+a row, two cores under a load of 10): `python -m tests.bench.generation_throughput --paged`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tirjudge.generation.local.kv_cache import PaddedCache, ParkedRow, ParkedRows
+from tirjudge.generation.local.sampling import Noise, StopStrings, draw
+from tirjudge_environments import Finish
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+FEED = 8
+"""Up to so many known tokens of a row are fed one per step, with the sampling rows; more are prefilled."""
+PASS_COLUMNS = 1024
+"""Tokens of one row in a prefill pass."""
+PASS_TOKENS = 8192
+"""Tokens of all rows in a prefill pass, padding included."""
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class Row:
+    """The state of one request: its tokens, its sampling parameters and its position in the cache."""
+
+    ids: list[int]
+    """The context, then the sampled tokens."""
+    start: int
+    """Length of the context."""
+    limit: int
+    """Length of `ids` at which the row ends."""
+    stops: StopStrings
+    temperature: float = 0.0
+    top_p: float = 1.0
+    noise: Noise | None = None
+    """The uniform draw of every position; None for a greedy row."""
+    fed: int = 0
+    """Tokens whose keys and values are in the row's slot of the cache."""
+    logprobs: list[float] = field(default_factory=list)
+    finish: Finish | None = None
+    cancelled: bool = False
+
+    @property
+    def pending(self) -> int:
+        """Known tokens to be fed before the last one, whose logits give the next token."""
+        return len(self.ids) - 1 - self.fed
+
+    @property
+    def uniform(self) -> float:
+        return 0.0 if self.noise is None else float(self.noise[len(self.ids)])
+
+    def accept(self, token: int, logprob: float, ends: frozenset[int]) -> None:
+        self.ids.append(token)
+        self.logprobs.append(logprob)
+        if token in ends:
+            self.finish = Finish.END
+        elif self.stops.completed(self.ids, self.start):
+            self.finish = Finish.STOP
+        elif len(self.ids) >= self.limit:
+            self.finish = Finish.LENGTH
+
+
+class Decoder:
+    """Decodes a batch that rows join and leave at any step.
+
+    Works with any transformers causal LM that takes a cache, position ids and a 4D attention mask. One thread
+    calls `step`; another may call `submit` and set `Row.cancelled`.
+    """
+
+    def __init__(
+        self, model: Any, *, ends: Iterable[int], max_rows: int, max_context: int, parked_bytes: int
+    ) -> None:
+        self._model = model
+        self._ends = frozenset(ends)
+        self._max_rows = max_rows
+        self._max_context = max_context
+        self._cache = PaddedCache(model.config.get_text_config().num_hidden_layers, max_rows)
+        self._parked = ParkedRows(parked_bytes)
+        # The one attribute that two threads use: append and popleft of a deque are atomic.
+        self._submitted: deque[Row] = deque()
+        self._waiting: list[Row] = []
+        self._rows: list[Row] = []
+        """Row i has slot i of the cache."""
+        self.tokens_fed = 0
+
+    @property
+    def busy(self) -> int:
+        """Number of rows that wait or run."""
+        return len(self._submitted) + len(self._waiting) + len(self._rows)
+
+    def submit(self, row: Row) -> None:
+        self._submitted.append(row)
+
+    def forget(self) -> None:
+        """Drop every row, parked ones included, and free the memory."""
+        self._submitted.clear()
+        self._waiting.clear()
+        self._rows.clear()
+        self._parked.clear()
+        self._cache.clear()
+
+    def step(self) -> list[Row]:
+        """Admit waiting rows, feed one token per row, and return the rows that ended or were cancelled."""
+        ended = self._leave(lambda row: row.cancelled) + self._admit()
+        if not self._rows:
+            return ended
+        rows = self._rows
+        logits = self._feed(0, [row.ids[row.fed : row.fed + 1] for row in rows])
+        tokens, logprobs = draw(
+            logits,
+            [row.uniform for row in rows],
+            [row.temperature for row in rows],
+            [row.top_p for row in rows],
+        )
+        for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
+            if row.fed == len(row.ids):
+                row.accept(token, logprob, self._ends)
+        return ended + self._leave(lambda row: row.finish is not None)
+
+    def _leave(self, leaves: Callable[[Row], bool]) -> list[Row]:
+        """Take rows out of the batch and park those that were not cancelled; return them."""
+        gone = []
+        for slot in reversed(range(len(self._rows))):
+            row = self._rows[slot]
+            if not leaves(row):
+                continue
+            gone.append(row)
+            if not row.cancelled:
+                self._park(slot, prompt=False)
+            # The last row moves into the free slot, so that running rows always fill the first slots.
+            last = self._rows.pop()
+            if last is not row:
+                self._rows[slot] = last
+                self._cache.copy(len(self._rows), slot, last.fed)
+        return gone[::-1]
+
+    def _admit(self) -> list[Row]:
+        """Admit waiting rows to free slots, in order; return those that were cancelled while they waited."""
+        while self._submitted:
+            self._waiting.append(self._submitted.popleft())
+        cancelled = [row for row in self._waiting if row.cancelled]
+        ready = [row for row in self._waiting if row not in cancelled]
+        free = self._max_rows - len(self._rows)
+        self._waiting = ready[free:]
+        same: dict[tuple[int, ...], list[Row]] = {}
+        for row in ready[:free]:
+            same.setdefault(tuple(row.ids), []).append(row)
+        if same:
+            self._join(list(same.values()))
+        return cancelled
+
+    def _join(self, groups: list[list[Row]]) -> None:
+        """Prefill the first row of each group of equal contexts, and copy it to the others of the group.
+
+        A context that extends a parked row resumes it: only the tokens behind it are fed.
+        """
+        parked = {group[0]: self._parked.take(np.array(group[0].ids)) for group in groups}
+        for row, found in parked.items():
+            row.fed = len(found.ids) if found else 0
+        groups.sort(key=lambda group: group[0].pending, reverse=True)
+        leaders = [group[0] for group in groups]
+        first = len(self._rows)
+        self._rows += leaders
+        self._cache.reserve(first + sum(map(len, groups)), max(row.fed for row in leaders))
+        for slot, row in enumerate(leaders, first):
+            if found := parked[row]:
+                self._cache.restore(slot, found.snapshot)
+        self._prefill(first, [row for row in leaders if row.pending > FEED])
+        for slot, group in enumerate(groups, first):
+            if parked[group[0]] is None and group[0].fed:
+                self._park(slot, prompt=True)
+            for row in group[1:]:
+                row.fed = group[0].fed
+                self._cache.copy(slot, len(self._rows), row.fed)
+                self._rows.append(row)
+
+    def _prefill(self, first: int, rows: list[Row]) -> None:
+        """Feed all but the last known token of each row, in passes of rows of similar length.
+
+        rows: from slot `first` on, the longest first.
+        """
+        while rows:
+            longest = rows[0].pending
+            most = max(1, PASS_TOKENS // min(longest, PASS_COLUMNS))
+            together = [row for row in rows[:most] if 2 * row.pending >= longest]
+            while any(row.pending for row in together):
+                self._feed(first, [row.ids[row.fed : -1][:PASS_COLUMNS] for row in together])
+            first += len(together)
+            rows = rows[len(together) :]
+
+    def _feed(self, first: int, tokens: list[list[int]]) -> Tensor:
+        """Run `tokens` of the rows from slot `first` on through the model.
+
+        Returns the logits of the last column, `[rows, vocabulary]`.
+        """
+        import torch
+
+        # Shorter rows are padded on the right. Padding writes behind the end of its row, where it is
+        # overwritten before it is read.
+
+        rows = self._rows[first : first + len(tokens)]
+        columns = max(map(len, tokens))
+        length = min(max(row.fed for row in rows) + columns, self._max_context)
+        self._cache.reserve(len(self._rows), length)
+        device = self._model.device
+        ids = torch.tensor([fed + [0] * (columns - len(fed)) for fed in tokens], device=device)
+        starts = torch.tensor([[row.fed] for row in rows], device=device)
+        positions = (starts + torch.arange(columns, device=device)).clamp_(max=self._max_context - 1)
+        self._cache.open(first, positions, length)
+        hidden = torch.arange(length, device=device) > positions[:, None, :, None]
+        mask = torch.zeros(hidden.shape, dtype=self._model.dtype, device=device)
+        logits: Tensor = self._model(
+            input_ids=ids,
+            position_ids=positions,
+            attention_mask=mask.masked_fill_(hidden, torch.finfo(mask.dtype).min),
+            past_key_values=self._cache.past_key_values,
+            use_cache=True,
+            logits_to_keep=1,
+        ).logits[:, -1]
+        for row, fed in zip(rows, tokens, strict=True):
+            row.fed += len(fed)
+            self.tokens_fed += len(fed)
+        return logits
+
+    def _park(self, slot: int, *, prompt: bool) -> None:
+        row = self._rows[slot]
+        if row.fed:
+            snapshot = self._cache.snapshot(slot, row.fed)
+            self._parked.put(ParkedRow(np.array(row.ids[: row.fed]), snapshot, prompt))

@@ -1,0 +1,138 @@
+"""The rollout engine: concurrent dialogues between a judge model and the sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from collections.abc import Iterable
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import replace
+from tirjudge.generation.base import ContextTooLong
+from tirjudge.generation.base import Generator
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.base import Sampling
+from tirjudge.rollout.concurrency import all_or_none
+from tirjudge.rollout.concurrency import as_finished
+from tirjudge.rollout.reward_questions import RewardQuestions
+from tirjudge_environments import Environment
+from tirjudge_environments import Episode
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Score
+from tirjudge_environments import StopReason
+from tirjudge_environments import Trajectory
+from tirjudge_environments import View
+from tirjudge_environments.session import JudgeSession
+from tirjudge_environments.types import Budget
+from tirjudge_environments.types import derive_seed
+from tirjudge_sandbox import Limits
+from tirjudge_sandbox import Sandbox
+
+
+class Rollout:
+    """Samples trajectories concurrently: while the program of one runs, the others generate.
+
+    A sample is a function of (seed, task id, view, sample, turn) and of the weights, and does not depend on
+    what runs at the same time. A generator or a sandbox that fails ends its trajectory with a StopReason that
+    says so; any other exception is a mistake in the set-up, and cancels the rest. Cancelling frees every row
+    and kills every program. A rollout belongs to one event loop.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        generator: Generator,
+        sandbox: Sandbox,
+        *,
+        budget: Budget = Budget(),
+        limits: Limits = Limits(),
+        sampling: Sampling = Sampling(),
+        seed: int = 0,
+        concurrency: int = 512,
+        asking: RewardQuestions | None = None,
+    ) -> None:
+        """
+        Args:
+            environment: the judge format: prompts, parsing and rewards.
+            generator: the model that is sampled.
+            sandbox: where its programs run.
+            budget: bounds of one trajectory.
+            limits: bounds of each of its programs.
+            sampling: the parameters of every turn; its seed is not used, since each turn gets its own.
+            seed: the seed from which those of turns and programs are derived.
+            concurrency: at most so many trajectories run at once.
+            asking: answers the questions of a judge whose reward depends on another model.
+        """
+        self.environment, self._generator, self._sandbox = environment, generator, sandbox
+        self._budget, self._limits, self._sampling, self._seed = budget, limits, sampling, seed
+        self._concurrency = concurrency
+        self._free = asyncio.Semaphore(concurrency)
+        self._asking = asking
+
+    async def trajectory(self, task: JudgeTask, view: View, sample: int = 0) -> Trajectory:
+        """Sample one dialogue, from the prompt to its end."""
+        async with self._free:
+            session = JudgeSession(
+                self.environment,
+                task,
+                view,
+                self._sandbox,
+                encoder=self._generator.encoder,
+                budget=self._budget,
+                limits=self._limits,
+                sample=sample,
+                seed=derive_seed(self._seed, task.id, view.name, sample),
+            )
+            turn = 0
+            while not session.done:
+                await self._turn(session, derive_seed(self._seed, task.id, view.name, sample, turn))
+                turn += 1
+            return session.trajectory
+
+    async def episode(self, task: JudgeTask, sample: int = 0) -> Episode:
+        """Sample all views of a task once."""
+        views = self.environment.views(task)
+        return Episode(
+            task, sample, tuple(await all_or_none(self.trajectory(task, view, sample) for view in views))
+        )
+
+    async def group(self, task: JudgeTask, size: int) -> list[Episode]:
+        """Sample a task `size` times."""
+        return await all_or_none(self.episode(task, sample) for sample in range(size))
+
+    async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]:
+        """Return the environment's scores of a group, after the questions it asks have been answered.
+
+        Raises NotAnswered when the model that answers them stays down, and ValueError without such a model.
+        """
+        asks = self.environment.ask(group)
+        if asks and self._asking is None:
+            raise ValueError("the reward of this judge needs a second model: configure one (meta_judge)")
+        answers = await self._asking.answers(asks) if asks and self._asking else {}
+        return self.environment.score(group, answers)
+
+    async def episodes(self, tasks: Iterable[JudgeTask], size: int = 1) -> AsyncIterator[Episode]:
+        """Sample every task `size` times and yield each episode as it finishes.
+
+        Tasks are taken from the iterable as room is made. A caller that leaves the loop early closes the
+        iterator (`contextlib.aclosing`), which cancels the rest.
+        """
+        works = (self.episode(task, sample) for task in tasks for sample in range(size))
+        async with aclosing(as_finished(works, self._concurrency)) as finished:
+            async for episode in finished:
+                yield episode
+
+    async def _turn(self, session: JudgeSession, seed: int) -> None:
+        context = session.context
+        most = min(self._sampling.max_tokens, session.remaining_tokens)
+        try:
+            completion = await self._generator.generate(
+                context, replace(self._sampling, seed=seed, max_tokens=most)
+            )
+        except ContextTooLong as error:
+            outgrown = StopReason.TOKEN_BUDGET if context.segments else StopReason.PROMPT_TOO_LONG
+            session.fail(outgrown, str(error))
+        except GeneratorFailed as error:
+            session.fail(StopReason.GENERATOR_DOWN, str(error))
+        else:
+            await session.step(completion)

@@ -1,0 +1,151 @@
+"""The result file of a run: the rows that are done, the settings they were judged with, and a lock."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tirjudge import __version__
+from tirjudge.storage.run_folder import JsonLines, JsonObject, read_lines, write_atomically
+from tirjudge_environments import JudgeTask
+
+
+class ResultFile:
+    """A file with one JSON line per judged row, in the order in which they finished.
+
+    `{path}.settings.json` records the settings that the rows were judged with, and `{path}.failed.jsonl` the
+    rows that failed, if any. Opened with the same settings, a run resumes. Raises ValueError, in one line,
+    for other settings and for a file that tirjudge did not write; Locked while another process writes it;
+    OSError.
+    """
+
+    def __init__(self, path: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
+        self.path = path
+        self._sidecar = path.with_name(path.name + ".settings.json")
+        self.failures_path = path.with_name(path.name + ".failed.jsonl")
+        if not overwrite:
+            self._must_be_ours()
+        self._lines = JsonLines(path, truncate=overwrite)
+        self._failure_lines: JsonLines | None = None
+        self.digests = IdIndex()
+        """Id of a judged row to the digest of its task."""
+        try:
+            self._agree_on(settings)
+            self.failures_path.unlink(missing_ok=True)
+            for row in self.rows():
+                self.digests[row["id"]] = row["digest"]
+        except BaseException:
+            self.close()
+            raise
+
+    def rows(self) -> Iterator[JsonObject]:
+        """Read all rows judged so far, earlier runs included."""
+        return read_lines(self.path)
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Append a judged row (with its `id` and `digest`); it is on the disk when this returns."""
+        self._lines.append(row)
+        self.digests[row["id"]] = row["digest"]
+
+    def append_failure(self, failure: Mapping[str, Any]) -> None:
+        if self._failure_lines is None:
+            self._failure_lines = JsonLines(self.failures_path)
+        self._failure_lines.append(failure)
+
+    def close(self) -> None:
+        self._lines.close()
+        self.digests.close()
+        if self._failure_lines is not None:
+            self._failure_lines.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _must_be_ours(self) -> None:
+        # Checked before the file is opened: opening drops a torn last line, which may be data of another
+        # program.
+        if self.path.exists() and self.path.stat().st_size and not self._sidecar.exists():
+            raise ValueError(
+                f"{self.path} exists and was not written by tirjudge judge: "
+                "choose another --output, or --overwrite it"
+            )
+
+    def _agree_on(self, settings: Mapping[str, Any]) -> None:
+        if self.path.stat().st_size:
+            differing = _differences(self._recorded(), settings)
+            if differing:
+                raise ValueError(
+                    f"{self.path} was judged with other settings ({differing}): "
+                    "repeat them, choose another --output, or --overwrite"
+                )
+            return
+        record = {"tirjudge": __version__, "settings": settings}
+        write_atomically(self._sidecar, json.dumps(record, indent=2) + "\n")
+
+    def _recorded(self) -> Mapping[str, Any]:
+        try:
+            recorded = json.loads(self._sidecar.read_text(encoding="utf-8"))["settings"]
+        except (OSError, ValueError, KeyError, TypeError):
+            recorded = None
+        if not isinstance(recorded, dict):
+            raise ValueError(
+                f"{self._sidecar} cannot be read, so the settings of {self.path} are unknown: "
+                "choose another --output, or --overwrite"
+            )
+        return recorded
+
+
+def digest(task: JudgeTask) -> str:
+    """Return 16 hexadecimal digits that identify a task's prompt, candidates and label.
+
+    A row that was edited since it was judged has another digest.
+    """
+    turns = [(message.role, message.content) for message in task.prompt]
+    text = json.dumps([turns, task.candidates, task.label])
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
+    names = [name for name in sorted({*recorded, *wanted}) if recorded.get(name) != wanted.get(name)]
+    return ", ".join(
+        f"{name} was {json.dumps(recorded.get(name))} and is now {json.dumps(wanted.get(name))}"
+        for name in names
+    )
+
+
+class IdIndex:
+    """A text for each id, kept on disk: a hundred thousand ids take no more memory than ten.
+
+    SQLite keeps it in a temporary file that it removes itself. For one thread at a time.
+    """
+
+    def __init__(self) -> None:
+        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
+        self._database.execute("CREATE TABLE met (id BLOB PRIMARY KEY, text TEXT) WITHOUT ROWID")
+        self._database.execute("BEGIN")
+
+    def get(self, id: str) -> str | None:
+        """Return the text of an id; None for an unknown id."""
+        found = self._database.execute("SELECT text FROM met WHERE id = ?", (_key(id),)).fetchone()
+        return None if found is None else str(found[0])
+
+    def __setitem__(self, id: str, text: str) -> None:
+        self._database.execute("REPLACE INTO met VALUES (?, ?)", (_key(id), text))
+
+    def close(self) -> None:
+        self._database.close()
+
+
+def _key(id: str) -> bytes:
+    # Ids come from the rows, and may contain lone surrogates.
+    return id.encode(errors="surrogatepass")

@@ -1,0 +1,210 @@
+"""Run folders: append-only JSON lines and atomic writes that survive `kill -9`, under a lock."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import math
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+JsonObject = dict[str, Any]
+
+_BLOCK = 1 << 16
+
+
+class Locked(RuntimeError):
+    """Another process is writing there; the message names the file."""
+
+
+class JsonLines:
+    """An append-only file of JSON objects, one per line, open for writing and locked until closed.
+
+    Opening drops what follows the last complete line: the rest of a killed writer. Raises Locked while
+    another process has the file open, and OSError if it cannot be written.
+    """
+
+    def __init__(self, path: Path, *, truncate: bool = False) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        try:
+            _lock(self._descriptor, path)
+            self._end = 0 if truncate else _intact_length(self._descriptor)
+            os.ftruncate(self._descriptor, self._end)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def append(self, *rows: Mapping[str, Any]) -> None:
+        """Append rows; they are on the disk when this returns. After an OSError none of them is.
+
+        Floats that JSON cannot represent (nan, inf) are written as null.
+        """
+        block = b"".join(encode_line(row) for row in rows)
+        try:
+            view = memoryview(block)
+            while view:
+                view = view[os.write(self._descriptor, view) :]
+            os.fsync(self._descriptor)
+        except OSError as error:
+            os.ftruncate(self._descriptor, self._end)
+            raise OSError(error.errno, error.strerror, str(self.path)) from None
+        self._end += len(block)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class RunFolder:
+    """A folder that one process at a time writes: `append` and `read` JSON lines, `write` whole files.
+
+    Raises Locked while another process has it open. Use it as a context manager, or `close` it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._files: dict[str, JsonLines] = {}
+        path.mkdir(parents=True, exist_ok=True)
+        self._descriptor = os.open(path / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _lock(self._descriptor, path)
+        except BaseException:
+            os.close(self._descriptor)
+            raise
+
+    def append(self, name: str, *rows: Mapping[str, Any]) -> None:
+        """Append rows to the JSON lines file `name`; they are on the disk when this returns."""
+        if name not in self._files:
+            self._files[name] = JsonLines(self.path / name)
+        self._files[name].append(*rows)
+
+    def read(self, name: str) -> Iterator[JsonObject]:
+        """Read the complete rows of `name`, in the order written; none if there is no such file."""
+        return read_lines(self.path / name)
+
+    def write(self, name: str, content: str | bytes) -> None:
+        """Replace the file `name` atomically: readers, and a crash, see the old file or the new one."""
+        path = self.path / name
+        path.parent.mkdir(exist_ok=True)
+        write_atomically(path, content)
+
+    def close(self) -> None:
+        for lines in self._files.values():
+            lines.close()
+        os.close(self._descriptor)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def read_lines(path: Path) -> Iterator[JsonObject]:
+    """Read the complete lines of a JSON lines file, without a torn last line; none if there is no file.
+
+    Raises ValueError, naming file and line, for a line that is not a JSON object.
+    """
+    if not path.exists():
+        return
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                row = json.loads(line)
+            except ValueError as error:
+                raise ValueError(f"{path}:{number}: not JSON ({error})") from None
+            if not isinstance(row, dict):
+                raise ValueError(f"{path}:{number}: not a JSON object")
+            yield row
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write a file so that it holds the old content or the new one, whenever the machine stops.
+
+    For one writer at a time: hold the lock of the folder, or of the file that this one accompanies. Raises
+    OSError, naming the file, and leaves nothing behind if it cannot be written.
+    """
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        with fresh.open("wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except OSError as error:
+        fresh.unlink(missing_ok=True)
+        raise OSError(error.errno, error.strerror, str(path)) from None
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def encode_line(row: Mapping[str, Any]) -> bytes:
+    """Encode a JSON line in UTF-8; text that UTF-8 cannot represent (lone surrogates) is escaped."""
+    try:
+        text = json.dumps(row, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        row = _finite(row)
+        text = json.dumps(row, ensure_ascii=False, allow_nan=False)
+    try:
+        return text.encode() + b"\n"
+    except UnicodeEncodeError:
+        return json.dumps(row, allow_nan=False).encode() + b"\n"
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _lock(descriptor: int, path: Path) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise Locked(f"{path} is being written by another process") from None
+
+
+def _intact_length(descriptor: int) -> int:
+    """Return the bytes up to the end of the last line that is complete and valid JSON."""
+    end = _line_end(descriptor, os.fstat(descriptor).st_size)
+    while end:
+        start = _line_end(descriptor, end - 1)
+        try:
+            json.loads(os.pread(descriptor, end - start, start))
+            return end
+        except ValueError:
+            end = start
+    return 0
+
+
+def _line_end(descriptor: int, before: int) -> int:
+    """Return the offset behind the last newline within the first `before` bytes; 0 if there is none."""
+    while before:
+        start = max(0, before - _BLOCK)
+        newline = os.pread(descriptor, before - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        before = start
+    return 0
