@@ -22,7 +22,8 @@ from typing import Any
 
 from tirjudge.batch import Batch, Failure
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging import JudgeConfig, Judging
+from tirjudge.judge_config import JudgeConfig
+from tirjudge.judging import Judging
 from tirjudge.result_file import ResultFile
 from tirjudge.rows import RowFile
 from tirjudge.tally import Tally

@@ -9,7 +9,8 @@ import pytest
 from tirjudge.generation.base import Sampling
 from tirjudge.generation.cached import CachedGenerator, CompletionStore
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging import JudgeConfig, Judging
+from tirjudge.judge_config import JudgeConfig
+from tirjudge.judging import Judging
 from tirjudge.weights import weights_digest
 from tirjudge_environments import (
     By,
@@ -124,7 +125,7 @@ async def test_a_row_of_another_name_in_another_place_is_the_same_question(tmp_p
 
 def test_what_is_no_cache_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "cache.sqlite").write_text("no database, but text that is long enough to be read as a page")
-    with pytest.raises(ValueError, match=r"cannot be used .*--no-cache does without") as raised:
+    with pytest.raises(ValueError, match=r"cannot be used .*--no-cache runs without it") as raised:
         CompletionStore(tmp_path / "cache.sqlite")
     assert "\n" not in str(raised.value)
 

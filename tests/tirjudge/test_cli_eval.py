@@ -294,7 +294,7 @@ def test_protocols_and_published_figures_are_listed() -> None:
     assert "…" not in listed.stdout + figures.stdout, "models that differ at the end of their names alone"
     unknown = command("eval", "--published", "mt-bench")
     assert unknown.exit_code == 2
-    assert "no published figures on 'mt-bench'; there are any, arena-hard-v2" in unknown.stderr
+    assert "no published figures on 'mt-bench'; there are figures on any, arena-hard-v2" in unknown.stderr
 
 
 def test_published_figures_stand_beside_ours_under_the_same_protocol(tmp_path: Path) -> None:

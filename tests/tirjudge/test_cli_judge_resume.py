@@ -124,7 +124,7 @@ def test_an_endpoint_that_is_down_fails_rows_that_a_later_run_judges(
     arguments = ("rows.jsonl", "--no-tools", "--give-up-after", "5", "--concurrency", "2", *through(endpoint))
     run = judge(tmp_path, *arguments, key="sk-secret-123")
     assert run.returncode == 1
-    assert "given up after 5 failed rows in a row" in run.stderr
+    assert "gave up after 5 consecutive failures" in run.stderr
     assert "generator_down" in run.stderr
     assert results(tmp_path / "rows.verdicts.jsonl") == []
     assert len(endpoint.asked) <= 7

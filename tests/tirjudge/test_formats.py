@@ -108,7 +108,7 @@ def test_thinking_that_the_endpoint_cut_out_counts_as_thinking(
         (("--format", "j1-pav", "--option", "seed_prompt=x"), "Input should be 'thinking' or 'plan'"),
         (("--format", "j1-pav", "--option", "plan"), "--option 'plan': write KEY=VALUE"),
         (("--format", "j1-pav", "--pairwise"), "--format and --pairwise exclude each other"),
-        (("--option", "seed_prompt=plan"), "options are a format's: give --format"),
+        (("--option", "seed_prompt=plan"), "options belong to a format: give --format"),
     ],
 )
 def test_a_format_or_option_that_cannot_be_is_one_line(
@@ -127,7 +127,7 @@ def test_the_embedded_model_is_not_asked_what_it_never_learnt(tmp_path: Path) ->
     command = ["judge", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out.jsonl")]
     done = CliRunner().invoke(app, [*command, "--format", "j1-pav"])
     assert done.exit_code == 2
-    assert "the embedded model knows TIR-Judge's formats alone: give --model for j1-pav" in done.stderr
+    assert "the embedded model knows only TIR-Judge's formats: give --model for j1-pav" in done.stderr
 
 
 def test_a_row_that_does_not_fit_fails_alone(tmp_path: Path, endpoint: EndpointServer) -> None:

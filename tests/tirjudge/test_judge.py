@@ -14,7 +14,8 @@ from tests.tirjudge.endpoint_server import chat, serving
 from tirjudge import Judge, judging
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging import JudgeConfig, Judging, NoSandbox
+from tirjudge.judge_config import JudgeConfig
+from tirjudge.judging import Judging, NoSandbox
 from tirjudge_environments import Completion, Context, JudgeTask, Message, StopReason
 from tirjudge_sandbox import Sandbox, SandboxUnavailable
 

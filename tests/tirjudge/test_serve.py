@@ -12,7 +12,7 @@ from tests.tirjudge.judge_server import JudgeServer, judge_serving
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judge import Judge
-from tirjudge.serve.settings import OPEN_PATHS, JudgeServerSettings
+from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
 from tirjudge_environments import Context
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits

@@ -12,7 +12,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from tirjudge.cli.one_line import INTERRUPTED, USAGE, stop
+from tirjudge.cli.errors import INTERRUPTED, USAGE, stop
 from tirjudge.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.comparison import compare

@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tirjudge.generation.endpoint import api_root
 from tirjudge.generation.openai import OpenAIGenerator
-from tirjudge.judging import KEY_VARIABLES
+from tirjudge.judge_config import KEY_VARIABLES
 from tirjudge_training.replay import Reasoning
 
 TEACHER_KEY, CORRECTOR_KEY = "TIRJUDGE_TEACHER_API_KEY", "TIRJUDGE_CORRECTOR_API_KEY"

@@ -13,8 +13,7 @@ from typing import Annotated
 import typer
 
 from tirjudge.asking import NotAnswered
-from tirjudge.cli.one_line import INTERRUPTED, USAGE, stop
-from tirjudge.cli.output_file import refuse_input
+from tirjudge.cli.errors import INTERRUPTED, USAGE, refuse_input, stop
 from tirjudge.printable import printable
 from tirjudge.row_source import open_rows
 from tirjudge.run_folder import Locked
