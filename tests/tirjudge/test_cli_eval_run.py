@@ -144,7 +144,7 @@ def test_a_run_stops_before_its_cost_is_passed_and_goes_on_with_more(
     run = evaluate(*arguments, "--max-cost", str(limit), url=server.url)
     assert run.exit_code == 1
     assert "stopped: " in run.stderr
-    assert "the same command goes on" in run.stderr
+    assert "the same command resumes" in run.stderr
     calls = Path("judgebench.verdicts.jsonl.calls.jsonl").read_text().splitlines()
     assert 0 < len(calls) < 20
     assert len(calls) == len(server.asked) == len(results(tmp_path / "judgebench.verdicts.jsonl"))

@@ -58,7 +58,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path: Path, endpoint: EndpointServer
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "tirjudge judge: interrupted; the same command goes on" in error
+    assert "tirjudge judge: interrupted; the same command resumes" in error
     assert "Traceback" not in error
 
 

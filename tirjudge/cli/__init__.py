@@ -7,12 +7,11 @@ from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from tirjudge import __version__
 from tirjudge.cli.errors import USAGE, ending_unread
-from tirjudge.cli.help import add_command
+from tirjudge.cli.help import ExampleGroup, add_command, example_lines
 from tirjudge.printable import printable
 
 GROUP = "tirjudge.commands"
@@ -32,7 +31,7 @@ _BUILT_IN = {
 }
 
 
-class Commands(TyperGroup):
+class Commands(ExampleGroup):
     """Built-in commands and those of other packages; one that cannot be loaded does not affect the others."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -85,6 +84,10 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
+    epilog=example_lines(
+        "tirjudge judge --listwise examples/candidates.jsonl",
+        "tirjudge eval judgebench --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
+    ),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 

@@ -40,6 +40,7 @@ def bon(
     method: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="METHOD",
             help=f"Selection method: {', '.join(METHODS)}. Repeatable.  [default: the first three]",
             rich_help_panel="Judging",
         ),

@@ -51,7 +51,7 @@ Records = list[dict[str, object]]
 @takes_options("eval")
 def evaluate(
     benchmark: Annotated[
-        str, typer.Argument(metavar="[BENCHMARK]", help="Judge its rows, then score them.")
+        str, typer.Argument(metavar="BENCHMARK", help="Judge its rows, then score them.")
     ] = "",
     listing: Annotated[
         bool, typer.Option("--list", help="List the benchmarks.", rich_help_panel="Output")
@@ -59,7 +59,9 @@ def evaluate(
     part: Annotated[
         list[str] | None,
         typer.Option(
-            help="Part of the benchmark. Repeatable.  [default: the standard parts]", rich_help_panel="Rows"
+            metavar="PART",
+            help="Part of the benchmark. Repeatable.  [default: the standard parts]",
+            rich_help_panel="Rows",
         ),
     ] = None,
     data: Annotated[
@@ -95,6 +97,7 @@ def evaluate(
     protocol: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="PROTOCOL",
             help="Protocol to score under. Repeatable.  [default: the format's own]",
             rich_help_panel="Output",
         ),

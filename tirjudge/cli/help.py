@@ -6,13 +6,27 @@ from collections.abc import Callable
 from typing import Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 PANELS = ("Rows", "Model", "Judging", "Sandbox", "Cost", "Server", "Output", "Options")
 """Groups of options in the order of `--help`; an option without a group is in the last one."""
 
 
-class PanelCommand(TyperCommand):
+class _Examples:
+    """Help that ends with examples as they are: a wrapped command line could not be copied."""
+
+    epilog: str | None
+
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        if self.epilog:
+            formatter.write(f"\nExamples:\n{self.epilog}\n")
+
+
+class ExampleGroup(_Examples, TyperGroup):
+    """A group of commands whose help ends with examples."""
+
+
+class PanelCommand(_Examples, TyperCommand):
     """A command whose help groups the options by panel and ends with examples, in plain text.
 
     Typer's own panels need rich markup, in which help texts with brackets would have to be escaped.
@@ -32,11 +46,6 @@ class PanelCommand(TyperCommand):
                 with formatter.section(panel):
                     formatter.write_dl(records)
 
-    def format_epilog(self, ctx: Any, formatter: Any) -> None:
-        """Write the examples as they are: a wrapped command could not be copied."""
-        if self.epilog:
-            formatter.write(f"\nExamples:\n{self.epilog}\n")
-
 
 def examples(*lines: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Decorate a command with command lines that `--help` shows."""
@@ -52,6 +61,10 @@ def add_command(
     app: typer.Typer, command: Callable[..., None], name: str | None = None, **settings: Any
 ) -> None:
     """Register a command with its `examples`; `settings` are click's context settings."""
-    lines = getattr(command, "examples", ())
-    epilog = "\n".join(f"  {line}" for line in lines) or None
+    epilog = example_lines(*getattr(command, "examples", ())) or None
     app.command(name, cls=PanelCommand, epilog=epilog, context_settings=settings)(command)
+
+
+def example_lines(*lines: str) -> str:
+    """Return the epilog of an `ExampleGroup` or a `PanelCommand`."""
+    return "\n".join(f"  {line}" for line in lines)

@@ -39,7 +39,7 @@ def doctor() -> None:
     if chosen is not None:
         console.print(f"The local sandbox runs programs in `{chosen.placement}`.")
         return
-    console.print("The local sandbox refuses to run programs here. Any of these would help:")
+    console.print("The local sandbox refuses to run programs here. Remedies:")
     for advice in machine.advice():
         console.print(f"- {advice}", highlight=False)
     raise typer.Exit(UNSOUND)
