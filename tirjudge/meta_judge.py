@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 from pydantic import Field
 
 from tirjudge.asking import Asked, Asking
 from tirjudge.generation.base import Sampling
+from tirjudge.judge_config import Option
 from tirjudge.model_config import AskedModel
 
 
@@ -18,7 +20,7 @@ class MetaJudgeConfig(AskedModel):
     Qwen3-235B-A22B-Instruct-2507 and DeepSeek-R1 (sections 3.1, 4.2 and 4.5).
     """
 
-    temperature: float = Field(default=0.0, ge=0)
+    temperature: Annotated[float, Field(ge=0), Option("Model")] = 0.0
     """Temperature of the first attempt (our choice); an unreadable answer is retried at 0.7 or more."""
 
     def open(self, *, kept: Asked | None = None, say: Callable[[str], None] = lambda line: None) -> Asking:

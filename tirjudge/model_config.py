@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.generation.base import Generator, Sampling
 from tirjudge.generation.openai import OpenAIGenerator
 from tirjudge.generation.transformers import TransformersGenerator
-from tirjudge.judge_config import endpoint_key
+from tirjudge.judge_config import Option, endpoint_key
 from tirjudge_environments import Completion, Context, Encoder
 
 
 class AskedModel(BaseModel):
     """A model and how to reach it. The key of an endpoint comes from the environment."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    model: str = Field(min_length=1)
-    """The endpoint's name of the model; without an endpoint, a local folder or a hub id."""
-    base_url: str = ""
+    model: Annotated[str, Field(min_length=1), Option("Model")]
+    """Folder, hub id, or an endpoint's name of the model."""
+    base_url: Annotated[str, Option("Model", metavar="URL")] = ""
     """An OpenAI-compatible endpoint; without one the model runs in this process."""
-    max_tokens: int = Field(default=8192, gt=0)
+    max_tokens: Annotated[int, Field(gt=0), Option("Model", metavar="N")] = 8192
     """Tokens of one answer, its reasoning included."""
-    concurrency: int = Field(default=32, gt=0)
+    concurrency: Annotated[int, Field(gt=0), Option("Model", metavar="N")] = 32
     """Maximum number of concurrent questions."""
-    patience: float = Field(default=600.0, ge=0)
+    patience: Annotated[float, Field(ge=0), Option("Model", metavar="SECONDS")] = 600.0
     """Seconds to wait for an endpoint that is down before the run stops."""
 
     def generator(self) -> Generator:

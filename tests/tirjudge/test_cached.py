@@ -1,4 +1,4 @@
-"""The cache: the same question is asked once, and another one is never answered from it."""
+"""The completion cache: equal questions are asked once, and no other question is answered from it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ ANSWER = Completion(
 
 
 class Counting(ScriptedGenerator):
-    """Says how often it was asked."""
+    """A generator that answers with the number of its calls."""
 
     def __init__(self, answer: Completion = ANSWER) -> None:
         super().__init__(lambda context: answer)

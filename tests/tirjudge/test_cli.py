@@ -1,4 +1,4 @@
-"""The root command: fast, and indifferent to a plug-in that is broken."""
+"""The root command: fast, and unaffected by a broken plug-in."""
 
 import subprocess
 import sys

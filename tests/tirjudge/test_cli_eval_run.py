@@ -1,4 +1,4 @@
-"""`tirjudge eval BENCHMARK` as a user runs it: judged, scored, resumed, paid for."""
+"""`tirjudge eval BENCHMARK` as a user runs it: judged, scored, resumed, metered."""
 
 import json
 import os
@@ -133,7 +133,7 @@ def test_the_cache_answers_what_was_asked_before_under_whatever_name(
 def test_a_run_stops_before_its_cost_is_passed_and_goes_on_with_more(
     tmp_path: Path, server: EndpointServer
 ) -> None:
-    """A call takes 7 + 3 tokens: 37 millionths. What it could take at most is more."""
+    """A call takes 7 + 3 tokens, which cost 37 millionths; its highest possible cost is more."""
     data = write(tmp_path / "rows.jsonl", pairs(20))
     price = ("--price-in", "1", "--price-out", "10", "--max-tokens", "50")
     arguments = ("judgebench", "--data", data, "--order", "given", *price)

@@ -31,7 +31,7 @@ time.sleep(600)
 
 
 class Server(ServedCommand):
-    """The judge's."""
+    """The judge server."""
 
     def __init__(self, *arguments: str) -> None:
         super().__init__("serve", *arguments)

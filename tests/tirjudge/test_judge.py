@@ -208,7 +208,7 @@ def test_what_is_no_prompt_or_no_model_is_told_at_the_call() -> None:
 
 
 async def test_a_judge_without_tools_opens_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a machine that cannot isolate programs can still judge from text."""
+    """A machine that cannot isolate programs can still judge from text."""
 
     def refuse(name: str, **options: object) -> Sandbox:
         raise SandboxUnavailable("programs cannot be isolated here")

@@ -1,4 +1,4 @@
-"""The judge over HTTP: its verdicts, its rewards, and that a failure is never one of them."""
+"""The judge over HTTP: verdicts and rewards; a failure is never one of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What asks a served judge from inside other people's training: TRL's and verl's reward functions."""
+"""Clients of a served judge: the reward functions for TRL and verl."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ class Commands(ExampleGroup):
             return _command(cmd_name, _broken(cmd_name, error), **_ANY_OPTIONS)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        # Typer suggests the closest of `commands`, which is empty here: ours are loaded by name.
+        # Typer suggests the closest of `commands`, which is empty here because commands are loaded by name.
         names: Any = dict.fromkeys(_entries())
         self.commands = names
         return super().resolve_command(ctx, args)

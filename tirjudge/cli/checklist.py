@@ -16,13 +16,13 @@ from tirjudge.checklists import REMARKS, Checked, checklists
 from tirjudge.cli.errors import (
     INTERRUPTED,
     SOME_FAILED,
-    one_line_errors,
     output_file,
     refuse_input,
     say,
     stop,
 )
 from tirjudge.cli.help import examples
+from tirjudge.cli.options import takes_options
 from tirjudge.cli.progress import say_failure
 from tirjudge.interval import Interval
 from tirjudge.meta_judge import MetaJudgeConfig
@@ -36,16 +36,11 @@ from tirjudge_environments.tasks import Columns
     "tirjudge checklist rows.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
     "tirjudge checklist rows.jsonl --model ./my-model --remarks feedback --at-least 3",
 )
+@takes_options("checklist")
 def checklist(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="Rows: JSON lines, JSON or CSV; - is standard input.")
     ],
-    model: Annotated[
-        str, typer.Option(help="Folder, hub id, or an endpoint's name of the model.", rich_help_panel="Model")
-    ],
-    base_url: Annotated[
-        str, typer.Option(metavar="URL", help="An OpenAI-compatible endpoint.", rich_help_panel="Model")
-    ] = "",
     output: Annotated[
         Path | None,
         typer.Option(
@@ -77,13 +72,8 @@ def checklist(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Read only the first N rows.", rich_help_panel="Rows")
     ] = None,
-    max_tokens: Annotated[
-        int, typer.Option(min=1, help="Tokens of one answer.", rich_help_panel="Model")
-    ] = 8192,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests at once.", rich_help_panel="Model")] = 32,
-    patience: Annotated[
-        float, typer.Option(min=0, help="Seconds to wait for a model that is down.", rich_help_panel="Model")
-    ] = 600.0,
+    *,
+    options: MetaJudgeConfig,
 ) -> None:
     """Turn people's remarks on pairs of responses into checklists.
 
@@ -91,21 +81,16 @@ def checklist(
     answers are stored in OUTPUT.asked. Exit codes: 0 all rows done, 1 some failed, 2 usage or a model that is
     down, 130 interrupted.
     """
-    with one_line_errors("checklist"):
-        config = MetaJudgeConfig(
-            model=model, base_url=base_url, max_tokens=max_tokens, concurrency=concurrency, patience=patience
-        )
-        target = output_file(output, file, "checklists")
-        rows = RowFile(file)
-        refuse_input(target, rows)
-        work = _write(
-            rows, config, target, Columns.parse(column or ()), remarks, range(at_least, at_most + 1), limit
-        )
-        try:
-            failed = asyncio.run(work)
-        except KeyboardInterrupt:
-            stop("checklist", "interrupted; the same command resumes", INTERRUPTED)
-        raise typer.Exit(SOME_FAILED if failed else 0)
+    target = output_file(output, file, "checklists")
+    rows = RowFile(file)
+    refuse_input(target, rows)
+    sizes = range(at_least, at_most + 1)
+    work = _write(rows, options, target, Columns.parse(column or ()), remarks, sizes, limit)
+    try:
+        failed = asyncio.run(work)
+    except KeyboardInterrupt:
+        stop("checklist", "interrupted; the same command resumes", INTERRUPTED)
+    raise typer.Exit(SOME_FAILED if failed else 0)
 
 
 async def _write(

@@ -16,9 +16,9 @@ from tirjudge.cli.errors import SOME_FAILED, say
 from tirjudge.cli.help import examples
 from tirjudge.cli.options import RowOptions, takes_options
 from tirjudge.cli.tables import (
-    beside,
+    comparable,
     comparison_record,
-    print_beside,
+    print_comparable,
     print_comparison,
     print_others,
     print_protocols,
@@ -208,9 +208,9 @@ def _score_run(run: Replay, names: Sequence[str], *, named: bool, seed: int = 0)
         except Unfit as error:
             unfit.append(_reason(protocol, error))
             continue
-        found = beside(scored, run.benchmark)
+        found = comparable(scored, run.benchmark)
         print_score(scored)
-        print_beside(scored, found)
+        print_comparable(scored, found)
         records.append(score_record(scored) | {"published": [published_record(one) for one in found]})
     _say_unfit(unfit, named=named, some=bool(records))
     print_others(run.benchmark, [str(record["protocol"]) for record in records])

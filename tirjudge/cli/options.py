@@ -8,10 +8,10 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_origin, get_type_hints
+from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
 
 import typer
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
 from tirjudge.batch import Plan
@@ -20,6 +20,8 @@ from tirjudge.judge_config import JudgeOptions, Option
 from tirjudge.judging import Kind
 from tirjudge_environments.faults import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
 
 
 class RowOptions(JudgeOptions):
@@ -71,7 +73,7 @@ _CONFIG = inspect.Parameter(
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="TOML or JSON file of the options below, by field name; the command line has precedence.",
+            help="TOML or JSON file of these options by their Python names; the command line overrides it.",
             rich_help_panel="Model",
         ),
     ],
@@ -86,7 +88,7 @@ def takes_options(name: str) -> Callable[[Callable[..., None]], Callable[..., No
     """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        model: type[JudgeOptions] = get_type_hints(command)["options"]
+        model: type[BaseModel] = get_type_hints(command)["options"]
         fields = model.model_fields
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
@@ -108,7 +110,7 @@ def takes_options(name: str) -> Callable[[Callable[..., None]], Callable[..., No
     return decorate
 
 
-def read_options(model: type[JudgeOptions], file: Path | None, given: Mapping[str, Any]) -> JudgeOptions:
+def read_options(model: type[ModelT], file: Path | None, given: Mapping[str, Any]) -> ModelT:
     """Return the options of a config file and, over them, of the command line (None: not given).
 
     `KEY=VALUE` assignments are merged into the file's table key by key. Raises ValueError, in one line.
@@ -123,21 +125,26 @@ def read_options(model: type[JudgeOptions], file: Path | None, given: Mapping[st
     return model(**options)
 
 
-def read_config_file(model: type[JudgeOptions], file: Path) -> dict[str, Any]:
+def read_config_file(model: type[BaseModel], file: Path) -> dict[str, Any]:
     """Return the options in a TOML or JSON file; raises ValueError, which names the file, for a bad one."""
+    is_json = file.suffix == ".json"
     try:
         text = file.read_text(encoding="utf-8")
-        options = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
-        model.model_validate(options)
+        options: dict[str, Any] = json.loads(text) if is_json else tomllib.loads(text)
     except FileNotFoundError:
-        raise ValueError(
-            f"--config {file}: there is no such file (--subset names a configuration of a hub dataset)"
-        ) from None
+        # `--config` once named a configuration of a hub dataset.
+        hint = " (--subset names a configuration of a hub dataset)" if issubclass(model, RowOptions) else ""
+        raise ValueError(f"--config {file}: there is no such file{hint}") from None
+    except ValueError as error:
+        raise ValueError(f"{file} is not {'JSON' if is_json else 'TOML'}: {error}") from None
+    try:
+        # A required option may still come from the command line.
+        given = options if isinstance(options, dict) else {"": options}
+        missing = {name: "-" for name, field in model.model_fields.items() if field.is_required()}
+        model.model_validate({**missing, **given})
     except ValidationError as error:
         raise ValueError(f"{file}: {first_fault(error)}") from None
-    except ValueError as error:
-        raise ValueError(f"{file} is not {'JSON' if file.suffix == '.json' else 'TOML'}: {error}") from None
-    return dict(options)
+    return options
 
 
 def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
@@ -148,6 +155,7 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     option = _option(field)
     flag = _flag(name, field)
     default = option.default or _shown(field)
+    note = "[required]" if field.is_required() else f"[default: {default}]" if default else ""
     annotation: Any = field.annotation
     if annotation is bool:
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
@@ -162,7 +170,7 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
             typer.Option(
                 flag,
                 metavar=option.metavar,
-                help=f"{field.description}{f'  [default: {default}]' if default else ''}",
+                help=f"{field.description}  {note}".rstrip(),
                 rich_help_panel=option.panel,
             ),
         ],
@@ -184,7 +192,8 @@ def _is_table(field: FieldInfo) -> bool:
 def _shown(field: FieldInfo) -> str:
     if field.annotation is bool:
         return "yes" if field.default else "no"
-    return "" if field.default_factory or field.default is None else str(field.default)
+    has_value = not (field.is_required() or field.default_factory or field.default is None)
+    return str(field.default) if has_value else ""
 
 
 def _assigned(flag: str, assignments: Iterable[str]) -> dict[str, Any]:

@@ -143,8 +143,8 @@ def console() -> Console:
     return terminal if terminal.is_terminal else Console(width=max(_NARROWEST, terminal.width))
 
 
-def beside(score: Score, benchmark: str) -> list[Published]:
-    """Return published values under the same protocol, for the first of our figures that a paper prints.
+def comparable(score: Score, benchmark: str) -> list[Published]:
+    """Return published values under the same protocol, for the first figure of a score that a paper prints.
 
     Each value occurs once, the highest first; a paper's value over all of its benchmarks is included. Empty
     if no paper has one.
@@ -156,30 +156,30 @@ def beside(score: Score, benchmark: str) -> list[Published]:
         if one.benchmark == benchmark or (one.benchmark == ANY and one.paper in papers)
         if (one.protocol, one.unit) == (score.card.name, "share")
     ]
-    for figure, ours in score.estimates.items():
+    for figure, measured in score.estimates.items():
         found = {(one.paper, one.model, one.value): one for one in reversed(alike) if one.figure == figure}
-        if found and not math.isnan(ours.value):
+        if found and not math.isnan(measured.value):
             return sorted(found.values(), key=lambda one: -one.value)
     return []
 
 
-def print_beside(score: Score, found: Sequence[Published]) -> None:
-    """Print published figures and the difference of ours from each."""
+def print_comparable(score: Score, found: Sequence[Published]) -> None:
+    """Print published figures, and the measured figure's difference from each."""
     if not found:
         return
     figure = found[0].figure
-    ours = score.estimates[figure].value
+    measured = score.estimates[figure].value
     over = ", over the paper's benchmarks together" if found[0].benchmark == ANY else ""
     table = Table(title=plain(f"published under {score.card.name}: {figure}{over}"), title_justify="left")
     for name in ("paper", "table", "model"):
         table.add_column(name, overflow="fold")
-    for name in ("value", "ours minus it"):
+    for name in ("value", "difference"):
         table.add_column(name, justify="right")
     for one in found:
         table.add_row(
             *map(plain, (one.paper, one.table, one.model)),
             _percent(one.value),
-            f"{100 * (ours - one.value):+.2f}",
+            f"{100 * (measured - one.value):+.2f}",
         )
     console().print(table)
 

@@ -146,7 +146,7 @@ def _text(file: str) -> str:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         stop("sandbox", f"{file}: {error.strerror}", USAGE)
-    # Keep bytes that are not UTF-8: the error of Python's compiler is better than one of ours.
+    # Keep bytes that are not UTF-8: Python's compiler reports them best.
     return content.decode("utf-8", "surrogateescape")
 
 
