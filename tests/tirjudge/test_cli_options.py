@@ -15,6 +15,7 @@ from tests.tirjudge.judge_command import pairs, results, through, write_rows
 from tirjudge.cli import app
 from tirjudge.cli.options import RowOptions, read_options
 from tirjudge.judge_config import JudgeConfig, JudgeOptions, Option
+from tirjudge.meta_judge import MetaJudgeConfig
 
 COMMANDS = ["bon", "checklist", "eval", "formats", "judge", "mcp", "serve", "verify"]
 SANDBOX_COMMANDS = ["run", "build", "serve", "doctor", "bench"]
@@ -166,3 +167,15 @@ def test_the_completion_script_is_printed() -> None:
     command = [TIRJUDGE, "--show-completion", "bash"]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert "_TIRJUDGE_COMPLETE=complete_bash" in run.stdout
+
+
+def test_the_options_of_checklist_derive_from_the_meta_judge(tmp_path: Path) -> None:
+    found = get_command(app).get_command(None, "checklist")  # type: ignore[attr-defined]
+    assert {parameter.name for parameter in found.params} >= set(MetaJudgeConfig.model_fields)
+    file = tmp_path / "meta.toml"
+    file.write_text("max_tokens = 99\n")
+    given = dict.fromkeys(MetaJudgeConfig.model_fields)
+    options = read_options(MetaJudgeConfig, file, {**given, "model": "m"})
+    assert (options.model, options.max_tokens) == ("m", 99)
+    run = CliRunner().invoke(app, ["checklist", "rows.jsonl"])
+    assert (run.exit_code, run.stderr) == (2, "tirjudge checklist: model: Field required\n")

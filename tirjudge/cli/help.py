@@ -40,7 +40,8 @@ class PanelCommand(_Examples, TyperCommand):
             if record is not None:
                 is_argument = parameter.param_type_name == "argument"
                 panel = getattr(parameter, "rich_help_panel", None) or PANELS[-1]
-                panels["Arguments" if is_argument else panel].append(record)
+                # A plug-in's command may have panels of its own.
+                panels.setdefault("Arguments" if is_argument else panel, []).append(record)
         for panel, records in panels.items():
             if records:
                 with formatter.section(panel):
