@@ -6,20 +6,30 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from tirjudge.generation.base import Sampling
     from tirjudge.judge import Judge
+    from tirjudge.judge_config import JudgeConfig, JudgeOptions
     from tirjudge.judgment import Judgment
+    from tirjudge.rollout import Rollout
 
 __version__ = version("tirjudge")
 
-__all__ = ["Judge", "Judgment", "__version__"]
+__all__ = ["Judge", "JudgeConfig", "JudgeOptions", "Judgment", "Rollout", "Sampling", "__version__"]
 
-_HOMES = {"Judge": "tirjudge.judge", "Judgment": "tirjudge.judgment"}
+_MODULES = {
+    "Judge": "tirjudge.judge",
+    "JudgeConfig": "tirjudge.judge_config",
+    "JudgeOptions": "tirjudge.judge_config",
+    "Judgment": "tirjudge.judgment",
+    "Rollout": "tirjudge.rollout",
+    "Sampling": "tirjudge.generation.base",
+}
 
 
 def __getattr__(name: str) -> Any:
-    """The names above on first use, so that `import tirjudge` stays light."""
-    if name not in _HOMES:
+    """Import the names above on first use, so that `import tirjudge` stays light."""
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOMES[name]), name)
+    return getattr(import_module(_MODULES[name]), name)

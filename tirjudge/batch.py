@@ -1,26 +1,40 @@
-"""A file of rows judged: many at once, each recorded as it finishes, none twice."""
+"""Judging a file of rows: concurrently, each recorded as it finishes, none twice."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator
+from collections.abc import Coroutine
+from collections.abc import Iterable
+from collections.abc import Mapping
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Protocol
-
-from tirjudge.data.rows import BadRow, Row
-from tirjudge.judging import Judging, Kind, kind_for
+from dataclasses import asdict
+from dataclasses import dataclass
+from dataclasses import field
+from tirjudge.data.rows import BadRow
+from tirjudge.data.rows import Row
+from tirjudge.judging import Judging
+from tirjudge.judging import Kind
+from tirjudge.judging import kind_for
+from tirjudge.judging import truncated
 from tirjudge.judgment import result_row
-from tirjudge.rollout.concurrency import as_finished, read_in_thread
-from tirjudge.storage.result_file import IdIndex, ResultFile, digest
+from tirjudge.rollout.concurrency import as_finished
+from tirjudge.rollout.concurrency import read_in_thread
+from tirjudge.storage.result_file import IdIndex
+from tirjudge.storage.result_file import ResultFile
+from tirjudge.storage.result_file import digest
 from tirjudge_environments import JudgeTask
-from tirjudge_environments.outputs import cut_middle
-from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
+from tirjudge_environments.tasks import Columns
+from tirjudge_environments.tasks import DEFAULT_COLUMNS
+from tirjudge_environments.tasks import RowError
+from tirjudge_environments.tasks import read_task
+from typing import Any
+from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A row that left no result, and why; the same run started again tries it anew."""
+    """A row without a result, and the reason; the next start of the same run retries it."""
 
     where: str
     id: str | None
@@ -29,35 +43,35 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """How rows become tasks, and how many are judged at a time."""
+    """The rules by which rows become tasks, and the limits of a run."""
 
     kind: Kind | None = None
-    """None: by each row's number of responses."""
+    """The kind of every judgment; None decides by each row's number of responses."""
     columns: Columns = DEFAULT_COLUMNS
     labels: Mapping[str, str] | None = None
     truncate: int | None = None
-    """Characters of a response, beyond which its middle is cut out under a visible mark."""
+    """Characters of a response; longer ones are cut in the middle, under a visible mark."""
     limit: int | None = None
-    """Only the first so many rows."""
+    """Judge only this many rows from the start."""
     concurrency: int = 32
     give_up_after: int = 50
-    """Stop once so many rows in a row failed because the model or the sandbox was down; 0 never does."""
+    """Abort after this many consecutive model or sandbox failures; 0 never aborts."""
 
 
 class Watcher(Protocol):
-    """Whoever shows how a run is going."""
+    """Callbacks that display a run's progress."""
 
     def judged(self, row: Mapping[str, Any]) -> None: ...
 
     def failed(self, failure: Failure) -> None: ...
 
     def skipped(self) -> None:
-        """A row that an earlier run judged."""
+        """Called for a row that an earlier run judged."""
         ...
 
 
 class GivenUp(RuntimeError):
-    """The model or the sandbox was down for too many rows in a row."""
+    """The model or the sandbox failed for too many consecutive rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,25 +80,25 @@ class _Work:
     task: JudgeTask
     kind: Kind
     cut: bool
-    """Whether a response was shortened."""
+    """True if a response was shortened."""
     digest: str
 
 
 @dataclass(slots=True)
 class Batch:
-    """One run over rows, once. Raises GivenUp; what is recorded stays recorded, whatever ends it."""
+    """A single pass over rows. Raises GivenUp; recorded results stay, whatever ends the run."""
 
     judging: Judging
     results: ResultFile
     watcher: Watcher
     plan: Plan = Plan()
     _seen: IdIndex = field(default_factory=IdIndex)
-    """Id to the place of the row that holds it, in this run."""
+    """Id to the location of its row, in this run."""
     _down: int = 0
-    """Rows in a row that failed because a part was down."""
+    """Consecutive rows that failed because the model or the sandbox was down."""
 
     async def run(self, rows: Iterable[Row | BadRow]) -> None:
-        """Judge what is not judged yet; rows are read as room is made."""
+        """Judge the rows without a result; rows are read only as fast as they are judged."""
         try:
             async with (
                 aclosing(read_in_thread(rows)) as arriving,
@@ -111,7 +125,7 @@ class Batch:
                 return
 
     def _prepare(self, row: Row | BadRow) -> _Work | Failure | None:
-        """What there is to judge, or why it cannot be; None for a row that an earlier run judged."""
+        """Return the task, or why there is none; None for a row that an earlier run judged."""
         if isinstance(row, BadRow):
             return Failure(row.where, None, row.reason)
         plan = self.plan
@@ -122,14 +136,16 @@ class Batch:
             return Failure(row.where, None, str(error))
         twin = self._seen.get(task.id)
         if twin is not None:
-            return Failure(row.where, task.id, f"its id {task.id!r} is that of {twin} too")
+            return Failure(row.where, task.id, f"its id {task.id!r} is already used by {twin}")
         self._seen[task.id] = row.where
         asked, done = digest(task), self.results.digests.get(task.id)
         if done is None:
-            shown = _cut(task, plan.truncate)
+            shown = truncated(task, plan.truncate)
             return _Work(row.where, shown, kind, cut=shown is not task, digest=asked)
         if done != asked:
-            reason = "it was judged with another prompt, responses or label: --overwrite to judge all anew"
+            reason = (
+                "it was judged with another prompt, responses or label: --overwrite judges every row again"
+            )
             return Failure(row.where, task.id, reason)
         return None
 
@@ -161,7 +177,7 @@ class Batch:
     def _count_down(self, detail: str) -> None:
         self._down += 1
         if self._down == self.plan.give_up_after:
-            raise GivenUp(f"given up after {self._down} failed rows in a row, the last one because: {detail}")
+            raise GivenUp(f"gave up after {self._down} consecutive failures, the last one because: {detail}")
 
     def _fail(self, failure: Failure) -> None:
         self.results.append_failure(asdict(failure))
@@ -169,17 +185,10 @@ class Batch:
 
 
 def _kind(task: JudgeTask, kind: Kind | None) -> Kind:
-    """The kind that was asked for, if the row has the responses for it."""
+    """Return the requested kind; raises RowError if the row has another number of responses."""
     count = len(task.candidates)
     if kind == "pairwise" and count != 2:
         raise RowError(f"a pair has 2 responses, this row has {count}")
     if kind == "listwise" and count < 3:
         raise RowError(f"a list has 3 responses or more, this row has {count}")
     return kind or kind_for(task)
-
-
-def _cut(task: JudgeTask, limit: int | None) -> JudgeTask:
-    """The task itself if nothing is too long."""
-    if limit is None or all(len(text) <= limit for text in task.candidates):
-        return task
-    return replace(task, candidates=tuple(cut_middle(text, limit) for text in task.candidates))

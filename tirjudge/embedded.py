@@ -1,13 +1,13 @@
-"""What stands beside a model's weights: the prompts it was trained with, and the model that ships with us."""
+"""The note in a model folder (its prompts and its purpose), and the model that ships with the package."""
 
 from __future__ import annotations
 
 import json
 from importlib.resources import files
 from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, ValidationError
-
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import ValidationError
 from tirjudge_environments.registry import first_fault
 
 NOTE_FILE = "tirjudge.json"
@@ -15,18 +15,18 @@ EMBEDDED_NAME = "tirjudge-mini"
 
 
 class ModelNote(BaseModel):
-    """`tirjudge.json` in a model's folder; `tirjudge train` writes it."""
+    """The file `tirjudge.json` in a model folder, written by `tirjudge train`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     prompts: str = "tir"
-    """The family of prompts that the judge was trained with."""
+    """The family of prompts with which the judge was trained."""
     note: str = ""
-    """What the judge is good for, in one line; shown wherever its verdicts are."""
+    """The judge's purpose in one line, shown with its verdicts."""
 
 
 def read_note(folder: str) -> ModelNote:
-    """The note in a model's folder; an empty one for a folder without, and for a hub id.
+    """Return the note in a model folder; an empty one for a folder without a note, and for a hub id.
 
     Raises ValueError, in one line, for a note that cannot be read.
     """
@@ -42,8 +42,8 @@ def read_note(folder: str) -> ModelNote:
 
 
 def embedded_model() -> str:
-    """The folder of the model that ships with the package; raises ValueError where there is none."""
+    """Return the folder of the model that ships with the package; raises ValueError if it is missing."""
     folder = Path(str(files("tirjudge") / "models" / "mini"))
     if not (folder / "model.safetensors").is_file():
-        raise ValueError("this installation holds no embedded model: name one with --model or --base-url")
+        raise ValueError("this installation has no embedded model: name one with --model or --base-url")
     return str(folder)

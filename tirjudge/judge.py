@@ -1,4 +1,4 @@
-"""The judge for people: `Judge(...).compare`, `.score` and `.rank`, sync and async."""
+"""The Python interface: `Judge(...).compare`, `.score` and `.rank`, synchronous and asynchronous."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from collections.abc import Mapping
 from collections.abc import Sequence
 from pydantic import ValidationError
 from tirjudge.generation.base import Generator
-from tirjudge.judging import JudgeConfig
+from tirjudge.judge_config import JudgeOptions
 from tirjudge.judging import Judging
 from tirjudge.judging import Kind
+from tirjudge.judging import MeteredCache
 from tirjudge.judging import kind_for
+from tirjudge.judging import local_weights
+from tirjudge.judging import truncated
 from tirjudge.judgment import Judgment
 from tirjudge.rollout.concurrency import LoopThread
+from tirjudge.spending import Spending
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.types import derive_seed
@@ -34,11 +38,14 @@ class Judge:
         result.verdict, result.choice      # "A", 0
     ```
 
-    The methods without `a` in front wait, and work inside a running event loop too (a notebook); those with
-    it are awaited. All work runs in one thread of the judge's own, as many calls at once as are made. A
-    failure of the model or of the sandbox is a Judgment without a verdict whose `stop` and `detail` say why.
-    Opened at the first call; close it, or use it as a context manager.
+    `compare`, `score` and `rank` block, and also work inside a running event loop (a notebook); `acompare`,
+    `ascore` and `arank` are awaited. All work runs in one thread of the judge, and concurrent calls run
+    concurrently. A failure of the model or of the sandbox is a Judgment without a verdict whose `stop` and
+    `detail` say why. The judge opens at the first call; close it, or use it as a context manager.
     """
+
+    spending: Spending
+    """Calls, tokens, seconds and, with prices, the cost since the judge was created."""
 
     def __init__(
         self,
@@ -47,49 +54,63 @@ class Judge:
         *,
         generator: Generator | str | None = None,
         sandbox: Sandbox | None = None,
+        api_key: str | None = None,
         **options: Any,
     ) -> None:
-        """`options` are the fields of JudgeConfig; without a model the embedded one judges.
+        """`options` are the fields of JudgeOptions; without a model the embedded one judges.
 
-        A `format` other than TIR-Judge's says how many responses it takes: the methods raise ValueError for
-        another number.
+        A `format` other than TIR-Judge's fixes the number of responses: the methods raise ValueError for
+        another number. With `max_cost` they raise CostReached instead of exceeding it.
 
-        A `generator` is used in place of a model and left open, or is the name of what runs the model; a
-        `sandbox` that is not open yet is opened and closed with the judge. Raises ValueError, in one line,
-        for an option that cannot be.
+        A `generator` object replaces the model and is left open; a generator's name selects the engine that
+        runs the model. A `sandbox` must not be open yet: it is opened and closed with the judge. `api_key` is
+        the endpoint's; without it the key comes from TIRJUDGE_API_KEY or OPENAI_API_KEY. Raises ValueError,
+        in one line, for an invalid option.
         """
         if isinstance(generator, str):
             options["generator"], generator = generator, None
         try:
-            config = JudgeConfig(model=model, base_url=base_url, **options)
+            self.options = JudgeOptions(model=model, base_url=base_url, **options)
         except ValidationError as error:
             raise ValueError(first_fault(error)) from None
-        self._judging = Judging(config, generator=generator, sandbox=sandbox)
+        if generator is not None and self.options.cache:
+            raise ValueError("cache needs a model's name: completions of a generator object are not cached")
+        self.spending = Spending(price=self.options.price(), limit=self.options.max_cost)
+        self._judging = Judging(
+            self.options.config,
+            generator=generator,
+            sandbox=sandbox,
+            around=self._metered,
+            api_key=api_key,
+        )
         self._thread: LoopThread | None = None
         self._opening: asyncio.Lock | None = None
         self._opened = False
 
     def compare(self, prompt: Conversation, a: str, b: str) -> Judgment:
-        """Which of two responses is better. Raises ValueError for what is no prompt, and as `open` does."""
+        """Choose the better of two responses. Raises ValueError for an invalid prompt, and as `open` does."""
         return self._wait(prompt, [a, b], "pairwise")
 
     def score(self, prompt: Conversation, response: str) -> Judgment:
-        """A score from 1 to 10 for one response: `.score`."""
+        """Score one response from 1 to 10: `.score`."""
         return self._wait(prompt, [response], "pointwise")
 
     def rank(self, prompt: Conversation, responses: Sequence[str], *, pointwise: bool = False) -> Judgment:
-        """The best of several responses; with `pointwise` each is scored alone, and `.ranking` orders all."""
+        """Choose the best response; with `pointwise` each is scored alone, and `.ranking` orders all."""
         return self._wait(prompt, responses, "pointwise" if pointwise else None)
 
     async def acompare(self, prompt: Conversation, a: str, b: str) -> Judgment:
+        """Choose the better of two responses, as `compare` does."""
         return await self._await(prompt, [a, b], "pairwise")
 
     async def ascore(self, prompt: Conversation, response: str) -> Judgment:
+        """Score one response, as `score` does."""
         return await self._await(prompt, [response], "pointwise")
 
     async def arank(
         self, prompt: Conversation, responses: Sequence[str], *, pointwise: bool = False
     ) -> Judgment:
+        """Choose the best response or rank all of them, as `rank` does."""
         return await self._await(prompt, responses, "pointwise" if pointwise else None)
 
     def open(self) -> Self:
@@ -124,6 +145,11 @@ class Judge:
     ) -> None:
         await asyncio.to_thread(self.close)
 
+    def _metered(self, generator: Generator) -> Generator:
+        # Digest the weights only for a cache: that reads every file of the model.
+        weights = local_weights(self.options) if self.options.cache else ""
+        return MeteredCache(self.options, self.spending, weights)(generator)
+
     def _wait(self, prompt: Conversation, responses: Sequence[str], kind: Kind | None) -> Judgment:
         return self._loop().run(self._judge(prompt, responses, kind))
 
@@ -136,7 +162,7 @@ class Judge:
         name = f"{derive_seed(repr(messages), *responses):08x}"
         task = read_task({"prompt": messages, "responses": list(responses)}, default_id=name)
         await self._ready()
-        return await self._judging.judge(task, kind or kind_for(task))
+        return await self._judging.judge(truncated(task, self.options.truncate), kind or kind_for(task))
 
     def _loop(self) -> LoopThread:
         if self._thread is None:

@@ -1,4 +1,4 @@
-"""The programs that a verdict rests on, as callers of a service read them."""
+"""The programs behind a verdict, as the HTTP and MCP servers return them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _LONGEST_OUTPUT = 2000
 
 
 class JudgedProgram(BaseModel):
-    """A program that the judge ran, and what it read of it."""
+    """A program that the judge ran, and the output that it was shown."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -24,7 +24,7 @@ class JudgedProgram(BaseModel):
 
 
 def judged_programs(judgment: Judgment) -> tuple[JudgedProgram, ...]:
-    """Of all its trajectories, in order."""
+    """Return the programs of all trajectories, in order."""
     calls = [call for one in judgment.trajectories for call in one.calls]
     return tuple(JudgedProgram(source=call.request.source, output=_output(call.outcome)) for call in calls)
 

@@ -1,14 +1,10 @@
-"""One judge at work: a model, a sandbox and the formats, opened together."""
+"""The judge engine: a model, a sandbox and the judge formats, opened together."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
+from dataclasses import replace
 from tirjudge.embedded import EMBEDDED_NAME
 from tirjudge.embedded import ModelNote
 from tirjudge.embedded import embedded_model
@@ -16,19 +12,28 @@ from tirjudge.embedded import read_note
 from tirjudge.generation.base import Generator
 from tirjudge.generation.base import Sampling
 from tirjudge.generation.base import open_generator
+from tirjudge.generation.cached import CachedGenerator
+from tirjudge.generation.cached import CompletionStore
+from tirjudge.generation.cached import cache_file
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.endpoint.openai import Tier
+from tirjudge.generation.metered import MeteredGenerator
+from tirjudge.judge_config import JudgeConfig
+from tirjudge.judge_config import JudgeOptions
+from tirjudge.judge_config import endpoint_key
 from tirjudge.judgment import Judgment
 from tirjudge.judgment import consensus
 from tirjudge.judgment import judgment
 from tirjudge.rollout import Rollout
+from tirjudge.spending import Spending
+from tirjudge.weights import weights_digest
 from tirjudge_environments import Context
 from tirjudge_environments import Environment
 from tirjudge_environments import JudgeTask
 from tirjudge_environments import Message
 from tirjudge_environments import Prompt
 from tirjudge_environments import ToolEnvironment
-from tirjudge_environments.orders import Order
+from tirjudge_environments.outputs import cut_middle
 from tirjudge_environments.registry import environment_options
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.types import Budget
@@ -41,74 +46,20 @@ from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox import Status
 from tirjudge_sandbox import open_sandbox
 from types import TracebackType
-from typing import Any
 from typing import Literal
 from typing import Self
 from typing import get_args
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
-KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")
-_TURNS_BESIDE_PROGRAMS = 5
-
-
-class JudgeConfig(BaseModel):
-    """Everything that a verdict depends on. Keys are no part of it: they come from the environment."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    model: str = ""
-    """A local folder, a hub id, or the name that an endpoint knows; empty: the embedded model."""
-    base_url: str = ""
-    """Of an OpenAI-compatible endpoint; empty: the model runs in this process."""
-    generator: str = "transformers"
-    """What runs a model in this process, by a name of `generator_names`."""
-    generator_options: Mapping[str, Any] = Field(default_factory=dict)
-    """Further options of the generator; no keys."""
-    tier: Tier = "auto"
-    """How the endpoint is spoken to (see `OpenAIGenerator`)."""
-    tokenizer: str = ""
-    """Folder or hub id of the endpoint model's tokenizer, which tier `completions` needs."""
-    prompts: str = ""
-    """The family of prompts; empty: what the model's folder names, else `tir`."""
-    format: str = ""
-    """A judge format by the name that `tirjudge formats` lists; empty: TIR-Judge's, by the row."""
-    options: Mapping[str, Any] = Field(default_factory=dict)
-    """Further options of the format."""
-    order: Order | None = None
-    """Of responses that are shown together; None: the format's own default, a random one for TIR-Judge's."""
-    tools: bool = True
-    """False: the judge answers from its text alone, with the prompts made for that."""
-    bindings: bool = True
-    """Whether programs find `prompt` and the responses defined."""
-    exact: bool = False
-    """Nothing beyond the TIR-Judge paper: no bindings, outputs as they are."""
-    max_tool_calls: int = Field(default=3, ge=0)
-    """Programs that a view may run."""
-    max_tokens: int = Field(default=8192, ge=1)
-    """What the judge and the sandbox may write in a view, without the prompt."""
-    temperature: float = Field(default=0.0, ge=0.0)
-    """0 is greedy."""
-    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
-    samples: int = Field(default=1, ge=1)
-    """Draws of every view: the verdict is what most of them say (self-consistency), scores are means."""
-    seed: int = Field(default=0, ge=0)
-    concurrency: int = Field(default=32, ge=1)
-    """Requests, or rows of a local batch, at once. No verdict depends on it."""
-    backend: str = "local"
-    """Which sandbox runs the programs, by a name of `sandbox_names`."""
-    backend_options: Mapping[str, Any] = Field(default_factory=dict)
-    """Further options of the sandbox."""
-    policy: bool = False
-    """Refuse programs that import what judging does not take, in words that the model can use."""
-    allow_weak_isolation: bool = False
-    """Run programs where the machine cannot isolate them fully."""
+_TURNS_WITHOUT_PROGRAMS = 5
+"""Turns of a view beyond those that run a program, the verdict's included."""
 
 
 class Judging:
-    """An async context manager around everything that a judge needs; belongs to one event loop.
+    """An async context manager that opens everything a judge needs; belongs to one event loop.
 
-    Opening raises GeneratorFailed for a model that cannot be had, SandboxUnavailable for a machine that
-    cannot isolate programs, ValueError for options that do not fit together; each in one line.
+    Opening raises GeneratorFailed for a model that cannot be loaded or reached, SandboxUnavailable for a
+    machine that cannot isolate programs, ValueError for options that contradict each other; each in one line.
     """
 
     def __init__(
@@ -118,12 +69,14 @@ class Judging:
         generator: Generator | None = None,
         sandbox: Sandbox | None = None,
         around: Callable[[Generator], Generator] | None = None,
+        api_key: str | None = None,
     ) -> None:
-        """Instead of what the config says: a generator, which is left open, or a sandbox, to be opened.
+        """Use `generator` (left open) or `sandbox` (opened here) in place of the configured one.
 
-        `around` puts another generator around the one that is opened, and closes it with it.
+        `around` wraps the generator, for example in a cache. `api_key` is the endpoint's; None takes the
+        environment's (see `KEY_VARIABLES`).
         """
-        self.config, self._around = config, around
+        self.config, self._around, self._api_key = config, around, api_key
         self._given_generator, self._given_sandbox = generator, sandbox
         self._stack = AsyncExitStack()
         self._rollouts: dict[str, Rollout] = {}
@@ -145,9 +98,9 @@ class Judging:
         await self._stack.aclose()
 
     async def judge(self, task: JudgeTask, kind: Kind | None = None) -> Judgment:
-        """Judge a task in the configured format, else as this kind, else by its number of responses.
+        """Judge a task in the configured format, or else as `kind`, or else by its number of responses.
 
-        Raises ValueError if the responses do not fit.
+        Raises ValueError if the format takes another number of responses.
         """
         name = self.config.format or kind or kind_for(task)
         rollout = self.rollout(name)
@@ -171,7 +124,7 @@ class Judging:
                 raise SandboxUnavailable(tried.detail or f"an empty program ended with {tried.status}")
 
     def rollout(self, name: str) -> Rollout:
-        """Of a kind, or of a format by its name; raises ValueError for prompts or options that it lacks."""
+        """Return the rollout of a kind or format; raises ValueError for unknown prompts or options."""
         if name not in self._rollouts:
             config = self.config
             self._rollouts[name] = Rollout(
@@ -179,7 +132,7 @@ class Judging:
                 self._generator,
                 self._sandbox,
                 budget=Budget(
-                    turns=config.max_tool_calls + _TURNS_BESIDE_PROGRAMS,
+                    turns=config.max_tool_calls + _TURNS_WITHOUT_PROGRAMS,
                     tool_calls=config.max_tool_calls,
                     tokens=config.max_tokens,
                 ),
@@ -191,7 +144,7 @@ class Judging:
         return self._rollouts[name]
 
     def _environment(self, name: str) -> Environment:
-        """Of what was configured, a format is given the options that it has."""
+        """Open a format with those configured options that it knows."""
         config = self.config
         format = f"tir-{name}" if name in get_args(Kind) else name
         wanted = {
@@ -208,36 +161,37 @@ class Judging:
         return open_environment(format, **{**taken, **config.options})
 
     def _check_format(self) -> None:
-        """Before a model is loaded, which may take minutes."""
+        """Raise ValueError for a wrong format now, since loading a model may take minutes."""
         format = self.config.format
         if not format:
             if self.config.options:
-                raise ValueError("options are a format's: give --format")
+                raise ValueError("options belong to a format: give --format")
             return
         environment = open_environment(format, **self.config.options)
         self._runs_programs = self.config.tools and isinstance(environment, ToolEnvironment)
         embedded = not (self._given_generator or self.config.model or self.config.base_url)
         if embedded and not format.startswith("tir-"):
-            raise ValueError(f"the embedded model knows TIR-Judge's formats alone: give --model for {format}")
+            raise ValueError(f"the embedded model knows only TIR-Judge's formats: give --model for {format}")
 
     def _open_generator(self, stack: AsyncExitStack) -> None:
+        around = self._around or (lambda generator: generator)
         if self._given_generator is not None:
-            self._generator, self.note = self._given_generator, ModelNote()
+            self._generator, self.note = around(self._given_generator), ModelNote()
             self.model = self._generator.model
             return
-        generator, self.note, self.model = _generator(self.config)
-        self._generator = self._around(generator) if self._around else generator
+        generator, self.note, self.model = _generator(self.config, self._api_key)
+        self._generator = around(generator)
         stack.push_async_callback(self._generator.close)
 
     def _closed_sandbox(self) -> Sandbox:
-        """Made before a model is loaded: an unknown backend is told at once."""
+        """Create the sandbox; done before a model is loaded, so that an unknown backend fails at once."""
         if self._given_sandbox is not None:
             return self._given_sandbox
         return _sandbox(self.config) if self._runs_programs else NoSandbox()
 
 
 class NoSandbox:
-    """The sandbox of a judge that runs no programs: a machine that cannot isolate any can still judge."""
+    """The sandbox of a judge without programs, which also works where programs cannot be isolated."""
 
     capacity = 1
 
@@ -247,14 +201,14 @@ class NoSandbox:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Nothing is held."""
+        """Do nothing; there is nothing to close."""
 
     async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
         return Execution(status=Status.SANDBOX_FAILED, detail="this judge was opened without a sandbox")
 
 
 def kind_for(task: JudgeTask) -> Kind:
-    """One response is scored, two are a pair, more are a list."""
+    """Return the kind for a number of responses: one is scored, two are a pair, more are a list."""
     match len(task.candidates):
         case 1:
             return "pointwise"
@@ -264,14 +218,49 @@ def kind_for(task: JudgeTask) -> Kind:
             return "listwise"
 
 
-def _generator(config: JudgeConfig) -> tuple[Generator, ModelNote, str]:
-    """The generator, what is known of its model, and the name for result rows."""
+def truncated(task: JudgeTask, limit: int | None) -> JudgeTask:
+    """Return the task with longer responses cut in the middle; the task itself if none is longer."""
+    if limit is None or all(len(text) <= limit for text in task.candidates):
+        return task
+    return replace(task, candidates=tuple(cut_middle(text, limit) for text in task.candidates))
+
+
+def local_weights(config: JudgeConfig) -> str:
+    """Return a digest of the local model's files; empty for an endpoint and for a hub id."""
+    return "" if config.base_url else weights_digest(config.model or embedded_model())
+
+
+class MeteredCache:
+    """Wraps a generator in a meter and, if the options say so, a cache of completions on disk."""
+
+    def __init__(self, options: JudgeOptions, spending: Spending, weights: str) -> None:
+        """`weights`: see `local_weights`; equal names with other weights must not share completions."""
+        self._options, self._spending, self._weights = options, spending, weights
+        self._cached: CachedGenerator | None = None
+
+    def __call__(self, generator: Generator) -> Generator:
+        # The meter is inside: a cached completion costs nothing.
+        metered = MeteredGenerator(generator, self._spending)
+        if not self._options.cache:
+            return metered
+        identity = self._options.model_identity(self._weights)
+        self._cached = CachedGenerator(metered, CompletionStore(cache_file()), identity)
+        return self._cached
+
+    @property
+    def hits(self) -> int:
+        """Completions that came from the cache."""
+        return self._cached.hits if self._cached else 0
+
+
+def _generator(config: JudgeConfig, api_key: str | None) -> tuple[Generator, ModelNote, str]:
+    """Open the generator; return it, the note of its model, and the name for result rows."""
     if config.base_url:
         if config.generator != "transformers" or config.generator_options:
-            raise ValueError("a generator is for a model in this process: leave out either it or --base-url")
-        return _endpoint(config), ModelNote(), config.model
+            raise ValueError("--generator runs a model in this process: leave out either it or --base-url")
+        return _endpoint(config, api_key), ModelNote(), config.model
     if config.tier not in ("auto", "completions") or config.tokenizer:
-        raise ValueError("a tier and a tokenizer are an endpoint's: give --base-url")
+        raise ValueError("--tier and --tokenizer need an endpoint: give --base-url")
     folder = config.model or embedded_model()
     note = read_note(folder)
     generator = open_generator(
@@ -280,14 +269,13 @@ def _generator(config: JudgeConfig) -> tuple[Generator, ModelNote, str]:
     return generator, note, config.model or EMBEDDED_NAME
 
 
-def _endpoint(config: JudgeConfig) -> OpenAIGenerator:
+def _endpoint(config: JudgeConfig, api_key: str | None) -> OpenAIGenerator:
     if not config.model:
         raise ValueError("an endpoint needs the model's name: give --model")
-    key = next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
     return OpenAIGenerator(
         config.model,
         config.base_url,
-        api_key=key,
+        api_key=endpoint_key(api_key),
         tier=config.tier,
         tokenizer=config.tokenizer or None,
         concurrency=config.concurrency,
@@ -295,7 +283,7 @@ def _endpoint(config: JudgeConfig) -> OpenAIGenerator:
 
 
 def _sandbox(config: JudgeConfig) -> Sandbox:
-    """What is not asked for is not said: not every backend has a policy, or a way to isolate less."""
+    # Pass on only what was chosen: not every backend has a policy or can isolate less.
     options = dict(config.backend_options)
     if config.policy:
         options["policy"] = Policy()

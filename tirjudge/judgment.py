@@ -1,4 +1,4 @@
-"""Judgments: what the views of one task came to, together."""
+"""Judgments: the verdicts of all views of one task, combined."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class Judgment:
     """A verdict, or the reason why there is none."""
 
     kind: str
-    """`pointwise`, `pairwise` or `listwise` of TIR-Judge, or another format's name."""
+    """TIR-Judge's `pointwise`, `pairwise` or `listwise`, or the name of another format."""
     best: tuple[int, ...]
     """Candidates that share the first place: one is a choice, several are a tie. Empty without a verdict,
-    and for a single response, which has nothing to be better than."""
+    and for a single response, which is not compared with any other."""
     scores: Mapping[int, float]
     """Candidate index to score, the mean over the views that gave one; empty if none did."""
     stop: StopReason
-    """VERDICT, or how the first view without one ended; one that is unscored comes before all others."""
+    """VERDICT, or the stop of the first view without one; an unscored view comes before all others."""
     detail: str
-    """For a stop other than VERDICT: what was wrong, in one line."""
+    """The problem in one line, for a stop other than VERDICT."""
     episode: Episode
     further: tuple[Episode, ...] = ()
     """Further samples of the same task, the first of which is `episode`."""
@@ -55,12 +55,12 @@ class Judgment:
 
     @property
     def score(self) -> float | None:
-        """The score of a response that was judged alone."""
+        """The score of a single response; None for several."""
         return self.scores.get(0) if len(self.episode.task.candidates) == 1 else None
 
     @property
     def ranking(self) -> tuple[int, ...]:
-        """Candidates, best first, as far as the verdict tells: all that have scores, else the chosen one.
+        """Candidates, best first: all that have scores, or else only the chosen one.
 
         Equal scores keep the order given.
         """
@@ -70,7 +70,7 @@ class Judgment:
 
     @property
     def trajectories(self) -> tuple[Trajectory, ...]:
-        """Of all samples."""
+        """The trajectories of all samples."""
         return tuple(one for episode in (self.episode, *self.further) for one in episode.trajectories)
 
     @property
@@ -87,7 +87,7 @@ class Judgment:
 
 
 def judgment(kind: str, episode: Episode) -> Judgment:
-    """What an episode's views say together.
+    """Combine the views of an episode into one judgment.
 
     Views that name different candidates make a tie, and so do equal highest scores and a view that says so.
     One view without a verdict leaves the task without one; scores that other views gave are kept.
@@ -103,10 +103,10 @@ def judgment(kind: str, episode: Episode) -> Judgment:
 
 
 def consensus(samples: Sequence[Judgment]) -> Judgment:
-    """Several samples of one task as one judgment: SC@N, and mean-score@N for judges of single responses.
+    """Combine several samples of one task: SC@N, and mean-score@N for judges of single responses.
 
     The candidate that most samples choose is the best; equal counts are a tie, and a sample that is a tie or
-    has no verdict votes for nobody. Where responses were judged alone, the highest mean score decides (J1,
+    has no verdict does not vote. Where responses were judged alone, the highest mean score decides (J1,
     Section 4.2). Scores are means over all samples that gave one.
     """
     first = samples[0]
@@ -123,7 +123,7 @@ def consensus(samples: Sequence[Judgment]) -> Judgment:
 
 
 def result_row(result: Judgment) -> dict[str, Any]:
-    """A judgment as its line in a result file: what `docs/judge.md` lists, without what the run knows."""
+    """Return a judgment's line of a result file (see `docs/judge.md`), without the fields that a run adds."""
     task = result.episode.task
     calls = [call for trajectory in result.trajectories for call in trajectory.calls]
     refused = sum(isinstance(call.outcome, Refused) for call in calls)
@@ -168,7 +168,7 @@ def _view(trajectory: Trajectory) -> dict[str, Any]:
 
 
 def _worst(stops: Sequence[tuple[StopReason, str]]) -> tuple[StopReason, str]:
-    """The first without a verdict; one that is unscored comes before all others."""
+    """Return the first stop without a verdict, unscored ones before all others."""
     ended = [(stop, detail) for stop, detail in stops if stop is not StopReason.VERDICT]
     ended.sort(key=lambda pair: not pair[0].unscored)
     return ended[0] if ended else (StopReason.VERDICT, "")
@@ -184,7 +184,7 @@ def _most_chosen(samples: Sequence[Judgment]) -> tuple[int, ...]:
 
 
 def _named(verdict: Verdict, view: View) -> tuple[int, ...]:
-    """Whom one view puts first; nobody in particular if it only gives scores."""
+    """Return the candidates that a view puts first; none if it only gives scores."""
     if verdict.tie:
         return view.order
     return () if verdict.choice is None else (verdict.choice,)

@@ -1,45 +1,53 @@
-"""A model that is asked, as a configuration: behind an endpoint or in this process."""
+"""The configuration of an auxiliary model, behind an endpoint or in this process."""
 
 from __future__ import annotations
 
-import os
 from functools import cached_property
-
-from pydantic import BaseModel, ConfigDict, Field
-
-from tirjudge.generation.base import Generator, Sampling
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
+from tirjudge.generation.base import Generator
+from tirjudge.generation.base import Sampling
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge.judging import KEY_VARIABLES
-from tirjudge_environments import Completion, Context, Encoder
+from tirjudge.judge_config import Option
+from tirjudge.judge_config import endpoint_key
+from tirjudge_environments import Completion
+from tirjudge_environments import Context
+from tirjudge_environments import Encoder
+from typing import Annotated
 
 
 class AskedModel(BaseModel):
-    """Which model, and how it is reached. The key of an endpoint comes from the environment."""
+    """A model and how to reach it. The key of an endpoint comes from the environment."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
-    model: str = Field(min_length=1)
-    """The name that the endpoint knows; without one, a local folder or a hub id."""
-    base_url: str = ""
-    """Of an OpenAI-compatible endpoint; empty: the model runs in this process."""
-    max_tokens: int = Field(default=8192, gt=0)
-    """Of one answer, its reasoning included."""
-    concurrency: int = Field(default=32, gt=0)
-    """Questions at once."""
-    patience: float = Field(default=600.0, ge=0)
-    """Seconds for which an endpoint that is down is waited for before the run stops."""
+    model: Annotated[str, Field(min_length=1), Option("Model")]
+    """Folder, hub id, or an endpoint's name of the model."""
+    base_url: Annotated[str, Option("Model", metavar="URL")] = ""
+    """An OpenAI-compatible endpoint; without one the model runs in this process."""
+    max_tokens: Annotated[int, Field(gt=0), Option("Model", metavar="N")] = 8192
+    """Tokens of one answer, its reasoning included."""
+    concurrency: Annotated[int, Field(gt=0), Option("Model", metavar="N")] = 32
+    """Maximum number of concurrent questions."""
+    patience: Annotated[float, Field(ge=0), Option("Model", metavar="SECONDS")] = 600.0
+    """Seconds to wait for an endpoint that is down before the run stops."""
 
     def generator(self) -> Generator:
-        """A local model is loaded at the first question. Raises ValueError for what is no address."""
+        """Return the generator; a local model is loaded at the first question.
+
+        Raises ValueError for an invalid address.
+        """
         if not self.base_url:
             return _Local(self.model, self.concurrency)
-        key = next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)
-        return OpenAIGenerator(self.model, self.base_url, api_key=key, concurrency=self.concurrency)
+        return OpenAIGenerator(
+            self.model, self.base_url, api_key=endpoint_key(), concurrency=self.concurrency
+        )
 
 
 class _Local:
-    """A model in this process, loaded when it is needed: it may never be asked."""
+    """A model in this process, loaded at the first question: there may be none."""
 
     def __init__(self, model: str, rows: int) -> None:
         self.model, self._rows = model, rows

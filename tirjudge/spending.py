@@ -1,4 +1,4 @@
-"""What a run spends: calls, tokens, seconds, and money where a price is given."""
+"""The cost of a run: calls, tokens, seconds, and money if a price is given."""
 
 from __future__ import annotations
 
@@ -9,22 +9,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Self
-
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Usage
+from types import TracebackType
+from typing import Self
 
 _MILLION = 1_000_000
 
 
 class CostReached(RuntimeError):
-    """The next call could cost more than is left; the text says how much was spent."""
+    """The next call could exceed the limit; the text says how much was spent."""
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """Money per million tokens, in whatever currency."""
+    """Money per million tokens, in any currency."""
 
     prompt: float
     completion: float
@@ -34,10 +33,10 @@ class Price:
 
 
 class Spending:
-    """Calls of a model, each with a line in `path` before its answer is used: a killed run forgets none.
+    """A ledger of model calls; each gets a line in `path` before its answer is used, so a kill loses none.
 
-    Calls of earlier runs that stand in the file are counted too. With a limit, a call begins only when its
-    highest possible cost still fits beside what was spent and what other calls in flight may cost. Belongs to
+    Calls of earlier runs in the same file count too. With a limit, a call begins only when its highest
+    possible cost still fits after the costs so far and the highest costs of the calls in flight. Belongs to
     one event loop; a context manager.
     """
 
@@ -49,9 +48,11 @@ class Spending:
         limit: float | None = None,
         overwrite: bool = False,
     ) -> None:
-        """Without a path nothing is kept. Raises ValueError for a limit without a price; OSError."""
+        """Without a path nothing is stored. Raises ValueError for a limit without a price, and OSError."""
         if limit is not None and price is None:
-            raise ValueError("a limit of cost needs a price: what a million tokens cost")
+            raise ValueError(
+                "a cost limit needs a price of a million tokens: give --price-in and --price-out"
+            )
         self.price, self._limit = price, limit
         self.calls = 0
         self.usage, self.seconds = Usage(), 0.0
@@ -63,19 +64,21 @@ class Spending:
 
     @property
     def cost(self) -> float | None:
-        """None without a price."""
+        """Money spent so far; None without a price."""
         return None if self.price is None else self.price.of(self.usage)
 
     @asynccontextmanager
     async def reserved(self, most: Usage) -> AsyncIterator[None]:
-        """Keep room for a call of at most `most` tokens; raises CostReached when it will never fit."""
+        """Reserve the cost of a call of at most `most` tokens; raises CostReached if it can never fit."""
         cost = 0.0 if self.price is None else self.price.of(most)
         while self._limit is not None and (self.cost or 0.0) + self._reserved + cost > self._limit:
             if not self._in_flight:
                 raise CostReached(
                     f"{self.cost:.4f} of {self._limit:g} are spent, and the next call may cost {cost:.4f}"
                 )
-            self._settled.clear()
+            if self._settled.is_set():
+                # A new event, since a judge that was closed and opened again has another event loop.
+                self._settled = asyncio.Event()
             await self._settled.wait()
         self._in_flight += 1
         self._reserved += cost
@@ -87,7 +90,7 @@ class Spending:
             self._settled.set()
 
     def add(self, usage: Usage, seconds: float) -> None:
-        """Count a call that was answered."""
+        """Book a call that was answered."""
         if self._descriptor is not None:
             line = {
                 "prompt_tokens": usage.prompt_tokens,

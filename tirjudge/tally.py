@@ -1,31 +1,31 @@
-"""The running count of a result file: what the table at the end says."""
+"""The running counts of a result file, which the table at the end prints."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
+from dataclasses import dataclass
+from dataclasses import field
 from tirjudge.statistics import Proportion
+from typing import Any
 
 
 @dataclass(slots=True)
 class Tally:
-    """Counts over result rows, and over failures that left none."""
+    """Counts of result rows, and of rows that failed."""
 
     judged: int = 0
-    """Rows with a line in the result file, whether or not they hold a verdict."""
+    """Rows with a line in the result file, with or without a verdict."""
     failed: int = 0
-    """Rows without one: unreadable, or the model or the sandbox was down."""
+    """Rows without a line: unreadable, or the model or the sandbox was down."""
     verdicts: int = 0
     """Rows with a choice, a tie or a score."""
     ties: int = 0
     labelled: int = 0
     credit: float = 0.0
-    """Over labelled rows: 1 for a right choice, a share for a tie, 0 for a wrong one and for no verdict."""
+    """Sum over labelled rows: 1 for a right choice, a share for a tie, 0 for a wrong or missing verdict."""
     programs: int = 0
-    """That ran."""
+    """Programs executed, not counting refused ones."""
     programs_failed: int = 0
     programs_refused: int = 0
     prompt_tokens: int = 0

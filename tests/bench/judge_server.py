@@ -20,9 +20,10 @@ from rich.table import Table
 from tests.bench.http_load import HEAD, Answer, load, request, server
 from tirjudge import __version__
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging import JudgeConfig, Judging
+from tirjudge.judge_config import JudgeConfig
+from tirjudge.judging import Judging
 from tirjudge.serve.app import create_app
-from tirjudge.serve.settings import JudgeServerSettings
+from tirjudge.serve.service import JudgeServerSettings
 from tirjudge_sandbox.bench.contenders import usable_cpus
 from tirjudge_sandbox.server.lifetime import listen, serve_app
 

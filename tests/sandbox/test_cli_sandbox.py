@@ -49,7 +49,7 @@ def test_output_and_exit_code_pass_through(tmp_path):
             1,
             "ModuleNotFoundError: No module named 'colorama'",
         ),
-        ("", ("--allow-import", "x"), 2, "tirjudge sandbox: --allow-import goes with --policy"),
+        ("", ("--allow-import", "x"), 2, "tirjudge sandbox: --allow-import requires --policy"),
         (
             "",
             ("--policy", "--allow-import", "a-b"),

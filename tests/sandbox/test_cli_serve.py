@@ -81,7 +81,7 @@ def test_other_machines_need_a_token(tmp_path: Path) -> None:
     assert (code, said) == (
         2,
         "tirjudge sandbox: 0.0.0.0 can be reached by others: that needs a token: "
-        "set TIRJUDGE_SANDBOX_TOKEN or --token-file, or leave --host as it is\n",
+        "set TIRJUDGE_SANDBOX_TOKEN or --token-file, or keep the default --host\n",
     )
     file = tmp_path / "token"
     file.write_text(TOKEN + "\n")

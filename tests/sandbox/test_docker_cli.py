@@ -16,7 +16,7 @@ WITHOUT_THE_SDK = "import sys; sys.modules['docker'] = None; from tirjudge.cli i
 def test_an_image_that_is_already_there(docker_image):
     done = tirjudge("sandbox", "build")
     assert (done.returncode, done.stdout) == (0, "")
-    assert done.stderr == f"tirjudge sandbox: already there: tirjudge-sandbox {docker_image}\n"
+    assert done.stderr == f"tirjudge sandbox: already built: tirjudge-sandbox {docker_image}\n"
 
 
 def test_no_engine():

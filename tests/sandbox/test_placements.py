@@ -192,7 +192,7 @@ def test_the_doctor_tries_every_placement():
 def test_the_doctor_says_what_would_mend_it():
     lines = python_as(NOBODY, "-c", *DOCTOR, refused="unshare,landlock", code=1)
     assert any(line.split() == ["local", "plain", "NO", "yes", "yes", "yes"] for line in lines)
-    advice = lines[lines.index("The local sandbox refuses to run programs here. What would mend it:") + 1 :]
+    advice = lines[lines.index("The local sandbox refuses to run programs here. Remedies:") + 1 :]
     assert advice[0].startswith("- switch Landlock on")
     assert advice[-1].endswith("--allow-weak-isolation")
 

@@ -11,9 +11,10 @@ import httpx
 
 from tests.loopback import loopback
 from tirjudge.generation.base import Generator
-from tirjudge.judging import JudgeConfig, Judging
+from tirjudge.judge_config import JudgeConfig
+from tirjudge.judging import Judging
 from tirjudge.serve.app import create_app
-from tirjudge.serve.settings import JudgeServerSettings
+from tirjudge.serve.service import JudgeServerSettings
 from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.server.asgi import App
 

@@ -1,28 +1,26 @@
-"""The cache: the same question is asked once, and another one is never answered from it."""
-
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
+"""The completion cache: equal questions are asked once, and no other question is answered from it."""
 
 import pytest
-
+from dataclasses import replace
+from pathlib import Path
 from tirjudge.generation.base import Sampling
-from tirjudge.generation.cached import CachedGenerator, CompletionStore
+from tirjudge.generation.cached import CachedGenerator
+from tirjudge.generation.cached import CompletionStore
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging import JudgeConfig, Judging
+from tirjudge.judge_config import JudgeConfig
+from tirjudge.judging import Judging
 from tirjudge.model_folder import weights_digest
-from tirjudge_environments import (
-    By,
-    Completion,
-    Context,
-    Finish,
-    JudgeTask,
-    Message,
-    Prompt,
-    Segment,
-    ToolCall,
-    Usage,
-)
+from tirjudge_environments import By
+from tirjudge_environments import Completion
+from tirjudge_environments import Context
+from tirjudge_environments import Finish
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Message
+from tirjudge_environments import Prompt
+from tirjudge_environments import Segment
+from tirjudge_environments import ToolCall
+from tirjudge_environments import Usage
+from typing import Any
 
 CONTEXT = Context(Prompt(messages=(Message("user", "Which?"),), stop=("```",)))
 SAMPLING = Sampling(temperature=1.0, top_p=0.9, max_tokens=50, seed=3)
@@ -37,7 +35,7 @@ ANSWER = Completion(
 
 
 class Counting(ScriptedGenerator):
-    """Says how often it was asked."""
+    """A generator that answers with the number of its calls."""
 
     def __init__(self, answer: Completion = ANSWER) -> None:
         super().__init__(lambda context: answer)
@@ -124,7 +122,7 @@ async def test_a_row_of_another_name_in_another_place_is_the_same_question(tmp_p
 
 def test_what_is_no_cache_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "cache.sqlite").write_text("no database, but text that is long enough to be read as a page")
-    with pytest.raises(ValueError, match=r"cannot be used .*--no-cache does without") as raised:
+    with pytest.raises(ValueError, match=r"cannot be used .*--no-cache runs without it") as raised:
         CompletionStore(tmp_path / "cache.sqlite")
     assert "\n" not in str(raised.value)
 

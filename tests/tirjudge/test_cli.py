@@ -1,16 +1,15 @@
-"""The root command: fast, and indifferent to a plug-in that is broken."""
-
-import subprocess
-import sys
-from importlib.metadata import EntryPoint
+"""The root command: fast, and unaffected by a broken plug-in."""
 
 import pytest
+import subprocess
+import sys
 import typer
-from typer.testing import CliRunner
-
-from tirjudge import __version__, cli
+from importlib.metadata import EntryPoint
+from tirjudge import __version__
+from tirjudge import cli
 from tirjudge.cli import app
 from tirjudge.console_text import printable
+from typer.testing import CliRunner
 
 
 def greet(name: str) -> None:

@@ -1,4 +1,4 @@
-"""`tirjudge checklist`: HelpSteer3's rows in, the same rows with a checklist out."""
+"""`tirjudge checklist`: rows of HelpSteer3 become the same rows with a checklist."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""`tirjudge eval`: our own result files and other projects' files, scored and compared."""
+"""`tirjudge eval`: result files of tirjudge and of other projects, scored and compared."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-from typing import Any
-
 import pytest
-from typer.testing import CliRunner, Result
-
-from tests.tirjudge.endpoint_server import EndpointServer, chat
+from pathlib import Path
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import chat
 from tirjudge.cli import app
+from typer.testing import CliRunner
+from typer.testing import Result
+from typing import Any
 
 Figures = dict[str, dict[str, float]]
 
@@ -20,7 +20,7 @@ def command(*arguments: object) -> Result:
 
 
 def evaluated(folder: Path, *arguments: object, exit_code: int = 0) -> Figures:
-    """Protocol to its figures."""
+    """Return the figures by protocol."""
     out = folder / "scores.json"
     done = command("eval", *arguments, "--json", out)
     assert done.exit_code == exit_code, done.output
@@ -36,7 +36,7 @@ def write(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def judged(folder: Path, server: EndpointServer, rows: list[dict[str, Any]], *options: object) -> Path:
-    """The result file of a run of `tirjudge judge` over the rows."""
+    """Return the result file of `tirjudge judge` over the rows."""
     source = write(folder / "rows.jsonl", rows)
     output = folder / "verdicts.jsonl"
     done = command("judge", source, "--output", output, "--model", "m", "--base-url", server.url, *options)
@@ -152,7 +152,7 @@ def reasons(*points: str) -> dict[str, Any]:
 def test_reasons_are_matched_with_peoples_and_scored_again_without_a_model(
     tmp_path: Path, server: EndpointServer
 ) -> None:
-    """Eq. 1 and 2: one reason cannot stand for two of people's; those behind the fifth do not count."""
+    """Eq. 1 and 2: one reason cannot match two of people's; reasons after the fifth do not count."""
     server.answers(reasons("short", "rude", "three", "four", "five", "six"))
     row = pair("a", "A>B") | {"checklist": ["Response 1 is short", "Response 2 is rude", "wrong", "late"]}
     run = judged(tmp_path, server, [row, pair("b", "A")], "--format", "rationale", "--order", "given")
@@ -190,7 +190,7 @@ def test_rows_without_an_answer_of_the_meta_judge_are_left_out(
 
 
 def test_stored_answers_of_a_meta_judge(tmp_path: Path) -> None:
-    """Of RationaleRM: a reason stands for one of people's, those behind the fifth do not count."""
+    """RationaleRM: a reason matches one of people's; reasons after the fifth do not count."""
     people, judge = ["p1", "p2", "p3"], [f"s{number}" for number in range(1, 7)]
     told = {"human-checklist": people, "m-checklist": judge, "domain": "code"}
     answers = ["- R1@S1: 0.75\n- R2@S1: 1.00\n- R3@S6: 1.00", "- R1@S0: 0\n- R2@S2: 0.50\n- R3@S3: 0.25", ""]
@@ -310,7 +310,7 @@ def test_protocols_and_published_figures_are_listed() -> None:
     assert "…" not in listed.stdout + figures.stdout, "models that differ at the end of their names alone"
     unknown = command("eval", "--published", "mt-bench")
     assert unknown.exit_code == 2
-    assert "no published figures on 'mt-bench'; there are any, arena-hard-v2" in unknown.stderr
+    assert "no published figures on 'mt-bench'; there are figures on any, arena-hard-v2" in unknown.stderr
 
 
 def test_published_figures_stand_beside_ours_under_the_same_protocol(tmp_path: Path) -> None:

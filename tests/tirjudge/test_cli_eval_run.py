@@ -1,21 +1,21 @@
-"""`tirjudge eval BENCHMARK` as a user runs it: judged, scored, resumed, paid for."""
+"""`tirjudge eval BENCHMARK` as a user runs it: judged, scored, resumed, metered."""
 
 import json
 import os
+import pytest
 import random
 import signal
 import subprocess
 import time
 from pathlib import Path
-from typing import Any
-
-import pytest
-from typer.testing import CliRunner, Result
-
 from tests.command import TIRJUDGE
-from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import chat
 from tirjudge.cli import app
 from tirjudge.evaluation.benchmarks import open_benchmark
+from typer.testing import CliRunner
+from typer.testing import Result
+from typing import Any
 
 
 @pytest.fixture(autouse=True)
@@ -133,7 +133,7 @@ def test_the_cache_answers_what_was_asked_before_under_whatever_name(
 def test_a_run_stops_before_its_cost_is_passed_and_goes_on_with_more(
     tmp_path: Path, server: EndpointServer
 ) -> None:
-    """A call takes 7 + 3 tokens: 37 millionths. What it could take at most is more."""
+    """A call takes 7 + 3 tokens, which cost 37 millionths; its highest possible cost is more."""
     data = write(tmp_path / "rows.jsonl", pairs(20))
     price = ("--price-in", "1", "--price-out", "10", "--max-tokens", "50")
     arguments = ("judgebench", "--data", data, "--order", "given", *price)
@@ -144,7 +144,7 @@ def test_a_run_stops_before_its_cost_is_passed_and_goes_on_with_more(
     run = evaluate(*arguments, "--max-cost", str(limit), url=server.url)
     assert run.exit_code == 1
     assert "stopped: " in run.stderr
-    assert "the same command goes on" in run.stderr
+    assert "the same command resumes" in run.stderr
     calls = Path("judgebench.verdicts.jsonl.calls.jsonl").read_text().splitlines()
     assert 0 < len(calls) < 20
     assert len(calls) == len(server.asked) == len(results(tmp_path / "judgebench.verdicts.jsonl"))

@@ -116,7 +116,7 @@ def test_bad_rows_are_named_and_the_others_judged(tmp_path: Path, endpoint: Endp
         "rows.jsonl:3: no responses: a row has `responses`, `response`, `response_a` and `response_b`, or "
         "`chosen`",
         "rows.jsonl:4: label '4' is no index from 0 to 0, no letter from A to A, no A>B",
-        "rows.jsonl:5: its id 'p0' is that of rows.jsonl:1 too",
+        "rows.jsonl:5: its id 'p0' is already used by rows.jsonl:1",
     ]
     failures = results(tmp_path / "rows.verdicts.jsonl.failed.jsonl")
     assert [failure["where"] for failure in failures] == [f"rows.jsonl:{n}" for n in (2, 3, 4, 5)]

@@ -58,7 +58,7 @@ def test_an_interrupt_says_how_to_go_on(tmp_path: Path, endpoint: EndpointServer
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=30)
     assert process.returncode == 130
-    assert "tirjudge judge: interrupted; the same command goes on" in error
+    assert "tirjudge judge: interrupted; the same command resumes" in error
     assert "Traceback" not in error
 
 
@@ -124,7 +124,7 @@ def test_an_endpoint_that_is_down_fails_rows_that_a_later_run_judges(
     arguments = ("rows.jsonl", "--no-tools", "--give-up-after", "5", "--concurrency", "2", *through(endpoint))
     run = judge(tmp_path, *arguments, key="sk-secret-123")
     assert run.returncode == 1
-    assert "given up after 5 failed rows in a row" in run.stderr
+    assert "gave up after 5 consecutive failures" in run.stderr
     assert "generator_down" in run.stderr
     assert results(tmp_path / "rows.verdicts.jsonl") == []
     assert len(endpoint.asked) <= 7

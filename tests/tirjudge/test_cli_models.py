@@ -78,7 +78,7 @@ def test_a_note_that_cannot_be_read_is_named(tmp_path: Path, text: str, reason: 
 
 
 def test_the_labels_of_the_example_are_right() -> None:
-    """By the families' own reference programs, in parts: what they parse and what they check."""
+    """Checks with the families' reference programs, split into what they parse and what they check."""
     examples = rows(str(EXAMPLE))
     assert len(examples) >= 10
     for row in examples:

@@ -31,7 +31,7 @@ time.sleep(600)
 
 
 class Server(ServedCommand):
-    """The judge's."""
+    """The judge server."""
 
     def __init__(self, *arguments: str) -> None:
         super().__init__("serve", *arguments)
@@ -115,7 +115,7 @@ def test_other_machines_need_a_token() -> None:
     assert done.returncode == 2
     assert done.stderr == (
         "tirjudge serve: 0.0.0.0 can be reached by others: that needs a token: set TIRJUDGE_SERVE_TOKEN "
-        "or --token-file, or leave --host as it is\n"
+        "or --token-file, or keep the default --host\n"
     )
 
 

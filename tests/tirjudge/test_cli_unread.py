@@ -13,12 +13,12 @@ from tests.tirjudge.endpoint_server import EndpointServer
 from tests.tirjudge.judge_command import pairs, results, through, write_rows
 
 UNREAD = 141
-"""What a shell tells of a program that SIGPIPE ended."""
+"""The exit code that a shell reports for a program that SIGPIPE ended."""
 
 
 @pytest.fixture
 def pipe() -> Iterator[int]:
-    """One that nobody reads."""
+    """A pipe that nobody reads."""
     read, write = os.pipe()
     os.close(read)
     yield write

@@ -1,19 +1,22 @@
 """The judges of other papers as users reach them: `--format`, `Judge(format=...)`, `tirjudge formats`."""
 
 import json
+import pytest
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import pytest
-from typer.testing import CliRunner, Result
-
-from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
-from tirjudge import Judge, judging
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import chat
+from tests.tirjudge.endpoint_server import serving
+from tirjudge import Judge
+from tirjudge import judging
 from tirjudge.cli import app
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge_environments import Context, environment_names
+from tirjudge_environments import Context
+from tirjudge_environments import environment_names
 from tirjudge_environments.registry import judge_table
+from typer.testing import CliRunner
+from typer.testing import Result
+from typing import Any
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -108,7 +111,7 @@ def test_thinking_that_the_endpoint_cut_out_counts_as_thinking(
         (("--format", "j1-pav", "--option", "seed_prompt=x"), "Input should be 'thinking' or 'plan'"),
         (("--format", "j1-pav", "--option", "plan"), "--option 'plan': write KEY=VALUE"),
         (("--format", "j1-pav", "--pairwise"), "--format and --pairwise exclude each other"),
-        (("--option", "seed_prompt=plan"), "options are a format's: give --format"),
+        (("--option", "seed_prompt=plan"), "options belong to a format: give --format"),
     ],
 )
 def test_a_format_or_option_that_cannot_be_is_one_line(
@@ -127,7 +130,7 @@ def test_the_embedded_model_is_not_asked_what_it_never_learnt(tmp_path: Path) ->
     command = ["judge", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out.jsonl")]
     done = CliRunner().invoke(app, [*command, "--format", "j1-pav"])
     assert done.exit_code == 2
-    assert "the embedded model knows TIR-Judge's formats alone: give --model for j1-pav" in done.stderr
+    assert "the embedded model knows only TIR-Judge's formats: give --model for j1-pav" in done.stderr
 
 
 def test_a_row_that_does_not_fit_fails_alone(tmp_path: Path, endpoint: EndpointServer) -> None:

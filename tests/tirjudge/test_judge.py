@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from typing import Self
 
 import pytest
@@ -14,7 +15,9 @@ from tests.tirjudge.endpoint_server import chat, serving
 from tirjudge import Judge, judging
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging import JudgeConfig, Judging, NoSandbox
+from tirjudge.judge_config import JudgeConfig
+from tirjudge.judging import Judging, NoSandbox
+from tirjudge.spending import CostReached
 from tirjudge_environments import Completion, Context, JudgeTask, Message, StopReason
 from tirjudge_sandbox import Sandbox, SandboxUnavailable
 
@@ -205,7 +208,7 @@ def test_what_is_no_prompt_or_no_model_is_told_at_the_call() -> None:
 
 
 async def test_a_judge_without_tools_opens_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that a machine that cannot isolate programs can still judge from text."""
+    """A machine that cannot isolate programs can still judge from text."""
 
     def refuse(name: str, **options: object) -> Sandbox:
         raise SandboxUnavailable("programs cannot be isolated here")
@@ -225,3 +228,58 @@ def test_importing_the_package_is_light() -> None:
     code = f"import sys, tirjudge; print(sorted({heavy!r} & set(sys.modules)))"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"
+
+
+def test_long_responses_are_cut_as_the_command_line_cuts_them() -> None:
+    shown: list[str] = []
+
+    def reading(context: Context) -> str:
+        shown.append(context.prompt.messages[0].content)
+        return "<preference>A</preference>"
+
+    with Judge(generator=ScriptedGenerator(reading), tools=False, truncate=100) as judge:
+        judge.compare("p", "a" * 500, "b")
+    assert "a" * 50 + "\n... 400 characters left out ...\n" + "a" * 50 in shown[0]
+
+
+def test_the_key_is_sent_and_costs_are_counted_and_limited() -> None:
+    with serving() as endpoint:
+        endpoint.script = lambda body: chat("<preference>B</preference>")
+        options = {"tools": False, "price_in": 1.0, "price_out": 10.0, "max_tokens": 100}
+        with Judge("m", endpoint.url, api_key="sk-given", **options) as judge:  # type: ignore[arg-type]
+            judge.compare("p", "x", "y")
+            assert (judge.spending.calls, judge.spending.cost) == (1, pytest.approx((7 + 30) / 1e6))
+        assert endpoint.asked[-1].headers["authorization"] == "Bearer sk-given"
+        with (
+            Judge("m", endpoint.url, max_cost=1e-6, **options) as judge,  # type: ignore[arg-type]
+            pytest.raises(CostReached, match="of 1e-06 are spent"),
+        ):
+            judge.compare("p", "x", "y")
+    with pytest.raises(ValueError, match="give --price-in and --price-out"):
+        Judge("m", "http://h", max_cost=1.0)
+
+
+def test_completions_are_cached_on_request(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIRJUDGE_CACHE", str(tmp_path / "completions.sqlite"))
+    with serving() as endpoint:
+        endpoint.script = lambda body: chat("<preference>B</preference>")
+        for _ in range(2):
+            with Judge("m", endpoint.url, tools=False, order="given", cache=True) as judge:
+                assert judge.compare("p", "x", "y").verdict == "B"
+        assert len(endpoint.bodies) == 1
+    with pytest.raises(ValueError, match="cache needs a model's name"):
+        Judge(generator=ScriptedGenerator(first_shown), cache=True)
+
+
+def test_several_samples_are_drawn_unless_a_temperature_is_given() -> None:
+    drawn: list[Sampling] = []
+
+    class Recording(ScriptedGenerator):
+        async def generate(self, context: Context, sampling: Sampling) -> Completion:
+            drawn.append(sampling)
+            return await super().generate(context, sampling)
+
+    for options in ({"samples": 2}, {"samples": 2, "temperature": 0.3}):
+        with Judge(generator=Recording(first_shown), tools=False, **options) as judge:  # type: ignore[arg-type]
+            judge.compare("p", "x", "y")
+    assert [(one.temperature, one.top_p) for one in drawn[::2]] == [(1.0, 0.95), (0.3, 0.95)]

@@ -1,4 +1,4 @@
-"""The rationale judge through `tirjudge judge`: its reasons and its strength stand in the result row."""
+"""The rationale judge through `tirjudge judge`: its reasons and its strength are in the result row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several views of one task come to, together."""
+"""Judgments: several views of one task, combined."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ End = Verdict | StopReason
 
 
 def judged(*ends: End, candidates: int = 2, label: int | None = 0) -> Judgment:
-    """A judgment of views that ended so."""
+    """A judgment of views that ended with these verdicts or stops."""
     task = JudgeTask(
         id="t", prompt=(Message("user", "p"),), candidates=tuple("xyz"[:candidates]), label=label
     )
@@ -23,7 +23,7 @@ def judged(*ends: End, candidates: int = 2, label: int | None = 0) -> Judgment:
 
 
 def alone(*scores: float | None) -> Judgment:
-    """A sample in which each response was scored by itself; None is a view without a score."""
+    """A sample in which each response was scored alone; None is a view without a score."""
     task = JudgeTask(id="t", prompt=(Message("user", "p"),), candidates=("x", "y"), label=0)
     ends = [StopReason.MALFORMED if s is None else Verdict(scores={n: s}) for n, s in enumerate(scores)]
     views = [replace(_trajectory(f"{n}", end), view=View(f"{n}", (n,))) for n, end in enumerate(ends)]

@@ -45,7 +45,7 @@ ANSWERS = [
 
 @contextmanager
 def http_server(*arguments: str, **environment: str) -> Iterator[str]:
-    """The URL of a server of its own."""
+    """Start a separate server and yield its URL."""
     with ServedCommand("mcp", "--transport", "http", *arguments, **environment) as server:
         yield server.url
         assert server.end()[0] == 0
@@ -162,7 +162,7 @@ async def test_the_judges_programs_run_in_the_sandbox_that_was_chosen() -> None:
 
 
 async def judge(client: Client, endpoint: EndpointServer) -> None:
-    """It tells its verdict, and what that rests on."""
+    """Check the verdict and the programs behind it."""
     program = "print(len(response_a) > len(response_b))"
     endpoint.answers(chat(f"```python\n{program}\n```\n"), chat("<preference>A</preference>"))
     asked = {"prompt": "Which is longer?", "responses": ["same", "size"]}

@@ -1,4 +1,4 @@
-"""What `run_python_code` tells of a program, against the real sandbox."""
+"""Answers of `run_python_code`, from the real sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The judge over HTTP: its verdicts, its rewards, and that a failure is never one of them."""
+"""The judge over HTTP: verdicts and rewards; a failure is never one of them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from tests.tirjudge.judge_server import JudgeServer, judge_serving
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judge import Judge
-from tirjudge.serve.settings import OPEN_PATHS, JudgeServerSettings
+from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
+from tirjudge.spending import CostReached
 from tirjudge_environments import Context
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
@@ -213,6 +214,17 @@ def test_ready_while_the_model_answers() -> None:
         assert server.post("/v1/judge", question("a")).status_code == 503
         told = server.get("/readyz")
         assert (told.status_code, told.json()) == (503, {"detail": "the model's machine is off"})
+
+
+def test_the_cost_limit_is_a_failure_and_never_a_verdict() -> None:
+    def spent(context: Context) -> str:
+        raise CostReached("1.0 of 1 are spent, and the next call may cost 0.1")
+
+    with judge_serving(ScriptedGenerator(spent)) as server:
+        answer = server.post("/v1/judge", question("a", "b"))
+        assert answer.status_code == 503
+        assert answer.json() == {"detail": "1.0 of 1 are spent, and the next call may cost 0.1"}
+        assert server.get("/readyz").status_code == 503
 
 
 def test_the_guard_and_the_intake_stand_before_it() -> None:

@@ -1,4 +1,4 @@
-"""What asks a served judge from inside other people's training: TRL's and verl's reward functions."""
+"""Clients of a served judge: the reward functions for TRL and verl."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.serve.client import JudgeClient
 from tirjudge.serve.messages import Question
-from tirjudge.serve.settings import JudgeServerSettings
+from tirjudge.serve.service import JudgeServerSettings
 from tirjudge.serve.trl import JudgeReward
 from tirjudge.serve.verl import compute_score
 from tirjudge_environments import Context

@@ -1,4 +1,4 @@
-"""What calls cost: counted, kept over kills, and never more than the limit."""
+"""The cost of calls: counted, kept after a kill, and never above the limit."""
 
 import asyncio
 from pathlib import Path
@@ -13,7 +13,7 @@ from tirjudge_environments import Completion, Context, Finish, Message, Prompt, 
 
 PRICE = Price(prompt=1.0, completion=10.0)
 ASKED = Context(Prompt(messages=(Message("user", "x" * 36),)))
-"""At most 100 tokens with what a chat template adds."""
+"""A context of at most 100 tokens, the chat template included."""
 
 
 def answering(usage: Usage) -> ScriptedGenerator:

@@ -1,29 +1,32 @@
-"""The command line: one file a command, loaded when it is asked for."""
+"""The command line: one file per command, loaded when it is needed."""
 
 from __future__ import annotations
 
 import sys
-from importlib.metadata import EntryPoint, entry_points
-from typing import Annotated, Any
-
 import typer
-from typer.core import TyperGroup
-from typer.main import get_command, get_group
-
+from importlib.metadata import EntryPoint
+from importlib.metadata import entry_points
 from tirjudge import __version__
-from tirjudge.cli.standard_output import ending_unread
+from tirjudge.cli.errors import USAGE
+from tirjudge.cli.errors import ending_unread
+from tirjudge.cli.help import ExampleGroup
+from tirjudge.cli.help import add_command
+from tirjudge.cli.help import example_lines
 from tirjudge.console_text import printable
+from typer.main import get_command
+from typer.main import get_group
+from typing import Annotated
+from typing import Any
 
 GROUP = "tirjudge.commands"
 """Entry-point group for further commands: a function for typer, or a Typer app."""
-UNAVAILABLE = 2
 
 _ANY_OPTIONS = {"ignore_unknown_options": True, "allow_extra_args": True}
-_OURS = {
+_BUILT_IN = {
     "bon": "tirjudge.cli.bon:bon",
     "checklist": "tirjudge.cli.checklist:checklist",
-    "eval": "tirjudge.cli.evaluate:evaluate",
-    "formats": "tirjudge.cli.formats:formats",
+    "eval": "tirjudge.cli.eval:evaluate",
+    "formats": "tirjudge.cli.judge:formats",
     "judge": "tirjudge.cli.judge:judge",
     "mcp": "tirjudge.cli.mcp:mcp",
     "sandbox": "tirjudge.cli.sandbox:sandbox",
@@ -32,25 +35,31 @@ _OURS = {
 }
 
 
-class Commands(TyperGroup):
-    """Our commands and those of other packages; one that cannot be loaded leaves the others alone."""
+class Commands(ExampleGroup):
+    """Built-in commands and those of other packages; one that cannot be loaded does not affect the others."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return sorted(_homes())
+        return sorted(_entries())
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        home = _homes().get(cmd_name)
-        if home is None:
+        entry = _entries().get(cmd_name)
+        if entry is None:
             return None
         try:
-            return _command(cmd_name, home.load())
+            return _command(cmd_name, entry.load())
         except Exception as error:
             return _command(cmd_name, _broken(cmd_name, error), **_ANY_OPTIONS)
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        # Typer suggests the closest of `commands`, which is empty here because commands are loaded by name.
+        names: Any = dict.fromkeys(_entries())
+        self.commands = names
+        return super().resolve_command(ctx, args)
 
-def _homes() -> dict[str, EntryPoint]:
-    homes = {entry.name: entry for entry in entry_points(group=GROUP)}
-    return homes | {name: EntryPoint(name, value, GROUP) for name, value in _OURS.items()}
+
+def _entries() -> dict[str, EntryPoint]:
+    entries = {entry.name: entry for entry in entry_points(group=GROUP)}
+    return entries | {name: EntryPoint(name, value, GROUP) for name, value in _BUILT_IN.items()}
 
 
 def _command(name: str, found: Any, **settings: Any) -> Any:
@@ -59,7 +68,7 @@ def _command(name: str, found: Any, **settings: Any) -> Any:
         group.name = name
         return group
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
-    app.command(name, context_settings=settings)(found)
+    add_command(app, found, name, **settings)
     return get_command(app)
 
 
@@ -68,7 +77,7 @@ def _broken(name: str, error: Exception) -> Any:
 
     def command(arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
         print(f"tirjudge {name} cannot be loaded: {reason}", file=sys.stderr)
-        raise typer.Exit(UNAVAILABLE)
+        raise typer.Exit(USAGE)
 
     command.__doc__ = f"Cannot be loaded: {reason}"
     return command
@@ -76,10 +85,14 @@ def _broken(name: str, error: Exception) -> Any:
 
 app = typer.Typer(
     cls=Commands,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
+    epilog=example_lines(
+        "tirjudge judge --listwise examples/candidates.jsonl",
+        "tirjudge eval judgebench --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
+    ),
+    context_settings={"help_option_names": ["-h", "--help"]},
 )
 
 
@@ -99,6 +112,6 @@ def root(
 
 
 def main() -> None:
-    """The console script."""
+    """Run the console script `tirjudge`."""
     with ending_unread():
         app()

@@ -1,4 +1,4 @@
-"""A run over rows as the commands do it: resumed, shown, paid for, and summed up."""
+"""A run over rows on the command line: resumed, displayed, metered and summed up."""
 
 from __future__ import annotations
 
@@ -6,61 +6,63 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field
 from pathlib import Path
-from typing import Any
-
-from tirjudge.batch import Batch, GivenUp, Plan
-from tirjudge.cli.one_line import INTERRUPTED, stop
-from tirjudge.cli.output_file import refuse_input
-from tirjudge.cli.progress import Display, print_summary
+from tirjudge.batch import Batch
+from tirjudge.batch import GivenUp
+from tirjudge.batch import Plan
+from tirjudge.cli.errors import INTERRUPTED
+from tirjudge.cli.errors import refuse_input
+from tirjudge.cli.errors import stop
+from tirjudge.cli.options import RowOptions
+from tirjudge.cli.progress import Display
+from tirjudge.cli.progress import print_summary
 from tirjudge.data.sources import RowSource
-from tirjudge.embedded import embedded_model
-from tirjudge.generation.base import Generator
-from tirjudge.generation.cached import CachedGenerator, CompletionStore
-from tirjudge.generation.metered import MeteredGenerator
-from tirjudge.judging import JudgeConfig, Judging
+from tirjudge.judging import Judging
+from tirjudge.judging import MeteredCache
+from tirjudge.judging import local_weights
 from tirjudge.model_folder import weights_digest
-from tirjudge.spending import CostReached, Price, Spending
+from tirjudge.spending import CostReached
+from tirjudge.spending import Spending
 from tirjudge.storage.result_file import ResultFile
 from tirjudge.tally import Tally
+from typing import Any
 
-CACHE_VARIABLE = "TIRJUDGE_CACHE"
-"""Environment variable: the file in which completions are kept."""
-_MOVABLE = ("base_url", "concurrency", "backend", "backend_options", "allow_weak_isolation")
-"""What may differ when a run goes on: where it runs, not what is asked."""
+_MOVABLE = {"base_url", "concurrency", "backend", "backend_options", "allow_weak_isolation"}
+"""Options that may differ when a run resumes: they say where it runs, not what the judge is asked."""
 
 
 @dataclass(slots=True, kw_only=True)
 class BatchRun:
-    """One start of a run; the same start again goes on where it was."""
+    """One start of a run; the same command starts again where this one stopped."""
 
     command: str
-    """As it is typed behind `tirjudge`."""
+    """The command's name after `tirjudge`."""
     rows: RowSource
-    config: JudgeConfig
+    options: RowOptions
     plan: Plan
     output: Path
-    price: Price | None = None
-    max_cost: float | None = None
-    cache: bool = False
-    overwrite: bool = False
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """What else every verdict of the result file has in common."""
-    _cached: CachedGenerator | None = None
+    """Further settings that every verdict of the result file shares."""
+    _wrapped: MeteredCache = field(init=False)
 
     def run(self) -> bool:
-        """Judge what is not judged yet and print the table; whether every row has a result."""
+        """Judge the rows without a result and print the summary; return whether every row has a result."""
         refuse_input(self.output, self.rows)
-        weights = "" if self.config.base_url else weights_digest(self.config.model or embedded_model())
+        options = self.options
+        weights = local_weights(options)
         calls = self.output.with_name(self.output.name + ".calls.jsonl")
         with (
-            ResultFile(self.output, self._settings(weights), overwrite=self.overwrite) as results,
-            Spending(calls, price=self.price, limit=self.max_cost, overwrite=self.overwrite) as spending,
+            ResultFile(self.output, self._settings(weights), overwrite=options.overwrite) as results,
+            Spending(
+                calls, price=options.price(), limit=options.max_cost, overwrite=options.overwrite
+            ) as spending,
         ):
-            return self._judge(results, spending, weights)
+            self._wrapped = MeteredCache(options, spending, weights)
+            return self._judge(results, spending)
 
-    def _judge(self, results: ResultFile, spending: Spending, weights: str) -> bool:
+    def _judge(self, results: ResultFile, spending: Spending) -> bool:
         tally = Tally()
         for row in results.rows():
             tally.add(row)
@@ -70,11 +72,10 @@ class BatchRun:
             failures_file=str(results.failures_path),
         )
         try:
-            whole, model, note = asyncio.run(self._batch(results, display, spending, weights))
+            whole, model, note = asyncio.run(self._batch(results, display))
         except KeyboardInterrupt:
-            went = f"interrupted; the same command goes on, {tally.judged} rows are in {self.output}"
-            stop(self.command, went, INTERRUPTED)
-        cached = self._cached.hits if self._cached else 0
+            reason = f"interrupted; the same command resumes, {tally.judged} rows are in {self.output}"
+            stop(self.command, reason, INTERRUPTED)
         print_summary(
             tally,
             seconds=display.seconds,
@@ -82,23 +83,18 @@ class BatchRun:
             note=note,
             path=str(self.output),
             spending=spending,
-            cached=cached,
+            cached=self._wrapped.hits,
         )
         return whole and not tally.failed
 
-    async def _batch(
-        self, results: ResultFile, display: Display, spending: Spending, weights: str
-    ) -> tuple[bool, str, str]:
-        """Whether it came to its end, the model's name and its note."""
+    async def _batch(self, results: ResultFile, display: Display) -> tuple[bool, str, str]:
+        """Return whether the run reached its end, the model's name and its note."""
         if not sys.stderr.isatty():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-
-        def around(generator: Generator) -> Generator:
-            return self._remembering(MeteredGenerator(generator, spending), weights)
-
-        async with Judging(self.config, around=around) as judging:
-            if self.config.format or self.plan.kind:
-                judging.rollout(self.config.format or str(self.plan.kind))
+        async with Judging(self.options.config, around=self._wrapped) as judging:
+            # Build the prompts of a fixed format now: a bad option should not wait for the first row.
+            if self.options.format or self.plan.kind:
+                judging.rollout(self.options.format or str(self.plan.kind))
             note = judging.note.note
             display.say(f"judging with {judging.model}" + (f", {note}" if note else ""))
             whole = True
@@ -107,31 +103,15 @@ class BatchRun:
                     await Batch(judging, results, display, self.plan).run(self.rows)
                 except (CostReached, GivenUp) as error:
                     whole = False
-                    display.say(f"stopped: {error}; the same command goes on")
+                    display.say(f"stopped: {error}; the same command resumes")
             return whole, judging.model, note
 
-    def _remembering(self, generator: Generator, weights: str) -> Generator:
-        if not self.cache:
-            return generator
-        config = self.config
-        identity = {
-            "model": config.model,
-            "weights": weights,
-            "base_url": config.base_url,
-            "generator": config.generator,
-            "generator_options": dict(config.generator_options),
-            "tier": config.tier,
-            "tokenizer": config.tokenizer,
-        }
-        self._cached = CachedGenerator(generator, CompletionStore(cache_file()), identity)
-        return self._cached
-
     def _settings(self, weights: str) -> dict[str, Any]:
-        """What every verdict in a result file has in common."""
-        config, plan = self.config, self.plan
+        """Return the settings that every verdict in the result file shares."""
+        plan = self.plan
         return {
-            **config.model_dump(exclude=set(_MOVABLE)),
-            "format": config.format or plan.kind,
+            **self.options.config.model_dump(exclude=_MOVABLE),
+            "format": self.options.format or plan.kind,
             "columns": plan.columns.model_dump(exclude_unset=True),
             "labels": plan.labels,
             "truncate": plan.truncate,
@@ -140,17 +120,8 @@ class BatchRun:
         }
 
 
-def cache_file() -> Path:
-    """Where completions are kept: as the environment says, else in the user's cache folder."""
-    named = os.environ.get(CACHE_VARIABLE)
-    if named:
-        return Path(named)
-    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(home) / "tirjudge" / "completions.sqlite"
-
-
 def _left(count: int | None, limit: int | None, judged: int) -> int | None:
-    """Rows still to be judged, as far as it can be told beforehand."""
+    """Return the number of rows still to be judged, None if the rows are not counted."""
     if count is None:
         return None
     return max(0, min(count, limit or count) - judged)

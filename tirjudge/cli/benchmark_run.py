@@ -1,4 +1,4 @@
-"""A judge over a benchmark, scored under its protocols; and the list of benchmarks."""
+"""A judge's run over a benchmark, and the list of benchmarks."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from tirjudge.cli.batch_run import BatchRun
-from tirjudge.cli.judge_options import JudgeOptions
+from tirjudge.cli.options import RowOptions
 from tirjudge.console_text import printable
 from tirjudge.evaluation.benchmarks import benchmark_names
 from tirjudge.evaluation.benchmarks import open_benchmark
 from tirjudge.evaluation.benchmarks.base import Benchmark
 from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
 from tirjudge.evaluation.benchmarks.rows import missing
-from tirjudge.judging import JudgeConfig
+from tirjudge.judge_config import JudgeConfig
 from tirjudge.judging import Kind
 from tirjudge_environments import JudgeTask
 from tirjudge_environments import Message
@@ -26,38 +26,33 @@ _PAIR = JudgeTask(id="pair", prompt=(Message("user", "?"),), candidates=("a", "b
 
 def run_benchmark(
     name: str,
-    options: JudgeOptions,
+    options: RowOptions,
     *,
     parts: Sequence[str],
     data: Iterable[str],
     output: Path | None,
-    cache: bool,
 ) -> tuple[Path, bool]:
-    """Judge a benchmark's rows; returns the result file, and whether it holds every row."""
+    """Judge a benchmark's rows; return the result file, and whether it has every row."""
     benchmark = open_benchmark(name)
     chosen = [part.name for part in benchmark.chosen_parts(parts)]
-    config, plan = options.config(), options.plan()
-    if benchmark.format and not (config.format or plan.kind):
-        config = config.model_copy(update={"format": benchmark.format})
-    config = _ordered(config, plan.kind, benchmark)
-    alone = _judges_alone(config, plan.kind)
+    plan = options.plan()
+    if benchmark.format and not (options.format or plan.kind):
+        options = options.model_copy(update={"format": benchmark.format})
+    options = _ordered(options, plan.kind, benchmark)
+    alone = _judges_alone(options, plan.kind)
     run = BatchRun(
         command="eval",
         rows=BenchmarkRows(benchmark, chosen, _by_part(data, chosen), alone=alone),
-        config=config,
+        options=options,
         plan=plan,
         output=output or Path(f"{name}.verdicts.jsonl"),
-        price=options.price(),
-        max_cost=options.max_cost,
-        cache=cache,
-        overwrite=options.overwrite,
         settings={"benchmark": name, "parts": chosen},
     )
     return run.output, run.run()
 
 
 def print_benchmarks() -> None:
-    """Each one's rows, protocols, licence, and what is missing to run it."""
+    """Print the rows, protocols and licence of each benchmark, and what is missing to run it."""
     for name in benchmark_names():
         benchmark = open_benchmark(name)
         print(printable(name))
@@ -70,7 +65,7 @@ def _about(benchmark: Benchmark) -> list[tuple[str, str]]:
     parts = [
         f"{part.name} {part.rows if part.rows is not None else '?'}"
         + (f" ({part.hub}{f', {part.config}' if part.config else ''})" if part.hub else "")
-        + ("" if part in standard else ", only when named")
+        + ("" if part in standard else ", only if named")
         for part in benchmark.parts
     ]
     lacking = [needed for part in benchmark.parts if (needed := missing(part))]
@@ -87,7 +82,7 @@ def _about(benchmark: Benchmark) -> list[tuple[str, str]]:
 
 
 def _by_part(data: Iterable[str], parts: Sequence[str]) -> dict[str, str]:
-    """`PART=FILE`, or a file alone where one part is judged."""
+    """Return the file of each part, from `PART=FILE`, or only a file if one part is judged."""
     given: dict[str, str] = {}
     for text in data:
         part, equals, path = text.partition("=")
@@ -102,18 +97,18 @@ def _by_part(data: Iterable[str], parts: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def _ordered(config: JudgeConfig, kind: Kind | None, benchmark: Benchmark) -> JudgeConfig:
-    """With the orders that the benchmark's own rule asks for, where none was chosen."""
-    if config.order is None and "order" in environment_options(_format(config, kind)):
-        return config.model_copy(update={"order": benchmark.order})
-    return config
+def _ordered(options: RowOptions, kind: Kind | None, benchmark: Benchmark) -> RowOptions:
+    """Return the options with the order of the benchmark's own rule, unless one was chosen."""
+    if options.order is None and "order" in environment_options(_format(options, kind)):
+        return options.model_copy(update={"order": benchmark.order})
+    return options
 
 
 def _judges_alone(config: JudgeConfig, kind: Kind | None) -> bool:
     views = open_environment(_format(config, kind), **config.options).views
     try:
         return all(len(view.order) == 1 for view in views(_PAIR))
-    except ValueError:  # a format for lists
+    except ValueError:  # the format takes only lists
         return False
 
 

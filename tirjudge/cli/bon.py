@@ -1,79 +1,112 @@
-"""`tirjudge bon`: from a command line to best-of-N over rows."""
+"""`tirjudge bon`: best-of-N selection over rows, by a judge or without one."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal
-
 import typer
-
-from tirjudge.best_of_n.methods import METHODS, open_method
+from pathlib import Path
+from tirjudge.best_of_n.methods import METHODS
+from tirjudge.best_of_n.methods import open_method
 from tirjudge.cli.bon_run import BonRun
-from tirjudge.cli.judge_options import JudgeOptions, taking
-from tirjudge.cli.one_line import SOME_FAILED, one_line_errors
-from tirjudge.cli.output_file import output_file
+from tirjudge.cli.errors import SOME_FAILED
+from tirjudge.cli.errors import output_file
+from tirjudge.cli.help import examples
+from tirjudge.cli.options import RowOptions
+from tirjudge.cli.options import takes_options
 from tirjudge.data.sources import open_rows
 from tirjudge_environments.tasks import Columns
+from typing import Annotated
+from typing import Literal
 
 DEFAULT_METHODS = ("pointwise", "pairwise", "listwise")
 
 
-@taking
+@examples(
+    "tirjudge bon candidates.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
+    "tirjudge bon candidates.jsonl --no-judge --n 8",
+)
+@takes_options("bon")
 def bon(
     file: Annotated[
         str,
         typer.Argument(
             metavar="FILE",
-            help="Rows with candidates, ours or JETTS's; a hub id OWNER/NAME; - is standard input.",
+            help="Rows with candidates, in our columns or JETTS's; a hub id OWNER/NAME; - is standard input.",
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option(help="File of judgments; by default NAME.bon.jsonl in this folder.")
+        Path | None,
+        typer.Option(
+            help="File of judgments.  [default: NAME.bon.jsonl in this folder]", rich_help_panel="Output"
+        ),
     ] = None,
     method: Annotated[
         list[str] | None,
-        typer.Option(help=f"{', '.join(METHODS)}; as often as needed. Default: the first three."),
+        typer.Option(
+            metavar="METHOD",
+            help=f"Selection method: {', '.join(METHODS)}. Repeatable.  [default: the first three]",
+            rich_help_panel="Judging",
+        ),
     ] = None,
     no_judge: Annotated[
-        bool, typer.Option("--no-judge", help="Only pass@1, majority vote and the oracle.")
+        bool,
+        typer.Option(
+            "--no-judge",
+            help="Open no judge: report only pass@1, majority vote and the oracle.",
+            rich_help_panel="Judging",
+        ),
     ] = False,
-    group_size: Annotated[int, typer.Option(min=2, help="Of listwise: candidates in one prompt.")] = 4,
+    group_size: Annotated[
+        int,
+        typer.Option(min=2, help="Candidates in one listwise prompt.", rich_help_panel="Judging"),
+    ] = 4,
     check: Annotated[
         Literal["auto", "instructions", "tests", "math", "recorded"],
-        typer.Option(help="What tells which candidates solve a row. Default: what the row has."),
+        typer.Option(
+            help="Check that decides which candidates solve a row; auto: by the row's columns.",
+            rich_help_panel="Rows",
+        ),
     ] = "auto",
-    n: Annotated[int | None, typer.Option(min=1, help="Only the first N candidates of each row.")] = None,
-    column: Annotated[
-        list[str] | None, typer.Option(metavar="PART=COLUMN", help="Where rows hold a part.")
+    n: Annotated[
+        int | None,
+        typer.Option(min=1, help="Use only the first N candidates of each row.", rich_help_panel="Rows"),
     ] = None,
-    config: Annotated[str | None, typer.Option(help="Of a hub data set that has several.")] = None,
-    split: Annotated[str | None, typer.Option(help="Of a hub data set that has several.")] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PART=COLUMN",
+            help="Column that holds a part of a row. Repeatable.",
+            rich_help_panel="Rows",
+        ),
+    ] = None,
+    subset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Configuration of a hub dataset that has several.", rich_help_panel="Rows"
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Split of a hub dataset that has several.", rich_help_panel="Rows"),
+    ] = None,
     *,
-    options: JudgeOptions,
+    options: RowOptions,
 ) -> None:
-    """Have a judge select one of N candidates. The same command goes on where a stopped one was.
+    """Let a judge select the best of N candidates. The same command resumes an interrupted run.
 
-    --pointwise, --pairwise and --listwise are methods too. Exit codes: 0 all rows done, 1 some failed, 2
-    usage, 130 interrupted.
+    --pointwise, --pairwise and --listwise are short for --method. Exit codes: 0 all rows done, 1 some
+    failed, 2 usage, 130 interrupted.
     """
-    with one_line_errors("bon"):
-        named = [*(method or ()), *(name for name in DEFAULT_METHODS if getattr(options, name))]
-        if no_judge and named:
-            raise ValueError("--no-judge and a method exclude each other")
-        names = () if no_judge else dict.fromkeys(named or DEFAULT_METHODS)
-        run = BonRun(
-            rows=open_rows(file, config=config, split=split),
-            output=output_file(output, file, "bon"),
-            config=options.config(),
-            methods={name: open_method(name, group_size=group_size, seed=options.seed) for name in names},
-            check=check,
-            columns=Columns.parse(column or ()),
-            most=n,
-            limit=options.limit,
-            truncate=options.truncate,
-            give_up_after=options.give_up_after,
-            price=options.price(),
-            max_cost=options.max_cost,
-            overwrite=options.overwrite,
-        )
-        raise typer.Exit(0 if run.run() else SOME_FAILED)
+    named = [*(method or ()), *(name for name in DEFAULT_METHODS if getattr(options, name))]
+    if no_judge and named:
+        raise ValueError("--no-judge and a method exclude each other")
+    names = () if no_judge else dict.fromkeys(named or DEFAULT_METHODS)
+    run = BonRun(
+        rows=open_rows(file, config=subset, split=split),
+        output=output_file(output, file, "bon"),
+        options=options,
+        methods={name: open_method(name, group_size=group_size, seed=options.seed) for name in names},
+        check=check,
+        columns=Columns.parse(column or ()),
+        most=n,
+    )
+    raise typer.Exit(0 if run.run() else SOME_FAILED)

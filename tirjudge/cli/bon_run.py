@@ -1,4 +1,4 @@
-"""A run of best-of-N as the command does it: resumed, paid for, and summed up in solved counts."""
+"""A best-of-N run on the command line: resumed, metered, and summed up in solved counts."""
 
 from __future__ import annotations
 
@@ -25,21 +25,20 @@ from tirjudge.best_of_n.questions import questions
 from tirjudge.best_of_n.run import BestOfN
 from tirjudge.best_of_n.run import Picked
 from tirjudge.best_of_n.run import SolvedTally
-from tirjudge.cli.one_line import INTERRUPTED
-from tirjudge.cli.one_line import say
-from tirjudge.cli.one_line import stop
-from tirjudge.cli.output_file import refuse_input
+from tirjudge.cli.errors import INTERRUPTED
+from tirjudge.cli.errors import refuse_input
+from tirjudge.cli.errors import say
+from tirjudge.cli.errors import stop
+from tirjudge.cli.options import RowOptions
 from tirjudge.cli.progress import say_failure
 from tirjudge.console_text import Interval
 from tirjudge.console_text import printable
 from tirjudge.data.sources import RowSource
-from tirjudge.embedded import embedded_model
-from tirjudge.generation.metered import MeteredGenerator
-from tirjudge.judging import JudgeConfig
 from tirjudge.judging import Judging
+from tirjudge.judging import MeteredCache
+from tirjudge.judging import local_weights
 from tirjudge.model_folder import weights_digest
 from tirjudge.spending import CostReached
-from tirjudge.spending import Price
 from tirjudge.spending import Spending
 from tirjudge.storage.result_file import ResultFile
 from tirjudge.storage.run_folder import JsonLines
@@ -50,7 +49,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class _Judge:
-    """What a run with a judge holds open."""
+    """The open files and meters of a run with a judge."""
 
     results: ResultFile
     judgments: Judgments
@@ -59,37 +58,32 @@ class _Judge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BonRun:
-    """One start of a run; the same start again goes on where it was."""
+    """One start of a run; the same command starts again where this one stopped."""
 
     rows: RowSource
     output: Path
-    """Judgments; grades, picks, calls, failures and settings stand beside it."""
-    config: JudgeConfig
+    """File of judgments; grades, picks, calls, failures and settings are in files next to it."""
+    options: RowOptions
     methods: Mapping[str, Method]
-    """By name; none: no judge is opened."""
+    """Methods by name; without any no judge is opened."""
     check: CheckName
     columns: Columns
     most: int | None
-    limit: int | None
-    truncate: int | None
-    give_up_after: int
-    price: Price | None
-    max_cost: float | None
-    overwrite: bool
+    """Candidates of each row that are used; None is all."""
 
     def run(self) -> bool:
-        """Select from every question and print the table; whether all of them are done."""
+        """Select from every question and print the table; return whether all questions are done."""
         refuse_input(self.output, self.rows)
         try:
             return asyncio.run(self._run())
         except KeyboardInterrupt:
-            went = f"interrupted; the same command goes on, its judgments are in {self.output}"
-            stop("bon", went, INTERRUPTED)
+            reason = f"interrupted; the same command resumes, its judgments are in {self.output}"
+            stop("bon", reason, INTERRUPTED)
 
     async def _run(self) -> bool:
         async with AsyncExitStack() as stack:
             judge = await stack.enter_async_context(self._judge()) if self.methods else None
-            weak = self.config.allow_weak_isolation
+            weak = self.options.allow_weak_isolation
             grades = await stack.enter_async_context(
                 Grades(self._beside("grades"), allow_weak_isolation=weak)
             )
@@ -106,16 +100,16 @@ class BonRun:
     async def _select(
         self, judge: _Judge | None, grades: Grades, picks: JsonLines, tally: SolvedTally, progress: _Progress
     ) -> bool:
-        """Whether it came to its end."""
+        """Return whether the run reached its end."""
         best_of_n = BestOfN(
             grades=grades,
             judgments=judge.judgments if judge else None,
             methods=self.methods,
-            truncate=self.truncate,
-            at_once=self.config.concurrency,
-            give_up_after=self.give_up_after,
+            truncate=self.options.truncate,
+            at_once=self.options.concurrency,
+            give_up_after=self.options.give_up_after,
         )
-        rows = islice(self.rows, self.limit)
+        rows = islice(self.rows, self.options.limit)
         asked = questions(rows, check=self.check, columns=self.columns, most=self.most)
         try:
             async with aclosing(best_of_n.run(asked)) as finished:
@@ -127,7 +121,7 @@ class BonRun:
                     elif judge is not None:
                         judge.results.append_failure(asdict(one))
         except (CostReached, GivenUp) as error:
-            say(f"stopped: {error}; the same command goes on")
+            say(f"stopped: {error}; the same command resumes")
             return False
         return True
 
@@ -135,24 +129,28 @@ class BonRun:
     async def _judge(self) -> AsyncIterator[_Judge]:
         if not sys.stderr.isatty():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
+        options, weights = self.options, local_weights(self.options)
         with (
-            ResultFile(self.output, self._settings(), overwrite=self.overwrite) as results,
+            ResultFile(self.output, self._settings(weights), overwrite=options.overwrite) as results,
             Spending(
-                self._beside("calls"), price=self.price, limit=self.max_cost, overwrite=self.overwrite
+                self._beside("calls"),
+                price=options.price(),
+                limit=options.max_cost,
+                overwrite=options.overwrite,
             ) as spending,
         ):
-            async with Judging(self.config, around=lambda one: MeteredGenerator(one, spending)) as judging:
+            around = MeteredCache(options, spending, weights)
+            async with Judging(options.config, around=around) as judging:
                 note = judging.note.note
                 say(f"judging with {judging.model}" + (f", {note}" if note else ""))
                 yield _Judge(results, Judgments(judging, results), spending)
 
-    def _settings(self) -> dict[str, Any]:
-        """What every judgment in the file has in common; not the methods, which share them."""
-        config = self.config
+    def _settings(self, weights: str) -> dict[str, Any]:
+        """Return the settings of all judgments; not the methods, since methods share judgments."""
         return {
-            **config.model_dump(exclude={"base_url", "concurrency", "allow_weak_isolation"}),
-            "truncate": self.truncate,
-            "weights": "" if config.base_url else weights_digest(config.model or embedded_model()),
+            **self.options.config.model_dump(exclude={"base_url", "concurrency", "allow_weak_isolation"}),
+            "truncate": self.options.truncate,
+            "weights": weights,
             "benchmark": "best-of-n",
         }
 
@@ -161,7 +159,7 @@ class BonRun:
 
 
 class _Progress:
-    """What became of the rows, said now and then."""
+    """Counts of finished and failed rows, printed from time to time."""
 
     def __init__(self) -> None:
         self.done = self.failed = 0
@@ -183,7 +181,7 @@ class _Progress:
 
 
 def _print_solved(tally: SolvedTally, progress: _Progress) -> None:
-    """Plain lines, which programs can read too."""
+    """Print plain lines, which programs can read too."""
     each = tally.candidates / tally.questions if tally.questions else 0.0
     print(f"rows      {tally.questions} of {each:.1f} candidates each, {progress.failed} failed")
     print(f"{'select by':<14}{'solved':>8}  {'of all, 95 % interval':<26}{'judgments':>9}{'undecided':>11}")
@@ -194,7 +192,7 @@ def _print_solved(tally: SolvedTally, progress: _Progress) -> None:
 
 
 def _print_spent(judge: _Judge) -> None:
-    """Of all runs into the file."""
+    """Print the totals of all runs into the file."""
     judged = Tally()
     for row in judge.results.rows():
         judged.add(row)

@@ -1,4 +1,4 @@
-"""`tirjudge checklist`: rows with people's remarks to rows with a checklist, for the rationale judge."""
+"""`tirjudge checklist`: turns people's remarks in rows into checklists, for the rationale judge."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from contextlib import aclosing
 from itertools import islice
 from pathlib import Path
 from tirjudge.batch import Failure
-from tirjudge.cli.one_line import INTERRUPTED
-from tirjudge.cli.one_line import SOME_FAILED
-from tirjudge.cli.one_line import one_line_errors
-from tirjudge.cli.one_line import say
-from tirjudge.cli.one_line import stop
-from tirjudge.cli.output_file import output_file
-from tirjudge.cli.output_file import refuse_input
+from tirjudge.cli.errors import INTERRUPTED
+from tirjudge.cli.errors import SOME_FAILED
+from tirjudge.cli.errors import output_file
+from tirjudge.cli.errors import refuse_input
+from tirjudge.cli.errors import say
+from tirjudge.cli.errors import stop
+from tirjudge.cli.help import examples
+from tirjudge.cli.options import takes_options
 from tirjudge.cli.progress import say_failure
 from tirjudge.console_text import Interval
 from tirjudge.data.rows import RowFile
@@ -29,50 +30,65 @@ from tirjudge_environments.tasks import Columns
 from typing import Annotated
 
 
+@examples(
+    "tirjudge checklist rows.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
+    "tirjudge checklist rows.jsonl --model ./my-model --remarks feedback --at-least 3",
+)
+@takes_options("checklist")
 def checklist(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="Rows: JSON lines, JSON or CSV; - is standard input.")
     ],
-    model: Annotated[str, typer.Option(help="Folder, hub id, or an endpoint's name for it.")],
-    base_url: Annotated[str, typer.Option(help="An OpenAI-compatible endpoint.")] = "",
     output: Annotated[
-        Path | None, typer.Option(help="Result file; by default NAME.checklists.jsonl in this folder.")
+        Path | None,
+        typer.Option(
+            help="Result file.  [default: NAME.checklists.jsonl in this folder]", rich_help_panel="Output"
+        ),
     ] = None,
     remarks: Annotated[
-        str, typer.Option(metavar="COLUMN", help="What people said: HelpSteer3's list, texts, or a text.")
+        str,
+        typer.Option(
+            metavar="COLUMN",
+            help="Column of people's remarks: HelpSteer3's list, texts, or a text.",
+            rich_help_panel="Rows",
+        ),
     ] = REMARKS,
-    at_least: Annotated[int, typer.Option(min=0, help="Points of a checklist that is kept.")] = SIZES.start,
-    at_most: Annotated[int, typer.Option(min=0, help="Points of a checklist that is kept.")] = SIZES.stop - 1,
+    at_least: Annotated[
+        int, typer.Option(min=0, help="Fewest points of a checklist to keep.", rich_help_panel="Rows")
+    ] = SIZES.start,
+    at_most: Annotated[
+        int, typer.Option(min=0, help="Most points of a checklist to keep.", rich_help_panel="Rows")
+    ] = SIZES.stop - 1,
     column: Annotated[
         list[str] | None,
-        typer.Option(metavar="PART=COLUMN", help="Where rows hold a part: prompt=context."),
+        typer.Option(
+            metavar="PART=COLUMN",
+            help="Column that holds a part of a row, such as prompt=context. Repeatable.",
+            rich_help_panel="Rows",
+        ),
     ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Only the first so many rows.")] = None,
-    max_tokens: Annotated[int, typer.Option(min=1, help="Of one answer.")] = 8192,
-    concurrency: Annotated[int, typer.Option(min=1, help="Requests at once.")] = 32,
-    patience: Annotated[float, typer.Option(min=0, help="Seconds to wait for a model that is down.")] = 600.0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Read only the first N rows.", rich_help_panel="Rows")
+    ] = None,
+    *,
+    options: MetaJudgeConfig,
 ) -> None:
     """Turn people's remarks on pairs of responses into checklists.
 
-    It is the rationale judge's atomic decomposition. The same command goes on where a stopped one was:
-    answers are kept in OUTPUT.asked. Exit codes: 0 all rows read, 1 some could not be, 2 usage or a model
-    that is down, 130 interrupted.
+    This is the atomic decomposition of the rationale judge. The same command resumes an interrupted run:
+    answers are stored in OUTPUT.asked. Exit codes: 0 all rows done, 1 some failed, 2 usage or a model that is
+    down, 130 interrupted.
     """
-    with one_line_errors("checklist"):
-        config = MetaJudgeConfig(
-            model=model, base_url=base_url, max_tokens=max_tokens, concurrency=concurrency, patience=patience
-        )
-        target = output_file(output, file, "checklists")
-        rows = RowFile(file)
-        refuse_input(target, rows)
-        work = _write(
-            rows, config, target, Columns.parse(column or ()), remarks, range(at_least, at_most + 1), limit
-        )
-        try:
-            failed = asyncio.run(work)
-        except KeyboardInterrupt:
-            stop("checklist", "interrupted; the same command goes on", INTERRUPTED)
-        raise typer.Exit(SOME_FAILED if failed else 0)
+    target = output_file(output, file, "checklists")
+    rows = RowFile(file)
+    refuse_input(target, rows)
+    sizes = range(at_least, at_most + 1)
+    work = _write(rows, options, target, Columns.parse(column or ()), remarks, sizes, limit)
+    try:
+        failed = asyncio.run(work)
+    except KeyboardInterrupt:
+        stop("checklist", "interrupted; the same command resumes", INTERRUPTED)
+    raise typer.Exit(SOME_FAILED if failed else 0)
 
 
 async def _write(
@@ -84,7 +100,7 @@ async def _write(
     sizes: range,
     limit: int | None,
 ) -> int:
-    """Returns how many rows failed."""
+    """Write the checklists; return the number of failed rows."""
     answers = output.with_name(output.name + ".asked")
     answers.mkdir(exist_ok=True)
     tally = Tally()
@@ -105,10 +121,10 @@ async def _write(
 
 
 class Tally:
-    """What became of the rows, said now and then."""
+    """Counts of checklists and failures, printed from time to time."""
 
     def __init__(self) -> None:
-        self.kept = self.left_out = self.failed = 0
+        self.kept = self.dropped = self.failed = 0
         self._interval = Interval()
 
     def count(self, one: Checked | Failure) -> None:
@@ -118,9 +134,9 @@ class Tally:
         elif one.kept:
             self.kept += 1
         else:
-            self.left_out += 1
+            self.dropped += 1
         if self._interval.over():
             self.say()
 
     def say(self) -> None:
-        say(f"{self.kept} checklists, {self.left_out} too short or too long, {self.failed} rows failed")
+        say(f"{self.kept} checklists, {self.dropped} too short or too long, {self.failed} rows failed")

@@ -1,21 +1,33 @@
-"""`tirjudge judge`: from a command line to a run over rows."""
+"""`tirjudge judge`, which judges a file of rows, and `tirjudge formats`, which lists the judge formats."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal
-
 import typer
-
+from pathlib import Path
 from tirjudge.cli.batch_run import BatchRun
-from tirjudge.cli.judge_options import JudgeOptions, taking
-from tirjudge.cli.one_line import SOME_FAILED, one_line_errors
-from tirjudge.cli.output_file import output_file
+from tirjudge.cli.errors import SOME_FAILED
+from tirjudge.cli.errors import output_file
+from tirjudge.cli.help import examples
+from tirjudge.cli.options import RowOptions
+from tirjudge.cli.options import takes_options
 from tirjudge.data.sources import open_rows
+from tirjudge.printable import printable
+from tirjudge_environments.catalog import environment_names
+from tirjudge_environments.catalog import environment_options
+from tirjudge_environments.catalog import judge_cards
+from tirjudge_environments.catalog import judge_table
 from tirjudge_environments.tasks import Columns
+from typing import Annotated
+from typing import Literal
+
+_BUILT_IN = "tirjudge_environments."
 
 
-@taking
+@examples(
+    "tirjudge judge --listwise examples/candidates.jsonl",
+    "tirjudge judge --pairwise rows.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
+)
+@takes_options("judge")
 def judge(
     file: Annotated[
         str,
@@ -25,42 +37,58 @@ def judge(
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option(help="Result file; by default NAME.verdicts.jsonl in this folder.")
+        Path | None,
+        typer.Option(
+            help="Result file.  [default: NAME.verdicts.jsonl in this folder]", rich_help_panel="Output"
+        ),
     ] = None,
     column: Annotated[
         list[str] | None,
-        typer.Option(metavar="PART=COLUMN", help="Where rows hold a part: prompt=instruction+input."),
+        typer.Option(
+            metavar="PART=COLUMN",
+            help="Column that holds a part of a row, such as prompt=instruction+input. Repeatable.",
+            rich_help_panel="Rows",
+        ),
     ] = None,
-    labels: Annotated[str, typer.Option(help="What label values mean: 1=A,2=B,0=tie.")] = "",
+    labels: Annotated[
+        str,
+        typer.Option(
+            metavar="VALUE=LETTER,...",
+            help="Meaning of the label values: 1=A,2=B,0=tie.",
+            rich_help_panel="Rows",
+        ),
+    ] = "",
     input_format: Annotated[
         Literal["jsonl", "json", "csv", "tsv", "parquet"] | None,
-        typer.Option(help="Instead of telling by the file."),
+        typer.Option(help="File format.  [default: detected from the file]", rich_help_panel="Rows"),
     ] = None,
-    config: Annotated[str | None, typer.Option(help="Of a hub data set that has several.")] = None,
-    split: Annotated[str | None, typer.Option(help="Of a hub data set that has several.")] = None,
-    cache: Annotated[
-        bool, typer.Option("--cache/--no-cache", help="Keep completions, and ask nothing twice.")
-    ] = False,
+    subset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="Configuration of a hub dataset that has several.",
+            rich_help_panel="Rows",
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Split of a hub dataset that has several.", rich_help_panel="Rows"),
+    ] = None,
     *,
-    options: JudgeOptions,
+    options: RowOptions,
 ) -> None:
-    """Judge a file of rows. The same command goes on where a stopped one was.
+    """Judge a file of rows. The same command resumes an interrupted run.
 
     Exit codes: 0 all rows judged, 1 some failed, 2 usage, 130 interrupted.
     """
-    with one_line_errors("judge"):
-        run = BatchRun(
-            command="judge",
-            config=options.config(),
-            plan=options.plan(Columns.parse(column or ()), _label_values(labels)),
-            price=options.price(),
-            max_cost=options.max_cost,
-            cache=cache,
-            overwrite=options.overwrite,
-            output=output_file(output, file, "verdicts"),
-            rows=open_rows(file, input_format, config, split),
-        )
-        raise typer.Exit(0 if run.run() else SOME_FAILED)
+    run = BatchRun(
+        command="judge",
+        options=options,
+        plan=options.plan(Columns.parse(column or ()), _label_values(labels)),
+        output=output_file(output, file, "verdicts"),
+        rows=open_rows(file, input_format, subset, split),
+    )
+    raise typer.Exit(0 if run.run() else SOME_FAILED)
 
 
 def _label_values(text: str) -> dict[str, str] | None:
@@ -70,3 +98,30 @@ def _label_values(text: str) -> dict[str, str] | None:
     if any(len(pair) != 2 or not all(pair) for pair in pairs):
         raise ValueError(f"--labels {text!r}: write VALUE=LETTER,VALUE=LETTER,VALUE=tie")
     return {value.strip(): letter.strip() for value, letter in pairs}
+
+
+@examples("tirjudge formats", "tirjudge formats --markdown")
+def formats(
+    markdown: Annotated[
+        bool,
+        typer.Option(
+            "--markdown",
+            help="Print the built-in formats as the table of docs/judges.md.",
+            rich_help_panel="Output",
+        ),
+    ] = False,
+) -> None:
+    """List the judge formats that `--format` accepts."""
+    if markdown:
+        print(judge_table(_BUILT_IN))
+        return
+    cards = judge_cards()
+    for name in environment_names():
+        about = {"options": ", ".join(sorted(environment_options(name)))}
+        if name in cards:
+            card = cards[name]
+            about |= {"sees": card.views, "answers": card.answer, "reward": card.reward, "from": card.source}
+        print(printable(name))
+        for heading in ("sees", "answers", "reward", "from", "options"):
+            if about.get(heading):
+                print(f"  {heading:<9}{printable(about[heading].replace('`', ''))}")

@@ -1,88 +1,102 @@
-"""`tirjudge mcp`: the sandbox and the judge as an agent's tools."""
+"""`tirjudge mcp`: the sandbox and the judge as tools of an agent."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Mapping
+import typer
+from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated, Any, Literal
-
-import typer
-from pydantic import ValidationError
-
 from tirjudge import __version__
-from tirjudge.cli.listening import AllowHost, open_listening, url_of
-from tirjudge.cli.one_line import USAGE, say, stop
-from tirjudge.cli.standard_output import UNREAD
-from tirjudge.cli.token import read_token, token_file_option
+from tirjudge.cli.errors import NO_SANDBOX
+from tirjudge.cli.errors import UNREAD
+from tirjudge.cli.errors import say
+from tirjudge.cli.errors import stop
+from tirjudge.cli.help import examples
+from tirjudge.cli.listening import AllowHost
+from tirjudge.cli.listening import Host
+from tirjudge.cli.listening import Port
+from tirjudge.cli.listening import open_listening
+from tirjudge.cli.listening import read_token
+from tirjudge.cli.listening import token_file_option
+from tirjudge.cli.listening import url_of
+from tirjudge.cli.options import takes_options
+from tirjudge.judge_config import JudgeOptions
 from tirjudge.mcp.running import ReturnMode
-from tirjudge.mcp.server import PATH, create_server, http_app
+from tirjudge.mcp.server import PATH
+from tirjudge.mcp.server import create_server
+from tirjudge.mcp.server import http_app
 from tirjudge.mcp.verdicts import Verdicts
 from tirjudge_environments.registry import first_fault
-from tirjudge_sandbox import Limits, SandboxUnavailable, open_sandbox
+from tirjudge_sandbox import Limits
+from tirjudge_sandbox import SandboxUnavailable
+from tirjudge_sandbox import open_sandbox
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.lifetime import serve_app
+from typing import Annotated
+from typing import Any
+from typing import Literal
 
-NO_SANDBOX = 125
 TOKEN = "TIRJUDGE_MCP_TOKEN"
 
 
+@examples(
+    "tirjudge mcp",
+    "tirjudge mcp --transport http --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
+)
+@takes_options("mcp")
 def mcp(
     transport: Annotated[
-        Literal["stdio", "http"], typer.Option(help="Standard input and output, or streamable HTTP.")
+        Literal["stdio", "http"],
+        typer.Option(help="Standard input and output, or streamable HTTP.", rich_help_panel="Server"),
     ] = "stdio",
-    host: Annotated[
-        str, typer.Option(help="For http. Any address but loopback needs a token.")
-    ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="For http; 0 takes a free one.")] = 8081,
+    host: Host = "127.0.0.1",
+    port: Port = 8081,
     token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
     allow_host: AllowHost = None,
-    backend: Annotated[
-        str, typer.Option(metavar="NAME", help="Which sandbox runs an agent's code, and the judge's.")
-    ] = "local",
     timeout: Annotated[
-        float, typer.Option(min=0.1, metavar="SECONDS", help="Wall and CPU time of an agent's code.")
+        float,
+        typer.Option(
+            min=0.1,
+            metavar="SECONDS",
+            help="Wall and CPU time of an agent's code.",
+            rich_help_panel="Sandbox",
+        ),
     ] = 20.0,
-    return_mode: Annotated[ReturnMode, typer.Option(help="How its outcome is written.")] = "xml",
-    model: Annotated[
-        str, typer.Option(help="The judge: folder, hub id, or an endpoint's name for it. Default: embedded.")
-    ] = "",
-    base_url: Annotated[str, typer.Option(help="An OpenAI-compatible endpoint of the judge's.")] = "",
+    return_mode: Annotated[
+        ReturnMode, typer.Option(help="Format of the outcome of an agent's code.", rich_help_panel="Output")
+    ] = "xml",
+    *,
+    options: JudgeOptions,
 ) -> None:
-    """Serve an agent's tools over the Model Context Protocol.
+    """Serve the tools `run_python_code` and `judge` over the Model Context Protocol.
 
-    They are `run_python_code` and `judge`. Exit code 125 when there is no sandbox here or the extra `mcp` is
-    missing, 2 for wrong usage and for an address that cannot be had.
+    Exit code 125 when there is no sandbox here or the extra `mcp` is missing, 2 for wrong usage and for an
+    address that is not available.
     """
+    access = Access(token=read_token(TOKEN, token_file), hosts=tuple(allow_host or ()))
+    listening = open_listening(host, port, access, TOKEN) if transport == "http" else None
+    limits = Limits(wall_seconds=timeout, cpu_seconds=timeout)
     try:
-        access = Access(token=read_token(TOKEN, token_file), hosts=tuple(allow_host or ()))
-        over_http = transport == "http"
-        listening = open_listening(host, port, access, TOKEN) if over_http else None
-        settings = {"backend": backend, "mode": return_mode}
-        limits = Limits(wall_seconds=timeout, cpu_seconds=timeout)
-        asyncio.run(_serving(Verdicts(model, base_url, backend=backend), limits, settings, listening, access))
-    except ValidationError as error:
-        stop("mcp", first_fault(error), USAGE)
-    except ValueError as error:
-        stop("mcp", error, USAGE)
+        asyncio.run(_serving(options, limits, return_mode, listening, access))
     except SandboxUnavailable as error:
         stop("mcp", error, NO_SANDBOX)
 
 
 async def _serving(
-    verdicts: Verdicts,
+    options: JudgeOptions,
     limits: Limits,
-    settings: Mapping[str, Any],
+    return_mode: ReturnMode,
     listening: socket.socket | None,
     access: Access,
 ) -> None:
+    verdicts = Verdicts(options)
     async with AsyncExitStack() as stack:
-        box = await stack.enter_async_context(open_sandbox(settings["backend"]))
+        box = await stack.enter_async_context(open_sandbox(options.backend, **_sandbox_options(options)))
         await stack.enter_async_context(verdicts)
-        server = create_server(box, verdicts, version=__version__, limits=limits, mode=settings["mode"])
+        server = create_server(box, verdicts, version=__version__, limits=limits, mode=return_mode)
         if listening is None:
             await _until_unread(server.run_stdio_async())
             return
@@ -98,8 +112,17 @@ async def _serving(
         )
 
 
+def _sandbox_options(options: JudgeOptions) -> dict[str, Any]:
+    """Return the options of the agent's sandbox; `policy` is only for the judge's programs."""
+    weak = {"allow_weak_isolation": True} if options.allow_weak_isolation else {}
+    return {**options.backend_options, **weak}
+
+
 async def _until_unread(serving: Awaitable[None]) -> None:
-    """The SDK writes to a descriptor of its own: what watches standard output does not see its pipe break."""
+    """Serve until the agent is gone.
+
+    The SDK writes to a descriptor of its own, so the watched standard output does not see the broken pipe.
+    """
     unread = False
     try:
         await serving

@@ -1,36 +1,40 @@
-"""How a run is going: a live line on a terminal, plain lines elsewhere, and a table at the end."""
+"""The progress of a run: a live line on a terminal, plain lines elsewhere, and a summary at the end."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from types import TracebackType
-from typing import Any, Self
-
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn
+from rich.progress import Progress
+from rich.progress import TextColumn
+from rich.progress import TimeElapsedColumn
+from rich.progress import TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
-
 from tirjudge.batch import Failure
-from tirjudge.cli.one_line import say
-from tirjudge.console_text import Interval, printable
+from tirjudge.cli.errors import say
+from tirjudge.console_text import Interval
+from tirjudge.console_text import printable
 from tirjudge.spending import Spending
 from tirjudge.tally import Tally
+from types import TracebackType
+from typing import Any
+from typing import Self
 
 SHOWN_FAILURES = 20
 
 
 def say_failure(failure: Failure, number: int) -> None:
-    """One line, for the first SHOWN_FAILURES of them; `number` counts from 1."""
+    """Print the first SHOWN_FAILURES failures, one line each; `number` counts from 1."""
     if number <= SHOWN_FAILURES:
         say(f"{failure.where}: {failure.reason}")
 
 
 class Display:
-    """Watches a run and shows it on standard error; a context manager around it.
+    """A context manager that shows the progress of a run on standard error.
 
-    `total` is how many rows are left, None when nobody knows; `failures_file` is where all failures are.
+    `total` is the number of rows left, or None if it is unknown; `failures_file` lists all failures.
     """
 
     def __init__(self, tally: Tally, *, total: int | None, failures_file: str) -> None:
@@ -65,10 +69,10 @@ class Display:
         self._advance()
 
     def skipped(self) -> None:
-        """An earlier run's row is no progress of this one."""
+        """Do nothing: a row of an earlier run is not progress of this one."""
 
     def say(self, text: str) -> None:
-        """A line of foreign text."""
+        """Print a line of untrusted text."""
         self._console.print(Text(printable(text)))
 
     @property
@@ -76,7 +80,7 @@ class Display:
         return time.monotonic() - self._started
 
     def __enter__(self) -> Self:
-        """The clock starts here: loading a model is not judging."""
+        """Start the clock here: loading a model is not judging."""
         self._started, self._interval = time.monotonic(), Interval()
         self._progress.start()
         return self
@@ -103,15 +107,15 @@ class Display:
 def print_summary(
     tally: Tally, *, seconds: float, model: str, note: str, path: str, spending: Spending, cached: int
 ) -> None:
-    """The table at the end, on standard output; plain lines where that is no terminal.
+    """Print the summary on standard output: a table on a terminal, plain lines elsewhere.
 
-    `cached` calls of this run were answered from the cache, beside those in `spending`.
+    `cached` calls of this run were answered from the cache, in addition to those in `spending`.
     """
-    told = [*_counts(tally), *_spent(spending, cached)]
-    told.append(("seconds", f"{seconds:.1f} of judging in this run"))
-    told.append(("model", f"{model} ({note})" if note else model))
-    told.append(("results", path))
-    lines = [(name, printable(value)) for name, value in told]
+    entries = [*_counts(tally), *_spent(spending, cached)]
+    entries.append(("seconds", f"{seconds:.1f} of judging in this run"))
+    entries.append(("model", f"{model} ({note})" if note else model))
+    entries.append(("results", path))
+    lines = [(name, printable(value)) for name, value in entries]
     console = Console(markup=False, highlight=False)
     if not console.is_terminal:
         for name, value in lines:
@@ -135,8 +139,10 @@ def _counts(tally: Tally) -> list[tuple[str, str]]:
 
 
 def _spent(spending: Spending, cached: int) -> list[tuple[str, str]]:
-    """What was paid for, in all runs into this file: more than its verdicts took where rows failed, less
-    where the cache answered."""
+    """Return the cost of all runs into this file.
+
+    It exceeds the cost of the file's verdicts if rows failed, and is below it if the cache answered.
+    """
     kept = f", {cached} more from the cache" if cached else ""
     lines = [("calls", f"{spending.calls} in {spending.seconds:.1f} s of the model's time{kept}")]
     if spending.cost is not None:

@@ -1,4 +1,4 @@
-"""`tirjudge serve`: the judge over HTTP, for whoever wants verdicts or rewards."""
+"""`tirjudge serve`: verdicts and rewards over HTTP."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from tirjudge import __version__
-from tirjudge.cli.judge_options import taking
-from tirjudge.cli.judging_options import JudgingOptions
+from tirjudge.cli.errors import say
+from tirjudge.cli.help import examples
 from tirjudge.cli.listening import (
     AllowHost,
     Host,
@@ -20,20 +20,27 @@ from tirjudge.cli.listening import (
     Queue,
     intake_limits,
     open_listening,
+    read_token,
+    token_file_option,
     url_of,
 )
-from tirjudge.cli.one_line import one_line_errors, say
-from tirjudge.cli.token import read_token, token_file_option
-from tirjudge.judging import JudgeConfig, Judging
+from tirjudge.cli.options import takes_options
+from tirjudge.judge_config import JudgeOptions
+from tirjudge.judging import Judging, MeteredCache, local_weights
 from tirjudge.serve.app import create_app
-from tirjudge.serve.settings import OPEN_PATHS, JudgeServerSettings
+from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
+from tirjudge.spending import Spending
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.lifetime import serve_app
 
 TOKEN = "TIRJUDGE_SERVE_TOKEN"
 
 
-@taking
+@examples(
+    "tirjudge serve --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
+    "tirjudge serve --config judge.toml --port 0 --no-verdict-reward 0",
+)
+@takes_options("serve")
 def serve(
     host: Host = "127.0.0.1",
     port: Port = 8082,
@@ -43,32 +50,37 @@ def serve(
     max_body: MaxBody = 16,
     no_verdict_reward: Annotated[
         float | None,
-        typer.Option(metavar="REWARD", help="Where the judge gives no score. Default: the request fails."),
+        typer.Option(
+            metavar="REWARD",
+            help="Reward of a response without a score.  [default: the request fails]",
+            rich_help_panel="Server",
+        ),
     ] = None,
     *,
-    options: JudgingOptions,
+    options: JudgeOptions,
 ) -> None:
     """Serve the judge over HTTP, for verdicts and for rewards.
 
-    /v1/judge has the former, /get_reward the latter as OpenRLHF asks for them; and there is /metrics. SIGTERM
-    or Ctrl-C finishes what was accepted; Ctrl-C again ends at once. Exit code 2 for wrong usage, for a model
-    or a sandbox that cannot be had, and for an address that cannot.
+    /v1/judge answers with verdicts, /get_reward with rewards in OpenRLHF's format, /metrics with metrics for
+    Prometheus. SIGTERM or Ctrl-C finishes accepted requests; Ctrl-C again ends at once. Exit code 2 for wrong
+    usage, and for a model, sandbox or address that is not available.
     """
-    with one_line_errors("serve"):
-        settings = JudgeServerSettings(
-            access=Access(
-                token=read_token(TOKEN, token_file), hosts=tuple(allow_host or ()), open_paths=OPEN_PATHS
-            ),
-            intake=intake_limits(queue, max_body),
-            no_verdict_reward=no_verdict_reward,
-        )
-        with open_listening(host, port, settings.access, TOKEN) as listening:
-            asyncio.run(_serving(options.config(), listening, settings))
+    settings = JudgeServerSettings(
+        access=Access(
+            token=read_token(TOKEN, token_file), hosts=tuple(allow_host or ()), open_paths=OPEN_PATHS
+        ),
+        intake=intake_limits(queue, max_body),
+        no_verdict_reward=no_verdict_reward,
+    )
+    with open_listening(host, port, settings.access, TOKEN) as listening:
+        asyncio.run(_serving(options, listening, settings))
 
 
-async def _serving(config: JudgeConfig, listening: socket.socket, settings: JudgeServerSettings) -> None:
-    async with Judging(config) as judging:
-        app = create_app(judging, settings, version=__version__)
+async def _serving(options: JudgeOptions, listening: socket.socket, settings: JudgeServerSettings) -> None:
+    spending = Spending(price=options.price(), limit=options.max_cost)
+    metered = MeteredCache(options, spending, local_weights(options) if options.cache else "")
+    async with Judging(options.config, around=metered) as judging:
+        app = create_app(judging, settings, version=__version__, truncate=options.truncate)
         await serve_app(
             app,
             listening,

@@ -1,13 +1,14 @@
-"""`tirjudge verify`: which checkable instructions responses follow, without a model."""
+"""`tirjudge verify`: check responses against verifiable instructions, without a model."""
 
 from __future__ import annotations
 
 import typer
 from pathlib import Path
 from tirjudge.batch import Failure
-from tirjudge.cli.one_line import SOME_FAILED
-from tirjudge.cli.one_line import one_line_errors
-from tirjudge.cli.output_file import refuse_input
+from tirjudge.cli.errors import SOME_FAILED
+from tirjudge.cli.errors import one_line_errors
+from tirjudge.cli.errors import refuse_input
+from tirjudge.cli.help import examples
 from tirjudge.cli.progress import say_failure
 from tirjudge.console_text import printable
 from tirjudge.data.sources import RowSource
@@ -23,26 +24,41 @@ from tirjudge_environments.tasks import Columns
 from typing import Annotated
 
 
+@examples(
+    "tirjudge verify responses.jsonl --prompts input_data.jsonl",
+    "tirjudge verify --names",
+)
 def verify(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="Rows with a prompt and a response; - is standard input.")
     ] = "",
     prompts: Annotated[
-        str, typer.Option(metavar="FILE", help="Rows that say which instructions a prompt holds.")
+        str,
+        typer.Option(
+            metavar="FILE", help="Rows with the instructions of each prompt.", rich_help_panel="Rows"
+        ),
     ] = "",
     column: Annotated[
         list[str] | None,
-        typer.Option(metavar="PART=COLUMN", help="Where rows hold a part: response=answer."),
+        typer.Option(
+            metavar="PART=COLUMN",
+            help="Column that holds a part of a row, such as response=answer. Repeatable.",
+            rich_help_panel="Rows",
+        ),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="Write one JSON line per response too.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="Also write one JSON line per response.", rich_help_panel="Output")
+    ] = None,
     names: Annotated[
-        bool, typer.Option("--names", help="List the instructions that can be checked.")
+        bool,
+        typer.Option("--names", help="List the instructions that can be checked.", rich_help_panel="Output"),
     ] = False,
 ) -> None:
     """Count the instructions that responses follow, as IFEval does.
 
-    The numbers are its strict and loose accuracy. A row holds them as IFEval's do (instruction_id_list,
-    kwargs), or --prompts does. Exit codes: 0 all rows checked, 1 some could not be, 2 usage.
+    The numbers are IFEval's strict and loose accuracy. Instructions are in IFEval's columns
+    (instruction_id_list, kwargs) of the rows or of --prompts. Exit codes: 0 all rows checked, 1 some failed,
+    2 usage.
     """
     with one_line_errors("verify"):
         if names:
@@ -58,7 +74,7 @@ def verify(
 
 
 def _verify(rows: RowSource, prompts: str, columns: Columns, output: Path | None) -> int:
-    """Print the table; returns how many rows failed."""
+    """Print the table; return the number of failed rows."""
     instructions = instructions_by_prompt(open_rows(prompts)) if prompts else {}
     tally, failed = FollowingTally(), 0
     lines = JsonLines(output, truncate=True) if output is not None else None
@@ -91,7 +107,7 @@ def _record(checked: Checked) -> dict[str, object]:
 
 
 def _print(tally: FollowingTally, failed: int) -> None:
-    """Plain lines, so that they can be read by programs too."""
+    """Print plain lines, which programs can read too."""
     total = tally.prompts("strict").n
     print(f"checked   {total} responses, {tally.instructions('strict').n} instructions, {failed} rows failed")
     print(f"{'':<56}{'strict':<29}loose")
@@ -107,7 +123,7 @@ def _line(name: str, strict: Proportion, loose: Proportion) -> str:
 
 
 def _rate(share: Proportion) -> str:
-    """With Wilson's 95 % interval."""
+    """Return a rate in percent with Wilson's 95 % interval."""
     if not share.n:
         return "-"
     low, high = share.interval

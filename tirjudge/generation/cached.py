@@ -1,9 +1,10 @@
-"""A generator that remembers what it was answered: the same question is asked once."""
+"""A cache of completions on disk, and a generator that asks only for missing ones."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 import sqlite3
 from collections.abc import Mapping
 from contextlib import suppress
@@ -15,8 +16,19 @@ from tirjudge import __version__
 from tirjudge.generation.base import Generator, Sampling
 from tirjudge_environments import Completion, Context, Encoder, Finish, ToolCall, Usage
 
+CACHE_VARIABLE = "TIRJUDGE_CACHE"
+"""Environment variable that names the cache file."""
 _PATIENCE = 60.0
 """Seconds to wait for another process that is writing."""
+
+
+def cache_file() -> Path:
+    """Return the file of completions: the environment's choice, or one in the user's cache folder."""
+    named = os.environ.get(CACHE_VARIABLE)
+    if named:
+        return Path(named)
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(home) / "tirjudge" / "completions.sqlite"
 
 
 class CompletionStore:
@@ -35,10 +47,12 @@ class CompletionStore:
                 "CREATE TABLE IF NOT EXISTS completions (key BLOB PRIMARY KEY, completion TEXT) WITHOUT ROWID"
             )
         except (OSError, sqlite3.Error) as error:
-            raise ValueError(f"the cache {path} cannot be used ({error}): --no-cache does without") from None
+            raise ValueError(
+                f"the cache {path} cannot be used ({error}): --no-cache runs without it"
+            ) from None
 
     def get(self, key: bytes) -> Completion | None:
-        """None for a key that is not there, and for an entry that cannot be read."""
+        """Return a completion; None for a missing key and for an unreadable entry."""
         found = self._database.execute("SELECT completion FROM completions WHERE key = ?", (key,)).fetchone()
         if found is None:
             return None
@@ -47,27 +61,27 @@ class CompletionStore:
         return None
 
     def put(self, key: bytes, completion: Completion) -> None:
-        """Keep a completion, without its logprobs. Raises OSError where the disk does not take it."""
+        """Store a completion without its logprobs. Raises OSError if the file cannot be written."""
         record = asdict(completion) | {"logprobs": None}
         try:
             self._database.execute("REPLACE INTO completions VALUES (?, ?)", (key, json.dumps(record)))
         except sqlite3.Error as error:
-            raise OSError(f"the cache cannot be written ({error}): --no-cache does without") from None
+            raise OSError(f"the cache cannot be written ({error}): --no-cache runs without it") from None
 
     def close(self) -> None:
         self._database.close()
 
 
 class CachedGenerator:
-    """Another generator, asked only what `store` does not hold.
+    """A generator that asks another one only for completions that `store` does not hold.
 
-    The key of a completion is everything it depends on: who answers (`identity`), the conversation so far as
-    token ids or texts, the sampling, its seed unless it is greedy, and this package's version. A row's id or
-    place is no part of it.
+    The key of a completion is everything it depends on: the model (`identity`), the conversation so far as
+    token ids or texts, the sampling, its seed unless it is greedy, and this package's version. The id and
+    position of a row are not part of it.
     """
 
     def __init__(self, inner: Generator, store: CompletionStore, identity: Mapping[str, Any]) -> None:
-        """`identity` says which model this is: a name alone is not enough where its weights may change."""
+        """`identity` identifies the model: a name alone is not enough where its weights may change."""
         self._inner, self._store = inner, store
         self._identity = {"tirjudge": __version__, **identity}
         self.hits = 0

@@ -1,4 +1,4 @@
-"""A generator whose calls are counted, and that stops before they cost too much."""
+"""A generator that counts its calls and stops before they cost too much."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from tirjudge.spending import Spending
 from tirjudge_environments import Completion, Context, Encoder, Usage
 
 _TEMPLATE_TOKENS = 64
-"""More than a chat template puts around one message."""
+"""An upper bound of the tokens that a chat template adds to one message."""
 
 
 class MeteredGenerator:
-    """Another generator, every call of which is paid for from `spending`.
+    """A generator that books every call of another one in `spending`.
 
-    A call that fails, or is cancelled, counts nothing: what it cost is not known. One whose tokens the
-    endpoint does not count is taken to have cost the most that it could.
+    A call that fails or is cancelled counts nothing, because its cost is not known. If the endpoint does not
+    count tokens, a call counts the most that it could have cost.
     """
 
     def __init__(self, inner: Generator, spending: Spending) -> None:
@@ -33,7 +33,7 @@ class MeteredGenerator:
         return self._inner.encoder
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
-        """Raises CostReached instead of a call for which no money is left."""
+        """Return a completion; raises CostReached instead of exceeding the limit."""
         most = Usage(_prompt_bound(context), sampling.max_tokens)
         async with self._spending.reserved(most):
             started = time.monotonic()
@@ -47,7 +47,7 @@ class MeteredGenerator:
 
 
 def _prompt_bound(context: Context) -> int:
-    """Tokens that the context can have at most: a token holds a byte or more."""
+    """Return the most tokens that the context can have: a token holds at least one byte."""
     if context.ids is not None:
         return len(context.ids)
     prompt = context.prompt

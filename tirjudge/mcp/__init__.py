@@ -1,1 +1,1 @@
-"""The Model Context Protocol: programs and verdicts as tools for any agent."""
+"""The Model Context Protocol server: programs and verdicts as tools of an agent."""

@@ -1,7 +1,8 @@
-"""The program around a caller's code: runs it as `__main__`, and tells its last expression's value as JSON.
+"""The program that wraps an agent's code: runs it as `__main__` and prints its last value as JSON.
 
-It is sent as source, so it imports nothing of ours. The code may use `await` at its top. What follows `mark`
-on standard output is the value, and on standard error the traceback: the program's own word, both of them.
+It is sent to the sandbox as source, so it imports only the standard library. The code may use `await` at top
+level. The value follows `mark` on standard output, the traceback follows `mark` on standard error; the
+program can forge both.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _FILE = "main.py"
 
 
 def run(code: str, variables: dict[str, Any], mark: str, text_as_it_is: bool) -> None:
-    """Ends like the code itself. `text_as_it_is`: a value that is a text is told without quotes."""
+    """Run the code and end as it ends. With `text_as_it_is` a text value is printed without quotes."""
     linecache.cache[_FILE] = (len(code), None, f"{code}\n".splitlines(keepends=True), _FILE)
     names = {**variables, "__name__": "__main__", "__builtins__": builtins}
     try:
@@ -30,15 +31,15 @@ def run(code: str, variables: dict[str, Any], mark: str, text_as_it_is: bool) ->
     except SystemExit:
         raise
     except BaseException as error:
-        _tell(sys.stderr, mark, "".join(traceback.format_exception(error.with_traceback(_own(error)))))
+        _print(sys.stderr, mark, "".join(traceback.format_exception(error.with_traceback(_own(error)))))
         sys.exit(1)
     if value is not None:
-        told = value if text_as_it_is and isinstance(value, str) else _json(value)
-        _tell(sys.stdout, mark, told)
+        text = value if text_as_it_is and isinstance(value, str) else _json(value)
+        _print(sys.stdout, mark, text)
 
 
 def _parts(code: str) -> list[types.CodeType]:
-    """The statements, and the last one by itself if it is an expression."""
+    """Compile the statements, with a final expression as a part of its own."""
     flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     tree = compile(code, _FILE, "exec", flags | ast.PyCF_ONLY_AST, dont_inherit=True)
     parts: list[Any] = [tree]
@@ -66,14 +67,14 @@ def _value(parts: list[types.CodeType], names: dict[str, Any]) -> Any:
 
 
 def _own(error: BaseException) -> types.TracebackType | None:
-    """The traceback from the code's first frame on."""
+    """Return the traceback from the first frame of the agent's code on."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != _FILE:
         trace = trace.tb_next
     return trace
 
 
-def _tell(stream: Any, mark: str, text: str) -> None:
+def _print(stream: Any, mark: str, text: str) -> None:
     stream.write(f"{mark}{text}")
     stream.flush()
 
@@ -86,7 +87,7 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """What JSON has for a value that it does not know; else how Python shows it."""
+    """Return a JSON form of a value that JSON does not know; its repr if there is none."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return dataclasses.asdict(value)
     for name in ("tolist", "model_dump", "isoformat"):

@@ -1,4 +1,4 @@
-"""The tool `run_python_code`, as mcp-run-python has it: what goes in, and what an agent reads."""
+"""The tool `run_python_code`, compatible with mcp-run-python: its call and its answer."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _SOURCE = Path(inside.__file__).read_text(encoding="utf-8")
 
 
 class SandboxFailed(RuntimeError):
-    """The sandbox broke, and not the program."""
+    """The sandbox failed, not the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What became of the code."""
+    """The outcome of a run."""
 
     output: tuple[str, ...]
     """Lines of standard output, then of standard error."""
     value: str | None = None
-    """The last expression's, as JSON, or as it is for a text in XML. None for None and after an error."""
+    """The last expression's value as JSON; a text in XML is verbatim. None for None and after an error."""
     error: str | None = None
 
     @property
@@ -38,7 +38,7 @@ class Answer:
         return "success" if self.error is None else "run-error"
 
     def shown(self, mode: ReturnMode) -> str:
-        """For the agent."""
+        """Return the text that the agent reads."""
         return self._json() if mode == "json" else self._xml()
 
     def _json(self) -> str:
@@ -60,7 +60,7 @@ class Answer:
 async def run_python_code(
     box: Sandbox, code: str, variables: Mapping[str, Any], mode: ReturnMode, limits: Limits
 ) -> Answer:
-    """Run code with these global variables, JSON values all. Raises SandboxFailed."""
+    """Run code with these global variables, which are JSON values. Raises SandboxFailed."""
     mark = f"\0{secrets.token_hex()}\0"
     bindings = {"python_code": code, "global_variables": dict(variables), "mark": mark}
     program = Program(source=_SOURCE, bindings=bindings | {"text_as_it_is": mode == "xml"})
@@ -77,7 +77,7 @@ def _answer(execution: Execution, mark: str, mode: ReturnMode) -> Answer:
     if execution.status is not Status.OK:
         return Answer(output, error=trace or output_text(execution, _LONGEST_REASON))
     if mode == "json" and not _is_json(value):
-        # Its own word, which the program may have spoilt.
+        # The program printed the value itself, so it may not be valid JSON.
         value = ""
     return Answer(output, value=value or None)
 
@@ -95,7 +95,7 @@ def _is_json(text: str) -> bool:
 
 
 def _element(name: str, content: str) -> list[str]:
-    """Tags in the content cannot be taken for the element's own."""
+    """Return the element's lines; its own tags are escaped in the content."""
 
     def escaped(match: re.Match[str]) -> str:
         return match[0].replace("<", "&lt;").replace(">", "&gt;")

@@ -1,4 +1,4 @@
-"""The MCP server: two tools, over standard input and output or over HTTP."""
+"""The MCP server with two tools, over standard input and output or over HTTP."""
 
 # No `from __future__ import annotations`: the SDK reads the tools' annotations, whose names are local here.
 from typing import Annotated, Any
@@ -19,21 +19,21 @@ _INSTRUCTIONS = (
 _RUN = """Tool to execute Python code and return stdout, stderr, and return value.
 
 The code may be async, and the value on the last line will be returned as the return value. Each call is a
-program of its own: nothing is left over from the last one. There is no network, and no program to start.
+separate program that keeps nothing from earlier calls. There is no network, and no subprocess can be started.
 """
-_JUDGE = """Tool to have responses to a prompt judged, by a model that runs programs to check them.
+_JUDGE = """Tool to judge responses to a prompt, by a model that runs programs to check them.
 
-One response gets a score from 1 to 10. Of several the best is named by its letter (the first is A), or each
-is scored by itself with `pointwise`. `programs` are what the verdict rests on.
+One response gets a score from 1 to 10. Of several, the verdict is the letter of the best (the first is A);
+with `pointwise` each is scored alone. `programs` lists the programs that the judge ran.
 """
 
 
 def create_server(
     box: Sandbox, verdicts: Verdicts, *, version: str, limits: Limits, mode: ReturnMode = "xml"
 ) -> Any:
-    """The SDK's `MCPServer` around an open sandbox. `limits`: of one program.
+    """Return the SDK's `MCPServer` around an open sandbox; `limits` apply to each program.
 
-    Raises SandboxUnavailable where the extra `mcp` is not installed.
+    Raises SandboxUnavailable if the extra `mcp` is not installed.
     """
     try:
         from mcp.server import MCPServer
@@ -62,9 +62,9 @@ def create_server(
 
     @server.tool("judge", "Judge responses", _JUDGE)
     async def judge(
-        prompt: Annotated[str, Field(description="What the responses answer")],
-        responses: Annotated[list[str], Field(min_length=1, description="The responses to be judged")],
-        pointwise: Annotated[bool, Field(description="Score each response by itself")] = False,
+        prompt: Annotated[str, Field(description="The prompt that the responses answer")],
+        responses: Annotated[list[str], Field(min_length=1, description="The responses to judge")],
+        pointwise: Annotated[bool, Field(description="Score each response alone")] = False,
     ) -> JudgeAnswer:
         try:
             return await verdicts.judge(prompt, responses, pointwise=pointwise)
@@ -75,9 +75,9 @@ def create_server(
 
 
 def http_app(server: Any, access: Access, intake: IntakeLimits) -> App:
-    """The server as an ASGI application at `/mcp`: streamable HTTP, without sessions.
+    """Return the server as an ASGI application at `/mcp`: streamable HTTP without sessions.
 
-    Every request stands alone, so any number of servers can share an address.
+    Requests are independent, so any number of servers can share an address.
     """
     from mcp.server.transport_security import TransportSecuritySettings
 
@@ -86,7 +86,7 @@ def http_app(server: Any, access: Access, intake: IntakeLimits) -> App:
         stateless_http=True,
         json_response=True,
         max_request_body_size=intake.body_bytes,
-        # The guard sees to it, for every name that the server goes by.
+        # The guard checks the Host header, for every name of the server.
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
     return Guard(Intake(app, intake), access)

@@ -1,41 +1,43 @@
-"""The tool `judge`: a verdict on one response, on two or on several, for an agent."""
+"""The tool `judge`: a verdict on one, two or more responses, for an agent."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.judge import Judge
+from tirjudge.judge_config import JudgeOptions
 from tirjudge.judged_program import JudgedProgram, judged_programs
 from tirjudge.judgment import Judgment
+from tirjudge.spending import CostReached
 from tirjudge_sandbox import SandboxUnavailable
 
 
 class NoVerdict(RuntimeError):
-    """There can be none: the model or the sandbox is not to be had, or the question is none."""
+    """There is no verdict: the model or the sandbox failed, or the question is invalid."""
 
 
 class JudgeAnswer(BaseModel):
-    """What `judge` answers."""
+    """The answer of `judge`."""
 
     model_config = ConfigDict(frozen=True)
 
     verdict: str | None
     """Letter of the best response (the first is A), `tie`, or None."""
     choice: int | None
-    """The same as an index from 0; None for a tie or without a verdict."""
+    """Index of the best response, from 0; None for a tie or without a verdict."""
     scores: Mapping[int, float]
-    """Index of a response to its score from 1 to 10, where they were scored."""
+    """Index of a response to its score from 1 to 10, if they were scored."""
     stop: str
-    """`verdict`, or why there is none."""
+    """`verdict`, or the reason why there is none."""
     detail: str
     programs: tuple[JudgedProgram, ...]
-    """What the verdict rests on."""
+    """The programs that the judge ran."""
 
     @classmethod
     def of(cls, judgment: Judgment) -> Self:
@@ -50,11 +52,11 @@ class JudgeAnswer(BaseModel):
 
 
 class Verdicts:
-    """A judge that is opened when the first question comes. An async context manager."""
+    """An async context manager around a judge that opens at the first question."""
 
-    def __init__(self, model: str, base_url: str, **options: Any):
-        """As for `Judge`. Raises ValueError for an option that cannot be."""
-        self._judge = Judge(model, base_url, **options)
+    def __init__(self, options: JudgeOptions) -> None:
+        """Raises ValueError for options that contradict each other."""
+        self._judge = Judge(**options.model_dump(exclude_unset=True))
 
     async def __aenter__(self) -> Self:
         return self
@@ -65,12 +67,12 @@ class Verdicts:
         await asyncio.to_thread(self._judge.close)
 
     async def judge(self, prompt: str, responses: Sequence[str], *, pointwise: bool = False) -> JudgeAnswer:
-        """One response is scored, of more the best is named, or each is scored. Raises NoVerdict."""
+        """Score one response, choose the best of several, or score each. Raises NoVerdict."""
         if not responses:
             raise NoVerdict("responses: at least one is needed")
         try:
             judgment = await self._judge.arank(prompt, responses, pointwise=pointwise)
-        except (GeneratorFailed, SandboxUnavailable, ValueError) as error:
+        except (CostReached, GeneratorFailed, SandboxUnavailable, ValueError) as error:
             raise NoVerdict(str(error)) from None
         if judgment.stop.unscored:
             raise NoVerdict(judgment.detail or judgment.stop.value)

@@ -1,1 +1,1 @@
-"""The judge as a web service, and what asks it: a client, and reward functions for TRL and verl."""
+"""The judge over HTTP: the server, its client, and reward functions for OpenRLHF, TRL and verl."""

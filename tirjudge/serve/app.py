@@ -1,4 +1,4 @@
-"""The routes: verdicts, rewards, and what operators ask for."""
+"""The routes of the judge server: verdicts, rewards and operation."""
 
 # No `from __future__ import annotations`: FastAPI reads the routes' annotations, whose names are local here.
 from typing import Any
@@ -6,10 +6,8 @@ from typing import Any
 from tirjudge.judging import Judging
 from tirjudge.judgment import Judgment
 from tirjudge.serve.messages import Answer, Questions
-from tirjudge.serve.metrics import JudgeMetrics
 from tirjudge.serve.openrlhf import RewardRequest, RewardResponse
-from tirjudge.serve.service import Down, JudgeService
-from tirjudge.serve.settings import JudgeServerSettings
+from tirjudge.serve.service import Down, JudgeMetrics, JudgeServerSettings, JudgeService
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.server.app import REFUSALS
 from tirjudge_sandbox.server.asgi import App
@@ -18,23 +16,29 @@ from tirjudge_sandbox.server.operation import operated
 _RETRY = {"retry-after": "1"}
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     **REFUSALS,
-    503: {"description": "The model or the sandbox is down: nothing was judged. Come again."},
+    503: {
+        "description": "The model or the sandbox is down, or the cost limit is reached: nothing was judged."
+    },
 }
 _REWARDS: dict[int | str, dict[str, Any]] = {
     **_ANSWERS,
     502: {"description": "The judge ended without a score for one of the queries, so there are no rewards."},
 }
-_READY: dict[int | str, dict[str, Any]] = {503: {"description": "No question can be judged now, and why."}}
+_READY: dict[int | str, dict[str, Any]] = {
+    503: {"description": "No question can be judged now; the body says why."}
+}
 
 
 class NoScore(RuntimeError):
-    """The judge said nothing that is a reward."""
+    """The judge ended without a score, so there is no reward."""
 
 
-def create_app(judging: Judging, settings: JudgeServerSettings, *, version: str) -> App:
-    """The service around an open judge, as an ASGI application.
+def create_app(
+    judging: Judging, settings: JudgeServerSettings, *, version: str, truncate: int | None = None
+) -> App:
+    """Return the server of an open judge as an ASGI application; `truncate`: see `JudgeOptions`.
 
-    Raises SandboxUnavailable where the extra `serve` is not installed.
+    Raises SandboxUnavailable if the extra `serve` is not installed.
     """
     try:
         import prometheus_client  # noqa: F401
@@ -45,11 +49,11 @@ def create_app(judging: Judging, settings: JudgeServerSettings, *, version: str)
 
     app = FastAPI(title="tirjudge", version=version, docs_url=None, redoc_url=None)
     metrics = JudgeMetrics(frozenset({"/v1/judge", "/get_reward", "/healthz", "/readyz", "/metrics"}))
-    service = JudgeService(judging, metrics, settings.check_seconds)
+    service = JudgeService(judging, metrics, settings.check_seconds, truncate)
 
     @app.post("/v1/judge", responses=_ANSWERS, tags=["tirjudge"])
     async def judge(asked: Questions) -> Answer | list[Answer]:
-        """Judge one question, or a list of them, which is answered in its order."""
+        """Judge one question, or a list of questions; answers keep the order."""
         if isinstance(asked, list):
             return [Answer.of(judgment) for judgment in await service.judge(asked, "many")]
         (judgment,) = await service.judge([asked], "one")
@@ -57,19 +61,19 @@ def create_app(judging: Judging, settings: JudgeServerSettings, *, version: str)
 
     @app.post("/get_reward", responses=_REWARDS, tags=["OpenRLHF"])
     async def reward(asked: RewardRequest) -> RewardResponse:
-        """Score what a policy wrote."""
+        """Score the responses of a policy."""
         judgments = await service.judge(asked.questions(), "query")
         rewards = [_reward(*numbered, settings.no_verdict_reward) for numbered in enumerate(judgments)]
         return RewardResponse.of(judgments, rewards)
 
     @app.get("/healthz", tags=["operation"])
     async def alive() -> str:
-        """`ok`: the server runs."""
+        """Return `ok` while the server runs."""
         return "ok"
 
     @app.get("/readyz", responses=_READY, tags=["operation"])
     async def ready() -> str:
-        """`ok`: the model and the sandbox answer."""
+        """Return `ok` if the model and the sandbox answer."""
         if reason := await service.check():
             raise Down(reason)
         return "ok"

@@ -1,24 +1,24 @@
-"""Asks a judge server, for training code that wants verdicts or rewards."""
+"""The client of a judge server, for code that needs verdicts or rewards."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+from tirjudge.generation.endpoint.http import Endpoint
+from tirjudge.serve.messages import Answer
+from tirjudge.serve.messages import Question
 from types import TracebackType
 from typing import Self
 from weakref import WeakKeyDictionary
-
-from tirjudge.generation.endpoint.http import Endpoint
-from tirjudge.serve.messages import Answer, Question
 
 TOKEN = "TIRJUDGE_SERVE_TOKEN"
 
 
 class JudgeClient:
-    """One question a request, so that what fails is asked again alone; an async context manager.
+    """An async context manager that asks one question per request, so that only failed ones are retried.
 
-    Belongs to one event loop. At most `concurrency` requests are out. What may pass is tried again, up to
-    `max_attempts` times with growing pauses: a lost connection, 429, 503 and the like.
+    Belongs to one event loop. At most `concurrency` requests are in flight. Transient failures (a lost
+    connection, 429, 503 and the like) are tried up to `max_attempts` times with growing pauses.
     """
 
     def __init__(
@@ -30,9 +30,9 @@ class JudgeClient:
         timeout: float = 600.0,
         max_attempts: int = 8,
     ) -> None:
-        """`url`: of `tirjudge serve`; `token`: None takes TIRJUDGE_SERVE_TOKEN, if it is set.
+        """`url` is the address of `tirjudge serve`; `token` None takes TIRJUDGE_SERVE_TOKEN if it is set.
 
-        `timeout`: seconds of one attempt. Raises ValueError for what is no URL.
+        `timeout` is in seconds, per attempt. Raises ValueError for an invalid URL.
         """
         key = os.environ.get(TOKEN) if token is None else token
         self._endpoint = Endpoint(
@@ -40,7 +40,7 @@ class JudgeClient:
         )
 
     async def judge(self, question: Question) -> Answer:
-        """Raises GeneratorFailed, in one line, when there is no answer: never a verdict that is none."""
+        """Ask one question; raises GeneratorFailed, in one line, if there is no answer."""
         return await self._endpoint.post("judge", question.model_dump(exclude_none=True), Answer)
 
     async def close(self) -> None:
@@ -56,7 +56,7 @@ class JudgeClient:
 
 
 def client_of_this_loop(url: str, token: str | None = None) -> JudgeClient:
-    """The one of the running event loop, for callers that have no place to keep one."""
+    """Return the client of the running event loop, for callers that cannot keep one themselves."""
     clients = _CLIENTS.setdefault(asyncio.get_running_loop(), {})
     if (url, token) not in clients:
         clients[url, token] = JudgeClient(url, token=token)

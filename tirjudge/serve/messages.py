@@ -1,4 +1,4 @@
-"""What `/v1/judge` is asked and answers."""
+"""The request and the response of `/v1/judge`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from tirjudge_environments.tasks import read_task
 from tirjudge_sandbox.http.fields import Message, Text
 
 MOST_QUESTIONS = 256
-"""In one request."""
+"""The most questions in one request."""
 MOST_RESPONSES = 64
-"""To one question."""
+"""The most responses to one question."""
 
 
 class ChatMessage(Message):
@@ -27,22 +27,22 @@ class ChatMessage(Message):
 
 
 class Question(Message):
-    """A prompt, and the responses to it that are to be judged."""
+    """A prompt, and the responses to judge."""
 
     prompt: Annotated[Text, Field(min_length=1)] | Annotated[list[ChatMessage], Field(min_length=1)]
     """A text, or the chat messages so far."""
     responses: Annotated[list[Text], Field(min_length=1, max_length=MOST_RESPONSES)]
     kind: Kind | None = None
-    """None: one response is scored, of two the better is named, of more the best."""
+    """None: one response is scored, the better of two or the best of more is chosen."""
     id: Text = ""
-    """Comes back with the answer. The order in which responses are shown, and every draw, depend on it."""
+    """Returned with the answer. It seeds the order in which responses are shown, and the sampling."""
     domain: Text = ""
-    """Such as `math` or `safety`, for formats that look at it."""
+    """Such as `math` or `safety`, for formats that depend on it."""
 
     def task(self) -> JudgeTask:
-        """Without an id it gets one from its own words: the same question gets the same answer.
+        """Return the task; without an id its text gives it one, so equal questions get equal answers.
 
-        Raises RowError for a prompt without any text.
+        Raises RowError for a prompt without text.
         """
         row = self.model_dump(include={"prompt", "responses", "domain", "id"})
         return read_task(row, default_id=f"{derive_seed(repr(row['prompt']), *self.responses):08x}")
@@ -57,14 +57,14 @@ class Answer(Message):
     verdict: str | None
     """Letter of the best response (the first is A), `tie`, or null."""
     choice: int | None
-    """The same as an index from 0; null for a tie, and without a verdict."""
+    """Index of the best response, from 0; null for a tie and without a verdict."""
     scores: list[float | None] | None
-    """One for each response, in the format's own range; null where the format gives none."""
+    """One score per response in the format's range; null if the format gives none."""
     stop: str
-    """`verdict`, or how the judge ended without one."""
+    """`verdict`, or the reason why there is none."""
     detail: str
     programs: tuple[JudgedProgram, ...]
-    """What the verdict rests on."""
+    """The programs that the judge ran."""
     prompt_tokens: int
     completion_tokens: int
 
@@ -95,4 +95,4 @@ Several = Annotated[list[Question], Field(min_length=1, max_length=MOST_QUESTION
 Questions = Annotated[
     Annotated[Question, Tag("one")] | Annotated[Several, Tag("many")], Discriminator(_count)
 ]
-"""One question, or a list of them. An error says in its place which of the two was read."""
+"""One question, or a list of questions; the location of an error says which of the two was read."""

@@ -1,4 +1,4 @@
-"""The request that OpenRLHF sends to a remote reward model, and its answer (read in OpenRLHF 0.11.2)."""
+"""The request of OpenRLHF to a remote reward model, and the response (as in OpenRLHF 0.11.2)."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tirjudge_sandbox.http.fields import Message, Text
 from tirjudge_sandbox.server.fields import FieldRefused
 
 _ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<eos>", "<end_of_turn>")
-"""OpenRLHF decodes a query with its special tokens: the last of them is the policy's end of turn."""
+"""OpenRLHF decodes a query with its special tokens, of which the last is the policy's end of turn."""
 _LONGEST_START = 40
-"""Characters of a tokenizer's first token, which may stand in front of a query."""
+"""Most characters of a tokenizer's first token, which may precede a query."""
 
 Texts = Annotated[list[Text], Field(min_length=1, max_length=MOST_QUESTIONS)]
 
 
 class RewardRequest(Message):
-    """Prompts, and the same with what the policy wrote behind each."""
+    """Prompts, and the same prompts followed by the policy's responses."""
 
     query: Texts
     """Prompt and response in one text."""
     prompts: Texts
-    """As many, in the same order."""
+    """One prompt per query, in the same order."""
     labels: list[JsonValue] | None = None
-    """Sent along by OpenRLHF; not looked at."""
+    """Sent by OpenRLHF and ignored."""
 
     def questions(self) -> list[Question]:
-        """One response each, to be scored. Raises FieldRefused where a query does not hold its prompt."""
+        """Return one question per query. Raises FieldRefused for a query without its prompt."""
         if len(self.query) != len(self.prompts):
             text = f"has {len(self.prompts)} texts, query has {len(self.query)}"
             raise FieldRefused(text, "prompts")
@@ -43,9 +43,9 @@ class RewardResponse(Message):
 
     rewards: list[float]
     scores: list[float]
-    """The same once more, by which OpenRLHF filters groups."""
+    """The same numbers, by which OpenRLHF filters groups."""
     extra_logs: dict[str, list[float]]
-    """Drawn by OpenRLHF beside its own curves."""
+    """Logged by OpenRLHF with its own metrics."""
 
     @classmethod
     def of(cls, judgments: list[Judgment], rewards: list[float]) -> Self:

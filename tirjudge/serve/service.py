@@ -1,4 +1,4 @@
-"""An open judge behind the routes: whole answers or none, and whether it is ready for more."""
+"""The service of the judge server: questions to judgments, readiness, settings and metrics."""
 
 from __future__ import annotations
 
@@ -6,35 +6,92 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+from pydantic import BaseModel, ConfigDict, FiniteFloat, PositiveFloat
+
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.judging import Judging
+from tirjudge.judging import Judging, truncated
 from tirjudge.judgment import Judgment
 from tirjudge.rollout import all_or_none
 from tirjudge.serve.messages import Question
-from tirjudge.serve.metrics import JudgeMetrics
+from tirjudge.spending import CostReached
 from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.server.fields import FieldRefused
+from tirjudge_sandbox.server.guard import Access
+from tirjudge_sandbox.server.intake import IntakeLimits
+from tirjudge_sandbox.server.request_metrics import SECONDS, RequestMetrics
+
+OPEN_PATHS = frozenset({"/healthz", "/readyz"})
+"""Routes that need no token."""
+
+
+class JudgeServerSettings(BaseModel):
+    """The limits of a judge server, and its reward for a response without a verdict."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    access: Access = Access(open_paths=OPEN_PATHS)
+    intake: IntakeLimits = IntakeLimits()
+    no_verdict_reward: FiniteFloat | None = None
+    """The reward of a response without a score; None: the request fails."""
+    check_seconds: PositiveFloat = 10.0
+    """Seconds within which the model and the sandbox must answer for `/readyz`."""
+
+
+class JudgeMetrics(RequestMetrics):
+    """Prometheus metrics: requests by status; judgments by stop, with their time, programs and tokens."""
+
+    def __init__(self, paths: frozenset[str]):
+        """`paths`: see `RequestMetrics`."""
+        from prometheus_client import Counter, Histogram
+
+        super().__init__(paths)
+        self._judgments = Counter(
+            "tirjudge_judgments", "Judgments, by format and stop.", ("format", "stop"), registry=self.registry
+        )
+        self._programs, self._read, self._written = (
+            Counter(name, text, registry=self.registry)
+            for name, text in (
+                ("tirjudge_judge_programs", "Programs that the judge requested."),
+                ("tirjudge_prompt_tokens", "Prompt tokens, as the model counts them."),
+                ("tirjudge_completion_tokens", "Completion tokens, as the model counts them."),
+            )
+        )
+        self._seconds = Histogram(
+            "tirjudge_judgment_seconds", "Seconds until a judgment.", buckets=SECONDS, registry=self.registry
+        )
+
+    def judged(self, judgment: Judgment, seconds: float) -> None:
+        """Count a judgment, with or without a verdict."""
+        self._judgments.labels(judgment.kind, judgment.stop.value).inc()
+        self._programs.inc(sum(len(one.calls) for one in judgment.trajectories))
+        self._read.inc(judgment.usage.prompt_tokens)
+        self._written.inc(judgment.usage.completion_tokens)
+        self._seconds.observe(seconds)
 
 
 class Down(RuntimeError):
-    """The model or the sandbox did not answer; the text is one line."""
+    """The model or the sandbox did not answer, or the cost limit is reached; the text is one line."""
 
 
 class JudgeService:
-    """Judges questions. Where the machinery fails for one of a request, there is no answer to any of it.
+    """Judges questions; if the model or the sandbox fails for one of a request, the whole request fails.
 
-    So whoever overlooks a status never takes a failure for a verdict. What failed stays in `reason` until a
-    question is judged or a check passes.
+    A caller that ignores statuses can therefore not mistake a failure for a verdict. The last failure stays
+    the reason of `check` until a question is judged or a check passes.
     """
 
-    def __init__(self, judging: Judging, metrics: JudgeMetrics, check_seconds: float) -> None:
-        self._judging, self._metrics, self._check_seconds = judging, metrics, check_seconds
-        self._reason = "not asked yet"
+    def __init__(
+        self, judging: Judging, metrics: JudgeMetrics, check_seconds: float, truncate: int | None = None
+    ) -> None:
+        """`check_seconds` limits `check`; `truncate` is the most characters of a response."""
+        self._judging, self._metrics = judging, metrics
+        self._check_seconds, self._truncate = check_seconds, truncate
+        self._reason = "not checked yet"
         self._checking = asyncio.Lock()
 
     async def judge(self, questions: Sequence[Question], *way: str) -> list[Judgment]:
-        """Raises Down, and FieldRefused for responses that do not fit; `way` leads to the questions."""
+        """Judge questions; raises Down, and FieldRefused for unfit ones, which `way` locates."""
         several = len(questions) > 1
         works = [
             self._one(question, (*way, index) if several else way) for index, question in enumerate(questions)
@@ -42,7 +99,7 @@ class JudgeService:
         return await all_or_none(works)
 
     async def check(self) -> str:
-        """Why no question can be judged now; empty if nothing is known to be wrong.
+        """Return why no question can be judged now; empty if nothing is known to be wrong.
 
         After a failure, and at the start, the model is asked for one token and the sandbox for a program.
         """
@@ -54,20 +111,24 @@ class JudgeService:
                     self._reason = ""
                 except TimeoutError:
                     self._reason = f"no answer within {self._check_seconds:g} s"
-                except (GeneratorFailed, SandboxUnavailable) as error:
+                except (CostReached, GeneratorFailed, SandboxUnavailable) as error:
                     self._reason = str(error)
             return self._reason
 
     async def _one(self, question: Question, way: Sequence[str | int]) -> Judgment:
         started = time.monotonic()
         if question.kind and self._judging.config.format:
-            raise FieldRefused(f"this server judges as {self._judging.config.format} alone", *way, "kind")
+            raise FieldRefused(f"this server judges only as {self._judging.config.format}", *way, "kind")
         try:
-            judgment = await self._judging.judge(question.task(), question.kind)
+            task = truncated(question.task(), self._truncate)
+            judgment = await self._judging.judge(task, question.kind)
         except RowError as error:
             raise FieldRefused(str(error), *way) from None
         except ValueError as error:
             raise FieldRefused(str(error), *way, "responses") from None
+        except CostReached as error:
+            self._reason = str(error)
+            raise Down(self._reason) from None
         self._metrics.judged(judgment, time.monotonic() - started)
         if judgment.stop.down:
             self._reason = judgment.detail or judgment.stop.value

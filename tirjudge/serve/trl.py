@@ -1,4 +1,4 @@
-"""A reward function for TRL's trainers that asks a judge server; imports no TRL."""
+"""A reward function for TRL's trainers that asks a judge server; it does not import TRL."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ Turns = str | Sequence[Mapping[str, Any]]
 class JudgeReward:
     """The served judge's score of every completion: `GRPOTrainer(reward_funcs=JudgeReward(url), ...)`.
 
-    A completion that the judge ends without a score for gets None, which TRL leaves out of its group; how
-    many they are is the metric `judge/no_verdict`. A server that stays down raises GeneratorFailed, which
-    stops the training: no reward is made up.
+    A completion without a score gets None, which TRL leaves out of its group; the metric `judge/no_verdict`
+    is their share. A server that stays down raises GeneratorFailed, which stops the training: a reward is
+    never invented.
     """
 
     __name__ = "judge"
 
     def __init__(self, url: str, *, token: str | None = None) -> None:
-        """As for `JudgeClient`."""
+        """Take the arguments of `JudgeClient`."""
         self._url, self._token = url, token
 
     async def __call__(
         self, prompts: Sequence[Turns], completions: Sequence[Turns], **columns: Any
     ) -> list[float | None]:
-        """TRL's call: a prompt and a completion each, and the rest by name."""
+        """Score completions, called by TRL with equally many prompts and further columns by name."""
         client = client_of_this_loop(self._url, self._token)
         pairs = zip(prompts, completions, strict=True)
         answers = await asyncio.gather(*(client.judge(_question(*pair)) for pair in pairs))
@@ -41,7 +41,7 @@ class JudgeReward:
 
 
 def _question(prompt: Turns, completion: Turns) -> Question:
-    """Of a completion in chat messages the last one is judged."""
+    """Return the question; the last of several chat messages of a completion is judged."""
     response = completion if isinstance(completion, str) else completion[-1]["content"]
     asked = prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
     return Question.model_validate({"prompt": asked, "responses": [response]})

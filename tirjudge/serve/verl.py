@@ -1,4 +1,4 @@
-"""A reward function for verl that asks a judge server; imports no verl (its call as of 0.9.1).
+"""A reward function for verl (as of 0.9.1) that asks a judge server; it does not import verl.
 
 reward.custom_reward_function.path=pkg://tirjudge.serve.verl
 reward.custom_reward_function.name=compute_score
@@ -27,11 +27,11 @@ async def compute_score(
     no_verdict_reward: float | None = None,
     **_: Any,
 ) -> dict[str, float]:
-    """The served judge's score of one response, and what verl logs beside it.
+    """Return the served judge's score of one response, and further metrics that verl logs.
 
-    `prompt_key`: where a row's `extra_info` holds the prompt, which verl does not hand over otherwise: a text
-    or chat messages. Raises ValueError without it, and GeneratorFailed when the server stays down or, unless
-    `no_verdict_reward` is given, when the judge ends without a score: no reward is made up.
+    `prompt_key` is the key of `extra_info` that holds the prompt (a text or chat messages), which verl does
+    not pass otherwise. Raises ValueError without it, and GeneratorFailed when the server stays down or,
+    unless `no_verdict_reward` is given, when the judge ends without a score: a reward is never invented.
     """
     prompt = (extra_info or {}).get(prompt_key)
     if prompt is None:

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from tirjudge.cli.one_line import INTERRUPTED
-from tirjudge.cli.one_line import USAGE
-from tirjudge.cli.one_line import stop
+from tirjudge.cli.errors import INTERRUPTED
+from tirjudge.cli.errors import USAGE
+from tirjudge.cli.errors import stop
 from tirjudge.storage.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.comparison import compare

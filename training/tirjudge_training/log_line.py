@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-
-from tirjudge.cli.one_line import say
+from tirjudge.cli.errors import say
 
 
 def log(line: str) -> None:

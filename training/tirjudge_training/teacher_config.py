@@ -10,7 +10,7 @@ from pydantic import Field
 from pydantic import field_validator
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
-from tirjudge.judging import KEY_VARIABLES
+from tirjudge.judge_config import KEY_VARIABLES
 from tirjudge_training.replay import Reasoning
 from typing import Literal
 

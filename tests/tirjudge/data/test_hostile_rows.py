@@ -14,7 +14,7 @@ from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs import open_replay
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging import JudgeConfig
+from tirjudge.judge_config import JudgeConfig
 from tirjudge.judging import Judging
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments import By
@@ -165,7 +165,7 @@ def test_wrong_rows_are_reported_by_line_and_the_rest_is_judged(tmp_path: Path) 
         f"{path}:2": "no column 'response_B'",
         f"{path}:3": "label 'A>C' is no index from 0 to 1, no letter from A to B, no A>B",
         f"{path}:4": "label is a list, not a text",
-        f"{path}:5": f"its id 'good' is that of {path}:1 too",
+        f"{path}:5": f"its id 'good' is already used by {path}:1",
         f"{path}:6": "no column 'response_A'",
         f"{path}:7": "response A is an object, not a text",
         f"{path}:8": "the prompt is empty",

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 from collections.abc import Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tirjudge.cli.one_line import INTERRUPTED
-from tirjudge.cli.one_line import USAGE
-from tirjudge.cli.one_line import stop
-from tirjudge.cli.output_file import refuse_input
+from tirjudge.cli.errors import INTERRUPTED
+from tirjudge.cli.errors import USAGE
+from tirjudge.cli.errors import refuse_input
+from tirjudge.cli.errors import stop
 from tirjudge.console_text import printable
 from tirjudge.data.sources import open_rows
 from tirjudge.rollout.reward_questions import NotAnswered

@@ -1,24 +1,28 @@
-"""Scores as people read them: tables on the terminal, and records for a file."""
+"""Scores and published figures as tables on the terminal and as JSON records."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
-
+from collections.abc import Mapping
+from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
-
 from tirjudge.console_text import printable
 from tirjudge.evaluation.base import ProtocolCard
-from tirjudge.evaluation.scoring import Comparison, Estimate, Score
+from tirjudge.evaluation.published import ANY
+from tirjudge.evaluation.published import Published
+from tirjudge.evaluation.published import published
+from tirjudge.evaluation.scoring import Comparison
+from tirjudge.evaluation.scoring import Estimate
+from tirjudge.evaluation.scoring import Score
+from typing import Any
 
 _NARROWEST = 100
 
 
 def print_score(score: Score) -> None:
-    """A table of the figures, and below it what they are and what the policy met with."""
+    """Print a table of the figures, with their definition and the counts of ties and failures below it."""
     card = score.card
     table = Table(title=plain(card.name), title_justify="left")
     table.add_column("", overflow="fold")
@@ -69,7 +73,7 @@ def print_protocols(cards: Sequence[ProtocolCard]) -> None:
 
 
 def score_record(score: Score) -> dict[str, object]:
-    """A score as JSON: figures as shares, not as percentages; null for what is not known."""
+    """Return a score as JSON: figures as shares, not as percentages; null for unknown values."""
     return _card_record(score.card) | {
         "figures": {name: _estimate_record(one) for name, one in score.estimates.items()},
         "units": len(score.units.ids),
@@ -132,11 +136,96 @@ def _interval(estimate: Estimate, card: ProtocolCard, *, signed: bool = False) -
 
 
 def plain(text: str) -> Text:
-    """Text of rows and models: no markup, no control characters."""
+    """Return untrusted text without markup and control characters."""
     return Text(printable(text))
 
 
 def console() -> Console:
-    """As wide as the terminal, and wide enough for a table where there is none."""
+    """Return a console as wide as the terminal; without one, wide enough for a table."""
     terminal = Console()
     return terminal if terminal.is_terminal else Console(width=max(_NARROWEST, terminal.width))
+
+
+def comparable(score: Score, benchmark: str) -> list[Published]:
+    """Return published values under the same protocol, for the first figure of a score that a paper prints.
+
+    Each value occurs once, the highest first; a paper's value over all of its benchmarks is included. Empty
+    if no paper has one.
+    """
+    papers = {one.paper for one in published() if one.benchmark == benchmark}
+    alike = [
+        one
+        for one in published()
+        if one.benchmark == benchmark or (one.benchmark == ANY and one.paper in papers)
+        if (one.protocol, one.unit) == (score.card.name, "share")
+    ]
+    for figure, measured in score.estimates.items():
+        found = {(one.paper, one.model, one.value): one for one in reversed(alike) if one.figure == figure}
+        if found and not math.isnan(measured.value):
+            return sorted(found.values(), key=lambda one: -one.value)
+    return []
+
+
+def print_comparable(score: Score, found: Sequence[Published]) -> None:
+    """Print published figures, and the measured figure's difference from each."""
+    if not found:
+        return
+    figure = found[0].figure
+    measured = score.estimates[figure].value
+    over = ", over the paper's benchmarks together" if found[0].benchmark == ANY else ""
+    table = Table(title=plain(f"published under {score.card.name}: {figure}{over}"), title_justify="left")
+    for name in ("paper", "table", "model"):
+        table.add_column(name, overflow="fold")
+    for name in ("value", "difference"):
+        table.add_column(name, justify="right")
+    for one in found:
+        table.add_row(
+            *map(plain, (one.paper, one.table, one.model)),
+            _percent(one.value),
+            f"{100 * (measured - one.value):+.2f}",
+        )
+    console().print(table)
+
+
+def print_others(benchmark: str, shown: Sequence[str]) -> None:
+    """Print one line for each other protocol under which papers print figures on the benchmark."""
+    others: dict[str, set[str]] = {}
+    for one in published(benchmark) if benchmark else ():
+        if one.protocol not in shown:
+            others.setdefault(one.protocol, set()).add(one.paper)
+    for protocol, papers in others.items():
+        line = f"under {protocol}, not comparable with the above: {', '.join(sorted(papers))}"
+        console().print(line, markup=False)
+    if others:
+        console().print(f"tirjudge eval --published {benchmark} prints all figures", markup=False)
+
+
+def print_published(benchmark: str) -> None:
+    """Print all published figures of a benchmark; raises ValueError for one without any."""
+    found = published(benchmark)
+    if not found:
+        known = sorted({one.benchmark for one in published()} - {"unknown"})
+        raise ValueError(f"no published figures on {benchmark!r}; there are figures on {', '.join(known)}")
+    table = Table()
+    for name in ("paper", "table", "model", "figure", "protocol"):
+        table.add_column(name, overflow="fold")
+    table.add_column("value", justify="right")
+    for one in found:
+        protocol = f"{one.protocol} ({one.because})" if one.because else one.protocol
+        value = _percent(one.value) if one.unit == "share" else f"{one.value:g} {one.unit}"
+        table.add_row(*map(plain, (one.paper, one.table, one.model, one.figure, protocol)), value)
+    console().print(table)
+
+
+def published_record(one: Published) -> dict[str, object]:
+    return {
+        "paper": one.paper,
+        "table": one.table,
+        "model": one.model,
+        "figure": one.figure,
+        "value": one.value,
+    }
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f}"

@@ -1,18 +1,19 @@
-"""`tirjudge sandbox doctor`: which properties hold where, why not, and what would mend it."""
+"""`tirjudge sandbox doctor`: the isolation that each sandbox reaches on this machine, and remedies."""
 
 from __future__ import annotations
 
 import asyncio
+import typer
 from collections.abc import Sequence
 from dataclasses import fields
-
-import typer
 from rich.console import Console
 from rich.table import Table
-
+from tirjudge.cli.help import examples
 from tirjudge.console_text import printable
 from tirjudge_sandbox import Isolation
-from tirjudge_sandbox.doctor import LOCAL, Finding, examine
+from tirjudge_sandbox.doctor import Finding
+from tirjudge_sandbox.doctor import LOCAL
+from tirjudge_sandbox.doctor import examine
 from tirjudge_sandbox.machine import Machine
 
 UNSOUND = 1
@@ -20,8 +21,9 @@ UNSOUND = 1
 _PROPERTIES = tuple(field.name for field in fields(Isolation) if field.name not in ("placement", "notes"))
 
 
+@examples("tirjudge sandbox doctor", "tirjudge sandbox doctor || echo not isolated")
 def doctor() -> None:
-    """Try every place where a program can run, and say which properties hold there.
+    """Try every sandbox on this machine and report which isolation properties hold.
 
     Exit code 0 when the local sandbox isolates programs fully, 1 when it does not.
     """
@@ -29,7 +31,7 @@ def doctor() -> None:
     findings = asyncio.run(_findings())
     chosen = next((one for one in findings if one.backend == LOCAL and one.sound), None)
     console = Console(soft_wrap=True)
-    console.print(_words(machine), highlight=False)
+    console.print(_description(machine), highlight=False)
     console.print(_table(findings))
     for one in findings:
         if one.reason:
@@ -37,7 +39,7 @@ def doctor() -> None:
     if chosen is not None:
         console.print(f"The local sandbox runs programs in `{chosen.placement}`.")
         return
-    console.print("The local sandbox refuses to run programs here. What would mend it:")
+    console.print("The local sandbox refuses to run programs here. Remedies:")
     for advice in machine.advice():
         console.print(f"- {advice}", highlight=False)
     raise typer.Exit(UNSOUND)
@@ -47,7 +49,7 @@ async def _findings() -> list[Finding]:
     return [finding async for finding in examine()]
 
 
-def _words(machine: Machine) -> str:
+def _description(machine: Machine) -> str:
     user = "root" if machine.uid == 0 else f"uid {machine.uid}"
     parts = [
         f"Linux {machine.kernel} on {machine.architecture}",

@@ -1,4 +1,4 @@
-"""`tirjudge sandbox serve`: the sandbox over HTTP, as SandboxFusion's clients speak to theirs."""
+"""`tirjudge sandbox serve`: the sandbox over HTTP, compatible with SandboxFusion's clients."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Annotated, Any
 import typer
 from pydantic import SecretStr
 
+from tirjudge.cli.errors import NO_SANDBOX, USAGE, say, stop
+from tirjudge.cli.help import examples
 from tirjudge.cli.listening import (
     AllowHost,
     Host,
@@ -20,52 +22,74 @@ from tirjudge.cli.listening import (
     Queue,
     intake_limits,
     open_listening,
+    read_token,
+    token_file_option,
     url_of,
 )
-from tirjudge.cli.one_line import USAGE, say, stop
-from tirjudge.cli.token import read_token, token_file_option
 from tirjudge_sandbox import Isolation, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.base import MIB
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.lifetime import serve as serve_sandbox
 from tirjudge_sandbox.server.settings import MOST, ServerSettings
 
-NO_SANDBOX = 125
 TOKEN = "TIRJUDGE_SANDBOX_TOKEN"
 
 
+@examples(
+    "tirjudge sandbox serve",
+    "tirjudge sandbox serve --backend docker --capacity 8 --notebooks 2",
+)
 def serve(
     host: Host = "127.0.0.1",
     port: Port = 8080,
     backend: Annotated[
-        str, typer.Option(metavar="NAME", help="Which sandbox: local, docker, or another that is installed.")
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Sandbox: local, docker, or another that is installed.",
+            rich_help_panel="Sandbox",
+        ),
     ] = "local",
     capacity: Annotated[
-        int | None, typer.Option(min=1, help="Programs at once.  [default: one per CPU]")
+        int | None,
+        typer.Option(min=1, help="Programs at once.  [default: one per CPU]", rich_help_panel="Sandbox"),
     ] = None,
     notebooks: Annotated[
         int,
-        typer.Option(min=0, help="Notebooks at once, for /run_jupyter.  [default: none]", show_default=False),
+        typer.Option(
+            min=0,
+            help="Notebooks at once, for /run_jupyter.  [default: none]",
+            show_default=False,
+            rich_help_panel="Sandbox",
+        ),
     ] = 0,
     token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
     allow_host: AllowHost = None,
     queue: Queue = 256,
     max_seconds: Annotated[
-        float, typer.Option(min=0.1, help="The longest time that a program may ask for.")
+        float,
+        typer.Option(min=0.1, help="Longest time that a request may ask for.", rich_help_panel="Sandbox"),
     ] = MOST.wall_seconds,
     max_memory: Annotated[
-        int, typer.Option(min=1, metavar="MIB", help="The most memory that a program may ask for.")
+        int,
+        typer.Option(
+            min=1, metavar="MIB", help="Most memory that a request may ask for.", rich_help_panel="Sandbox"
+        ),
     ] = MOST.memory_bytes // MIB,
     max_body: MaxBody = 16,
     allow_weak_isolation: Annotated[
         bool,
-        typer.Option("--allow-weak-isolation", help="Serve even where programs cannot be isolated fully."),
+        typer.Option(
+            "--allow-weak-isolation",
+            help="Serve even where programs cannot be isolated fully.",
+            rich_help_panel="Sandbox",
+        ),
     ] = False,
 ) -> None:
-    """Serve the sandbox over HTTP: SandboxFusion's /run_code and /run_jupyter, our own /v1/run, and /metrics.
+    """Serve the sandbox over HTTP: SandboxFusion's /run_code and /run_jupyter, /v1/run, and /metrics.
 
-    SIGTERM or Ctrl-C finishes what was accepted; Ctrl-C again ends at once. Exit code 125 when there is no
-    sandbox here, 2 for wrong usage and for an address that cannot be had.
+    SIGTERM or Ctrl-C finishes accepted requests; Ctrl-C again ends at once. Exit code 125 when there is no
+    sandbox here, 2 for wrong usage and for an address that is not available.
     """
     settings = ServerSettings(
         access=Access(token=_token(token_file), hosts=tuple(allow_host or ())),

@@ -1,4 +1,4 @@
-"""`tirjudge sandbox run`: one program, run as a judge's programs are; `build`: the image for containers."""
+"""`tirjudge sandbox run`, which runs one program as a judge does, and `build`, which builds the image."""
 
 from __future__ import annotations
 
@@ -10,62 +10,78 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from tirjudge.cli.bench import bench
-from tirjudge.cli.doctor import doctor
-from tirjudge.cli.one_line import USAGE, say, stop
-from tirjudge.cli.sandbox_serve import serve
+from tirjudge.cli.errors import NO_SANDBOX, USAGE, say, stop
+from tirjudge.cli.help import examples
 from tirjudge_sandbox import Execution, Limits, Policy, Program, SandboxUnavailable, Status, open_sandbox
 from tirjudge_sandbox.containers import engine, image
 
 _LONGEST_BUILD_STEP = 1800
-"""Seconds without a word from the engine."""
+"""Seconds without any message from the engine."""
 
-TOO_MUCH, TIME_LIMIT, NO_SANDBOX, SIGNALLED = 123, 124, 125, 128
+TOO_MUCH, TIME_LIMIT, SIGNALLED = 123, 124, 128
 
 _ENDINGS = {
     Status.WALL_LIMIT: (TIME_LIMIT, "stopped at the limit of {wall_seconds:g} s"),
     Status.CPU_LIMIT: (TIME_LIMIT, "stopped at the limit of {cpu_seconds:g} s of CPU time"),
     Status.OUTPUT_LIMIT: (TOO_MUCH, "stopped at the limit of {output_bytes} bytes of output"),
-    Status.MEMORY_LIMIT: (TOO_MUCH, "stopped for memory"),
+    Status.MEMORY_LIMIT: (TOO_MUCH, "stopped at the memory limit"),
 }
 
-sandbox = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
-sandbox.command()(doctor)
-sandbox.command()(bench)
-sandbox.command()(serve)
 
-
-@sandbox.callback()
-def root() -> None:
-    """Run programs in the sandbox."""
-
-
-@sandbox.command()
+@examples(
+    "echo 'print(6 * 7)' | tirjudge sandbox run -",
+    "tirjudge sandbox run program.py --timeout 5 --policy",
+)
 def run(
     file: Annotated[
         str, typer.Argument(metavar="FILE|-", help="Python program; - reads it from standard input.")
     ],
     timeout: Annotated[
         float | None,
-        typer.Option(metavar="SECONDS", help="Wall and CPU time.  [default: 20 of wall, 10 of CPU]"),
+        typer.Option(
+            metavar="SECONDS",
+            help="Wall and CPU time.  [default: 20 wall, 10 CPU]",
+            rich_help_panel="Sandbox",
+        ),
     ] = None,
     stdin: Annotated[
-        Path | None, typer.Option("--input", metavar="FILE", help="What the program reads as standard input.")
+        Path | None,
+        typer.Option(
+            "--input",
+            metavar="FILE",
+            help="File that the program reads as standard input.",
+            rich_help_panel="Sandbox",
+        ),
     ] = None,
     policy: Annotated[
-        bool, typer.Option("--policy", help="Refuse imports that no judge's program needs, and say why.")
+        bool,
+        typer.Option(
+            "--policy",
+            help="Refuse imports that judging does not need, with a reason.",
+            rich_help_panel="Sandbox",
+        ),
     ] = False,
     allowed: Annotated[
         list[str] | None,
-        typer.Option("--allow-import", metavar="MODULE", help="With --policy, this module too."),
+        typer.Option(
+            "--allow-import",
+            metavar="MODULE",
+            help="Allow this module too, with --policy. Repeatable.",
+            rich_help_panel="Sandbox",
+        ),
     ] = None,
     allow_weak_isolation: Annotated[
-        bool, typer.Option("--allow-weak-isolation", help="Run even where this machine cannot isolate fully.")
+        bool,
+        typer.Option(
+            "--allow-weak-isolation",
+            help="Run the program even where this machine cannot isolate it fully.",
+            rich_help_panel="Sandbox",
+        ),
     ] = False,
 ) -> None:
     """Run one program and pass on its output and exit code.
 
-    Exit codes of ours: 123 at the output or memory limit, 124 at a time limit, 125 when there is no sandbox
+    Further exit codes: 123 at the output or memory limit, 124 at a time limit, 125 when there is no sandbox
     or it failed, 128 + N when signal N ended the program, 2 for wrong usage.
     """
     if timeout is not None and not timeout > 0:
@@ -82,22 +98,22 @@ def run(
     raise typer.Exit(_exit_code(execution, limits))
 
 
-@sandbox.command()
+@examples("tirjudge sandbox build", "DOCKER_HOST=ssh://user@host tirjudge sandbox build")
 def build() -> None:
-    """Build the image of the docker sandbox, unless the Docker engine has this version's already.
+    """Build the image of the docker sandbox, unless the Docker engine already has this version.
 
-    The engine is the one of DOCKER_HOST. Exit code 125 when it cannot be reached or the build fails.
+    DOCKER_HOST selects the engine. Exit code 125 when it cannot be reached or the build fails.
     """
     try:
         found, built = engine.call(lambda client: image.build(client, _say), _LONGEST_BUILD_STEP)
     except (engine.EngineFailed, SandboxUnavailable) as error:
         stop("sandbox", error, NO_SANDBOX)
-    _say(f"{'built' if built else 'already there:'} {image.TAG} {found}")
+    _say(f"{'built' if built else 'already built:'} {image.TAG} {found}")
 
 
 def _policy(wanted: bool, allowed: Sequence[str]) -> Policy | None:
     if allowed and not wanted:
-        stop("sandbox", "--allow-import goes with --policy", USAGE)
+        stop("sandbox", "--allow-import requires --policy", USAGE)
     try:
         return Policy().allowing(*allowed) if wanted else None
     except ValueError as error:
@@ -130,7 +146,7 @@ def _text(file: str) -> str:
         content = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     except OSError as error:
         stop("sandbox", f"{file}: {error.strerror}", USAGE)
-    # What is no UTF-8 stays visible to the program's compiler, whose complaint is better than ours.
+    # Keep bytes that are not UTF-8: Python's compiler reports them best.
     return content.decode("utf-8", "surrogateescape")
 
 

@@ -1,0 +1,109 @@
+"""The ends of commands: errors in one line with an exit code, output files, and broken pipes."""
+
+from __future__ import annotations
+
+import io
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn, TextIO
+
+import typer
+from pydantic import ValidationError
+
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.printable import printable
+from tirjudge.row_source import RowSource
+from tirjudge.rows import STANDARD_INPUT
+from tirjudge.run_folder import Locked
+from tirjudge_environments.faults import first_fault
+from tirjudge_sandbox import SandboxUnavailable
+
+SOME_FAILED, USAGE, INTERRUPTED = 1, 2, 130
+NO_SANDBOX = 125
+UNREAD = 128 + signal.SIGPIPE
+"""The exit code that a shell gives for a program which this signal ended."""
+LONGEST = 1000
+"""Characters of a line."""
+
+
+@contextmanager
+def one_line_errors(command: str) -> Iterator[None]:
+    """Turn an error that the user can fix into one line with the command's name, and exit code 2."""
+    try:
+        yield
+    except ValidationError as error:
+        stop(command, first_fault(error), USAGE)
+    except (GeneratorFailed, Locked, OSError, SandboxUnavailable, ValueError) as error:
+        stop(command, error, USAGE)
+
+
+def stop(command: str, reason: object, code: int) -> NoReturn:
+    """End the command with one line on standard error and this exit code."""
+    say(f"tirjudge {command}: {' '.join(str(reason).split())}")
+    raise typer.Exit(code)
+
+
+def say(line: str) -> None:
+    """Print untrusted text as one line on standard error."""
+    print(printable(line, LONGEST), file=sys.stderr, flush=True)
+
+
+def output_file(given: Path | None, file: str, kind: str) -> Path:
+    """Return `given`, or NAME.KIND.jsonl in the current folder. Raises ValueError for a nameless input."""
+    if given is not None:
+        return given
+    if file == STANDARD_INPUT:
+        raise ValueError("standard input has no name from which to derive one: give --output")
+    return Path(f"{Path(file).stem}.{kind}.jsonl")
+
+
+def refuse_input(output: Path, rows: RowSource) -> None:
+    """Raise ValueError if the rows come from `output`."""
+    if output.exists() and rows.is_at(output):
+        raise ValueError(f"{output} is the input: choose another --output")
+
+
+@contextmanager
+def ending_unread() -> Iterator[None]:
+    """End the command when nobody reads standard output or error any more, as behind `| head`.
+
+    A write to such a pipe raises SystemExit with UNREAD, which no error handler catches. The signal itself
+    stays ignored, because broken connections to endpoints and sandboxes would send it too.
+    """
+    sys.stdout, sys.stderr = _watched(sys.stdout), _watched(sys.stderr)
+    try:
+        yield
+    finally:
+        # An error in the flush at the interpreter's exit could only be printed as a complaint.
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None and not stream.closed:
+                stream.flush()
+
+
+class _Watched(io.FileIO):
+    def write(self, content: Any, /) -> int:
+        try:
+            return super().write(content)
+        except OSError as error:
+            # Discard everything that is written on the way out.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), self.fileno())
+            broken = isinstance(error, BrokenPipeError)
+            raise SystemExit(UNREAD if broken else f"tirjudge: cannot write: {error.strerror}") from None
+
+
+def _watched(stream: TextIO) -> TextIO:
+    """Return a stream over the same file with the same buffering; one without a file stays unchanged."""
+    if not isinstance(stream, io.TextIOWrapper):
+        return stream
+    raw = _Watched(stream.fileno(), "w", closefd=False)
+    return io.TextIOWrapper(
+        raw if stream.write_through else io.BufferedWriter(raw),
+        encoding=stream.encoding,
+        errors=stream.errors,
+        line_buffering=stream.line_buffering,
+        write_through=stream.write_through,
+    )

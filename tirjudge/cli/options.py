@@ -1,0 +1,210 @@
+"""Command-line options generated from option models, and config files that the command line overrides."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import tomllib
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
+
+import typer
+from pydantic import BaseModel, Field, ValidationError
+from pydantic.fields import FieldInfo
+
+from tirjudge.batch import Plan
+from tirjudge.cli.errors import one_line_errors
+from tirjudge.judge_config import JudgeOptions, Option
+from tirjudge.judging import Kind
+from tirjudge_environments.faults import first_fault
+from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
+
+ModelT = TypeVar("ModelT", bound=BaseModel)
+
+
+class RowOptions(JudgeOptions):
+    """The options of a command that judges rows."""
+
+    limit: Annotated[int | None, Field(ge=1), Option("Rows", metavar="N")] = None
+    """Judge only the first N rows."""
+    pointwise: Annotated[bool, Option("Judging")] = False
+    """Score every response alone."""
+    pairwise: Annotated[bool, Option("Judging")] = False
+    """Choose the better of two responses."""
+    listwise: Annotated[bool, Option("Judging")] = False
+    """Choose the best of three or more responses."""
+    give_up_after: Annotated[int, Field(ge=0), Option("Cost", metavar="N")] = 50
+    """Abort after N consecutive model or sandbox failures; 0 never aborts."""
+    overwrite: Annotated[bool, Option("Output")] = False
+    """Discard existing results and judge every row again."""
+
+    def plan(self, columns: Columns = DEFAULT_COLUMNS, labels: dict[str, str] | None = None) -> Plan:
+        """Return how rows become tasks; raises ValueError for options that exclude each other."""
+        return Plan(
+            kind=self._kind(),
+            columns=columns,
+            labels=labels,
+            truncate=self.truncate,
+            limit=self.limit,
+            concurrency=self.concurrency,
+            give_up_after=self.give_up_after,
+        )
+
+    def _kind(self) -> Kind | None:
+        wanted: dict[Kind, bool] = {
+            "pointwise": self.pointwise,
+            "pairwise": self.pairwise,
+            "listwise": self.listwise,
+        }
+        kinds = [kind for kind, is_wanted in wanted.items() if is_wanted]
+        named = ["format"] * bool(self.format) + [*kinds]
+        if len(named) > 1:
+            raise ValueError(f"--{named[0]} and --{named[1]} exclude each other")
+        return kinds[0] if kinds else None
+
+
+_CONFIG = inspect.Parameter(
+    "config",
+    inspect.Parameter.KEYWORD_ONLY,
+    default=None,
+    annotation=Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="TOML or JSON file of these options by their Python names; the command line overrides it.",
+            rich_help_panel="Model",
+        ),
+    ],
+)
+
+
+def takes_options(name: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate the command `name`, whose parameter `options` is an option model.
+
+    The command gets one command-line option for each field of the model, and `--config`. Its errors become
+    one line and exit code 2.
+    """
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        model: type[BaseModel] = get_type_hints(command)["options"]
+        fields = model.model_fields
+        signature = inspect.signature(command, eval_str=True)
+        own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
+        generated = [_CONFIG, *(_parameter(field_name, field) for field_name, field in fields.items())]
+
+        @wraps(command)
+        def adapted(*, config: Path | None = None, **values: Any) -> None:
+            with one_line_errors(name):
+                given = {field: values.pop(field) for field in fields}
+                command(**values, options=read_options(model, config, given))
+
+        # Typer builds a command from its signature and annotations.
+        parameters = [*own, *generated]
+        adapted.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+        adapted.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        del adapted.__wrapped__
+        return adapted
+
+    return decorate
+
+
+def read_options(model: type[ModelT], file: Path | None, given: Mapping[str, Any]) -> ModelT:
+    """Return the options of a config file and, over them, of the command line (None: not given).
+
+    `KEY=VALUE` assignments are merged into the file's table key by key. Raises ValueError, in one line.
+    """
+    options = {} if file is None else read_config_file(model, file)
+    for name, value in given.items():
+        if value is None:
+            continue
+        if _is_table(model.model_fields[name]):
+            value = {**options.get(name, {}), **_assigned(_flag(name, model.model_fields[name]), value)}
+        options[name] = value
+    return model(**options)
+
+
+def read_config_file(model: type[BaseModel], file: Path) -> dict[str, Any]:
+    """Return the options in a TOML or JSON file; raises ValueError, which names the file, for a bad one."""
+    is_json = file.suffix == ".json"
+    try:
+        text = file.read_text(encoding="utf-8")
+        options: dict[str, Any] = json.loads(text) if is_json else tomllib.loads(text)
+    except FileNotFoundError:
+        # `--config` once named a configuration of a hub dataset.
+        hint = " (--subset names a configuration of a hub dataset)" if issubclass(model, RowOptions) else ""
+        raise ValueError(f"--config {file}: there is no such file{hint}") from None
+    except ValueError as error:
+        raise ValueError(f"{file} is not {'JSON' if is_json else 'TOML'}: {error}") from None
+    try:
+        # A required option may still come from the command line.
+        given = options if isinstance(options, dict) else {"": options}
+        missing = {name: "-" for name, field in model.model_fields.items() if field.is_required()}
+        model.model_validate({**missing, **given})
+    except ValidationError as error:
+        raise ValueError(f"{file}: {first_fault(error)}") from None
+    return options
+
+
+def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
+    """Return the parameter from which typer makes a field's option.
+
+    Its default is None, so that an option that is not given leaves the value of a config file alone.
+    """
+    option = _option(field)
+    flag = _flag(name, field)
+    default = option.default or _shown(field)
+    note = "[required]" if field.is_required() else f"[default: {default}]" if default else ""
+    annotation: Any = field.annotation
+    if annotation is bool:
+        flag = f"{flag}/--no-{flag.removeprefix('--')}"
+    if _is_table(field):
+        annotation = list[str]
+    return inspect.Parameter(
+        name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[
+            annotation | None,
+            typer.Option(
+                flag,
+                metavar=option.metavar,
+                help=f"{field.description}  {note}".rstrip(),
+                rich_help_panel=option.panel,
+            ),
+        ],
+    )
+
+
+def _option(field: FieldInfo) -> Option:
+    return next(one for one in field.metadata if isinstance(one, Option))
+
+
+def _flag(name: str, field: FieldInfo) -> str:
+    return f"--{_option(field).name or name.replace('_', '-')}"
+
+
+def _is_table(field: FieldInfo) -> bool:
+    return get_origin(field.annotation) is Mapping
+
+
+def _shown(field: FieldInfo) -> str:
+    if field.annotation is bool:
+        return "yes" if field.default else "no"
+    has_value = not (field.is_required() or field.default_factory or field.default is None)
+    return str(field.default) if has_value else ""
+
+
+def _assigned(flag: str, assignments: Iterable[str]) -> dict[str, Any]:
+    """Return `KEY=VALUE` texts as a table; a value is JSON (true, 0.5, {"math": true}) or else plain text."""
+    table: dict[str, Any] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not key or not equals:
+            raise ValueError(f"{flag} {assignment!r}: write KEY=VALUE")
+        try:
+            table[key] = json.loads(value)
+        except (ValueError, RecursionError):
+            table[key] = value
+    return table
