@@ -23,8 +23,8 @@ from tirjudge_environments.formats.text_only import TextOnly
 from tirjudge_environments.orders import Order
 from tirjudge_sandbox import (
     Execution,
+    ImportPolicy,
     Limits,
-    Policy,
     Program,
     Sandbox,
     SandboxUnavailable,
@@ -284,7 +284,7 @@ def _sandbox(config: JudgeConfig) -> Sandbox:
     """What is not asked for is not said: not every backend has a policy, or a way to isolate less."""
     options = dict(config.backend_options)
     if config.policy:
-        options["policy"] = Policy()
+        options["import_policy"] = ImportPolicy()
     if config.allow_weak_isolation:
         options["allow_weak_isolation"] = True
     return open_sandbox(config.backend, **options)

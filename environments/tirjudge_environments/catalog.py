@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from tirjudge_environments.base import Environment
 from tirjudge_environments.faults import fault_line
 from tirjudge_environments.judge_card import JudgeCard
-from tirjudge_sandbox.plugins import Plugins
+from tirjudge_sandbox.registry import Plugins
 
 ENVIRONMENTS = Plugins("tirjudge.environments", "environment")
 """Each entry takes the options of `open_environment` and gives an `Environment`."""

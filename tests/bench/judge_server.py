@@ -17,13 +17,13 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.sandbox_latency.contenders import usable_cpus
 from tests.bench.http_load import HEAD, Answer, load, request, server
 from tirjudge import __version__
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging import JudgeConfig, Judging
 from tirjudge.serve.app import create_app
 from tirjudge.serve.settings import JudgeServerSettings
-from tirjudge_sandbox.bench.contenders import usable_cpus
 from tirjudge_sandbox.server.lifetime import listen, serve_app
 
 REQUEST = request("/v1/judge", {"prompt": "Name a prime above 10.", "responses": ["11"]})

@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from tests.sandbox.targets import PLACEMENTS, READ_ONLY, Host
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
-from tirjudge_sandbox.containers import engine, image
+from tirjudge_sandbox.containers import client, image
 from tirjudge_sandbox.containers.docker import DockerSandbox
 from tirjudge_sandbox.local import LocalSandbox
 
@@ -34,8 +34,8 @@ except (ProcessLookupError, PermissionError):
 def docker_image() -> str:
     """Id of the sandbox's image. An engine that DOCKER_HOST names must answer; another may be missing."""
     try:
-        return engine.call(lambda client: image.build(client, print), seconds=600)[0]
-    except engine.EngineFailed as error:
+        return client.call(lambda docker: image.build(docker, print), seconds=600)[0]
+    except client.EngineFailed as error:
         if "DOCKER_HOST" in os.environ:
             raise
         reason = str(error)

@@ -13,7 +13,7 @@ from rich.table import Table
 from tirjudge.printable import printable
 from tirjudge_sandbox import Isolation
 from tirjudge_sandbox.doctor import LOCAL, Finding, examine
-from tirjudge_sandbox.machine import Machine
+from tirjudge_sandbox.workers.host import Host
 
 UNSOUND = 1
 
@@ -25,7 +25,7 @@ def doctor() -> None:
 
     Exit code 0 when the local sandbox isolates programs fully, 1 when it does not.
     """
-    machine = Machine.read()
+    machine = Host.read()
     findings = asyncio.run(_findings())
     chosen = next((one for one in findings if one.backend == LOCAL and one.sound), None)
     console = Console(soft_wrap=True)
@@ -47,7 +47,7 @@ async def _findings() -> list[Finding]:
     return [finding async for finding in examine()]
 
 
-def _words(machine: Machine) -> str:
+def _words(machine: Host) -> str:
     user = "root" if machine.uid == 0 else f"uid {machine.uid}"
     parts = [
         f"Linux {machine.kernel} on {machine.architecture}",

@@ -10,12 +10,19 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from tirjudge.cli.bench import bench
 from tirjudge.cli.doctor import doctor
 from tirjudge.cli.one_line import USAGE, say, stop
 from tirjudge.cli.sandbox_serve import serve
-from tirjudge_sandbox import Execution, Limits, Policy, Program, SandboxUnavailable, Status, open_sandbox
-from tirjudge_sandbox.containers import engine, image
+from tirjudge_sandbox import (
+    Execution,
+    ImportPolicy,
+    Limits,
+    Program,
+    SandboxUnavailable,
+    Status,
+    open_sandbox,
+)
+from tirjudge_sandbox.containers import client, image
 
 _LONGEST_BUILD_STEP = 1800
 """Seconds without a word from the engine."""
@@ -31,7 +38,6 @@ _ENDINGS = {
 
 sandbox = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True)
 sandbox.command()(doctor)
-sandbox.command()(bench)
 sandbox.command()(serve)
 
 
@@ -73,13 +79,22 @@ def run(
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout, cpu_seconds=timeout)
     program = Program(source=_text(file), stdin=_text(str(stdin)) if stdin else "")
     try:
-        options = {"policy": _policy(policy, allowed or ()), "allow_weak_isolation": allow_weak_isolation}
+        options = {
+            "import_policy": _policy(policy, allowed or ()),
+            "allow_weak_isolation": allow_weak_isolation,
+        }
         execution = asyncio.run(_execution(program, limits, options))
     except SandboxUnavailable as error:
         stop("sandbox", error, NO_SANDBOX)
     _show(execution.stdout, sys.stdout)
     _show(execution.stderr, sys.stderr)
     raise typer.Exit(_exit_code(execution, limits))
+
+
+@sandbox.command(hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def bench() -> None:
+    """Name the command that replaced `tirjudge sandbox bench`."""
+    stop("sandbox", "bench was removed; in a clone, run: python -m benchmarks.sandbox_latency", USAGE)
 
 
 @sandbox.command()
@@ -89,17 +104,17 @@ def build() -> None:
     The engine is the one of DOCKER_HOST. Exit code 125 when it cannot be reached or the build fails.
     """
     try:
-        found, built = engine.call(lambda client: image.build(client, _say), _LONGEST_BUILD_STEP)
-    except (engine.EngineFailed, SandboxUnavailable) as error:
+        found, built = client.call(lambda docker: image.build(docker, _say), _LONGEST_BUILD_STEP)
+    except (client.EngineFailed, SandboxUnavailable) as error:
         stop("sandbox", error, NO_SANDBOX)
     _say(f"{'built' if built else 'already there:'} {image.TAG} {found}")
 
 
-def _policy(wanted: bool, allowed: Sequence[str]) -> Policy | None:
+def _policy(wanted: bool, allowed: Sequence[str]) -> ImportPolicy | None:
     if allowed and not wanted:
         stop("sandbox", "--allow-import goes with --policy", USAGE)
     try:
-        return Policy().allowing(*allowed) if wanted else None
+        return ImportPolicy().allowing(*allowed) if wanted else None
     except ValueError as error:
         stop("sandbox", error, USAGE)
 

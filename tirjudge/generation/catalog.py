@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from tirjudge.generation.base import Generator
-from tirjudge_sandbox.plugins import Plugins
+from tirjudge_sandbox.registry import Plugins
 
 GENERATORS = Plugins("tirjudge.generators", "generator")
 """Each entry is called with a model and the options of `open_generator`, and gives a `Generator`."""

@@ -11,9 +11,8 @@ from tirjudge.serve.openrlhf import RewardRequest, RewardResponse
 from tirjudge.serve.service import Down, JudgeService
 from tirjudge.serve.settings import JudgeServerSettings
 from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_sandbox.server.app import REFUSALS
+from tirjudge_sandbox.server.app import REFUSALS, with_operations
 from tirjudge_sandbox.server.asgi import App
-from tirjudge_sandbox.server.operation import operated
 
 _RETRY = {"retry-after": "1"}
 _ANSWERS: dict[int | str, dict[str, Any]] = {
@@ -82,7 +81,7 @@ def create_app(judging: Judging, settings: JudgeServerSettings, *, version: str)
     async def no_score(_: Request, error: Exception) -> Response:
         return JSONResponse({"detail": str(error)}, 502)
 
-    return operated(app, metrics, settings.access, settings.intake)
+    return with_operations(app, metrics, settings.access, settings.intake)
 
 
 def _reward(index: int, judgment: Judgment, otherwise: float | None) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tirjudge.judgment import Judgment
-from tirjudge_sandbox.server.request_metrics import SECONDS, RequestMetrics
+from tirjudge_sandbox.server.metrics import SECONDS, RequestMetrics
 
 
 class JudgeMetrics(RequestMetrics):

@@ -9,7 +9,7 @@ from pydantic import Field, JsonValue
 from tirjudge.judgment import Judgment
 from tirjudge.serve.messages import MOST_QUESTIONS, Question
 from tirjudge_sandbox.http.fields import Message, Text
-from tirjudge_sandbox.server.fields import FieldRefused
+from tirjudge_sandbox.server.settings import FieldRefused
 
 _ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<eos>", "<end_of_turn>")
 """OpenRLHF decodes a query with its special tokens: the last of them is the policy's end of turn."""

@@ -14,7 +14,7 @@ from tirjudge.serve.messages import Question
 from tirjudge.serve.metrics import JudgeMetrics
 from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_sandbox.server.fields import FieldRefused
+from tirjudge_sandbox.server.settings import FieldRefused
 
 
 class Down(RuntimeError):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from tirjudge_sandbox.plugins import Plugins
+from tirjudge_sandbox.registry import Plugins
 from tirjudge_training.corpora.base import Source
 
 SOURCES = Plugins("tirjudge.sources", "source")
