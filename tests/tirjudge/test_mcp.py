@@ -179,7 +179,11 @@ async def judge(client: Client, endpoint: EndpointServer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--transport", "http", "--host", "0.0.0.0", "--port", "0"], 2, "can be reached by others"),
+        (
+            ["--transport", "http", "--host", "0.0.0.0", "--port", "0"],
+            2,
+            "can be reached from other machines",
+        ),
         (["--transport", "http", "--token-file", "/nowhere"], 2, "--token-file /nowhere: No such file"),
         (["--backend", "nosuch"], 2, "no sandbox 'nosuch'"),
         (["--transport", "smoke"], 2, "smoke"),

@@ -9,12 +9,13 @@ from collections.abc import AsyncIterator
 import pytest
 import pytest_asyncio
 
-from tirjudge_sandbox import Program, Status, open_sandbox, placements
+from tirjudge_sandbox import Program, Status, open_sandbox
 from tirjudge_sandbox.notebook.base import CellStatus, NotebookLimits
 from tirjudge_sandbox.notebook.channel import Channel, ChannelBroken
 from tirjudge_sandbox.notebook.jupyter import JupyterSandbox
 from tirjudge_sandbox.notebook.kernel import LENGTH
 from tirjudge_sandbox.notebook.outputs import Outputs
+from tirjudge_sandbox.workers.host import candidate_placements
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -77,7 +78,7 @@ async def test_no_priority_but_the_usual(jupyter):
 
 
 async def test_a_placement_without_namespaces_is_not_taken():
-    for name in set(placements.candidates()) - {"root", "userns"}:
+    for name in set(candidate_placements()) - {"root", "userns"}:
         with pytest.raises(RuntimeError, match="cannot be isolated here"):
             async with open_sandbox("jupyter", capacity=1, placement=name):
                 pass
@@ -101,7 +102,7 @@ async def test_a_thread_that_outlives_its_cell_adds_nothing_to_the_next(jupyter)
 
 FRAMES = [
     (b"\xff\xff\xff\xff", "it sent a message of 4294967295 bytes"),
-    (LENGTH.pack(3) + b"[1]", "it sent a message that is no object"),
+    (LENGTH.pack(3) + b"[1]", "it sent a message that is not an object"),
     (LENGTH.pack(4) + b"\xff\xfe\xfd\xfc", "it sent a message that cannot be read"),
     (LENGTH.pack(900) + b"[" * 900, "it sent a message that cannot be read"),
     (LENGTH.pack(5_001) + b"9" * 5_001, "it sent a message that cannot be read"),

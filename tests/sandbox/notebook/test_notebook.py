@@ -177,7 +177,7 @@ async def test_the_total_time_ends_a_cell_too(jupyter):
     async with jupyter.notebook(limits=NotebookLimits(total_seconds=2)) as notebook:
         ran = await notebook.run(STUBBORN)
         assert (ran.status, ran.by) == (CellStatus.TIME_LIMIT, "sandbox")
-        assert ran.detail == "the notebook was closed: it had its total time of 2 s"
+        assert ran.detail == "the notebook was closed: it reached its total time of 2 s"
         assert (await notebook.run("1")).status is CellStatus.CLOSED
 
 

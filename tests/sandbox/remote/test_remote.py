@@ -112,7 +112,7 @@ async def test_what_json_cannot_carry_does_no_harm(box: RemoteSandbox) -> None:
 
 
 async def test_limits_beyond_the_servers_are_the_callers_mistake(box: RemoteSandbox) -> None:
-    with pytest.raises(ValueError, match=r"limits.wall_seconds: is 1000, at most 120 is given"):
+    with pytest.raises(ValueError, match=r"limits.wall_seconds: is 1000, at most 120 is allowed"):
         await box.run(Program(source=""), Limits(wall_seconds=1000))
     with pytest.raises(ValueError, match="not a path inside"):
         await box.run(Program(source="", files={"../x": b""}))

@@ -80,7 +80,7 @@ def test_other_machines_need_a_token(tmp_path: Path) -> None:
     code, said = refused("--host", "0.0.0.0")
     assert (code, said) == (
         2,
-        "tirjudge sandbox: 0.0.0.0 can be reached by others: that needs a token: "
+        "tirjudge sandbox: 0.0.0.0 can be reached from other machines: that needs a token: "
         "set TIRJUDGE_SANDBOX_TOKEN or --token-file, or leave --host as it is\n",
     )
     file = tmp_path / "token"
