@@ -114,8 +114,8 @@ def test_other_machines_need_a_token() -> None:
     done = tirjudge("serve", "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 2
     assert done.stderr == (
-        "tirjudge serve: 0.0.0.0 can be reached from other machines: that needs a token: set TIRJUDGE_SERVE_TOKEN "
-        "or --token-file, or leave --host as it is\n"
+        "tirjudge serve: 0.0.0.0 can be reached from other machines: that needs a token: "
+        "set TIRJUDGE_SERVE_TOKEN or --token-file, or leave --host as it is\n"
     )
 
 
