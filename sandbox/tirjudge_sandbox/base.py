@@ -16,7 +16,7 @@ _LARGEST_LIMIT = 1 << 62
 
 
 class Status(StrEnum):
-    """How an execution ended, as reported by the kernel and never by the program."""
+    """The way an execution ended, as reported by the kernel and never by the program."""
 
     OK = "ok"
     """The program ended by itself with exit code 0."""

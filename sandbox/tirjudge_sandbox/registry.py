@@ -16,7 +16,7 @@ class Plugins:
     group: str
     """Name of the entry-point group, such as `tirjudge.sandboxes`."""
     noun: str
-    """What a member is called in error messages, such as `sandbox`."""
+    """Name of a member in error messages, such as `sandbox`."""
 
     def entries(self) -> list[EntryPoint]:
         """All entry points of the group, sorted by name."""

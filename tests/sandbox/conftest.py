@@ -49,7 +49,7 @@ def docker_image() -> str:
     loop_scope="module", scope="module", params=["local", pytest.param("docker", marks=pytest.mark.docker)]
 )
 async def box(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
-    """One worker, bare: numpy and sympy make starting slow and most tests do not want them."""
+    """A sandbox with one worker and no preloaded modules, which would make it start slowly."""
     if request.param == "docker":
         request.getfixturevalue("docker_image")
     async with BACKENDS[request.param](capacity=1, preload=()) as sandbox:
@@ -79,7 +79,7 @@ def running_in(box: Sandbox) -> Run:
     ],
 )
 def placement(request: pytest.FixtureRequest) -> str:
-    """Where attacks are tried."""
+    """Name of a placement in which attacks are tried."""
     name: str = request.param
     if name == "docker":
         request.getfixturevalue("docker_image")
@@ -88,28 +88,28 @@ def placement(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def writable(placement: str) -> None:
-    """Only where programs have a folder to write to."""
+    """Skip the test in placements where programs cannot write files."""
     if placement in READ_ONLY:
         pytest.skip("nothing is writable here")
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def target(placement: str) -> AsyncIterator[Sandbox]:
-    """One worker there."""
+    """A sandbox with one worker in the placement."""
     async with PLACEMENTS[placement]() as sandbox:
         yield sandbox
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def sibling(placement: str, target: Sandbox) -> AsyncIterator[Sandbox]:
-    """Another worker there."""
+    """A second sandbox in the same placement."""
     async with PLACEMENTS[placement]() as sandbox:
         yield sandbox
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """This machine, with bait."""
+    """This host, with bait."""
     host = Host(tmp_path_factory.mktemp("host"))
     yield host
     host.close()

@@ -1,4 +1,4 @@
-"""Where attacks are tried: a sandbox for every placement, and what of the host they could have changed."""
+"""Targets of the attacks: a sandbox for every placement, and the state of the host that they could change."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ if os.geteuid() == ROOT:
 PLACEMENTS["docker"] = lambda: DockerSandbox(capacity=1, preload=())
 
 READ_ONLY = ("own-uid", "plain")
-"""Where programs can write nothing at all, and start nothing."""
+"""Placements in which programs can neither write files nor start processes."""
 
 
 def descendants(pid: int) -> set[int]:

@@ -1,4 +1,4 @@
-"""What packages register is found by name, and what is wrong with it is said in one line."""
+"""Entry points of installed packages are found by name, and errors are reported in one line."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FRUITS = Plugins("test.fruits", "fruit")
 
 
 def register(folder: Path, package: str, **entries: str) -> None:
-    """As an installed distribution lies on the path."""
+    """Write the metadata of an installed distribution."""
     info = folder / f"{package}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")

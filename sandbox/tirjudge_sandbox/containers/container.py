@@ -55,7 +55,7 @@ class Shape:
     """Id of the image and not a tag, so that moving the tag changes nothing."""
     runtime: str | None
     memory_bytes: int
-    """For interpreter, program and working folder together, without swap."""
+    """Memory of interpreter, program and working folder together, without swap."""
     cpus: float
     preparation: Preparation
 

@@ -53,7 +53,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a program ended, as the kernel reported it to the template."""
+    """The end of a program, as the kernel reported it to the template."""
 
     WALL, CPU, MEMORY, CANCELLED = "wall", "cpu", "memory", "cancelled"
 

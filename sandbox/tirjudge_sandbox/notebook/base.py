@@ -12,7 +12,7 @@ from tirjudge_sandbox.base import MIB
 
 
 class CellStatus(StrEnum):
-    """How a cell ended. The first two are reported by the kernel, so code that runs in it can forge them."""
+    """The way a cell ended. The kernel reports the first two, so code in it can forge them."""
 
     OK = "ok"
     ERROR = "error"
@@ -21,7 +21,7 @@ class CellStatus(StrEnum):
     """The cell was interrupted. If it did not stop, the kernel was killed, and the next cell gets a new
     one."""
     OUTPUT_LIMIT = "output_limit"
-    """As TIME_LIMIT, for output beyond `NotebookLimits.output_bytes`; the output up to there is kept."""
+    """Same as TIME_LIMIT, for output beyond `NotebookLimits.output_bytes`; the output up to there is kept."""
     KERNEL_DIED = "kernel_died"
     """The kernel's process ended while the cell ran: it exited, crashed, or reached its memory or CPU
     limit."""

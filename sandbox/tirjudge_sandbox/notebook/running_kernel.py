@@ -17,7 +17,7 @@ START_SECONDS = 60.0
 GRACE_SECONDS = 5.0
 """The longest time for an interrupted cell to end, and for a kernel to exit when asked to."""
 _FINISH_SECONDS = 0.2
-"""How long to wait for a cell that may be just about to end before it is interrupted."""
+"""Wait before an interrupt, for a cell that may be just about to end."""
 _REASONS = {
     Status.WALL_LIMIT: "the notebook reached its total time",
     Status.CPU_LIMIT: "it used all of its CPU time",

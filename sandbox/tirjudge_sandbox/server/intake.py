@@ -23,7 +23,7 @@ from tirjudge_sandbox.server.asgi import (
 _CLOSE = {"connection": "close"}
 _RETRY = {"retry-after": "1"}
 _MOST_DRAINED = 8
-"""How much of a body that is too large is read before it is refused, in multiples of the largest body.
+"""Part of an oversized body that is read before it is refused, in multiples of the largest body.
 
 A caller that is still sending would not see the answer."""
 

@@ -19,7 +19,7 @@ from tirjudge_sandbox.workers.capture import Capture
 START_SECONDS = 60.0
 """The longest time that a worker may take until it is warm."""
 _GRACE_SECONDS = 5.0
-"""How much later than the template the host enforces the wall limit: by then the template itself hangs."""
+"""Delay after which the host enforces the wall limit too: by then the template itself hangs."""
 
 
 class WorkerFailed(RuntimeError):

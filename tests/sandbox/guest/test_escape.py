@@ -21,7 +21,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 EPERM, EAGAIN, ENOSYS = 1, 11, 38
 REFUSED = (EPERM, EAGAIN)
-"""What a fork is told that is not to be."""
+"""The errors of a fork that is refused."""
 
 CALLS = {
     # Other processes.
@@ -142,7 +142,7 @@ HARMLESS = (
 
 @pytest.mark.parametrize("name", HARMLESS)
 async def test_the_same_call_outside(name):
-    """It is the sandbox that refuses, not the probe that is wrong."""
+    """The probe works outside, so a refusal inside is the sandbox's."""
     source = trying(CALLS[name].replace("0, 1, 19", "0, 0, 19"))
     outside = await asyncio.create_subprocess_exec(sys.executable, "-c", source, stdout=subprocess.PIPE)
     assert (await outside.communicate())[0] not in (b"", b"%d\n" % EPERM)

@@ -21,7 +21,7 @@ SHOWN = {"dev", "etc", "lib", "lib32", "lib64", "python", "tmp", "usr"}
 
 
 async def test_the_hosts_environment(attack):
-    """All that lies around the strings of its own environment, with nothing decoded by Python."""
+    """A program that reads the memory around its own environment, without decoding by Python."""
     source = """
     import sys
     strings = ctypes.POINTER(ctypes.c_void_p).in_dll(libc, 'environ')[0] or id(sys)

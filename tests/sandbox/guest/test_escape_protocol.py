@@ -158,7 +158,7 @@ async def test_a_status_cannot_be_feigned(attack, name):
 
 
 async def test_a_report_of_its_own(attack):
-    """As the template would send it, into every descriptor that could be the control socket."""
+    """Forge the template's report, sent to every descriptor that could be the control socket."""
     source = """
     import os, socket
     report = (b'{"killed_for": null, "wait_status": 0, "wall_seconds": 0.0, "cpu_seconds": 0.0,'
@@ -191,7 +191,7 @@ async def test_our_own_exit_patched_through_the_frames(attack):
 
 
 async def test_the_templates_loop_reached_through_the_frames(attack):
-    """Of the frames below a program, none may go on after it as the template would."""
+    """No frame below the program may continue after it, which would act as the template."""
     source = """
     import sys
     frame = sys._getframe().f_back

@@ -21,7 +21,7 @@ async def test_forking(attack):
 
 @pytest.mark.parametrize("flags", [17, 0, 0x4111])
 async def test_forking_by_the_system_call(attack, flags):
-    """As a child, as one that tells nobody of its end, and as vfork does."""
+    """Fork as a child, as a child without an exit signal, and like vfork."""
     source = f"""
     number = {{'x86_64': 56, 'aarch64': 220}}[os.uname().machine]
     if libc.syscall(number, {flags}, 0, 0, 0, 0) == 0:

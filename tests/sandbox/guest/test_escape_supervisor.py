@@ -53,7 +53,7 @@ def program(processes: set[int]) -> int | None:
 
 
 async def busy(host: int | None = None) -> set[int]:
-    """All processes of a worker, once a program runs in it."""
+    """Return all processes of a worker once a program runs in it."""
     async with asyncio.timeout(30):
         while not program(found := workers(host)):  # noqa: ASYNC110 - other processes set no events
             await asyncio.sleep(0.01)

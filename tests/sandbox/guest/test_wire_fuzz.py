@@ -128,7 +128,7 @@ ISOLATION = Isolation(
 
 
 async def answered(record: bytes, given: bytes = b"", *, size: int | None = None, printed: bytes = b""):
-    """What the host makes of a worker that writes to its descriptors and then answers with `record`."""
+    """Return the host's result for a worker that writes to its descriptors and then answers with `record`."""
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
 

@@ -1,4 +1,4 @@
-"""What a hostile notebook tries: sockets to the host, a forged word, a flood of its client's channel."""
+"""Attacks by a notebook: sockets to the host, forged reports, and floods of its client's channel."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ async def jupyter() -> AsyncIterator[JupyterSandbox]:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def notebook(jupyter: JupyterSandbox) -> AsyncIterator[Notebook]:
-    """One for all tests that leave it as they found it."""
+    """A notebook shared by all tests that leave its state unchanged."""
     async with jupyter.notebook(limits=NotebookLimits(output_bytes=10_000)) as opened:
         yield opened
 

@@ -70,7 +70,7 @@ async def box(served: Served, front: Front) -> AsyncIterator[RemoteSandbox]:
 
 @pytest_asyncio.fixture
 async def fusion(served: Served, front: Front) -> AsyncIterator[RemoteSandbox]:
-    """The same server as one of SandboxFusion's: only `/run_code`, and nothing said of isolation."""
+    """Serve like SandboxFusion: only `/run_code`, without a report of the isolation."""
     front.ours = False
     async with RemoteSandbox(served.url, capacity=1, allow_weak_isolation=True) as box:
         front.ours = True

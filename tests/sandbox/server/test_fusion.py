@@ -91,7 +91,7 @@ def test_other_languages_get_a_stated_answer_and_not_a_failed_program(served: Se
 
 
 def test_a_caller_like_verls_tool(served: Served) -> None:
-    """What verl 0.5's `call_sandbox_api` sends, and what its `check_correctness` reads."""
+    """Send what verl 0.5's `call_sandbox_api` sends, and check what its `check_correctness` reads."""
     payload = json.dumps(
         {
             "compile_timeout": 10, "run_timeout": 10, "code": "print(int(input()) + 1)", "stdin": "41",

@@ -117,14 +117,14 @@ def test_one_too_many_is_told_to_come_again(served: Served) -> None:
 
 
 def test_who_has_an_answer_may_ask_again_at_once(served: Served) -> None:
-    """As many callers as may be served, each with one request out: none is one too many."""
+    """As many callers as the server may hold, each with one request, are never refused."""
     with ThreadPoolExecutor(3) as callers:
         for statuses in callers.map(lambda _: list(_one_after_another(served, 50)), range(3)):
             assert set(statuses) == {200}
 
 
 def test_the_end_of_an_answer_is_not_held_back() -> None:
-    """It is written after the head, and would wait for the caller's delayed acknowledgement of that."""
+    """The body is written after the head, and must not wait for the delayed acknowledgement of the head."""
     with (
         listen("127.0.0.1", 0, Access()) as listening,
         socket.create_connection(listening.getsockname()),

@@ -1,4 +1,4 @@
-"""What a machine allows decides where programs run; what it does not allow is named."""
+"""The best placement that a host allows is used, and errors name what the host does not allow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def python_as(user: int, *arguments: str, refused: str = "", code: int = 0) -> l
 
 
 def opened(user: int, *programs: str, refused: str = "", **options: object) -> list[str]:
-    """What opening.py prints."""
+    """Return the lines that opening.py prints."""
     return python_as(user, str(HERE / "opening.py"), json.dumps(options), *programs, refused=refused)
 
 
