@@ -38,8 +38,8 @@ from tirjudge_environments.registry import environment_options
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution
+from tirjudge_sandbox import ImportPolicy
 from tirjudge_sandbox import Limits
-from tirjudge_sandbox import Policy
 from tirjudge_sandbox import Program
 from tirjudge_sandbox import Sandbox
 from tirjudge_sandbox import SandboxUnavailable
@@ -286,7 +286,7 @@ def _sandbox(config: JudgeConfig) -> Sandbox:
     # Pass on only what was chosen: not every backend has a policy or can isolate less.
     options = dict(config.backend_options)
     if config.policy:
-        options["policy"] = Policy()
+        options["import_policy"] = ImportPolicy()
     if config.allow_weak_isolation:
         options["allow_weak_isolation"] = True
     return open_sandbox(config.backend, **options)

@@ -1,4 +1,4 @@
-"""Runs untrusted Python programs: limited, isolated, each on its own."""
+"""Run untrusted Python programs: each one limited, isolated and independent of every other."""
 
 from tirjudge_sandbox.base import (
     Execution,
@@ -9,14 +9,14 @@ from tirjudge_sandbox.base import (
     SandboxUnavailable,
     Status,
 )
-from tirjudge_sandbox.policy import Policy
+from tirjudge_sandbox.import_policy import ImportPolicy
 from tirjudge_sandbox.registry import open_sandbox
 
 __all__ = [
     "Execution",
+    "ImportPolicy",
     "Isolation",
     "Limits",
-    "Policy",
     "Program",
     "Sandbox",
     "SandboxUnavailable",

@@ -1,41 +1,42 @@
-"""Where programs can be run here, how well isolated, and why not elsewhere: each place tried for real."""
+"""A diagnosis of this host: every placement and backend is tried, and its isolation or failure reported."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from tirjudge_sandbox import placements, processes
 from tirjudge_sandbox.base import Isolation, Limits, Program, SandboxUnavailable, Status
 from tirjudge_sandbox.guest.settings import Preparation
 from tirjudge_sandbox.registry import open_sandbox, sandbox_names
-from tirjudge_sandbox.worker import WorkerFailed
+from tirjudge_sandbox.workers import local_process
+from tirjudge_sandbox.workers.host import PLACEMENTS, candidate_placements
+from tirjudge_sandbox.workers.worker import WorkerFailed
 
 LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One place to run programs."""
+    """The result of trying one placement or backend."""
 
     backend: str
-    """Name for `open_sandbox`."""
+    """Name of the backend for `open_sandbox`."""
     placement: str
-    """Empty where a backend did not get so far as to have one."""
+    """Empty if the backend failed before it had one."""
     isolation: Isolation | None
-    """None where no program can run at all."""
+    """None if no program can run at all."""
     reason: str = ""
-    """Why no program can run, or why a property is missing."""
+    """The reason why no program can run, or why a property is missing."""
 
     @property
     def sound(self) -> bool:
-        """Whether all properties hold."""
+        """True if all isolation properties hold."""
         return self.isolation is not None and not self.isolation.missing
 
 
 async def examine() -> AsyncIterator[Finding]:
-    """Every placement of the local sandbox, the best first, then every other backend that is installed."""
-    for placement in placements.ALL:
+    """Try every placement of the local sandbox, the best first, then every other installed backend."""
+    for placement in PLACEMENTS:
         yield await _placement(placement)
     for name in sandbox_names():
         if name != LOCAL:
@@ -43,10 +44,10 @@ async def examine() -> AsyncIterator[Finding]:
 
 
 async def _placement(name: str) -> Finding:
-    if name not in placements.candidates():
+    if name not in candidate_placements():
         return Finding(backend=LOCAL, placement=name, isolation=None, reason="only for root")
     try:
-        worker = await processes.start(name, Preparation(), Limits().disk_bytes)
+        worker = await local_process.start(name, Preparation(), Limits().disk_bytes)
     except WorkerFailed as error:
         return Finding(backend=LOCAL, placement=name, isolation=None, reason=str(error))
     await worker.kill()
@@ -60,7 +61,7 @@ async def _backend(name: str) -> Finding:
     except SandboxUnavailable as error:
         return Finding(backend=name, placement="", isolation=None, reason=str(error))
     except Exception as error:
-        # Other people's backends fail in ways of their own, and the rest is to be examined all the same.
+        # A third-party backend may raise anything, and must not keep the others from being examined.
         reason = f"{type(error).__name__}: {error}"
         return Finding(backend=name, placement="", isolation=None, reason=reason)
     if execution.isolation is None or execution.status is not Status.OK:

@@ -1,4 +1,4 @@
-"""The default backend: warm workers on this machine, in the best placement that it allows."""
+"""The default backend: warm workers on this host, in the best placement that it allows."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from operator import itemgetter
 from types import TracebackType
 from typing import Self
 
-from tirjudge_sandbox import placements, processes
 from tirjudge_sandbox.base import Limits, SandboxUnavailable
 from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES
-from tirjudge_sandbox.machine import Machine
-from tirjudge_sandbox.policy import Policy, check_installed
-from tirjudge_sandbox.pool import PROGRAMS_PER_WORKER
-from tirjudge_sandbox.pooled import PooledSandbox
-from tirjudge_sandbox.worker import Worker, WorkerFailed
+from tirjudge_sandbox.import_policy import ImportPolicy, check_installed
+from tirjudge_sandbox.workers import local_process
+from tirjudge_sandbox.workers.host import PLACEMENTS, Host, candidate_placements
+from tirjudge_sandbox.workers.pool import PROGRAMS_PER_WORKER, PooledSandbox
+from tirjudge_sandbox.workers.worker import Worker, WorkerFailed
 
 
 class LocalSandbox(PooledSandbox):
-    """At most `capacity` programs at once on this machine; the rest wait, clients in turn, each in order.
+    """A sandbox whose programs run on this host, at most `capacity` at once; see `Sandbox` for the order.
 
-    Covered: the host's files, environment, processes and network; the limits; other programs, before, after
-    and beside. Not covered: side channels, and kernel bugs below the system call filter.
+    It protects the host's files, environment, processes and network, enforces the limits, and protects other
+    programs that ran earlier, run later or run at the same time. It does not protect against side channels,
+    or bugs of the kernel in the system calls that the filter allows.
     """
 
     def __init__(
@@ -34,36 +34,42 @@ class LocalSandbox(PooledSandbox):
         placement: str | None = None,
         programs_per_worker: int = PROGRAMS_PER_WORKER,
         unix_sockets: bool = False,
-        policy: Policy | None = None,
+        import_policy: ImportPolicy | None = None,
         allow_weak_isolation: bool = False,
     ):
-        """`capacity`: from 1 up, None means one per usable CPU. `preload`: modules that every program finds
-        loaded, where they are installed. `placement`: one of `placements.ALL`, None means the best that can
-        be had. `programs_per_worker`: after how many a worker is replaced. `unix_sockets`: programs may make
-        sockets among themselves, which takes a placement with namespaces. `policy`: what they may import.
-        `allow_weak_isolation`: run even where a property cannot be had.
+        """Raises ValueError for a bad option, SandboxUnavailable without Linux or a needed package.
+
+        `capacity`: at least 1; None means one per usable CPU. `preload`: modules that every program finds
+        loaded, where they are installed. `placement`: one of `host.PLACEMENTS`; None means the best that
+        works. `programs_per_worker`: a worker is replaced after this many programs. `unix_sockets`: programs
+        may make sockets among themselves, which needs a placement with namespaces. `import_policy`: the
+        modules that programs may import. `allow_weak_isolation`: run even if an isolation property is
+        missing.
         """
-        if placement is not None and placement not in placements.ALL:
-            raise ValueError(f"placement must be one of {', '.join(placements.ALL)}, not {placement!r}")
+        if placement is not None and placement not in PLACEMENTS:
+            raise ValueError(f"placement must be one of {', '.join(PLACEMENTS)}, not {placement!r}")
         if sys.platform != "linux":
             raise SandboxUnavailable(
                 f"the local sandbox needs Linux, this is {sys.platform}: use another backend"
             )
-        check_installed(policy)
+        check_installed(import_policy)
         super().__init__(
             capacity=capacity,
             preload=preload,
             programs_per_worker=programs_per_worker,
             unix_sockets=unix_sockets,
-            policy=policy,
+            import_policy=import_policy,
         )
-        candidates = placements.candidates() if placement is None else (placement,)
-        # Without namespaces the host's sockets have names that a program could connect to.
+        candidates = candidate_placements() if placement is None else (placement,)
+        # Without namespaces, a program with sockets could connect to those of the host by name.
         self._candidates = [name for name in candidates if not (unix_sockets and name in WITHOUT_NAMESPACES)]
         self._allow_weak = allow_weak_isolation
 
     async def __aenter__(self) -> Self:
-        """Start the first worker. Raises SandboxUnavailable where the machine cannot give a property."""
+        """Start the first worker.
+
+        Raises SandboxUnavailable if this host cannot provide an isolation property.
+        """
         failures, weak = [], []
         for placement in self._candidates:
             try:
@@ -87,17 +93,17 @@ class LocalSandbox(PooledSandbox):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End every worker and what runs in it."""
+        """Kill every worker and the programs that run in them."""
         await self._pool.close()
 
     async def _start(self, placement: str) -> Worker:
-        return await processes.start(placement, self._preparation, Limits().disk_bytes)
+        return await local_process.start(placement, self._preparation, Limits().disk_bytes)
 
     def _open(self, placement: str, worker: Worker) -> Self:
-        self._pool.open(partial(processes.start, placement, self._preparation), worker)
+        self._pool.open(partial(local_process.start, placement, self._preparation), worker)
         return self
 
 
 def _refusal(failures: Sequence[str]) -> str:
-    advice = "; or ".join(Machine.read().advice())
-    return f"programs cannot be isolated here ({'; '.join(failures)}). To mend it, {advice}."
+    advice = "; or ".join(Host.read().advice())
+    return f"programs cannot be isolated here ({'; '.join(failures)}). To fix this, {advice}."

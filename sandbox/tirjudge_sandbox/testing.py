@@ -1,11 +1,11 @@
-"""What every sandbox must do, as checks that the author of a backend can run.
+"""Conformance checks that every sandbox backend must pass, for the tests of backend authors.
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     async def test_conformance(check):
         async with MySandbox() as box:
             await check(box)
 
-Each check raises AssertionError. They ask for the contract of `base.py`, not for a way of isolating.
+Each check raises AssertionError on failure. They check the interface of `base.py`, not a way of isolating.
 """
 
 from __future__ import annotations

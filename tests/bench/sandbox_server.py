@@ -25,9 +25,9 @@ from typing import Self
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.sandbox_latency.contenders import usable_cpus
 from tests.bench.http_load import HEAD, Answer, Connection, Latencies, load, request, server
 from tirjudge_sandbox import Execution, Isolation, Limits, Program, Status
-from tirjudge_sandbox.bench.contenders import usable_cpus
 from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.lifetime import listen, serve

@@ -5,16 +5,24 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-import textwrap
-import warnings
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-
 import pytest
 import pytest_asyncio
-
-from tests.sandbox.targets import PLACEMENTS, READ_ONLY, Host
-from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
-from tirjudge_sandbox.containers import engine, image
+import textwrap
+import warnings
+from collections.abc import AsyncIterator
+from collections.abc import Awaitable
+from collections.abc import Callable
+from collections.abc import Iterator
+from tests.sandbox.targets import Host
+from tests.sandbox.targets import PLACEMENTS
+from tests.sandbox.targets import READ_ONLY
+from tirjudge_sandbox import Execution
+from tirjudge_sandbox import Limits
+from tirjudge_sandbox import Program
+from tirjudge_sandbox import Sandbox
+from tirjudge_sandbox import Status
+from tirjudge_sandbox.containers import client
+from tirjudge_sandbox.containers import image
 from tirjudge_sandbox.containers.docker import DockerSandbox
 from tirjudge_sandbox.local import LocalSandbox
 
@@ -38,8 +46,8 @@ def docker_image(tmp_path_factory: pytest.TempPathFactory) -> str:
         # Of several workers one builds it, and the others then find it built.
         with (tmp_path_factory.getbasetemp().parent / "docker-image.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            return engine.call(lambda client: image.build(client, print), seconds=600)[0]
-    except engine.EngineFailed as error:
+            return client.call(lambda docker: image.build(docker, print), seconds=600)[0]
+    except client.EngineFailed as error:
         if "DOCKER_HOST" in os.environ:
             raise
         reason = str(error)
@@ -53,7 +61,7 @@ def docker_image(tmp_path_factory: pytest.TempPathFactory) -> str:
     loop_scope="module", scope="module", params=["local", pytest.param("docker", marks=pytest.mark.docker)]
 )
 async def box(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
-    """One worker, bare: numpy and sympy make starting slow and most tests do not want them."""
+    """A sandbox with one worker and no preloaded modules, which would make it start slowly."""
     if request.param == "docker":
         request.getfixturevalue("docker_image")
     async with BACKENDS[request.param](capacity=1, preload=()) as sandbox:
@@ -83,7 +91,7 @@ def running_in(box: Sandbox) -> Run:
     ],
 )
 def placement(request: pytest.FixtureRequest) -> str:
-    """Where attacks are tried."""
+    """Name of a placement in which attacks are tried."""
     name: str = request.param
     if name == "docker":
         request.getfixturevalue("docker_image")
@@ -92,28 +100,28 @@ def placement(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def writable(placement: str) -> None:
-    """Only where programs have a folder to write to."""
+    """Skip the test in placements where programs cannot write files."""
     if placement in READ_ONLY:
         pytest.skip("nothing is writable here")
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def target(placement: str) -> AsyncIterator[Sandbox]:
-    """One worker there."""
+    """A sandbox with one worker in the placement."""
     async with PLACEMENTS[placement]() as sandbox:
         yield sandbox
 
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def sibling(placement: str, target: Sandbox) -> AsyncIterator[Sandbox]:
-    """Another worker there."""
+    """A second sandbox in the same placement."""
     async with PLACEMENTS[placement]() as sandbox:
         yield sandbox
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """This machine, with bait."""
+    """This host, with bait."""
     host = Host(tmp_path_factory.mktemp("host"))
     yield host
     host.close()

@@ -13,7 +13,7 @@ from tirjudge_sandbox.guest import privileges, seccomp, syscalls
 
 _LOAD_NUMBER, _ALLOW = (0x20, 0, 0, 0), (0x06, 0, 0, 0x7FFF0000)
 _REFUSE = (0x06, 0, 0, 0x50001)
-"""With EPERM."""
+"""A seccomp return that refuses a call with EPERM."""
 
 
 def main() -> None:

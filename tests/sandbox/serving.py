@@ -31,7 +31,7 @@ class Served:
         return int(self.url.rpartition(":")[2])
 
     def post(self, path: str, body: Any, **more: Any) -> httpx.Response:
-        """With a body that may hold lone surrogates."""
+        """Send a POST request, whose body may hold lone surrogates."""
         headers = {"content-type": "application/json", **more.pop("headers", {})}
         return httpx.post(self.url + path, content=json.dumps(body), headers=headers, timeout=60, **more)
 
@@ -56,7 +56,7 @@ def serving(
     front: Callable[[App], App] = lambda app: app,
     notebooks: JupyterSandbox | None = None,
 ) -> Iterator[Served]:
-    """One with `settings`, around `box` (None: a bare local sandbox of one worker), `front` before it all."""
+    """Serve `box` (None: a bare local sandbox with one worker); `front` wraps the application."""
     box = box or LocalSandbox(capacity=1, preload=())
 
     @contextlib.asynccontextmanager

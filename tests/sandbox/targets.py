@@ -1,4 +1,4 @@
-"""Where attacks are tried: a sandbox for every placement, and what of the host they could have changed."""
+"""Targets of the attacks: a sandbox for every placement, and the state of the host that they could change."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tirjudge_sandbox import Execution, Limits, Program, Sandbox, placements
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox
 from tirjudge_sandbox.containers.docker import DockerSandbox
 from tirjudge_sandbox.local import LocalSandbox
+from tirjudge_sandbox.workers.host import candidate_placements
 
 MIB = 1 << 20
 LENGTH = struct.Struct("=I")
@@ -32,7 +33,7 @@ class Elsewhere:
     capacity = 1
 
     def __init__(self, user: int, placement: str):
-        """`placement`: one of `placements.ALL`."""
+        """`placement`: one of `host.PLACEMENTS`."""
         self._user = user
         self._placement = placement
         self._answers: dict[int, asyncio.Future[Execution]] = {}
@@ -123,9 +124,7 @@ def local(placement: str) -> LocalSandbox:
 
 ROOT, NOBODY = 0, 65534
 
-PLACEMENTS: dict[str, Callable[[], Sandbox]] = {
-    name: partial(local, name) for name in placements.candidates()
-}
+PLACEMENTS: dict[str, Callable[[], Sandbox]] = {name: partial(local, name) for name in candidate_placements()}
 """Every place that attacks are tried in."""
 if os.geteuid() == ROOT:
     # These need to be another user, or the interpreter to lie where another user may read it.
@@ -137,7 +136,7 @@ if os.geteuid() == ROOT:
 PLACEMENTS["docker"] = lambda: DockerSandbox(capacity=1, preload=())
 
 READ_ONLY = ("own-uid", "plain")
-"""Where programs can write nothing at all, and start nothing."""
+"""Placements in which programs can neither write files nor start processes."""
 
 
 def descendants(pid: int) -> set[int]:

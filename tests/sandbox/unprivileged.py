@@ -10,14 +10,14 @@ import os
 import sys
 from pathlib import Path
 
-from tirjudge_sandbox.guest import libc
+from tirjudge_sandbox.guest import syscalls
 
 _NEW_MOUNTS, _BIND_ALL, _PRIVATE_ALL = 0x20000, 0x5000, 0x44000
 
 
 def main() -> None:
-    libc.call("unshare", _NEW_MOUNTS)
-    libc.call("mount", None, b"/", None, _PRIVATE_ALL, None)
+    syscalls.libc("unshare", _NEW_MOUNTS)
+    syscalls.libc("mount", None, b"/", None, _PRIVATE_ALL, None)
     repository = Path(__file__).parents[2]
     _open_up({Path(os.path.realpath(path)) for path in (sys.prefix, sys.base_prefix, repository)})
     os.chdir(repository)
@@ -33,10 +33,12 @@ def _open_up(needed: set[Path]) -> None:
     closed = {path: _closed_ancestor(path) for path in needed}
     held = {path: os.open(path, os.O_PATH) for path, ancestor in closed.items() if ancestor}
     for ancestor in {ancestor for ancestor in closed.values() if ancestor}:
-        libc.call("mount", b"tmpfs", os.fsencode(ancestor), b"tmpfs", 0, b"mode=0755")
+        syscalls.libc("mount", b"tmpfs", os.fsencode(ancestor), b"tmpfs", 0, b"mode=0755")
     for path, descriptor in held.items():
         path.mkdir(parents=True, exist_ok=True)
-        libc.call("mount", f"/proc/self/fd/{descriptor}".encode(), os.fsencode(path), None, _BIND_ALL, None)
+        syscalls.libc(
+            "mount", f"/proc/self/fd/{descriptor}".encode(), os.fsencode(path), None, _BIND_ALL, None
+        )
 
 
 def _closed_ancestor(path: Path) -> Path | None:

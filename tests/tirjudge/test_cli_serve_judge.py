@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import httpx
+import pytest
 import signal
 import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
-
-import httpx
-import pytest
-
 from tests.command import tirjudge
 from tests.fuzzing import fuzz_schema
 from tests.served_command import ServedCommand
-from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import chat
+from typing import Any
 
 QUESTION = {"prompt": "Rate it.", "responses": ["x"]}
 
@@ -114,8 +113,8 @@ def test_other_machines_need_a_token() -> None:
     done = tirjudge("serve", "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 2
     assert done.stderr == (
-        "tirjudge serve: 0.0.0.0 can be reached by others: that needs a token: set TIRJUDGE_SERVE_TOKEN "
-        "or --token-file, or keep the default --host\n"
+        "tirjudge serve: 0.0.0.0 can be reached from other machines: that needs a token: "
+        "set TIRJUDGE_SERVE_TOKEN or --token-file, or keep the default --host\n"
     )
 
 

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import httpx
 import httpx2
 import pytest
+from collections.abc import Iterator
+from contextlib import contextmanager
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-
-from tests.command import TIRJUDGE, tirjudge
+from tests.command import TIRJUDGE
+from tests.command import tirjudge
 from tests.sandbox.serving import serving as sandbox_serving
 from tests.served_command import ServedCommand
-from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import chat
+from tests.tirjudge.endpoint_server import serving
 
 TOKEN = "a-token-for-tests-only"
 
@@ -179,7 +180,11 @@ async def judge(client: Client, endpoint: EndpointServer) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [
-        (["--transport", "http", "--host", "0.0.0.0", "--port", "0"], 2, "can be reached by others"),
+        (
+            ["--transport", "http", "--host", "0.0.0.0", "--port", "0"],
+            2,
+            "can be reached from other machines",
+        ),
         (["--transport", "http", "--token-file", "/nowhere"], 2, "--token-file /nowhere: No such file"),
         (["--backend", "nosuch"], 2, "no sandbox 'nosuch'"),
         (["--transport", "smoke"], 2, "smoke"),

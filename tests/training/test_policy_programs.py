@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from tirjudge_sandbox import Policy
-from tirjudge_sandbox.guest import policy
+from tirjudge_sandbox import ImportPolicy
+from tirjudge_sandbox.guest import import_policy
 from tirjudge_training.teacher import Habits
 from tirjudge_training.warmup import program_example
 
 
 def test_the_miniatures_programs_pass() -> None:
-    check = policy.check(Policy().imports)
+    check = import_policy.check(ImportPolicy().imports)
     sources = {program_example(Habits(), index, seed=0)[1] for index in range(2000)}
     assert len(sources) > 100
     for source in sources:

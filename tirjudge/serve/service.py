@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-
-from pydantic import BaseModel, ConfigDict, FiniteFloat, PositiveFloat
-
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import FiniteFloat
+from pydantic import PositiveFloat
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.judging import Judging, truncated
+from tirjudge.judging import Judging
+from tirjudge.judging import truncated
 from tirjudge.judgment import Judgment
 from tirjudge.rollout import all_or_none
 from tirjudge.serve.messages import Question
 from tirjudge.spending import CostReached
 from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_sandbox.server.fields import FieldRefused
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
-from tirjudge_sandbox.server.request_metrics import SECONDS, RequestMetrics
+from tirjudge_sandbox.server.request_metrics import RequestMetrics
+from tirjudge_sandbox.server.request_metrics import SECONDS
+from tirjudge_sandbox.server.settings import FieldRefused
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})
 """Routes that need no token."""

@@ -1,1 +1,1 @@
-"""The `docker` backend: workers in long-lived, hardened containers."""
+"""The `docker` backend: warm workers in long-lived, hardened containers."""

@@ -1,9 +1,11 @@
-"""One container that is one worker: created hardened, connected, and removed when the worker ends."""
+"""A container as one worker: create it hardened, connect to it, and remove it when the worker ends."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
+import json
 import os
 import secrets
 import socket
@@ -11,35 +13,49 @@ import tempfile
 from dataclasses import dataclass
 from typing import Any
 
-from tirjudge_sandbox import interpreter, placements
 from tirjudge_sandbox.base import Isolation
-from tirjudge_sandbox.containers import engine, seccomp
-from tirjudge_sandbox.containers.leftovers import SANDBOX
-from tirjudge_sandbox.containers.owner import Owner
-from tirjudge_sandbox.guest import namespaces
-from tirjudge_sandbox.guest.container import CONTROL
+from tirjudge_sandbox.containers import client
+from tirjudge_sandbox.containers.owner import SANDBOX, Owner
+from tirjudge_sandbox.guest import namespaces, syscalls
+from tirjudge_sandbox.guest.launcher import CONTROL
 from tirjudge_sandbox.guest.settings import Preparation
-from tirjudge_sandbox.worker import START_SECONDS, Worker, WorkerFailed, answer
+from tirjudge_sandbox.workers import host, interpreter
+from tirjudge_sandbox.workers.worker import START_SECONDS, Worker, WorkerFailed, receive_report
 
 _UIDS = range(40_000, 60_000)
-"""Below 65,536, so that they exist where the engine maps users; beyond those that machines give to people."""
+"""Below 65,536, so that they exist where the engine remaps users; above those that machines assign to
+people."""
 _MOST_PROCESSES = 128
 _CONFLICT = 409
-_LOOK_SECONDS = 0.5
-"""How often to see whether a container that has not connected still runs."""
+"""The HTTP status for a container name that is taken."""
+_POLL_SECONDS = 0.5
+"""Interval of checks that a container that has not connected still runs."""
+
+_PREPARATION_CALLS = (
+    "connect",
+    "execve",
+    "landlock_add_rule",
+    "landlock_create_ruleset",
+    "landlock_restrict_self",
+    "seccomp",
+    "socket",
+)
+"""System calls that a worker makes before it filters itself."""
+_NEW_NAMESPACES = 0x7E02_0000
+_ARCHITECTURES = {"x86_64": ["SCMP_ARCH_X86_64", "SCMP_ARCH_X32"], "aarch64": ["SCMP_ARCH_AARCH64"]}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Shape:
-    """What every container of one sandbox has in common."""
+    """The options that all containers of one sandbox share."""
 
     sandbox: str
-    """Which sandbox of this process it belongs to."""
+    """Id of the sandbox within this process."""
     image: str
-    """Id, so that a tag that moves changes nothing."""
+    """Id of the image and not a tag, so that moving the tag changes nothing."""
     runtime: str | None
     memory_bytes: int
-    """For interpreter, program and working folder together; there is no swap."""
+    """Memory of interpreter, program and working folder together, without swap."""
     cpus: float
     preparation: Preparation
 
@@ -54,82 +70,90 @@ async def start(shape: Shape, disk_bytes: int) -> Worker:
         await container.end()
         if isinstance(error, TimeoutError):
             raise WorkerFailed(f"its container was not ready after {START_SECONDS:.0f} s") from None
-        if isinstance(error, engine.EngineFailed | OSError):
+        if isinstance(error, client.EngineFailed | OSError):
             raise WorkerFailed(str(error)) from error
         raise
     return Worker(control, isolation, disk_bytes, container.end)
 
 
 class _Container:
+    """One container, from its creation to its removal."""
+
     def __init__(self, shape: Shape, disk_bytes: int):
         self._shape = shape
         self._disk_bytes = disk_bytes
         self._id: str | None = None
 
     async def ready(self) -> tuple[socket.socket, Isolation]:
-        """The control socket and what holds inside. Raises WorkerFailed, EngineFailed or OSError."""
+        """Start it and wait until its worker is warm; return the control socket and the measured isolation.
+
+        Raises WorkerFailed, EngineFailed or OSError.
+        """
         with tempfile.TemporaryDirectory(prefix="tirjudge-") as folder, _listener(folder) as listener:
-            await engine.ask(lambda client: self._start(client, listener.getsockname()))
+            await client.ask(lambda docker: self._start(docker, listener.getsockname()))
             control = await self._connected(listener)
         try:
-            told = await answer(control)
+            report = await receive_report(control)
         except BaseException:
             control.close()
             raise
-        if told is None:
+        if report is None:
             control.close()
-            raise WorkerFailed("its container ended without a word")
-        return control, placements.isolation("container", told["ready"])
+            raise WorkerFailed("its container ended without a message")
+        return control, host.isolation("container", report["ready"])
 
     async def end(self) -> None:
-        """Remove the container, with whatever runs in it."""
+        """Remove the container and everything that runs in it."""
         if self._id is None:
             return
-        # An engine that is down takes its containers along when it comes back, and one whose control socket
-        # is closed ends by itself. What stays in spite of this is removed when the sandbox closes.
-        with contextlib.suppress(engine.EngineFailed):
-            await engine.ask(lambda client: client.api.remove_container(self._id, force=True))
+        # Failures are harmless: an engine that is down stops its containers when it comes back, and a worker
+        # whose control socket is closed ends by itself. The rest is removed when the sandbox closes.
+        with contextlib.suppress(client.EngineFailed):
+            await client.ask(lambda docker: docker.api.remove_container(self._id, force=True))
 
     async def _connected(self, listener: socket.socket) -> socket.socket:
-        """The container's connection. Raises WorkerFailed with its last words if it ends before."""
+        """Wait for the container to connect.
+
+        Raises WorkerFailed with its last line if it ends before that.
+        """
         accepted = asyncio.ensure_future(asyncio.get_running_loop().sock_accept(listener))
         try:
-            while not (await asyncio.wait([accepted], timeout=_LOOK_SECONDS))[0]:
-                if (words := await engine.ask(self._last_words)) is not None:
-                    raise WorkerFailed(f"its container ended at once: {words or 'it gave no reason'}")
+            while not (await asyncio.wait([accepted], timeout=_POLL_SECONDS))[0]:
+                if (line := await client.ask(self._last_line)) is not None:
+                    raise WorkerFailed(f"its container ended at once: {line or 'it gave no reason'}")
             control, _ = accepted.result()
             return control
         finally:
             accepted.cancel()
 
-    def _last_words(self, client: Any) -> str | None:
-        """The last line it wrote; None while it runs."""
-        container = client.containers.get(self._id)
+    def _last_line(self, docker: Any) -> str | None:
+        """Return the last line that the container wrote; None while it runs."""
+        container = docker.containers.get(self._id)
         if container.status != "exited":
             return None
         lines = container.logs(tail=1).decode("utf-8", "replace").strip().splitlines()
         return lines[-1] if lines else ""
 
-    def _start(self, client: Any, address: str) -> None:
-        container = self._create(client, address)
+    def _start(self, docker: Any, address: str) -> None:
+        container = self._create(docker, address)
         self._id = container.id
         container.start()
 
-    def _create(self, client: Any, address: str) -> Any:
+    def _create(self, docker: Any, address: str) -> Any:
         from docker.errors import APIError
 
         while True:
             uid = secrets.choice(_UIDS)
             try:
-                return client.containers.create(**_hardened(self._shape, self._disk_bytes, uid, address))
+                return docker.containers.create(**_hardened(self._shape, self._disk_bytes, uid, address))
             except APIError as error:
-                # The name is taken, and with it the uid.
+                # The name is taken, and with it the uid: draw another.
                 if error.status_code != _CONFLICT:
                     raise
 
 
 def _hardened(shape: Shape, disk_bytes: int, uid: int, address: str) -> dict[str, Any]:
-    """Keywords of the SDK's `containers.create`."""
+    """Return the keyword arguments of the SDK's `containers.create`."""
     from docker.types import LogConfig, Mount
 
     return {
@@ -147,7 +171,7 @@ def _hardened(shape: Shape, disk_bytes: int, uid: int, address: str) -> dict[str
         "cap_drop": ["ALL"],
         "security_opt": [
             "no-new-privileges:true",
-            f"seccomp={seccomp.profile(unix_sockets=shape.preparation.unix_sockets)}",
+            f"seccomp={seccomp_profile(unix_sockets=shape.preparation.unix_sockets)}",
         ],
         "pids_limit": _MOST_PROCESSES,
         "mem_limit": shape.memory_bytes,
@@ -159,11 +183,12 @@ def _hardened(shape: Shape, disk_bytes: int, uid: int, address: str) -> dict[str
             f"mode=0700,uid={uid},gid={uid}"
         },
         "mounts": [Mount(target=CONTROL, source=address, type="bind", read_only=True)],
-        # The template must be PID 1: whoever else is would collect its children, and could be signalled.
+        # The template must be PID 1. An init process would collect its children, and programs could signal
+        # it.
         "init": False,
-        # What an engine that shuts down would send first, PID 1 ignores.
+        # PID 1 ignores SIGTERM, which an engine that shuts down would send first.
         "stop_signal": "SIGKILL",
-        # Only why it did not start: once it is warm, a worker has no standard output any more.
+        # Holds only the reason for a failed start: a warm worker has no standard output any more.
         "log_config": LogConfig(type=LogConfig.types.JSON, config={"max-size": "64k"}),
     }
 
@@ -172,7 +197,33 @@ def _listener(folder: str) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.setblocking(False)
     listener.bind(os.path.join(folder, "control"))
-    # The folder is shut to others; the container gets this one file, under a uid of its own.
+    # The folder is closed to other users. The container, with its own uid, gets this one file.
     os.chmod(listener.getsockname(), 0o666)
     listener.listen(1)
     return listener
+
+
+def seccomp_profile(*, unix_sockets: bool = False) -> str:
+    """Return the container's seccomp profile, as JSON for `docker run --security-opt seccomp=`.
+
+    It is a second filter around the worker's own: it allows the calls of programs, without the worker's finer
+    rules on arguments, and those with which a worker prepares. It therefore holds even for a worker that was
+    taken over before it filtered itself. `unix_sockets`: as in the worker's own filter, which restricts their
+    kind. Raises OSError for an unknown architecture.
+    """
+    names = set(syscalls.allowed()) - {"clone", "clone3"} | set(_PREPARATION_CALLS)
+    if unix_sockets:
+        names |= set(syscalls.unix_sockets())
+    no_namespaces = {"index": 0, "value": _NEW_NAMESPACES, "valueTwo": 0, "op": "SCMP_CMP_MASKED_EQ"}
+    return json.dumps(
+        {
+            "defaultAction": "SCMP_ACT_ERRNO",
+            "architectures": _ARCHITECTURES[syscalls.machine()],
+            "syscalls": [
+                {"names": sorted(names), "action": "SCMP_ACT_ALLOW"},
+                {"names": ["clone"], "action": "SCMP_ACT_ALLOW", "args": [no_namespaces]},
+                # ENOSYS makes the C library fall back to clone, whose flags a filter can read.
+                {"names": ["clone3"], "action": "SCMP_ACT_ERRNO", "errnoRet": errno.ENOSYS},
+            ],
+        }
+    )

@@ -1,4 +1,4 @@
-"""The docker backend: the local sandbox's workers, each in a container of its own."""
+"""The docker backend: the same workers as the local sandbox's, each in a container of its own."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from types import TracebackType
 from typing import Any, Self
 
 from tirjudge_sandbox.base import MIB, Limits, SandboxUnavailable
-from tirjudge_sandbox.containers import container, engine, image, leftovers
-from tirjudge_sandbox.policy import Policy
-from tirjudge_sandbox.pool import PROGRAMS_PER_WORKER
-from tirjudge_sandbox.pooled import PooledSandbox
-from tirjudge_sandbox.worker import WorkerFailed
+from tirjudge_sandbox.containers import client, container, image, owner
+from tirjudge_sandbox.import_policy import ImportPolicy
+from tirjudge_sandbox.workers.pool import PROGRAMS_PER_WORKER, PooledSandbox
+from tirjudge_sandbox.workers.worker import WorkerFailed
 
-_MEND = (
-    "A kernel with Landlock (5.13, and not switched off) hides /proc; allow_weak_isolation=True does without."
+_ADVICE = (
+    "A kernel with Landlock (from 5.13 on, and enabled) hides /proc; "
+    "allow_weak_isolation=True runs programs without it."
 )
 
 
 class DockerSandbox(PooledSandbox):
-    """At most `capacity` programs at once, each in a container that stays for the next; the rest wait.
+    """A sandbox whose programs run in containers, at most `capacity` at once; see `Sandbox` for the order.
 
-    Covered: what `LocalSandbox` covers, and by a second wall: the container's own namespaces, capabilities,
-    filter, memory, processes and CPUs hold even for a worker that a program took over. Not covered: the
-    engine itself, and kernel bugs below the system call filter. The engine must run on this machine.
+    A container stays for the next program. The protection is that of `LocalSandbox`, with a second layer: the
+    container's own namespaces, capabilities, filter, memory, processes and CPUs hold even for a worker that a
+    program took over. It does not protect against bugs of the engine itself, or of the kernel in the system
+    calls that the filter allows. The engine must run on this machine.
     """
 
     def __init__(
@@ -40,17 +41,19 @@ class DockerSandbox(PooledSandbox):
         cpus: float = 1.0,
         programs_per_worker: int = PROGRAMS_PER_WORKER,
         unix_sockets: bool = False,
-        policy: Policy | None = None,
+        import_policy: ImportPolicy | None = None,
         allow_weak_isolation: bool = False,
     ):
-        """`capacity`, `preload`, `programs_per_worker`, `unix_sockets`, `policy` (for which the image needs
-        RestrictedPython), `allow_weak_isolation`: see `LocalSandbox`. `image`: None means what `tirjudge
-        sandbox build` built; another must be derived from it. `runtime`: the engine's default when None.
-        `memory_bytes` and `cpus`: what one container may use, its interpreter included.
+        """Raises ValueError for a bad option, SandboxUnavailable for the runtime of gVisor.
+
+        `capacity`, `preload`, `programs_per_worker`, `unix_sockets`, `import_policy` (for which the image
+        needs RestrictedPython), `allow_weak_isolation`: see `LocalSandbox`. `image`: None means the image
+        that `tirjudge sandbox build` built; another one must be derived from it. `runtime`: None means the
+        engine's default. `memory_bytes` and `cpus`: limits of one container, its interpreter included.
         """
         if runtime == "runsc":
             raise SandboxUnavailable(
-                "gVisor takes no descriptors from the host, by which programs and their output travel: "
+                "gVisor cannot receive descriptors from the host, which carry programs and their output: "
                 "use another runtime"
             )
         if not (memory_bytes > 0 and cpus > 0):
@@ -60,7 +63,7 @@ class DockerSandbox(PooledSandbox):
             preload=preload,
             programs_per_worker=programs_per_worker,
             unix_sockets=unix_sockets,
-            policy=policy,
+            import_policy=import_policy,
         )
         self._image = image
         self._runtime = runtime
@@ -70,35 +73,36 @@ class DockerSandbox(PooledSandbox):
         self._id = secrets.token_hex(16)
 
     async def __aenter__(self) -> Self:
-        """Remove what dead processes left behind, and start the first container.
+        """Remove containers that dead processes left behind, and start the first container.
 
-        Raises SandboxUnavailable without an engine or an image, and where a property cannot be had.
+        Raises SandboxUnavailable without an engine or an image, and if an isolation property is missing.
         """
         try:
-            start = partial(container.start, await engine.ask(self._shape))
+            start = partial(container.start, await client.ask(self._shape))
             worker = await start(Limits().disk_bytes)
-        except (engine.EngineFailed, WorkerFailed) as error:
+        except (client.EngineFailed, WorkerFailed) as error:
             raise SandboxUnavailable(f"no container could be started: {error}") from error
         if worker.isolation.missing and not self._allow_weak:
             await worker.kill()
-            raise SandboxUnavailable(f"{'; '.join(worker.isolation.notes)}. {_MEND}")
+            raise SandboxUnavailable(f"{'; '.join(worker.isolation.notes)}. {_ADVICE}")
         self._pool.open(start, worker)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Remove every container, with what runs in it."""
+        """Remove every container with the programs that run in them."""
         await self._pool.close()
-        # Those too that were lost while the engine was down. Is it still, the next sandbox removes them.
-        with contextlib.suppress(engine.EngineFailed):
-            await engine.ask(lambda client: leftovers.remove_all(client, self._id))
+        # Containers that were lost while the engine was down remain. If it still is, the next sandbox that
+        # opens removes them.
+        with contextlib.suppress(client.EngineFailed):
+            await client.ask(lambda docker: owner.remove_all(docker, self._id))
 
-    def _shape(self, client: Any) -> container.Shape:
-        leftovers.remove_orphans(client)
+    def _shape(self, docker: Any) -> container.Shape:
+        owner.remove_orphans(docker)
         return container.Shape(
             sandbox=self._id,
-            image=image.find(client, self._image),
+            image=image.find(docker, self._image),
             runtime=self._runtime,
             memory_bytes=self._memory_bytes,
             cpus=self._cpus,

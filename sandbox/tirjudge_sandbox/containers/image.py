@@ -1,4 +1,4 @@
-"""The image that containers run: what it is made of, how it is built, and how it is found again."""
+"""The image that containers run: build it, and find it by a digest of everything that it is made of."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any
 
 from tirjudge_sandbox import guest
 from tirjudge_sandbox.base import SandboxUnavailable
-from tirjudge_sandbox.containers.engine import EngineFailed
+from tirjudge_sandbox.containers.client import EngineFailed
 
 LABEL = "tirjudge.sandbox"
-"""Its value is the digest of all that the image was made of; images derived from ours inherit it."""
+"""Label with the digest of everything that the image was made of; derived images inherit it."""
 TAG = "tirjudge-sandbox"
 
 _DOCKERFILE = "Dockerfile.sandbox"
@@ -22,14 +22,14 @@ _HERE = Path(__file__).parent
 
 
 def digest() -> str:
-    """SHA-256, in hexadecimal, of the Dockerfile, the packages' lock and the guest's code."""
+    """Return the SHA-256, in hexadecimal, of the Dockerfile, the packages' lock file and the guest's code."""
     return _digest(_sources())
 
 
 def find(client: Any, reference: str | None = None) -> str:
-    """Id of the image of this version; of the image `reference`, which must be derived from it.
+    """Return the id of this version's image, or of the image `reference`, which must be derived from it.
 
-    Raises SandboxUnavailable where there is none.
+    Raises SandboxUnavailable if there is none.
     """
     if reference is None:
         if (found := _labelled(client, digest())) is None:
@@ -52,11 +52,11 @@ def find(client: Any, reference: str | None = None) -> str:
 
 
 def build(client: Any, log: Callable[[str], None]) -> tuple[str, bool]:
-    """The image's id, and whether it had to be built. Each line of the engine's goes to `log`.
+    """Build the image unless it exists; return its id, and True if it was built.
 
-    Raises EngineFailed with the line that tells what went wrong.
+    Each line of the engine's output goes to `log`. Raises EngineFailed with the line that reports the error.
     """
-    # Read once: what is built, labelled and looked for is the same, whatever changes meanwhile.
+    # Read once, so that the built content and its label agree even if a file changes meanwhile.
     sources = _sources()
     wanted = _digest(sources)
     if found := _labelled(client, wanted):
@@ -67,7 +67,7 @@ def build(client: Any, log: Callable[[str], None]) -> tuple[str, bool]:
         dockerfile=_DOCKERFILE,
         tag=TAG,
         labels={LABEL: wanted},
-        # The packages come over the engine's own network, wherever their index is to be reached from.
+        # pip uses the network of the engine's machine, through which the package index can be reached.
         network_mode="host",
         rm=True,
         forcerm=True,
@@ -85,12 +85,12 @@ def build(client: Any, log: Callable[[str], None]) -> tuple[str, bool]:
 
 def _labelled(client: Any, wanted: str) -> str | None:
     found = client.api.images(all=True, filters={"label": f"{LABEL}={wanted}"})
-    # Images derived from ours have the label too, and are younger.
+    # Derived images have the label too, and are younger.
     return str(min(found, key=lambda image: image["Created"])["Id"]) if found else None
 
 
 def _context(sources: Mapping[str, bytes]) -> bytes:
-    """A tar archive of what the Dockerfile copies, the same to the bit wherever it is made."""
+    """Return a tar archive of the files that the Dockerfile copies, identical on every machine."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w") as archive:
         for name, content in sources.items():
@@ -108,7 +108,7 @@ def _digest(sources: Mapping[str, bytes]) -> str:
 
 
 def _sources() -> dict[str, bytes]:
-    """Name in the repository and content of every file that the image is made of."""
+    """Return the name in the repository and the content of every file that the image is made of."""
     package = "sandbox/tirjudge_sandbox"
     modules = sorted(Path(guest.__path__[0]).glob("*.py"))
     return {

@@ -1,33 +1,36 @@
-"""Whose container it is: labels that tell a living trainer's containers from those a dead one left behind."""
+"""Ownership of containers: labels that name the process that made one, and removal of abandoned ones."""
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 _PREFIX = "tirjudge.owner."
 LABEL = f"{_PREFIX}pid"
-"""Every container of ours has this label."""
+"""A label that every container of a sandbox has."""
+SANDBOX = "tirjudge.sandbox.id"
+"""A further label of every container, which tells the sandboxes of one process apart."""
 
 
 @dataclass(frozen=True)
 class Owner:
-    """A process, told apart from every other that had or will have its id."""
+    """Identity of a process, distinct from every other process that had or will have the same id."""
 
     pid: str
     started: str
-    """Clock ticks between the machine's start and the process's."""
+    """Start time of the process, in clock ticks since the machine started."""
     boot: str
-    """The kernel's id of the machine's present run."""
+    """The kernel's id of the machine's current boot."""
     namespace: str
-    """The pid namespace in which `pid` counts."""
+    """The PID namespace in which `pid` is valid."""
 
     @classmethod
     def current(cls) -> Self:
-        """This process."""
+        """Return the identity of this process."""
         return cls(
             pid=str(os.getpid()),
             started=_started("self") or "",
@@ -37,15 +40,16 @@ class Owner:
 
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> Self:
-        """The owner that `labels` name. Raises KeyError when one is missing."""
+        """Return the owner that the labels of a container name. Raises KeyError if a label is missing."""
         return cls(**{field.name: labels[_PREFIX + field.name] for field in fields(cls)})
 
     def labels(self) -> dict[str, str]:
+        """Return the labels from which `of` restores this owner."""
         return {_PREFIX + name: value for name, value in asdict(self).items()}
 
     @property
     def dead(self) -> bool:
-        """True only when it is sure: processes of another pid namespace cannot be seen from here."""
+        """True only if the process has surely ended; processes of another PID namespace cannot be seen."""
         if self.boot != _boot():
             return True
         if self.namespace != os.readlink("/proc/self/ns/pid"):
@@ -53,14 +57,37 @@ class Owner:
         return _started(self.pid) != self.started
 
 
+def remove_orphans(docker: Any) -> None:
+    """Remove the containers of processes that have surely ended. Raises docker's errors."""
+    _remove(docker, LABEL, lambda labels: Owner.of(labels).dead)
+
+
+def remove_all(docker: Any, sandbox: str) -> None:
+    """Remove every container of one sandbox. Raises docker's errors."""
+    _remove(docker, f"{SANDBOX}={sandbox}", lambda _: True)
+
+
+def _remove(docker: Any, label: str, unused: Callable[[Mapping[str, str]], bool]) -> None:
+    from docker.errors import APIError
+
+    # Not `containers.list`, which asks for the details of each container, and fails if one is removed
+    # meanwhile.
+    for found in docker.api.containers(all=True, filters={"label": label}):
+        if unused(found["Labels"]):
+            # Another process may be removing it too.
+            with contextlib.suppress(APIError):
+                docker.api.remove_container(found["Id"], force=True)
+
+
 def _boot() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def _started(pid: str) -> str | None:
-    """Field 22 of /proc/PID/stat (proc(5)); None for a process that is gone, or dead and not yet reaped."""
+    """Return field 22 of /proc/PID/stat (proc(5)); None for a process that is gone, or a zombie."""
     try:
-        # The second field is the name, in brackets, and may hold anything.
+        # The second field is the name in parentheses, which may hold anything, spaces and parentheses
+        # included.
         after_name = Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None

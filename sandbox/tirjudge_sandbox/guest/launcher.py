@@ -1,4 +1,7 @@
-"""The first process of a worker: it builds the place, forks the template into it, and waits."""
+"""The first process of a worker: it prepares the isolation and starts the template inside.
+
+On a host it forks the template and waits for it; in a container it becomes the template.
+"""
 
 from __future__ import annotations
 
@@ -12,27 +15,34 @@ from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
-from tirjudge_sandbox.guest import landlock, namespaces, privileges
+from tirjudge_sandbox.guest import landlock, memory, namespaces, privileges
 from tirjudge_sandbox.guest.settings import PLAIN, USERNS, WITHOUT_NAMESPACES, Outside
 
 _NOBODY = 65534
 _FIRST_OWN_ID = 1_900_000_000
-"""Root's workers each get an id of their own from here on, so that none counts against another's limits."""
+"""Workers of root each get an id of their own from here on: the kernel counts processes per id."""
 _NAMED_IDS = 1024
-"""How many ids at either end of a small range belong to someone."""
+"""Number of ids at either end of a small range that are in use already."""
+
+
+CONTROL = "/control"
+"""Path at which the host's socket is mounted in a container."""
+# Only these devices: through /dev/ptmx a program could take terminals, which the whole kernel shares.
+_READABLE_IN_CONTAINER = ("/usr", "/lib", "/lib64", "/python", "/etc/ld.so.cache", *namespaces.DEVICES)
 
 
 def main() -> None:
-    """Prepare as the command line says, and end when the template ends."""
+    """Prepare a worker on a host as the command line says, and end when the template ends."""
     settings = _lowered(Outside.from_json(sys.argv[1]))
     control = socket.socket(fileno=settings.inside.control)
-    # The kernel's choice when memory runs out. Raising this needs no privilege.
+    # Let the kernel choose workers first when memory runs out. Raising the score needs no privilege.
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
     try:
         uid = _program_uid(settings.placement)
         if settings.placement in WITHOUT_NAMESPACES:
-            # A template that is killed leaves its program behind, which the kernel then kills too.
+            # A killed template leaves its program behind, and the kernel kills that too once this process
+            # ends.
             privileges.adopt_orphans()
         else:
             namespaces.enter(own_user=settings.placement == USERNS, inner_uid=uid)
@@ -40,7 +50,7 @@ def main() -> None:
         if not template:
             _become_template(settings, uid)
     except OSError as error:
-        control.send(json.dumps({"failed": _words(error)}).encode())
+        control.send(json.dumps({"failed": _describe(error)}).encode())
         os._exit(1)
     control.send(json.dumps({"template": template}).encode())
     os.closerange(0, control.fileno() + 1)
@@ -50,15 +60,48 @@ def main() -> None:
     os._exit(0)
 
 
-def _words(error: OSError) -> str:
+def main_in_container() -> None:
+    """Prepare a worker in a container as the command line says, and become the template.
+
+    The container runtime has already done everything that needs privileges.
+    """
+    settings = Outside.from_json(sys.argv[1])
+    inside = settings.inside
+    control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    try:
+        control.connect(CONTROL)
+    except OSError as error:
+        sys.exit(f"the host's control socket cannot be reached from the container: {error.strerror}")
+    try:
+        # Opened for the template, which will not be able to open files in /proc and /sys.
+        counts = [os.open("/proc/self/statm", os.O_RDONLY), memory.open_kill_count()]
+        opened = [descriptor for descriptor in counts if descriptor is not None]
+        for descriptor in (control.fileno(), *opened):
+            os.set_inheritable(descriptor, True)
+        privileges.limit()
+        privileges.forbid_new()
+        if landlock.abi():
+            landlock.restrict(
+                read=_READABLE_IN_CONTAINER, write=[inside.scratch, *namespaces.WRITABLE_DEVICES]
+            )
+        os.chdir(inside.scratch)
+        given = replace(inside, control=control.fileno()).to_json()
+        os.execve(settings.command[0], [*settings.command, given, *map(str, opened)], settings.environment)
+    except OSError as error:
+        control.send(json.dumps({"failed": error.strerror or str(error)}).encode())
+        sys.exit(1)
+
+
+def _describe(error: OSError) -> str:
     reason = error.strerror or str(error)
     return f"{error.filename}: {reason}" if error.filename else reason
 
 
 def _lowered(settings: Outside) -> Outside:
-    """The control socket at the lowest free number, however many descriptors the host holds.
+    """Move the control socket to the lowest free descriptor, however many descriptors the host holds.
 
-    Above the limit on descriptors a program would not find its number to close it, and could report for us.
+    A program closes all descriptors below its limit. A socket above the limit would stay open, and the
+    program could report its own end.
     """
     given = settings.inside.control
     control = os.dup(given)
@@ -73,7 +116,7 @@ def _program_uid(placement: str) -> int:
 
 
 def _own_id() -> int:
-    """An id that nothing else has, among those that this user namespace knows. Raises OSError."""
+    """Return an unused id among those that exist in this user namespace. Raises OSError."""
     end = min(_end(Path("/proc/self", kind)) for kind in ("uid_map", "gid_map"))
     own = _FIRST_OWN_ID + os.getpid()
     if own < end:
@@ -90,7 +133,7 @@ def _end(id_map: Path) -> int:
 
 def _become_template(settings: Outside, uid: int) -> NoReturn:
     inside = settings.inside
-    # For the template, once it is warm: it will have no /proc.
+    # Opened for the template, which will have no /proc.
     statm = os.open("/proc/self/statm", os.O_RDONLY)
     if settings.placement in WITHOUT_NAMESPACES:
         readable = [*namespaces.SYSTEM, *namespaces.DEVICES, *(source for source, _ in settings.binds)]

@@ -1,4 +1,4 @@
-"""What a worker gives up, once and for good, before it meets a program."""
+"""Privileges that a worker gives up irrevocably before it runs programs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 import resource
 import struct
 
-from tirjudge_sandbox.guest import libc, syscalls
+from tirjudge_sandbox.guest import syscalls
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_READ, _PR_CAPBSET_DROP = 1, 4, 23, 24
 _PR_SET_CHILD_SUBREAPER = 36
@@ -24,7 +24,7 @@ _FIXED_LIMITS = {
     resource.RLIMIT_RTPRIO: 0,
     resource.RLIMIT_SIGPENDING: 256,
 }
-"""What no program may change; the rest is set for each from its `Limits`."""
+"""The limits that are the same for all programs; the others are set for each from its `Limits`."""
 
 
 def limit() -> None:
@@ -36,50 +36,50 @@ def limit() -> None:
 
 
 def drop(uid: int | None) -> None:
-    """Become `uid`, or stay who we are, without capabilities and a way to regain any. Raises OSError."""
+    """Change to `uid` (None keeps the current one) and drop all capabilities for good. Raises OSError."""
     if uid is not None and os.geteuid() != uid:
         os.setgroups([])
     capability = 0
-    # Without the privilege to do this there is nothing in the set that could be gained.
+    # A process that may not drop from the bounding set could not gain from it either.
     with contextlib.suppress(PermissionError):
         while _known(capability):
-            libc.call("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
+            syscalls.libc("prctl", _PR_CAPBSET_DROP, capability, 0, 0, 0)
             capability += 1
-    libc.call("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
+    syscalls.libc("prctl", _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0)
     if uid is not None:
         os.setresgid(uid, uid, uid)
         os.setresuid(uid, uid, uid)
     header = struct.pack("Ii", _CAPABILITY_VERSION_3, 0)
-    libc.syscall("capset", syscalls.setup("capset"), header, bytes(24))
+    syscalls.make("capset", header, bytes(24))
     forbid_new()
-    # After the change of uid, which would clear it.
+    # After the change of uid, which clears this setting.
     end_with(os.getppid())
 
 
 def end_with(parent: int) -> None:
     """Have the kernel kill this process when `parent`, its parent, ends. Raises OSError."""
-    libc.call("prctl", _PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
+    syscalls.libc("prctl", _PR_SET_PDEATHSIG, _SIGKILL, 0, 0, 0)
     if os.getppid() != parent:
         raise OSError(errno.ESRCH, "the parent is gone")
 
 
 def adopt_orphans() -> None:
-    """Become the parent of whatever a descendant leaves behind. Raises OSError."""
-    libc.call("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    """Become the parent of processes that a descendant leaves behind. Raises OSError."""
+    syscalls.libc("prctl", _PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def forbid_new() -> None:
-    """Let no later execve grant anything; Landlock and seccomp ask for this. Raises OSError."""
-    libc.call("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    """Set no_new_privs: no later execve grants privileges. Landlock and seccomp need it. Raises OSError."""
+    syscalls.libc("prctl", _PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
 
 
 def hide() -> None:
-    """Shut this process's memory and descriptors to others of its uid, until an execve. Raises OSError."""
-    libc.call("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
+    """Hide this process's memory and descriptors from others of its uid, until an execve. Raises OSError."""
+    syscalls.libc("prctl", _PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 def _known(capability: int) -> bool:
     try:
-        return libc.call("prctl", _PR_CAPBSET_READ, capability, 0, 0, 0) >= 0
+        return syscalls.libc("prctl", _PR_CAPBSET_READ, capability, 0, 0, 0) >= 0
     except OSError:
         return False

@@ -1,4 +1,4 @@
-"""The forked child: it turns into the program, and never returns to the template."""
+"""The forked child of the template, which becomes the program and never returns."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from tirjudge_sandbox.guest import scratch
-from tirjudge_sandbox.guest.policy import Check
+from tirjudge_sandbox.guest.import_policy import Check
 from tirjudge_sandbox.guest.wire import Job, Payload
 
-# The functions below look names up in this copy: a program that empties the original would else break the
-# handling of its own error, and leave with exit code 0.
+# The functions below look up built-ins in this copy. Without it, a program that empties the original would
+# break the handling of its own error, and end with exit code 0.
 __builtins__ = dict(vars(builtins))  # type: ignore[assignment]
 
 FILE = "<program>"
 _NAME = "__main__"
 
 _INTERRUPTED = -signal.SIGINT
-"""No exit code: CPython ends by this signal after an uncaught KeyboardInterrupt."""
+"""Stands for an end by SIGINT: CPython ends this way after an uncaught KeyboardInterrupt."""
 
 _exit, _kill, _getpid = os._exit, os.kill, os.getpid
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a program finds itself."""
+    """The surroundings of a program, which the template knows."""
 
     base_bytes: int
-    """Address space that is mapped already, on top of what a job allows."""
+    """Address space that the template maps, in addition to what a job allows."""
     most_processes: int
-    """How many may exist under this uid."""
+    """Most processes that may exist under this uid."""
     confine: Callable[[], None]
-    """Called when all is laid out for the program. Raises OSError."""
+    """Called when the files are in place; drops the last rights. Raises OSError."""
     check: Check | None
-    """A policy's word on the source."""
+    """The import policy's check of the source, None without a policy."""
 
 
 def become(job: Job, descriptors: Sequence[int], place: Place) -> NoReturn:
-    """Run the payload as `__main__`, ending this process as CPython would end."""
+    """Run the payload as `__main__`, and end this process as CPython would end."""
     code = 1
     try:
         code = _execute(job, descriptors, place)
@@ -63,7 +63,7 @@ def become(job: Job, descriptors: Sequence[int], place: Place) -> NoReturn:
             code = 128 + signal.SIGINT
     finally:
         _exit(code)
-        # Only a program that patched our own copy of _exit gets here.
+        # Only reached if the program replaced this module's copy of _exit.
         while True:
             _kill(_getpid(), signal.SIGKILL)
 
@@ -76,7 +76,7 @@ def _prepare(job: Job, descriptors: Sequence[int], place: Place) -> Payload:
     seconds = int(job.cpu_seconds) + 1
     address_space = place.base_bytes + job.memory_bytes
     for kind, soft, hard in (
-        # The template watches the exact CPU clock; these only stand behind it.
+        # A backup, since the template watches the exact CPU clock.
         (resource.RLIMIT_CPU, seconds + 1, seconds + 2),
         (resource.RLIMIT_AS, address_space, address_space),
         (resource.RLIMIT_FSIZE, job.disk_bytes, job.disk_bytes),
@@ -85,7 +85,7 @@ def _prepare(job: Job, descriptors: Sequence[int], place: Place) -> Payload:
         resource.setrlimit(kind, (soft, hard))
     content = Payload.read(payload)
     os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
-    # The template has none, and the wrapper in `signal` is ten times as slow.
+    # The template has no handler. `_signal` directly, since the wrapper in `signal` is ten times slower.
     _signal.signal(signal.SIGINT, signal.default_int_handler)
     scratch.lay(content.files)
     seed_generators(content.seed)
@@ -94,7 +94,7 @@ def _prepare(job: Job, descriptors: Sequence[int], place: Place) -> Payload:
 
 
 def seed_generators(seed: int) -> None:
-    """Make `random` and, where it is loaded, numpy start from `seed`."""
+    """Seed `random` and, where it is loaded, numpy."""
     random.seed(seed)
     if numpy := sys.modules.get("numpy"):
         numpy.random.seed(seed % 2**32)
@@ -130,12 +130,12 @@ def _compiled(source: bytes) -> types.CodeType:
     try:
         return compile(source, FILE, "exec", dont_inherit=True)
     except ValueError as error:
-        # A NUL, to the older of the interpreters.
+        # Older interpreters raise ValueError for a NUL in the source.
         raise SyntaxError(str(error)) from None
 
 
 def _remember_lines(source: bytes) -> None:
-    """Let tracebacks and `inspect` show lines of a file that is nowhere."""
+    """Let tracebacks and `inspect` show lines of the source, which is in no file."""
     lines = source.decode("utf-8", "replace").removeprefix("\ufeff").splitlines(keepends=True)
     linecache.cache[FILE] = (len(source), None, lines, FILE)
 
@@ -150,14 +150,14 @@ def _exit_code(error: SystemExit) -> int:
 
 
 def _shown(error: BaseException) -> int:
-    """Print an uncaught exception as the program wants it, and give the exit code that follows."""
+    """Report an uncaught exception through the program's `sys.excepthook`; return the exit code."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_globals is globals():
         trace = trace.tb_next
     error.__traceback__ = trace
     hook = sys.excepthook
     if hook is sys.__excepthook__:
-        # The built-in hook reads lines from the disk only.
+        # The built-in hook reads source lines only from disk.
         hook = _print_traceback
     try:
         hook(type(error), error, trace)
@@ -175,7 +175,7 @@ def _print_traceback(
 
 
 def _finish(code: int) -> int:
-    """What `Py_FinalizeEx` does, as far as a program can tell, and without taking the interpreter apart."""
+    """Finalize like `Py_FinalizeEx`, as far as a program can observe, without dismantling the interpreter."""
     _quietly(threading._shutdown)  # type: ignore[attr-defined]
     _quietly(atexit._run_exitfuncs)
     flushed = _flush()
@@ -191,7 +191,7 @@ def _flush() -> bool:
 
 
 def _clear(namespace: dict[str, Any]) -> None:
-    """Let go of a module's values in CPython's order: open files get written, `__del__` gets called."""
+    """Drop a module's values in CPython's order, so that files are flushed and `__del__` is called."""
     for hidden in (True, False):
         for name in list(namespace):
             if name != "__builtins__" and (name.startswith("_") and not name.startswith("__")) is hidden:

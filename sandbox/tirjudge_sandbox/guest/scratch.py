@@ -1,4 +1,4 @@
-"""The one writable folder: what a program finds there, what is read back, how it is emptied."""
+"""The writable working folder: lay out files for a program, read files back, and empty the folder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MISSING = -1
 
 
 def lay(files: Mapping[str, bytes]) -> None:
-    """Write files given by relative path into the current folder. Raises OSError."""
+    """Write files, given by relative path, into the current folder. Raises OSError."""
     for path, content in files.items():
         if folder := os.path.dirname(path):
             os.makedirs(folder, exist_ok=True)
@@ -22,9 +22,9 @@ def lay(files: Mapping[str, bytes]) -> None:
 
 
 def fetch(paths: tuple[str, ...], descriptor: int, most_bytes: int) -> None:
-    """Copy files of the current folder into `descriptor`, each behind its length, -1 for a missing one.
+    """Copy files of the current folder into `descriptor`, each preceded by its length, -1 if it is missing.
 
-    A file that would bring the sum above `most_bytes` counts as missing: a sparse one can be of any size.
+    A file that would bring the total above `most_bytes` counts as missing: a sparse file can have any size.
     """
     with open(descriptor, "wb", closefd=False) as out:
         for path in paths:
@@ -37,7 +37,7 @@ def fetch(paths: tuple[str, ...], descriptor: int, most_bytes: int) -> None:
 
 
 def fetched(paths: tuple[str, ...], record: bytes) -> dict[str, bytes]:
-    """The files of a record that `fetch` wrote, without the missing ones. Raises ValueError for another."""
+    """Parse a record of `fetch`; missing files are left out. Raises ValueError if it is malformed."""
     files, offset = {}, 0
     for path in paths:
         start = offset + _LENGTH.size
@@ -51,14 +51,14 @@ def fetched(paths: tuple[str, ...], record: bytes) -> dict[str, bytes]:
 
 
 def most_fetched_bytes(paths: tuple[str, ...], most_bytes: int) -> int:
-    """No record that `fetch` writes is longer."""
+    """Return the largest size of a record that `fetch` writes."""
     return _LENGTH.size * len(paths) + most_bytes
 
 
 def wipe(path: str) -> None:
-    """Empty a folder, whatever depth and permissions its content has. Raises OSError when something stays."""
+    """Empty a folder, whatever depth and permissions its content has. Raises OSError if something remains."""
     os.chmod(path, 0o700)
-    # A name that no program could guess and put something in the way of.
+    # A random name, which no program could guess and occupy.
     prefix, moved = os.urandom(8).hex(), 0
     while names := os.listdir(path):
         for name in names:
@@ -66,7 +66,8 @@ def wipe(path: str) -> None:
             if not _open_up(entry):
                 os.unlink(entry)
                 continue
-            # Children move up instead of us going down: no depth outgrows a path, a stack or the descriptors.
+            # Children are moved up instead of descending into folders, so that no depth can exceed the limits
+            # of a path, the stack or the descriptors.
             for child in os.listdir(entry):
                 moved += 1
                 _open_up(os.path.join(entry, child))
@@ -75,7 +76,7 @@ def wipe(path: str) -> None:
 
 
 def _open_up(entry: str) -> bool:
-    """Take away a folder's protection against being read, emptied and moved; False for anything else."""
+    """Make a folder readable, writable and movable. Return False for anything that is not a folder."""
     if not stat.S_ISDIR(os.lstat(entry).st_mode):
         return False
     os.chmod(entry, 0o700)
@@ -84,7 +85,7 @@ def _open_up(entry: str) -> bool:
 
 def _content(path: str, most_bytes: int) -> bytes | None:
     try:
-        # Not blocking: the program may have put a pipe where a file was asked for.
+        # Not blocking, because the program may have put a pipe in the place of the file.
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None

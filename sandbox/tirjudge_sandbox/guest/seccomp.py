@@ -1,9 +1,10 @@
-"""The filter that every program's system calls pass: an allow list, a few calls only with certain arguments.
+"""The system call filter of every program: an allow list, with some calls limited to certain arguments.
 
-A program that no process namespace contains passes a second one, which leaves it alone with itself.
+A program without a process namespace gets a second filter, which keeps it from reaching any other process.
 
-Covered: calls of other ABIs (a 32-bit call kills, an x32 number is refused), calls that reach another process
-or the network, calls that allocate memory which no limit counts. Not covered: bugs in the calls that remain.
+The filters stop calls of other ABIs (a 32-bit call kills, an x32 number is refused), calls that reach another
+process or the network, and calls that allocate memory which no limit counts. They do not protect against bugs
+of the kernel in the calls that remain.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import errno
 import struct
 from itertools import chain
 
-from tirjudge_sandbox.guest import libc, syscalls
+from tirjudge_sandbox.guest import syscalls
 
 _LOAD, _AND, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_BITS, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
@@ -45,14 +46,14 @@ _SOCKETS_ARE: dict[str, dict[int, tuple[int, ...]]] = {
     "sched_setscheduler": {1: (0,)},
 }
 _REFUSAL = {"socket": _ERRNO | errno.EINVAL}
-"""What ZeroMQ takes for an answer where there is no network; of EPERM it would die."""
+"""The error that ZeroMQ accepts where there is no network; EPERM would abort the process."""
 
 _NO_FORK = ("clone", "fork", "vfork")
 _NOT_WITH_PATHS = (
-    # Landlock knows none of these, nor, at first, how to keep a file from being cut off.
+    # Landlock controls none of these; its first versions do not control truncation either.
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "truncate"),
     *("utime", "utimes", "futimesat", "utimensat"),
-    # Its flags lie in memory, where no filter can read them.
+    # Its flags lie in memory, which a filter cannot read.
     "openat2",
 )
 _OF_PROCESS = {"getpriority": 1} | dict.fromkeys(
@@ -63,7 +64,7 @@ _OF_PROCESS = {"getpriority": 1} | dict.fromkeys(
     ),
     0,
 )
-"""Calls about a process, and which argument says about which."""
+"""Calls that act on a process, and the position of the argument that holds its id."""
 _OPEN_FLAGS = {"open": 1, "openat": 2}
 _ACCESS_OR_TRUNCATE, _TRUNCATE = 0o1003, 0o1000
 
@@ -76,16 +77,16 @@ class _Filter(ctypes.Structure):
 
 
 def load(program: bytes) -> None:
-    """Filter this process and all it will ever fork. Needs no_new_privs. Raises OSError."""
+    """Filter this process and all its future children. Needs no_new_privs. Raises OSError."""
     wanted = _Filter(len(program) // _INSTRUCTION.size, program)
     set_mode_filter = 1
-    libc.syscall("seccomp", syscalls.setup("seccomp"), set_mode_filter, 0, ctypes.addressof(wanted))
+    syscalls.make("seccomp", set_mode_filter, 0, ctypes.addressof(wanted))
 
 
 def allow_list(*, unix_sockets: bool = False) -> bytes:
-    """The filter for every program. No other can be loaded after it.
+    """Return the filter for every program. It must be loaded last: it does not allow loading another.
 
-    `unix_sockets`: programs may also listen and connect, to stream sockets of AF_UNIX.
+    `unix_sockets`: programs may also listen on and connect to stream sockets of AF_UNIX.
     """
     numbers = syscalls.allowed() | (syscalls.unix_sockets() if unix_sockets else {})
     code = [
@@ -96,7 +97,7 @@ def allow_list(*, unix_sockets: bool = False) -> bytes:
         (_JUMP_AT_LEAST, 0, 1, syscalls.X32_BIT),
         (_RETURN, 0, 0, _ERRNO | errno.ENOSYS),
     ]
-    # ENOSYS and not EPERM: the C library then falls back to clone, whose flags can be read.
+    # ENOSYS and not EPERM: the C library then falls back to clone, whose flags a filter can read.
     code += _when(numbers.pop("clone3"), [(_RETURN, 0, 0, _ERRNO | errno.ENOSYS)])
     code += _when(
         numbers.pop("clone"),
@@ -117,14 +118,15 @@ def allow_list(*, unix_sockets: bool = False) -> bytes:
 
 
 def alone(own: int) -> bytes:
-    """For a process with the id `own` among those of others: no fork, and calls about itself only.
+    """Return the filter for a process with the id `own` that shares its PID namespace with others.
 
-    Nor may it change what Landlock does not guard: modes and times of files, and a file opened to be cut off.
+    It may not fork, and make calls about a process only about itself. It may not change what Landlock does
+    not control either: modes and times of files, and the length of a file that is opened with O_TRUNC.
     """
     code: _Code = [(_LOAD, 0, 0, _NUMBER)]
     for name, number in syscalls.allowed().items():
         if name in _NO_FORK:
-            # As the kernel answers at a limit of processes.
+            # The error that the kernel gives at the limit of processes.
             code += _when(number, [(_RETURN, 0, 0, _ERRNO | errno.EAGAIN)])
         elif name in _NOT_WITH_PATHS:
             code += _when(number, [(_RETURN, 0, 0, _REFUSE)])
@@ -140,7 +142,7 @@ def _packed(code: _Code) -> bytes:
 
 
 def _unless_only_truncating(position: int) -> _Code:
-    """Refuse O_TRUNC where the access mode is not to write: Landlock before its ABI 3 sees a mere reading."""
+    """Refuse O_TRUNC without an access mode for writing, which Landlock before ABI 3 treats as reading."""
     return [
         (_LOAD, 0, 0, _low_word(position)),
         (_AND, 0, 0, _ACCESS_OR_TRUNCATE),
@@ -156,12 +158,12 @@ def _when(number: int, body: _Code) -> _Code:
 
 
 def _one_of(position: int, values: tuple[int, ...], refusal: int = _REFUSE) -> _Code:
-    """Go on with the next instruction when the argument is one of `values`, refuse otherwise."""
-    # The kernel reads these arguments as 32-bit numbers, so the low word decides and the high word is noise.
+    """Continue with the next instruction if the argument is one of `values`, refuse otherwise."""
+    # The kernel reads these arguments as 32-bit numbers and ignores the high word.
     tests = [(_JUMP_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
     return [(_LOAD, 0, 0, _low_word(position)), *tests, (_RETURN, 0, 0, refusal)]
 
 
 def _low_word(position: int) -> int:
-    """Offset of an argument's low half in `struct seccomp_data`; both architectures are little-endian."""
+    """Return the offset of an argument's low half in `struct seccomp_data` (little-endian architectures)."""
     return 16 + 8 * position

@@ -1,4 +1,4 @@
-"""What a worker is told when it starts, as JSON on its command line."""
+"""Settings of a worker, which it receives as JSON on its command line."""
 
 from __future__ import annotations
 
@@ -7,33 +7,34 @@ from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 ROOT, USERNS, OWN_UID, PLAIN = "root", "userns", "own-uid", "plain"
-"""Placements on this machine: in namespaces, by privilege or in a user namespace; and without, under a uid of
-the worker's own or the one it was started with. A container's is called `container`."""
+"""Placements on a host. `root` and `userns` use namespaces, made with privileges or in a user namespace;
+`own-uid` and `plain` do without, under a uid of the worker's own or that of the host's process. A worker in a
+container has the placement `container`."""
 WITHOUT_NAMESPACES = (OWN_UID, PLAIN)
 
 
 @dataclass(frozen=True)
 class Preparation:
-    """What a template does once, for all its programs."""
+    """The preparation that a template makes once for all its programs."""
 
     preload: tuple[str, ...] = ()
     """Modules to load, where they are installed."""
     unix_sockets: bool = False
-    """Whether programs may make sockets among themselves; none leads out of the worker."""
+    """Allow programs to make AF_UNIX sockets among themselves; none leads out of the worker."""
     imports: tuple[str, ...] | None = None
-    """What a policy lets programs import; None where there is no policy."""
+    """Modules that the import policy allows; None without a policy."""
 
 
 @dataclass(frozen=True)
 class Inside:
-    """For the template: all of it can be seen by programs, so no path of the host is in it."""
+    """Settings of the template. Programs can see all of them, so they must hold no path of the host."""
 
     control: int
     """Descriptor of the control socket."""
     scratch: str
     """The writable folder."""
     own_root: bool
-    """Whether the root folder shows nothing of the host's but Python."""
+    """True if the root folder shows nothing of the host but Python."""
     sites: list[str]
     """Folders of installed packages."""
     preparation: Preparation
@@ -52,16 +53,17 @@ class Inside:
 
 @dataclass(frozen=True)
 class Outside:
-    """For the launcher, which no program ever sees."""
+    """Settings of the launcher, which programs cannot see."""
 
     placement: str
     disk_bytes: int
     binds: list[tuple[str, str]]
-    """Files and folders of the host, without symbolic links, and where each appears inside, read-only."""
+    """Pairs of a file or folder of the host, without symbolic links, and its read-only path inside."""
     command: list[str]
-    """How the template is started; its settings follow."""
+    """Command line of the template; its settings are appended."""
     environment: dict[str, str]
     inside: Inside
+    """Settings of the template."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

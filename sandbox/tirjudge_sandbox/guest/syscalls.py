@@ -1,19 +1,22 @@
-"""Which system calls a program may make, and their numbers on each architecture.
+"""System calls: those that a program may make, their numbers on each architecture, and how to make one.
 
-Everything not listed here is refused. Left out on purpose: sockets other than a socketpair, namespaces and
-mounts, `execve`, ptrace and its kin, memory files (`memfd_create` escapes RLIMIT_AS), System V IPC, message
-queues, keys, io_uring, bpf, perf, priority and affinity (a program shares its uid with the template).
-Numbers: Linux `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h`.
+A program's calls that are not listed here are refused. Left out on purpose: sockets other than a socketpair,
+namespaces and mounts, `execve`, ptrace and its kin, memory files (`memfd_create` escapes RLIMIT_AS), System V
+IPC, message queues, keys, io_uring, bpf, perf, priority and affinity (a program shares its uid with the
+template). Numbers: Linux `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h`.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
 
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 
 X32_BIT = 0x4000_0000
-"""On x86_64, numbers from here on are the x32 ABI's second door to the same calls."""
+"""On x86_64, numbers from here on are the same calls in the x32 ABI."""
 
 _ALLOWED = {
     "x86_64": """
@@ -84,7 +87,7 @@ _SETUP = {
 
 
 def machine() -> str:
-    """This machine's architecture. Raises OSError for one without a table."""
+    """Return the architecture of this host. Raises OSError for one without a table."""
     name = os.uname().machine
     if name not in _ALLOWED:
         raise OSError(f"no system call table for {name}; the local sandbox knows {', '.join(_ALLOWED)}")
@@ -92,18 +95,45 @@ def machine() -> str:
 
 
 def allowed() -> dict[str, int]:
-    """Name to number of every call a program may make, some of them only with certain arguments."""
+    """Return name and number of every call that a program may make, some only with certain arguments."""
     return _numbers(_ALLOWED[machine()])
 
 
 def unix_sockets() -> dict[str, int]:
-    """The same for what a program needs beside them to listen and connect through ZeroMQ, where it may."""
+    """Return name and number of the further calls for listening and connecting through ZeroMQ."""
     return _numbers(_UNIX_SOCKETS[machine()])
 
 
 def setup(name: str) -> int:
-    """Number of a call that only the worker's own preparation makes."""
+    """Return the number of a call that only the worker's own preparation makes."""
     return _numbers(_SETUP[machine()])[name]
+
+
+def libc(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
+    """Call a function of the C library that returns an int. Raises OSError, naming it, when it returns -1."""
+    result = int(getattr(_LIBC, name)(*map(_long, arguments)))
+    if result == -1:
+        _fail(name)
+    return result
+
+
+def make(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None) -> int:
+    """Make one of the calls that `setup` knows. Raises OSError, naming the call, when it fails."""
+    _LIBC.syscall.restype = ctypes.c_long
+    result = int(_LIBC.syscall(ctypes.c_long(setup(name)), *map(_long, arguments)))
+    if result == -1:
+        _fail(name)
+    return result
+
+
+def _long(argument: object) -> object:
+    # ctypes would pass an int as 32 bits.
+    return ctypes.c_long(argument) if isinstance(argument, int) else argument
+
+
+def _fail(name: str) -> None:
+    code = ctypes.get_errno()
+    raise OSError(code, f"{name}: {os.strerror(code)}")
 
 
 def _numbers(text: str) -> dict[str, int]:

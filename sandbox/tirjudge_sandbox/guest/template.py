@@ -1,7 +1,7 @@
 """The template: a warm interpreter, PID 1 of its namespaces, that forks once for every program.
 
-It reads no source, no bindings, no stdin and no output: whatever it decoded and freed, a later program would
-find in the heap that it inherits.
+It never reads sources, bindings, stdin or output: a later program inherits its heap, and would find there
+whatever the template had decoded and freed.
 """
 
 from __future__ import annotations
@@ -22,21 +22,29 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 
-from tirjudge_sandbox.guest import heap, landlock, namespaces, policy, privileges, program, scratch, seccomp
-from tirjudge_sandbox.guest.memory_kills import MemoryKills
+from tirjudge_sandbox.guest import (
+    import_policy,
+    landlock,
+    memory,
+    namespaces,
+    privileges,
+    program,
+    scratch,
+    seccomp,
+)
 from tirjudge_sandbox.guest.settings import Inside
 from tirjudge_sandbox.guest.wire import CANCEL, RECORD_BYTES, Ending, Job, Payload
 
 _MOST_BASE_PROCESSES = 64
 _IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 _OF_THE_HOST = ("/", "/dev/shm", "/etc/passwd", "/home", "/proc", "/root", "/sys", "/tmp", "/var")
-"""Some of it on every machine; all must be closed."""
+"""Paths of the host to test, some of which exist on every machine; none may be readable."""
 _LONGEST_POLL = 3_600_000
-"""Milliseconds: poll knows no more than 24 days."""
+"""Milliseconds. poll cannot wait for longer than 24 days."""
 
 
 def main() -> None:
-    """Prepare, say how it went, and serve until the host closes the control socket."""
+    """Prepare, report the result, and serve programs until the host closes the control socket."""
     settings = Inside.from_json(sys.argv[1])
     control = socket.socket(fileno=settings.control)
     try:
@@ -51,19 +59,19 @@ def main() -> None:
 
 
 class Template:
-    """This process: what it found out about itself, and one program after another."""
+    """The state of this process, which runs one program after another."""
 
     def __init__(self, control: socket.socket, settings: Inside, statm: int, memory_kills: int | None = None):
         self._control = control
         self._scratch = settings.scratch
         self._own_root = settings.own_root
         self._contains = os.getpid() == 1
-        self._memory_kills = MemoryKills(memory_kills)
+        self._memory_kills = memory.MemoryKills(memory_kills)
         self._base_processes = _process_floor() if self._contains else 0
         preparation = settings.preparation
         _warm_up(settings.sites, preparation.preload)
         self._check = (
-            policy.check(frozenset(preparation.imports)) if preparation.imports is not None else None
+            import_policy.check(frozenset(preparation.imports)) if preparation.imports is not None else None
         )
         self._base_bytes = _address_space(statm)
         privileges.hide()
@@ -72,7 +80,7 @@ class Template:
             seccomp.load(self._calls)
 
     def properties(self) -> dict[str, bool]:
-        """The properties of `Isolation`, tried from where a program will stand."""
+        """Measure the properties of `Isolation` from inside a child that is confined like a program."""
         reader, writer = os.pipe()
         if not self._fork():
             self._confine()
@@ -81,7 +89,8 @@ class Template:
                 and (self._own_root or all(map(_hidden, _OF_THE_HOST))),
                 "network_cut": _refused(lambda: socket.socket().close()),
                 "processes_contained": self._base_processes > 0 if self._contains else _alone(),
-                # No container's filter refuses this one.
+                # Container runtimes' default filters allow this call: a refusal proves the worker's own
+                # filter.
                 "calls_filtered": _refused(lambda: os.close(os.memfd_create("refused"))),
             }
             os.write(writer, json.dumps(found).encode())
@@ -93,18 +102,18 @@ class Template:
         return properties
 
     def forget_preparation(self) -> None:
-        """Let programs find neither our modules nor our descriptors."""
+        """Remove what programs must not find: the guest's modules and the descriptors used so far."""
         with open(os.devnull, "r+b") as null:
             for standard in (0, 1, 2):
                 os.dup2(null.fileno(), standard)
         for name in [name for name in sys.modules if name.split(".")[0] == "tirjudge_sandbox"]:
             del sys.modules[name]
         gc.collect()
-        heap.collapse()
+        memory.collapse_heap()
         gc.freeze()
 
     def serve(self, job: Job, descriptors: Sequence[int]) -> None:
-        """Run one program to its end, leave nothing of it, and report."""
+        """Run one program to its end, remove everything that it left, and report."""
         started = time.monotonic()
         child = self._fork()
         if not child:
@@ -127,26 +136,27 @@ class Template:
         template = os.getpid()
         child = os.fork()
         if not child and not self._contains:
-            # As PID 1 we would take it along.
+            # As PID 1, the template takes its children along when it ends; otherwise the kernel must be asked
+            # to.
             privileges.end_with(template)
         return child
 
     def _confine(self) -> None:
-        """What a program needs where it could meet the host's processes and files. Raises OSError."""
+        """Load the filters of a program that is in no namespace of its own. Raises OSError."""
         if self._contains:
             return
         if landlock.abi():
-            # Nothing could count what is written to a folder of the host.
+            # No limit could bound what is written to a folder of the host.
             landlock.forbid_writing(to=namespaces.WRITABLE_DEVICES)
         seccomp.load(seccomp.alone(os.getpid()))
         seccomp.load(self._calls)
 
     def _most_processes(self, job: Job) -> int:
-        # Without a namespace nothing collects what a program leaves behind.
+        # Without a namespace, nothing would clean up processes that a program leaves behind.
         return self._base_processes + job.processes if self._contains else 0
 
     def _watch(self, child: int, job: Job, started: float) -> str | None:
-        """Wait for the program's end, a limit, or the host's word; say which of ours it was."""
+        """Wait for the program's end, a limit or a message of the host; return the reason to kill it."""
         descriptor = os.pidfd_open(child)
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
@@ -160,15 +170,15 @@ class Template:
                 if descriptor in ready:
                     return None
                 if ready:
-                    return self._host_word(child)
+                    return self._cancellation(child)
                 if left <= 0:
                     return Ending.WALL if wall_left <= cpu_left else Ending.CPU
         finally:
             os.close(descriptor)
 
-    def _host_word(self, child: int) -> str:
+    def _cancellation(self, child: int) -> str:
         if not self._control.recv(RECORD_BYTES):
-            # The host is gone. As PID 1, we take everything in this namespace along.
+            # The host is gone. The end of PID 1 ends everything in its namespace.
             self._kill(child)
             os._exit(0)
         return Ending.CANCELLED
@@ -178,7 +188,7 @@ class Template:
             os.kill(-1 if self._contains else child, signal.SIGKILL)
 
     def _reap(self, child: int, killed_for: str | None, started: float) -> Ending:
-        """Kill whatever the program left running, and collect it all."""
+        """Kill every process that the program left running, and collect them all."""
         self._kill(child)
         wait_status, cpu, rss = 0, 0.0, 0
         while True:
@@ -205,13 +215,13 @@ def _warm_up(sites: list[str], preload: Sequence[str]) -> None:
     for name in preload:
         with contextlib.suppress(ModuleNotFoundError):
             importlib.import_module(name)
-    # numpy loads its generators on first use, which would else be every program's.
+    # numpy loads its generators on first use: do it once here instead of in every program.
     program.seed_generators(0)
 
 
 def _default_signals() -> None:
-    """Signals as from a terminal, whatever the host ignores: a job in the background, one under nohup."""
-    # The kernel drops a program's signals to PID 1 only as long as there is no handler.
+    """Reset signals to their defaults: the host may ignore some, as a background job or under nohup."""
+    # Without a handler, the kernel discards signals that programs send to PID 1.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     for number in signal.valid_signals() - _IGNORED_BY_PYTHON:
         if signal.getsignal(number) is signal.SIG_IGN:
@@ -219,7 +229,7 @@ def _default_signals() -> None:
 
 
 def _process_floor() -> int:
-    """The highest RLIMIT_NPROC under which a child of ours cannot fork; 0 where the kernel never refuses."""
+    """Return the highest RLIMIT_NPROC with which a child cannot fork; 0 if the kernel never refuses."""
     for limit in range(1, _MOST_BASE_PROCESSES):
         child = os.fork()
         if not child:
@@ -237,7 +247,7 @@ def _process_floor() -> int:
 
 
 def _address_space(statm: int) -> int:
-    """Bytes of address space that this process maps, by a descriptor of its own `/proc/self/statm`."""
+    """Return the bytes of address space of this process; `statm` is a descriptor of /proc/self/statm."""
     pages = int(os.pread(statm, 64, 0).split()[0])
     os.close(statm)
     return pages * resource.getpagesize()
@@ -245,9 +255,10 @@ def _address_space(statm: int) -> int:
 
 def _cpu_seconds(pid: int) -> float:
     try:
+        # The clock id of a process's CPU time, as clock_getcpuclockid(3) computes it.
         return time.clock_gettime((~pid << 3) | 2)
     except OSError:
-        # It ended a moment ago, and poll is about to say so.
+        # The program has just ended, which poll is about to report.
         return 0.0
 
 
@@ -256,7 +267,7 @@ def _hidden(path: str) -> bool:
 
 
 def _alone() -> bool:
-    """Whether we can neither make nor reach another process."""
+    """Return True if this process can neither make nor reach another one."""
 
     def fork() -> None:
         if not os.fork():
@@ -280,7 +291,7 @@ def _receive(control: socket.socket) -> tuple[Job, list[int]] | None:
         record, ancillary, _, _ = control.recvmsg(RECORD_BYTES, space)
         if not record:
             return None
-        # A cancellation may have crossed with the report of the program that it meant.
+        # Skip a cancellation that arrives after the end of the program that it was for.
         if record != CANCEL:
             break
     descriptors = array.array("i")
@@ -290,7 +301,7 @@ def _receive(control: socket.socket) -> tuple[Job, list[int]] | None:
 
 
 def _fetch(payload: int, out: int, job: Job) -> None:
-    """Read files back in a child, since the template must know neither the names nor the content."""
+    """Read files back in a child: the template must learn neither their names nor their content."""
     child = os.fork()
     if not child:
         try:

@@ -1,4 +1,4 @@
-"""What host and worker say to each other: fixed records of numbers, and a sealed memory file per program."""
+"""The messages between host and worker: records of fixed size, and a sealed memory file per program."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 CANCEL = b"cancel"
-"""From the host, while a program runs: kill it and report."""
+"""Sent by the host while a program runs: kill it and report its end."""
 
 RECORD_BYTES = 4096
-"""No record is longer."""
+"""The largest size of a record."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A program's limits, all that the template itself gets to know of it.
+    """The limits of one program, which is all that the template learns about it.
 
-    Sent with its descriptors: what to run (a `Payload`), stdin, stdout, stderr; with `fetch`, a fifth for the
-    files that are read back.
+    The record is sent with descriptors: the `Payload`, stdin, stdout, stderr and, with `fetch`, a fifth one
+    for the files that are read back.
     """
 
     wall_seconds: float
@@ -53,12 +53,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Ending:
-    """How a program ended, as the kernel told the template."""
+    """The end of a program, as the kernel reported it to the template."""
 
     WALL, CPU, MEMORY, CANCELLED = "wall", "cpu", "memory", "cancelled"
 
     killed_for: str | None
-    """Which of ours had it killed, None if none did."""
+    """The reason why the template killed the program, None if it did not."""
     wait_status: int
     wall_seconds: float
     cpu_seconds: float
@@ -69,13 +69,16 @@ class Ending:
 
     @classmethod
     def unpack(cls, record: bytes) -> Ending:
-        """Raises ValueError for what `pack` does not write: the sender may be broken."""
+        """Parse a record.
+
+        Raises ValueError for one that `pack` cannot write: the worker may be compromised.
+        """
         try:
             ending = cls(**json.loads(record))
         except (TypeError, RecursionError) as error:
             raise ValueError(str(error)) from None
         if not ending._possible():
-            raise ValueError(f"no program ends like {ending}")
+            raise ValueError(f"impossible end of a program: {ending}")
         return ending
 
     def _possible(self) -> bool:
@@ -91,7 +94,7 @@ class Ending:
 
 @dataclass(frozen=True)
 class Payload:
-    """What only the program's own process reads: the template would keep traces of it in its heap."""
+    """The content of a program, read only by its own process: the template's heap would keep traces of it."""
 
     source: bytes
     bindings: str
@@ -101,7 +104,7 @@ class Payload:
     seed: int
 
     def seal(self) -> int:
-        """A new descriptor of a read-only memory file that holds this payload."""
+        """Return a new descriptor of a read-only memory file with this payload."""
         return sealed(marshal.dumps((self.source, self.bindings, dict(self.files), self.fetch, self.seed)))
 
     @classmethod
@@ -111,7 +114,7 @@ class Payload:
 
 
 def sealed(content: bytes) -> int:
-    """A new descriptor of a memory file that nobody can change any more, at its beginning."""
+    """Return a new descriptor, at offset 0, of a memory file with this content that cannot be changed."""
     descriptor = os.memfd_create("tirjudge", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     with open(descriptor, "wb", closefd=False) as file:
         file.write(content)

@@ -1,1 +1,1 @@
-"""The sandbox over HTTP: what a server and its callers say to each other."""
+"""The messages between a sandbox server and its callers over HTTP."""

@@ -1,4 +1,4 @@
-"""The kinds of values that requests hold, each refused under its own name when it is none."""
+"""Validated field types of requests; an invalid value is reported under the name of its field."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from pydantic import (
 )
 
 MOST_FILES = 1000
-"""That a request may lay, and as many that it may fetch."""
+"""The most files that a request may send, and the most that it may fetch."""
 _MOST_PATH_BYTES, _MOST_NAME_BYTES = 1000, 255
 
 
 class Message(BaseModel):
-    """A request or an answer. What it does not know it ignores, as SandboxFusion does."""
+    """A request or an answer. Unknown fields are ignored, as in SandboxFusion."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -34,7 +34,7 @@ def _encodable(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError as error:
-        raise ValueError(f"holds half a character (a lone surrogate) at {error.start}") from None
+        raise ValueError(f"holds a lone surrogate (half a character) at {error.start}") from None
     return text
 
 
@@ -59,7 +59,10 @@ def _decoded(value: object) -> object:
 
 
 def _apart(files: dict[str, bytes | None]) -> dict[str, bytes | None]:
-    """A file cannot be another's folder: laying them would fail, and look like the program's own error."""
+    """Refuse a path that is used both as a file and as a folder.
+
+    Writing such files would fail, which would look like an error of the program.
+    """
     paths = {PurePosixPath(path) for path in files}
     if len(paths) < len(files):
         raise ValueError("names a file twice")
@@ -77,7 +80,7 @@ def _plain(bindings: dict[str, JsonValue]) -> dict[str, JsonValue]:
 
 
 Text = Annotated[str, AfterValidator(_encodable)]
-"""Any text that UTF-8 can hold, NUL included."""
+"""Any text that UTF-8 can encode, including NUL."""
 
 FilePath = Annotated[str, AfterValidator(_inside)]
 """A relative path inside the program's folder."""
@@ -90,7 +93,7 @@ Base64 = Annotated[
 ]
 
 Files = Annotated[dict[FilePath, Base64 | None], Field(max_length=MOST_FILES), AfterValidator(_apart)]
-"""Path to content; null leaves a file out, as in SandboxFusion."""
+"""Maps a path to its content; a file with null is left out, as in SandboxFusion."""
 
 Paths = Annotated[tuple[FilePath, ...], Field(max_length=MOST_FILES)]
 
@@ -99,6 +102,6 @@ Bindings = Annotated[dict[Text, JsonValue], AfterValidator(_plain)]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
-def laid(files: dict[str, bytes | None]) -> dict[str, bytes]:
-    """Those that are to be laid."""
+def given(files: dict[str, bytes | None]) -> dict[str, bytes]:
+    """Return the files without those that are null."""
     return {path: content for path, content in files.items() if content is not None}

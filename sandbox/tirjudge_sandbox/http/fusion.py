@@ -1,4 +1,4 @@
-"""SandboxFusion's requests and answers (`/run_code`, `/run_jupyter`), as its 0.3.7 client has them."""
+"""SandboxFusion's requests and answers (`/run_code`, `/run_jupyter`), as its client 0.3.7 defines them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tirjudge_sandbox.base import MIB, Execution, Limits, Program, Status
-from tirjudge_sandbox.http.fields import Files, Message, Paths, Seconds, Text, laid
+from tirjudge_sandbox.http.fields import Files, Message, Paths, Seconds, Text, given
 
 PYTHON = "python"
 Language = Literal[
@@ -24,17 +24,17 @@ _KILLED = -9
 
 
 class RunStatus(StrEnum):
-    """Of a whole request."""
+    """The status of a whole request."""
 
     SUCCESS = "Success"
     FAILED = "Failed"
-    """The program's doing."""
+    """The program failed."""
     SANDBOX_ERROR = "SandboxError"
-    """The sandbox's. SandboxFusion's client asks again."""
+    """The sandbox failed; SandboxFusion's client retries."""
 
 
 class CommandStatus(StrEnum):
-    """Of one process."""
+    """The status of one process."""
 
     FINISHED = "Finished"
     ERROR = "Error"
@@ -42,14 +42,14 @@ class CommandStatus(StrEnum):
 
 
 class CommandResult(Message):
-    """What became of one process."""
+    """The result of one process."""
 
     status: CommandStatus
     execution_time: float | None = None
     """Seconds of wall time."""
     cpu_time: float | None = None
     return_code: int | None = None
-    """Negative: the signal that ended it. None at a time limit."""
+    """A negative number is the signal that ended the process. None at a time limit."""
     stdout: str | None = None
     stderr: str | None = None
 
@@ -60,7 +60,7 @@ class RunCodeRequest(Message):
     code: Text
     language: Language
     compile_timeout: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10
-    """Seconds. Taken and not used: nothing is compiled for Python."""
+    """Seconds. Accepted and ignored: nothing is compiled for Python."""
     run_timeout: Seconds = 10
     """Seconds of wall time, and of CPU time."""
     memory_limit_MB: Annotated[int, Field(ge=-1, le=1 << 30)] = -1
@@ -70,17 +70,17 @@ class RunCodeRequest(Message):
     fetch_files: Paths = ()
 
     def program(self, client: str) -> Program:
-        """What is to be run, for whom."""
+        """Return the program to run. `client`: the name under which it queues."""
         return Program(
             source=self.code,
             stdin=self.stdin or "",
-            files=laid(self.files),
+            files=given(self.files),
             fetch=tuple(dict.fromkeys(self.fetch_files)),
             client=client,
         )
 
     def limits(self, defaults: Limits) -> Limits:
-        """`defaults` with what was asked for."""
+        """Return `defaults`, overridden by what the request sets."""
         seconds = self.run_timeout
         if "run_timeout" not in self.model_fields_set:
             seconds = min(seconds, defaults.wall_seconds)
@@ -91,20 +91,23 @@ class RunCodeRequest(Message):
 
 
 class RunCodeResponse(Message):
-    """What became of it."""
+    """The result of one program."""
 
     status: RunStatus
     message: str = ""
-    """Why, where the streams do not tell: a limit other than time, or what broke in the sandbox."""
+    """The reason where the streams do not show it: a limit other than time, or a failure of the sandbox."""
     compile_result: CommandResult | None = None
     run_result: CommandResult | None = None
     executor_pod_name: str | None = None
     files: dict[str, str] = Field(default_factory=dict)
-    """Path to base64, for those of `fetch_files` that are there."""
+    """Maps a path to base64, for those of `fetch_files` that exist."""
 
     @classmethod
     def of(cls, execution: Execution, limits: Limits) -> RunCodeResponse:
-        """Limits other than time are a kill here, and `message` says which."""
+        """Convert an execution.
+
+        SandboxFusion has no status for limits other than time, so `message` names them.
+        """
         if execution.status is Status.SANDBOX_FAILED:
             return cls.failed(execution.detail)
         return cls(
@@ -116,7 +119,7 @@ class RunCodeResponse(Message):
 
     @classmethod
     def failed(cls, reason: str) -> RunCodeResponse:
-        """The sandbox's doing, not the program's."""
+        """Return the answer for a failure of the sandbox, not of the program."""
         result = CommandResult(status=CommandStatus.ERROR, stderr=reason)
         return cls(status=RunStatus.SANDBOX_ERROR, message=reason, run_result=result)
 
@@ -126,7 +129,7 @@ class RunJupyterRequest(Message):
 
     cells: Annotated[tuple[Text, ...], Field(max_length=1000)]
     cell_timeout: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0
-    """Seconds that each may take; 0 means no limit of its own."""
+    """Seconds that each cell may take; 0 means no limit per cell."""
     total_timeout: Seconds = 45
     memory_limit_MB: Annotated[int, Field(ge=-1, le=1 << 30)] = -1
     kernel: Literal["python3"] = "python3"
@@ -135,42 +138,42 @@ class RunJupyterRequest(Message):
 
 
 class CellResult(Message):
-    """What became of one cell."""
+    """The result of one cell."""
 
     stdout: str = ""
     stderr: str = ""
     display: list[dict[str, Any]] = Field(default_factory=list)
-    """MIME bundles: type to data."""
+    """MIME bundles, each mapping a type to data."""
     error: list[dict[str, Any]] = Field(default_factory=list)
     """At most one, with `ename`, `evalue` and `traceback`."""
 
 
 class RunJupyterResponse(Message):
-    """What became of them."""
+    """The results of the cells of one request."""
 
     status: RunStatus
     message: str = ""
     driver: CommandResult | None = None
     cells: list[CellResult] = Field(default_factory=list)
-    """Those that were run."""
+    """The cells that were run."""
     executor_pod_name: str | None = None
     files: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
     def failed(cls, reason: str) -> RunJupyterResponse:
-        """The sandbox's doing, not the cells'."""
+        """Return the answer for a failure of the sandbox, not of a cell."""
         driver = CommandResult(status=CommandStatus.ERROR, stderr=reason)
         return cls(status=RunStatus.SANDBOX_ERROR, message=reason, driver=driver)
 
 
 def encoded(files: Mapping[str, bytes]) -> dict[str, str]:
-    """Path to base64."""
+    """Return files with their content in base64."""
     return {path: base64.b64encode(content).decode() for path, content in files.items()}
 
 
 _LIMITS = {
     Status.OUTPUT_LIMIT: "stopped at the limit of {0.output_bytes} bytes of output",
-    Status.MEMORY_LIMIT: "stopped for memory, of which it may have {0.memory_bytes} bytes",
+    Status.MEMORY_LIMIT: "stopped at the limit of {0.memory_bytes} bytes of memory",
     Status.CPU_LIMIT: "stopped at the limit of {0.cpu_seconds:g} s of CPU time",
 }
 
@@ -189,6 +192,6 @@ def _command(execution: Execution) -> CommandResult:
 
 def _return_code(execution: Execution) -> int:
     if execution.status in (Status.OUTPUT_LIMIT, Status.MEMORY_LIMIT):
-        # It may have ended by itself in the same moment, which must not look like success.
+        # Its own exit code may be 0 if it ended at the same moment, which must not look like success.
         return _KILLED
     return -execution.signal if execution.signal else execution.exit_code or 0

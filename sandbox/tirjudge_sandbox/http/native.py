@@ -1,4 +1,4 @@
-"""Our own request and answer (`/v1/run`, `/v1/info`): all of a Program, its Limits and its Execution."""
+"""The project's own messages (`/v1/run`, `/v1/info`): every field of Program, Limits and Execution."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
-from tirjudge_sandbox.http.fields import Base64, Bindings, Files, Message, Paths, Seconds, Text, laid
+from tirjudge_sandbox.http.fields import Base64, Bindings, Files, Message, Paths, Seconds, Text, given
 
 Positive = Annotated[int, Field(gt=0, le=1 << 62)]
 
 NAME = "tirjudge"
+"""Value of `Info.server`, by which a client recognises this server."""
 
 
 class LimitsMessage(Message):
@@ -27,10 +28,11 @@ class LimitsMessage(Message):
 
     @classmethod
     def of(cls, limits: Limits) -> LimitsMessage:
+        """Convert limits to a message."""
         return cls(**{name: getattr(limits, name) for name in Limits.__slots__})
 
     def limits(self, defaults: Limits) -> Limits:
-        """`defaults` with what was asked for."""
+        """Return `defaults`, overridden by what the request sets."""
         return replace(defaults, **self.model_dump(exclude_unset=True))
 
 
@@ -44,16 +46,16 @@ class RunRequest(Message):
     fetch: Paths = ()
     seed: Annotated[int, Field(ge=0, lt=1 << 64)] = 0
     client: Text = ""
-    """Any name: while programs wait, names take turns. Without one, the address that it comes from."""
+    """Any name: while programs wait, names take turns. Empty means the caller's address."""
     limits: LimitsMessage = LimitsMessage()
 
     def program(self, client: str) -> Program:
-        """What is to be run; `client` stands in for a name."""
+        """Return the program to run. `client`: used if the request names no client."""
         return Program(
             source=self.source,
             bindings=self.bindings,
             stdin=self.stdin,
-            files=laid(self.files),
+            files=given(self.files),
             fetch=tuple(dict.fromkeys(self.fetch)),
             seed=self.seed,
             client=self.client or client,
@@ -72,14 +74,16 @@ class IsolationMessage(Message):
 
     @classmethod
     def of(cls, isolation: Isolation) -> IsolationMessage:
+        """Convert an isolation to a message."""
         return cls(**{name: getattr(isolation, name) for name in Isolation.__slots__})
 
     def isolation(self) -> Isolation:
+        """Convert the message back."""
         return Isolation(**dict(self))
 
 
 class RunResponse(Message):
-    """What became of it; see `tirjudge_sandbox.base.Execution`."""
+    """The result of one program; see `tirjudge_sandbox.base.Execution`."""
 
     status: Status
     exit_code: int | None
@@ -97,23 +101,25 @@ class RunResponse(Message):
 
     @classmethod
     def of(cls, execution: Execution) -> RunResponse:
-        told: dict[str, Any] = {name: getattr(execution, name) for name in Execution.__slots__}
+        """Convert an execution to a message, without validating it again."""
+        values: dict[str, Any] = {name: getattr(execution, name) for name in Execution.__slots__}
         if execution.isolation is not None:
-            told["isolation"] = IsolationMessage.of(execution.isolation)
-        return cls.model_construct(**told)
+            values["isolation"] = IsolationMessage.of(execution.isolation)
+        return cls.model_construct(**values)
 
     def execution(self) -> Execution:
+        """Convert the message back."""
         isolation = None if self.isolation is None else self.isolation.isolation()
         return Execution(**{**dict(self), "isolation": isolation})
 
 
 class Info(Message):
-    """What a server is. SandboxFusion's has no such answer."""
+    """The properties of a server. SandboxFusion's server has no such route."""
 
     server: str
     version: str
     capacity: Annotated[int, Field(gt=0)]
-    """Programs that it runs at once."""
+    """The most programs that it runs at once."""
     isolation: IsolationMessage | None
     most: LimitsMessage
-    """No program may ask for more."""
+    """The largest limits that a program may request."""

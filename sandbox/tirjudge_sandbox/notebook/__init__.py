@@ -1,1 +1,1 @@
-"""Notebooks: programs in pieces, which share what they define, in a Jupyter kernel inside of a worker."""
+"""Notebooks: cells that share their variables, run by a Jupyter kernel inside a worker of a sandbox."""

@@ -1,4 +1,4 @@
-"""What a notebook is asked and what it answers: limits, cells, and whose word a status is."""
+"""The notebook interface: limits, the result of a cell, and who reported its status."""
 
 from __future__ import annotations
 
@@ -12,33 +12,35 @@ from tirjudge_sandbox.base import MIB
 
 
 class CellStatus(StrEnum):
-    """How a cell ended. The first two are the kernel's own word: code that runs in it can forge them."""
+    """The way a cell ended. The kernel reports the first two, so code in it can forge them."""
 
     OK = "ok"
     ERROR = "error"
-    """An exception reached the end of the cell; see `CellRun.error`."""
+    """The cell raised an exception; see `CellRun.error`."""
     TIME_LIMIT = "time_limit"
-    """It was interrupted; where that did not help, the kernel was killed: the next cell gets a new one."""
+    """The cell was interrupted. If it did not stop, the kernel was killed, and the next cell gets a new
+    one."""
     OUTPUT_LIMIT = "output_limit"
-    """The same for more than `NotebookLimits.output_bytes`; what came before is kept."""
+    """Same as TIME_LIMIT, for output beyond `NotebookLimits.output_bytes`; the output up to there is kept."""
     KERNEL_DIED = "kernel_died"
-    """The kernel's process ended while the cell ran: an exit, a crash, its memory or CPU time."""
+    """The kernel's process ended while the cell ran: it exited, crashed, or reached its memory or CPU
+    limit."""
     CLOSED = "closed"
-    """It was not run: the notebook had been idle too long, or had its total time."""
+    """The cell was not run: the notebook had been idle too long, or had reached its total time."""
     SANDBOX_FAILED = "sandbox_failed"
-    """The sandbox broke, not the cell. Never to be shown to a model as a cell's output."""
+    """The sandbox failed, not the cell. Never show this to a model as a cell's output."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotebookLimits:
-    """What one notebook may use. Each is enforced from outside of the kernel."""
+    """The resources that one notebook may use. All limits are enforced from outside of the kernel."""
 
     cell_seconds: float = 60.0
-    """Wall time of a cell for which `run` names none."""
+    """Wall time of a cell, unless `Notebook.run` is given another."""
     idle_seconds: float = 600.0
-    """Without a cell for so long it is closed."""
+    """The notebook is closed after this time without a cell."""
     total_seconds: float = 3600.0
-    """From its opening, new kernels included; then it is closed."""
+    """The notebook is closed after this time since it was opened, restarts of the kernel included."""
     cpu_seconds: float = 600.0
     """CPU time of one kernel."""
     memory_bytes: int = 1024 * MIB
@@ -46,12 +48,12 @@ class NotebookLimits:
     processes: int = 16
     """Processes and threads that cells may start."""
     output_bytes: int = MIB
-    """Of one cell: its streams, displays and error together."""
+    """Output of one cell: streams, displays and error together."""
     disk_bytes: int = 64 * MIB
-    """Everything in the working folder."""
+    """Everything written to the working folder."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError for a limit that is not positive and finite."""
+        """Raise ValueError for a limit that is not positive and finite."""
         for field in fields(self):
             value = getattr(self, field.name)
             if not 0 < value < math.inf:
@@ -60,33 +62,34 @@ class NotebookLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellError:
-    """An uncaught exception, in the kernel's words."""
+    """An uncaught exception, as reported by the kernel."""
 
     name: str
     value: str
     traceback: tuple[str, ...]
-    """Without colours."""
+    """Lines without colour codes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRun:
-    """What became of one cell."""
+    """The result of one cell."""
 
     status: CellStatus
     stdout: str = ""
     stderr: str = ""
     displays: tuple[Mapping[str, Any], ...] = ()
-    """MIME type to data, in order: what was displayed, and the last expression's value."""
+    """MIME bundles in order, each mapping a type to data; the last expression's value is one of them."""
     error: CellError | None = None
     truncated: bool = False
-    """True when the output limit cut something off."""
+    """True if the output limit dropped some output."""
     restarted: bool = False
-    """True when an earlier kernel had died: this one knew nothing of earlier cells and their files."""
+    """True if the kernel had died before: the cell ran in a new one, without the state and files of earlier
+    cells."""
     wall_seconds: float = 0.0
     detail: str = ""
-    """For statuses of the sandbox's: what happened. Empty otherwise."""
+    """The reason for a status that the sandbox reports; empty otherwise."""
 
     @property
     def by(self) -> Literal["kernel", "sandbox"]:
-        """Whose word the status is. The kernel's can be forged by the code that runs in it."""
+        """Who reported the status. Code that runs in the kernel can forge the kernel's report."""
         return "kernel" if self.status in (CellStatus.OK, CellStatus.ERROR) else "sandbox"

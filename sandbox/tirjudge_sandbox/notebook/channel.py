@@ -1,4 +1,4 @@
-"""The host's end of what a notebook says: frames of JSON from a process that may be hostile."""
+"""The host's end of the channel to a notebook: JSON frames from a process that may be hostile."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tirjudge_sandbox.notebook.kernel import LENGTH
 
 
 class ChannelBroken(RuntimeError):
-    """It does not say what a kernel's client says."""
+    """The other end sent something that a kernel's client never sends."""
 
 
 class Channel:
-    """One end of a socket pair; receiving may be cancelled and taken up again."""
+    """One end of a socket pair. Cancelling `receive` loses nothing; the next call continues."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most_bytes: int):
         self._reader = reader
@@ -26,16 +26,16 @@ class Channel:
 
     @classmethod
     async def over(cls, end: socket.socket, most_bytes: int) -> Self:
-        """`most_bytes`: no frame that is received may be longer."""
+        """Open a channel over a socket. `most_bytes`: the largest frame that is accepted."""
         return cls(*await asyncio.open_unix_connection(sock=end), most_bytes)
 
     def send(self, **frame: object) -> None:
-        """Never waits: whoever does not take it meets a time limit."""
+        """Send a frame without waiting: a kernel that does not read it reaches a time limit."""
         content = json.dumps(frame).encode()
         self._writer.write(LENGTH.pack(len(content)) + content)
 
     async def receive(self) -> dict[str, Any] | None:
-        """The next frame, None at the end. Raises ChannelBroken."""
+        """Return the next frame, None at the end. Raises ChannelBroken for anything else."""
         try:
             if self._length is None:
                 (self._length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
@@ -48,6 +48,7 @@ class Channel:
         return _frame(content)
 
     def close(self) -> None:
+        """Close this end."""
         self._writer.close()
 
 
@@ -55,12 +56,12 @@ def _frame(content: bytes) -> dict[str, Any]:
     try:
         found = _parsed(content)
         if rb"\ud" in content.lower():
-            # Halves of surrogate pairs, which nothing could write to a file or send on.
+            # Lone surrogates become question marks, since they cannot be encoded in a file or an answer.
             found = _parsed(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
     except (ValueError, RecursionError) as error:
         raise ChannelBroken(f"it sent a message that cannot be read: {error}") from None
     if not isinstance(found, dict):
-        raise ChannelBroken("it sent a message that is no object")
+        raise ChannelBroken("it sent a message that is not an object")
     return found
 
 
@@ -69,6 +70,6 @@ def _parsed(content: bytes) -> Any:
 
 
 def _finite(digits: str) -> float | str:
-    """Infinity is no JSON, whoever wants to hand it on."""
+    """Return a finite number; an infinite one as text, since JSON cannot represent it."""
     number = float(digits)
     return number if math.isfinite(number) else digits

@@ -1,4 +1,4 @@
-"""The jupyter backend: the workers of another one, whose programs can be Jupyter kernels."""
+"""The jupyter backend: the workers of another backend, which run Jupyter kernels as well as programs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.notebook import kernel
 from tirjudge_sandbox.notebook.base import NotebookLimits
 from tirjudge_sandbox.notebook.notebook import Notebook
-from tirjudge_sandbox.pool import PoolStats
+from tirjudge_sandbox.workers.pool import PoolStats
 
 _NEEDED = ("ipykernel", "jupyter_client")
 _KERNEL_MODULES = (
@@ -28,7 +28,7 @@ _KERNEL_MODULES = (
     "tornado.platform.asyncio",
     "tornado.queues",
 )
-"""Loaded once in a worker, or every kernel would take seconds to start."""
+"""Loaded once per worker, since every kernel would otherwise take seconds to start."""
 
 _BACKENDS: dict[str, type[LocalSandbox] | type[DockerSandbox]] = {
     "local": LocalSandbox,
@@ -39,16 +39,20 @@ _DEFAULT_NOTEBOOK_LIMITS = NotebookLimits()
 
 
 class JupyterSandbox:
-    """At most `capacity` programs and open notebooks at once; the rest wait, clients in turn, each in order.
+    """A sandbox for notebooks and programs, at most `capacity` open at once; see `Sandbox` for the order.
 
-    Covered and not covered is what the sandbox that it stands in covers, but that programs may make sockets
-    among themselves, and that a cell's outputs and status are the kernel's own word.
+    The protection is that of the sandbox inside, with two differences: programs may make sockets among
+    themselves, and outputs and status of a cell are reported by the kernel, so the cell can forge them.
     """
 
     def __init__(self, *, inside: str = "local", preload: Sequence[str] = ("numpy", "sympy"), **options: Any):
-        """`inside`: the sandbox whose workers are used, `local` or `docker`; `options` are its own."""
-        if options.get("policy") is not None:
-            raise ValueError("a policy is for programs, and a notebook's kernel is none that would pass it")
+        """Raises ValueError for a bad option, SandboxUnavailable if a package is missing.
+
+        `inside`: the backend whose workers are used, `local` or `docker`; `options` are passed to it.
+        """
+        if options.get("import_policy") is not None:
+            # The kernel itself runs as a program, and imports far more than a policy allows.
+            raise ValueError("notebooks take no import policy: their kernel would not pass it")
         if inside not in _BACKENDS:
             raise ValueError(f"inside must be one of {', '.join(_BACKENDS)}, not {inside!r}")
         if inside == "local" and (missing := [name for name in _NEEDED if find_spec(name) is None]):
@@ -62,18 +66,18 @@ class JupyterSandbox:
         self.capacity = self._box.capacity
 
     async def __aenter__(self) -> Self:
-        """Start the first worker. Raises SandboxUnavailable where the machine cannot give a property."""
+        """Start the first worker. Raises SandboxUnavailable if an isolation property cannot be provided."""
         await self._box.__aenter__()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End every worker and what runs in it."""
+        """Kill every worker with the programs and kernels that run in them."""
         await self._box.__aexit__(kind, error, trace)
 
     async def run(self, program: Program, limits: Limits = _DEFAULT_LIMITS) -> Execution:
-        """Run one program, in no kernel; see `Sandbox.run`."""
+        """Run one program, without a kernel; see `Sandbox.run`."""
         return await self._box.run(program, limits)
 
     def notebook(
@@ -85,9 +89,9 @@ class JupyterSandbox:
         seed: int = 0,
         client: str = "",
     ) -> Notebook:
-        """A notebook, to be opened by `async with`. It keeps one of the `capacity` places until it is closed.
+        """Return a notebook for use with `async with`. It holds one of the `capacity` places while open.
 
-        `files`, `fetch`, `seed`, `client`: see `Program`; what is fetched is in the answer of `close`.
+        `files`, `fetch`, `seed`, `client`: see `Program`. `Notebook.close` returns the fetched files.
         """
         program = Program(
             source=Path(kernel.__file__).read_text(encoding="utf-8"),
@@ -99,5 +103,5 @@ class JupyterSandbox:
         return Notebook(self._box, program, limits)
 
     def stats(self) -> PoolStats:
-        """Its workers, programs and notebooks, now and so far."""
+        """Return the state and counters of the pool; a notebook counts as a program."""
         return self._box.stats()

@@ -1,10 +1,10 @@
-"""The program that a notebook's worker runs: an IPython kernel, and beside it the client that the host asks.
+"""The program that a notebook's worker runs: an IPython kernel, and a client that connects it to the host.
 
-It is sent as source, so it imports nothing of ours. Standard input is a socket to the host; what goes through
-it are frames: four bytes of length, then a JSON object. From the host come {"run": SOURCE} and
-{"interrupt": true}, and its end is the notebook's. To the host go `started`, `ready`, and of a cell `stream`,
-`display`, `error`, `end`. The client is the kernel's child and of the same user: code in a cell can kill it,
-and speak in its place.
+The module is sent as source, so it imports nothing of this package. Standard input is a socket to the host
+that carries frames: four bytes of length, then a JSON object. The host sends {"run": SOURCE} and
+{"interrupt": true}; the end of its stream ends the notebook. The host receives `started` and `ready`, and for
+a cell `stream`, `display`, `error` and `end`. The client is a child of the kernel with the same user, so code
+in a cell can kill it and send frames in its place.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ _FOLDER = ".kernel"
 _CHANNELS = ("shell", "iopub", "stdin", "control", "hb")
 _M_ARENA_MAX = -8
 _CHUNK = 1 << 16
-"""Characters of a stream in one frame: of much output the beginning arrives, whatever its end meets."""
+"""Characters of a stream in one frame, so that the beginning of a large output arrives even if a limit stops
+it."""
 
 
 class Client:
-    """Speaks Jupyter's protocol with the kernel, and frames with the host."""
+    """Translates between Jupyter's protocol, spoken by the kernel, and the frames of the host."""
 
     def __init__(self, host: socket.socket, kernel: int, folder: str, connection: dict[str, Any]):
         from jupyter_client.blocking.client import BlockingKernelClient
@@ -54,7 +55,7 @@ class Client:
         self._client.kernel_info()
 
     def serve(self) -> None:
-        """Hand on requests and outputs until the host has no more."""
+        """Forward requests and outputs until the host closes the socket."""
         while True:
             for source, _ in self._poller.poll():
                 if source == self._host.fileno():
@@ -91,12 +92,12 @@ class Client:
         self._awaited.discard(kind)
         if not (self._awaited or self._ready):
             self._ready = True
-            # Nothing more will connect, and the working folder is for the cells.
+            # No other client will connect, and the working folder belongs to the cells.
             shutil.rmtree(self._folder, ignore_errors=True)
             self._send(kind="ready")
         if self._request is None or message["parent_header"].get("msg_id") != self._request:
             return
-        self._hand_on(kind, content)
+        self._forward(kind, content)
         if kind == "execute_reply":
             self._replied = True
             self._exit = any(load["source"] == "ask_exit" for load in content.get("payload", ()))
@@ -105,7 +106,7 @@ class Client:
             self._request = None
             self._send(kind="end", exit=self._exit)
 
-    def _hand_on(self, kind: str, content: dict[str, Any]) -> None:
+    def _forward(self, kind: str, content: dict[str, Any]) -> None:
         if kind == "stream":
             text = content["text"]
             for start in range(0, len(text), _CHUNK):
@@ -122,21 +123,21 @@ class Client:
 
 
 def send(host: socket.socket, frame: dict[str, object]) -> None:
-    """Blocks until the host has taken it."""
+    """Send a frame; blocks until the host has received it."""
     content = json.dumps(frame).encode()
     host.sendall(LENGTH.pack(len(content)) + content)
 
 
 def main() -> None:
-    """Become the kernel, with the client as a child."""
-    # A heap for every thread would reserve more address space than cells are allowed.
+    """Become the kernel, with the client as its child."""
+    # One arena for all threads: an arena each would reserve more address space than cells are allowed.
     ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
     host = socket.socket(fileno=os.dup(0))
     send(host, {"kind": "started"})
     with open(os.devnull, "rb") as null:
         os.dup2(null.fileno(), 0)
     os.mkdir(_FOLDER, 0o700)
-    # Both by this file's absolute path: a cell may change the working folder.
+    # An absolute path, since a cell may change the working folder.
     folder = os.path.abspath(_FOLDER)
     connection: dict[str, Any] = {f"{name}_port": port for port, name in enumerate(_CHANNELS, 1)}
     connection |= {"transport": "ipc", "ip": f"{folder}/socket", "key": secrets.token_hex()}
@@ -171,14 +172,14 @@ def _be_kernel(folder: str, connection: dict[str, Any], binding: int) -> None:
     with open(file, "w") as stream:
         json.dump(connection, stream)
     os.environ["IPYTHONDIR"] = folder
-    # Nobody debugs here, and loading it would take longer than all the rest.
+    # There is no debugger, and importing it would take longer than all the rest.
     sys.modules["debugpy"] = None  # type: ignore[assignment]
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
     app = IPKernelApp.instance(connection_file=file, log_level="CRITICAL", config=config)
     with warnings.catch_warnings(action="ignore"):
-        # It would like a TCP port for the output of other programs, of which there are none here.
+        # It warns that it cannot open a TCP port for the output of subprocesses, which do not exist here.
         app.initialize([])
     os.close(binding)
     app.start()

@@ -1,4 +1,4 @@
-"""A notebook: cells, one after the other, that share what they define."""
+"""A notebook: run cells one after the other in a kernel, within limits of time and output."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Self
 from tirjudge_sandbox.base import Execution, Limits, Program, SandboxUnavailable
 from tirjudge_sandbox.notebook.base import CellRun, CellStatus, NotebookLimits
 from tirjudge_sandbox.notebook.outputs import Outputs
-from tirjudge_sandbox.notebook.running import GRACE_SECONDS, KernelDied, RunningKernel, Workers
+from tirjudge_sandbox.notebook.running_kernel import GRACE_SECONDS, KernelDied, RunningKernel, Workers
 
 _KERNEL_PROCESSES = 24
 """Threads of the kernel and its client."""
 _KERNEL_BYTES = 128 << 20
-"""Address space that they take for themselves."""
+"""Address space of the kernel and its client."""
 _ESCAPED = 6
-"""Bytes of JSON for one of output, at most."""
+"""The most bytes of JSON for one byte of output."""
 _FRAME_BYTES = 1 << 20
-"""For what goes around the output."""
+"""Allowance for the part of a frame around the output."""
 
 
 class Notebook:
-    """Use it as `async with`. Cells run one at a time, in the order of the calls.
+    """A notebook, for use with `async with`. Cells run one at a time, in the order of the calls.
 
-    Limits are enforced from outside of the kernel. What it says of a cell is its own word: see `CellRun.by`.
+    Limits are enforced from outside of the kernel. See `CellRun.by` for who reports the status of a cell.
     """
 
     def __init__(self, workers: Workers, program: Program, limits: NotebookLimits):
@@ -40,7 +40,7 @@ class Notebook:
         self._until = 0.0
 
     async def __aenter__(self) -> Self:
-        """Wait for a place, and start the kernel. Raises SandboxUnavailable when it does not start."""
+        """Wait for a place, and start the kernel. Raises SandboxUnavailable if it does not start."""
         try:
             self._kernel = await self._started(self._limits.total_seconds)
         except KernelDied as error:
@@ -53,20 +53,20 @@ class Notebook:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it."""
+        """Close the notebook."""
         await self.close()
 
     @property
     def open(self) -> bool:
-        """False once it was closed, by whom ever."""
+        """False once the notebook was closed, by a caller or by a limit."""
         return self._ended is None
 
     async def run(self, source: str, wall_seconds: float | None = None) -> CellRun:
         """Run one cell. Never raises for what the cell does; cancelling stops the cell first.
 
-        `wall_seconds`: None means `NotebookLimits.cell_seconds`. Where the kernel had died, a new one is
-        started first, and the result says so. Raises ValueError for time that is not positive, RuntimeError
-        when closed.
+        `wall_seconds`: None means `NotebookLimits.cell_seconds`. If the kernel has died, a new one is started
+        first, and `CellRun.restarted` is True. Raises ValueError for a time that is not positive and finite,
+        RuntimeError when closed.
         """
         seconds = self._limits.cell_seconds if wall_seconds is None else wall_seconds
         if not 0 < seconds < math.inf:
@@ -83,7 +83,7 @@ class Notebook:
                 self._arm("idle", self._limits.idle_seconds)
 
     async def close(self) -> Execution:
-        """End the kernel. How its process ended (by signal 9, where we ended it), with the fetched files."""
+        """End the kernel; return its process's execution (signal 9 if it was killed) and fetched files."""
         if self._kernel is None:
             raise RuntimeError("the notebook was never opened")
         for timer in self._timers.values():
@@ -109,7 +109,10 @@ class Notebook:
     async def _execute(
         self, kernel: RunningKernel, source: str, outputs: Outputs, seconds: float
     ) -> tuple[CellStatus | None, str]:
-        """How the sandbox saw the cell end; None when the kernel is to be believed."""
+        """Run a cell.
+
+        Return the status and detail that the sandbox reports; None if the kernel's report counts.
+        """
         kernel.begin(source)
         try:
             async with asyncio.timeout(seconds):
@@ -139,7 +142,7 @@ class Notebook:
             self._workers,
             self._program,
             Limits(
-                # The host comes first, and this stands behind it.
+                # A backup: the notebook's own timer ends the kernel first.
                 wall_seconds=max(seconds, 0) + GRACE_SECONDS,
                 cpu_seconds=limits.cpu_seconds,
                 memory_bytes=limits.memory_bytes + _KERNEL_BYTES,
@@ -151,9 +154,9 @@ class Notebook:
 
     def _arm(self, name: str, seconds: float) -> None:
         if self.open:
-            words = {"idle": "it was idle for", "total": "it had its total time of"}[name]
+            reason = {"idle": "it was idle for", "total": "it reached its total time of"}[name]
             self._timers[name] = asyncio.get_running_loop().call_later(
-                seconds, self._expire, f"the notebook was closed: {words} {seconds:g} s"
+                seconds, self._expire, f"the notebook was closed: {reason} {seconds:g} s"
             )
 
     def _expire(self, reason: str) -> None:

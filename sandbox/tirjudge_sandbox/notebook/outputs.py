@@ -1,4 +1,4 @@
-"""What a cell puts out, gathered up to a cap."""
+"""The output of a cell: streams, displays and error, collected up to a limit."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from tirjudge_sandbox.notebook.channel import ChannelBroken
 
 
 class Outputs:
-    """Of one cell. Above the cap the rest is dropped, and `full` is true."""
+    """Collects the output of one cell; whatever exceeds the limit is dropped and sets `full`."""
 
     def __init__(self, most_bytes: int):
+        """`most_bytes`: limit for everything together."""
         self.full = False
         self._left = most_bytes
         self._streams: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
@@ -21,7 +22,7 @@ class Outputs:
         self._error: CellError | None = None
 
     def add(self, frame: Mapping[str, Any]) -> None:
-        """One of `stream`, `display` and `error`. Raises ChannelBroken for what is none."""
+        """Add a frame of kind `stream`, `display` or `error`. Raises ChannelBroken for any other."""
         try:
             match frame["kind"]:
                 case "stream":
@@ -36,16 +37,16 @@ class Outputs:
                 case other:
                     raise ValueError(other)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise ChannelBroken(f"it sent a message that means nothing: {error}") from None
+            raise ChannelBroken(f"it sent a malformed message: {error}") from None
 
     def cell(
         self, status: CellStatus | None, wall_seconds: float, *, restarted: bool, detail: str
     ) -> CellRun:
-        """`status`: None where the kernel has the word."""
-        told = CellStatus.OK if self._error is None else CellStatus.ERROR
+        """Return the result. `status`: None means the status that the kernel reported."""
+        reported = CellStatus.OK if self._error is None else CellStatus.ERROR
         stdout, stderr = (text.decode("utf-8", "replace") for text in self._streams.values())
         return CellRun(
-            status=status or told,
+            status=status or reported,
             stdout=stdout,
             stderr=stderr,
             displays=tuple(self._displays),

@@ -1,1 +1,1 @@
-"""Sandboxes on other machines: several of them used as one."""
+"""The `remote` backend: sandbox servers on other machines, several of them used as one."""

@@ -1,9 +1,11 @@
-"""The two ways to ask a server for a program's execution: ours and SandboxFusion's."""
+"""The two protocols for running a program on a server: this project's own and SandboxFusion's."""
 
 from __future__ import annotations
 
 import base64
 import binascii
+import json
+import math
 import signal
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,18 +13,46 @@ from typing import Any
 
 from tirjudge_sandbox.base import MIB, Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.http import fusion, native
-from tirjudge_sandbox.remote.bootstrap import wrapped
+
+_WRAPPER = """\
+def _tirjudge():
+    import json, linecache, random, resource, sys, traceback
+
+    given = json.loads({given!r})
+    source, file = given["source"], "<program>"
+
+    def show(kind, error, trace):
+        # Drops the frames of this wrapper.
+        sys.stderr.write("".join(traceback.format_exception(kind, error, trace.tb_next.tb_next)))
+
+    sys.excepthook = show
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    try:
+        resource.setrlimit(resource.RLIMIT_CPU, (given["cpu"], given["cpu"] + 1))
+    except (OSError, ValueError):
+        pass
+    random.seed(given["seed"])
+    names = globals()
+    del names["_tirjudge"]
+    names.update(given["bindings"])
+    exec(compile(source, file, "exec", dont_inherit=True), names)
+
+
+_tirjudge()
+"""
+"""The source of a program for a server that takes nothing but a source."""
 
 
 @dataclass(frozen=True)
 class Dialect:
-    """Where to, what to send, and what the answer means."""
+    """One protocol: the path, how to make a request, and how to read an answer."""
 
     path: str
     request: Callable[[Program, Limits], dict[str, Any]]
-    """JSON values, lone surrogates still in them. Raises TypeError for bindings that are no JSON."""
+    """Makes the JSON of a request, lone surrogates included. Raises TypeError for bindings that are not
+    JSON."""
     execution: Callable[[bytes, Limits], Execution]
-    """Raises ValueError for an answer that is none."""
+    """Reads an answer. Raises ValueError if it is malformed."""
 
 
 UNKNOWN = Isolation(
@@ -33,6 +63,7 @@ UNKNOWN = Isolation(
     calls_filtered=False,
     notes=("a SandboxFusion server does not say how it isolates programs",),
 )
+"""The isolation assumed for SandboxFusion."""
 
 
 def _native_request(program: Program, limits: Limits) -> dict[str, Any]:
@@ -54,7 +85,7 @@ def _native_execution(body: bytes, _: Limits) -> Execution:
 
 def _fusion_request(program: Program, limits: Limits) -> dict[str, Any]:
     return fusion.RunCodeRequest.model_construct(
-        code=wrapped(program, limits),
+        code=_wrapped(program, limits),
         language=fusion.PYTHON,
         run_timeout=limits.wall_seconds,
         memory_limit_MB=-(-limits.memory_bytes // MIB),
@@ -62,6 +93,21 @@ def _fusion_request(program: Program, limits: Limits) -> dict[str, Any]:
         files=dict(program.files),
         fetch_files=program.fetch,
     ).model_dump(warnings=False)
+
+
+def _wrapped(program: Program, limits: Limits) -> str:
+    """Return a source that runs the program with its bindings, seed and CPU limit.
+
+    Tracebacks name `<program>` and show no frame of the wrapper. The hash seed and numpy's seed stay the
+    server's.
+    """
+    given = {
+        "source": program.source,
+        "bindings": dict(program.bindings),
+        "seed": program.seed,
+        "cpu": math.ceil(limits.cpu_seconds),
+    }
+    return _WRAPPER.format(given=json.dumps(given))
 
 
 def _fusion_execution(body: bytes, limits: Limits) -> Execution:
@@ -92,7 +138,7 @@ def _fusion_status(result: fusion.CommandResult) -> Status:
     if result.status is fusion.CommandStatus.ERROR or code is None:
         return Status.SANDBOX_FAILED
     if code == -signal.SIGXCPU:
-        # The limit that the bootstrap sets.
+        # RLIMIT_CPU, which the wrapper sets.
         return Status.CPU_LIMIT
     if code < 0:
         return Status.SIGNAL
@@ -111,7 +157,7 @@ def _decoded(files: dict[str, str]) -> dict[str, bytes]:
     try:
         return {path: base64.b64decode(content, validate=True) for path, content in files.items()}
     except binascii.Error as error:
-        raise ValueError(f"files that are no base64: {error}") from None
+        raise ValueError(f"files that are not base64: {error}") from None
 
 
 NATIVE = Dialect(path="/v1/run", request=_native_request, execution=_native_execution)

@@ -1,4 +1,4 @@
-"""One server: what it can do, how busy we keep it, and how it fares."""
+"""One sandbox server: its capabilities, the programs sent to it, and its failures."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import Any
 
 import httpx
 
-from tirjudge_sandbox.backoff import Backoff
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.http.native import NAME, Info
 from tirjudge_sandbox.remote.dialects import FUSION, NATIVE, UNKNOWN, Dialect
+from tirjudge_sandbox.workers.backoff import Backoff
 
 FUSION_CAPACITY = 16
-"""Programs at once that a SandboxFusion server is given: it does not say what it takes."""
+"""Programs sent at once to a SandboxFusion server, which does not report its capacity."""
 _GATEWAY_FAILURES = frozenset({502, 503, 504})
 _THIS_REQUEST = frozenset({400, 413, 422})
-"""Another program may fare better there."""
+"""Statuses that concern one request: another program may succeed on the same server."""
 _CONNECT_SECONDS = 10.0
 
 
 class EndpointFailed(Exception):
-    """The server, not the program: it cannot be reached, or not now. Worth another try."""
+    """The server failed, not the program: it cannot be reached or is overloaded. Worth a retry."""
 
     def __init__(self, text: str, after_seconds: float = 0.0):
         super().__init__(text)
         self.after_seconds = after_seconds
-        """When the server wants to be asked again."""
+        """Time after which the server wants to be asked again."""
 
 
 class EndpointRefused(Exception):
-    """The server answers, and does not take this."""
+    """The server refused the request, and would refuse it again."""
 
 
 class Endpoint:
-    """Belongs to one event loop. Close it."""
+    """A connection pool to one server. Belongs to one event loop, and must be closed."""
 
     def __init__(self, url: str, token: str | None, *, allow_weak_isolation: bool):
-        """Raises ValueError for what is no URL of HTTP."""
+        """Raises ValueError if `url` is not an HTTP URL."""
         try:
             parsed = httpx.URL(url.rstrip("/"))
         except httpx.InvalidURL as error:
@@ -45,18 +45,18 @@ class Endpoint:
         if parsed.scheme not in ("http", "https") or not parsed.host:
             raise ValueError(f"a sandbox server's URL begins with http:// or https://, not {parsed.scheme!r}")
         self.name = f"{parsed.host}:{parsed.port or parsed.scheme}"
-        """Without what the URL may hold of secrets."""
+        """Host and port, without the secrets that the URL may hold."""
         self.capacity = 1
         self.running = 0
-        """Programs that were sent there and are not back."""
+        """Programs that were sent and have not come back."""
         self.backoff = Backoff()
         self.failure = ""
-        """The last."""
+        """Description of the last failure."""
         self._allow_weak = allow_weak_isolation
         self._dialect: Dialect | None = None
         headers = {"authorization": f"Bearer {token}"} if token else {}
         self._client = httpx.AsyncClient(
-            # Without the password, which httpx would log.
+            # Without the password, since httpx logs the URL.
             base_url=parsed.copy_with(userinfo=b""),
             auth=(parsed.username, parsed.password) if parsed.password else None,
             headers=headers,
@@ -65,37 +65,43 @@ class Endpoint:
 
     @property
     def met(self) -> bool:
-        """Whether it has said what it is."""
+        """True once the server has reported what it is."""
         return self._dialect is not None
 
     @property
     def usable(self) -> bool:
-        """One that failed is left out for a while, and then tried with one program."""
+        """False for a while after a failure; then the server is tried with one program."""
         return self.backoff.failures == 0 or (self.backoff.due and self.running == 0)
 
     async def close(self) -> None:
+        """Close all connections."""
         await self._client.aclose()
 
     async def meet(self) -> Dialect:
-        """Ask what it is. Raises EndpointFailed, and EndpointRefused where its isolation is not enough."""
+        """Ask the server what it is.
+
+        Raises EndpointFailed, and EndpointRefused if its isolation is too weak.
+        """
         response = await self._answered("GET", "/v1/info", None, _CONNECT_SECONDS)
         if response.status_code == 404:
+            # SandboxFusion has no such route.
             dialect, self.capacity, isolation = FUSION, FUSION_CAPACITY, UNKNOWN
         else:
-            dialect, (self.capacity, isolation) = NATIVE, self._told(response)
+            dialect, (self.capacity, isolation) = NATIVE, self._parse_info(response)
         if isolation.missing and not self._allow_weak:
             raise EndpointRefused(
                 f"{self.name} does not give {', '.join(isolation.missing)} ({'; '.join(isolation.notes)}): "
-                "allow_weak_isolation takes it all the same"
+                "allow_weak_isolation accepts it anyway"
             )
         self._dialect = dialect
         return dialect
 
     async def run(self, program: Program, limits: Limits, patience_seconds: float) -> Execution:
-        """Run a program there, asking first what the server is where that is not known.
+        """Run a program on the server, asking first what the server is if that is not known yet.
 
-        Raises EndpointFailed, EndpointRefused, TypeError for bindings that are no JSON, and ValueError for
-        limits beyond the server's.
+        `patience_seconds`: the longest wait for an answer beyond the program's wall limit. Raises
+        EndpointFailed, EndpointRefused, TypeError for bindings that are not JSON, and ValueError for limits
+        beyond the server's.
         """
         self.running += 1
         try:
@@ -116,7 +122,10 @@ class Endpoint:
             raise self._failed(str(error)) from error
 
     async def _answered(self, method: str, path: str, body: bytes | None, seconds: float) -> httpx.Response:
-        """Any answer but that it has no time."""
+        """Send a request.
+
+        Raises EndpointFailed without an answer, and for answers that ask to retry later.
+        """
         timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
         headers = {"content-type": "application/json"} if body is not None else {}
         try:
@@ -129,7 +138,7 @@ class Endpoint:
             raise self._failed(f"HTTP status {response.status_code}")
         self.backoff.succeeded()
         if response.status_code == 429:
-            raise EndpointFailed(f"{self.name} has too much to do", _seconds(response))
+            raise EndpointFailed(f"{self.name} is overloaded", _seconds(response))
         return response
 
     def _failed(self, why: str) -> EndpointFailed:
@@ -137,15 +146,15 @@ class Endpoint:
         self.failure = f"{self.name}: {why}"
         return EndpointFailed(self.failure)
 
-    def _told(self, response: httpx.Response) -> tuple[int, Isolation]:
+    def _parse_info(self, response: httpx.Response) -> tuple[int, Isolation]:
         if response.status_code != 200:
             raise EndpointRefused(f"{self.name} refuses: {_detail(response)}")
         try:
             info = Info.model_validate_json(response.content)
         except ValueError:
-            raise EndpointRefused(f"{self.name} is no sandbox server") from None
+            raise EndpointRefused(f"{self.name} is not a sandbox server") from None
         if info.server != NAME or info.isolation is None:
-            raise EndpointRefused(f"{self.name} does not say how it isolates programs")
+            raise EndpointRefused(f"{self.name} does not report how it isolates programs")
         return info.capacity, info.isolation.isolation()
 
     def _accepted(self, response: httpx.Response) -> None:
@@ -161,17 +170,18 @@ class Endpoint:
         try:
             return dialect.execution(response.content, limits)
         except ValueError as error:
-            detail = f"{self.name} gave an answer that cannot be read: {error}"
+            detail = f"{self.name} sent an answer that cannot be read: {error}"
             return Execution(status=Status.SANDBOX_FAILED, detail=detail)
 
 
 def _seconds(response: httpx.Response) -> float:
+    # Retry-After may also hold a date, which is ignored.
     value = response.headers.get("retry-after", "")
     return float(value) if value.isascii() and value.isdigit() else 0.0
 
 
 def _detail(response: httpx.Response) -> str:
-    """Its words, as far as they are ours or FastAPI's."""
+    """Return status and reason of a refusal; the reason as FastAPI formats it, or else the body."""
     try:
         detail: Any = response.json()["detail"]
         if isinstance(detail, list):

@@ -1,4 +1,4 @@
-"""The backend that lets servers run the programs: ours (`tirjudge sandbox serve`), or SandboxFusion's."""
+"""The remote backend, whose programs run on servers: `tirjudge sandbox serve`, or SandboxFusion's."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ from tenacity import (
     wait_random_exponential,
 )
 
-from tirjudge_sandbox.base import Execution, Limits, Program, SandboxUnavailable, Status
+from tirjudge_sandbox.base import Execution, Limits, Program, SandboxUnavailable, Status, validate
 from tirjudge_sandbox.remote.endpoint import Endpoint, EndpointFailed, EndpointRefused
-from tirjudge_sandbox.turns import Turns
-from tirjudge_sandbox.validation import check
+from tirjudge_sandbox.workers.fair_queue import FairQueue
 
 URLS, TOKEN = "TIRJUDGE_SANDBOX_URL", "TIRJUDGE_SANDBOX_TOKEN"
+"""Environment variables with the servers' URLs and their token."""
 _DEFAULT_LIMITS = Limits()
 _AHEAD = 2
-"""Times the servers' capacity: what is sent ahead, so that none of them waits for the network."""
+"""Programs sent at once, in multiples of the servers' capacity, so that no server waits for the network."""
 _backoff = wait_random_exponential(multiplier=0.1, max=2.0)
 
 
 class RemoteSandbox:
-    """Programs run on servers, each on the least busy one; one that fails is left out and tried again later.
+    """A sandbox whose programs run on servers, each on the least busy one.
 
-    A server that cannot be reached, or has too much to do, costs a program nothing but time: it is asked
-    again, there or elsewhere. What a program does is never asked twice. Cancelling `run` hangs up, upon which
-    our server kills the program; it does not wait until that is done.
+    A server that fails is left out and tried again later. If a server cannot be reached or is overloaded, the
+    program is retried there or elsewhere, which costs it nothing but time. The result of a program is never
+    retried. Cancelling `run` closes the connection, upon which this project's server kills the program; `run`
+    does not wait for that.
     """
 
     def __init__(
@@ -46,12 +47,14 @@ class RemoteSandbox:
         patience_seconds: float = 60.0,
         allow_weak_isolation: bool = False,
     ):
-        """`url`: one or more, or several with commas between them; None means those in the environment
-        variable TIRJUDGE_SANDBOX_URL. `token`: None means TIRJUDGE_SANDBOX_TOKEN's, if any. `capacity`: how
-        many programs the servers run at once; None means as many as they say (a SandboxFusion's says
-        nothing: 16). `patience_seconds`: how long a program may go without an answer, on top of its own wall
-        limit, until that is SANDBOX_FAILED. `allow_weak_isolation`: also take servers that lack a property,
-        or that do not say, as SandboxFusion's do not. Raises ValueError for what is no URL.
+        """Raises ValueError for an invalid URL.
+
+        `url`: one URL, several separated by commas, or a list; None means the environment variable
+        TIRJUDGE_SANDBOX_URL. `token`: None means TIRJUDGE_SANDBOX_TOKEN, if set. `capacity`: programs that
+        the servers run at once; None means the capacities that they report (16 for SandboxFusion, which
+        reports none). `patience_seconds`: the longest time without an answer, beyond the program's wall
+        limit, before the result is SANDBOX_FAILED. `allow_weak_isolation`: also accept servers that lack an
+        isolation property or, like SandboxFusion, do not report them.
         """
         if url is None:
             url = os.environ.get(URLS, "")
@@ -65,12 +68,15 @@ class RemoteSandbox:
         self.capacity = capacity or len(self._endpoints)
         self._wanted = capacity
         self._patience = patience_seconds
-        self._turns: Turns | None = None
+        self._queue: FairQueue | None = None
 
     async def __aenter__(self) -> Self:
-        """Ask each what it is. Raises SandboxUnavailable if none answers or one isolates too little."""
+        """Ask each server what it is.
+
+        Raises SandboxUnavailable if none answers, or if one isolates too weakly.
+        """
         if not self._endpoints:
-            raise SandboxUnavailable(f"no sandbox server is named: give url=, or set {URLS}")
+            raise SandboxUnavailable(f"no sandbox server is named: pass url=, or set {URLS}")
         try:
             await asyncio.gather(*(self._met(endpoint) for endpoint in self._endpoints))
             if not (met := [endpoint.capacity for endpoint in self._endpoints if endpoint.met]):
@@ -79,38 +85,38 @@ class RemoteSandbox:
         except BaseException:
             await self._close()
             raise
-        # One that does not answer yet is taken for as large as the others.
+        # A server that does not answer yet is assumed to be as large as the largest other.
         missing = len(self._endpoints) - len(met)
         self.capacity = self._wanted or sum(met) + missing * max(met)
-        self._turns = Turns(self.capacity * _AHEAD)
+        self._queue = FairQueue(self.capacity * _AHEAD)
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Hang up."""
-        self._turns = None
+        """Close all connections."""
+        self._queue = None
         await self._close()
 
     async def run(self, program: Program, limits: Limits = _DEFAULT_LIMITS) -> Execution:
         """Run one program; see `Sandbox.run`.
 
-        Raises ValueError also for limits beyond a server's, TypeError for bindings that are no JSON,
+        Also raises ValueError for limits beyond a server's, TypeError for bindings that are not JSON, and
         RuntimeError outside of `async with`.
         """
-        check(program, limits)
-        if self._turns is None:
+        validate(program, limits)
+        if self._queue is None:
             raise RuntimeError("the sandbox is not open: use it inside `async with`")
-        turns, clock = self._turns, asyncio.get_running_loop().time
+        queue, clock = self._queue, asyncio.get_running_loop().time
         called = clock()
-        await turns.take(program.client)
+        await queue.acquire(program.client)
         try:
             execution = await self._answer(program, limits)
         except (EndpointFailed, EndpointRefused) as error:
             return Execution(status=Status.SANDBOX_FAILED, detail=str(error), queued_seconds=clock() - called)
         finally:
-            turns.give()
-        # The way there and back counts as waiting: the program did not run.
+            queue.release()
+        # The time on the network counts as queueing, since the program did not run.
         return replace(execution, queued_seconds=max(0.0, clock() - called - execution.wall_seconds))
 
     async def _answer(self, program: Program, limits: Limits) -> Execution:
@@ -135,7 +141,7 @@ class RemoteSandbox:
         try:
             await endpoint.meet()
         except EndpointFailed:
-            # It may come later: see `Endpoint.usable`.
+            # The server may answer later: see `Endpoint.usable`.
             return
         except EndpointRefused as error:
             raise SandboxUnavailable(str(error)) from error
@@ -146,7 +152,7 @@ class RemoteSandbox:
 
 
 def _wait(state: RetryCallState) -> float:
-    """As long as the server asks for, and else longer each time."""
+    """Return the wait that the server asks for, or else an exponential one."""
     error = state.outcome.exception() if state.outcome else None
     asked = error.after_seconds if isinstance(error, EndpointFailed) else 0.0
     return max(asked, _backoff(state))

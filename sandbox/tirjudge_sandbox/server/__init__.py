@@ -1,1 +1,1 @@
-"""The sandbox as a web service: who may ask, how much at once, and the routes."""
+"""The sandbox as a web service: routes, access control, and bounds on concurrent requests."""

@@ -1,8 +1,8 @@
-"""The routes: SandboxFusion's, our own, and what operators ask for."""
+"""The routes of the sandbox server: SandboxFusion's, the project's own, and those for operators."""
 
 # No `from __future__ import annotations`: FastAPI reads the routes' annotations, whose names are local here.
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Sandbox, SandboxUnavailable
 from tirjudge_sandbox.http.fusion import (
@@ -14,23 +14,26 @@ from tirjudge_sandbox.http.fusion import (
 )
 from tirjudge_sandbox.http.native import NAME, Info, IsolationMessage, LimitsMessage, RunRequest, RunResponse
 from tirjudge_sandbox.server.asgi import App
-from tirjudge_sandbox.server.fields import check
-from tirjudge_sandbox.server.metrics import Metrics
+from tirjudge_sandbox.server.guard import Access, Guard
+from tirjudge_sandbox.server.intake import Intake, IntakeLimits
+from tirjudge_sandbox.server.metrics import Metrics, RequestMetrics
 from tirjudge_sandbox.server.notebooks import Notebooks, run_cells
-from tirjudge_sandbox.server.operation import operated
-from tirjudge_sandbox.server.settings import ServerSettings
+from tirjudge_sandbox.server.settings import FieldRefused, ServerSettings, check_program, error_details
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
 
 REFUSALS: dict[int | str, dict[str, Any]] = {
-    400: {"description": "The body is no JSON."},
+    400: {"description": "The body is not JSON."},
     401: {"description": "No valid token."},
-    403: {"description": "A host name that is not this server's, or a page of another origin."},
+    403: {"description": "A host name that this server does not accept, or a page of another origin."},
     408: {"description": "The body did not arrive in time."},
     411: {"description": "No Content-Length."},
     413: {"description": "The body is too large."},
     415: {"description": "The content type is not application/json."},
-    429: {"description": "Too many requests at once: come again after Retry-After seconds."},
+    429: {"description": "Too many requests at once: try again after Retry-After seconds."},
 }
-"""What the guard and the intake answer, for a route's documentation."""
+"""The answers of the guard and the intake, for the documentation of a route."""
 
 
 def create_app(
@@ -41,24 +44,26 @@ def create_app(
     isolation: Isolation | None = None,
     notebooks: Notebooks | None = None,
 ) -> App:
-    """The service around an open sandbox, as an ASGI application.
+    """Return an ASGI application that serves an open sandbox.
 
-    `isolation`: what holds where the programs run, for callers who ask. `notebooks`: None means that
-    requests for cells are answered with a refusal. Raises SandboxUnavailable where the
-    extra `serve` is not installed.
+    `isolation`: the properties that hold where the programs run, reported by `/v1/info`. `notebooks`: None
+    means that requests to run cells are refused. Raises SandboxUnavailable if the extra `serve` is not
+    installed.
     """
     try:
         import prometheus_client  # noqa: F401
         from fastapi import FastAPI, Request
     except ImportError:
-        raise SandboxUnavailable("serving needs FastAPI and more: pip install 'tirjudge[serve]'") from None
+        raise SandboxUnavailable(
+            "serving needs FastAPI, uvicorn and prometheus_client: pip install 'tirjudge[serve]'"
+        ) from None
 
     app = FastAPI(title="tirjudge sandbox", version=version, docs_url=None, redoc_url=None)
     paths = frozenset({"/run_code", "/run_jupyter", "/v1/run", "/v1/info", "/v1/ping", "/metrics"})
     metrics = Metrics(box, paths)
 
     async def executed(program: Program, limits: Limits, names: Mapping[str, str]) -> Execution:
-        check(program, limits, settings, names)
+        check_program(program, limits, settings, names)
         execution = await box.run(program, limits)
         metrics.ended(execution)
         return execution
@@ -84,13 +89,13 @@ def create_app(
 
     @app.post("/v1/run", responses=REFUSALS, tags=["tirjudge"])
     async def run(asked: RunRequest, request: Request) -> RunResponse:
-        """Run one program, with all that a program can be given, and tell all that is known of its end."""
+        """Run one program with all inputs and limits of a `Program`, and return its whole `Execution`."""
         limits = asked.limits.limits(settings.defaults)
         return RunResponse.of(await executed(asked.program(_caller(request)), limits, {}))
 
     @app.get("/v1/info", tags=["tirjudge"])
     async def info() -> Info:
-        """What this server is and allows."""
+        """Return version, capacity, isolation and largest limits of this server."""
         return Info(
             server=NAME,
             version=version,
@@ -101,10 +106,32 @@ def create_app(
 
     @app.get("/v1/ping", tags=["SandboxFusion"])
     async def ping() -> str:
-        """`pong`."""
+        """Return `pong`."""
         return "pong"
 
     def _caller(request: Request) -> str:
         return request.client.host if request.client else ""
 
-    return operated(app, metrics, settings.access, settings.intake)
+    return with_operations(app, metrics, settings.access, settings.intake)
+
+
+def with_operations(app: "FastAPI", metrics: RequestMetrics, access: Access, intake: IntakeLimits) -> App:
+    """Add what every server needs: `/metrics`, answers 422 that name the field, access control and limits."""
+    from fastapi import Request, Response
+    from fastapi.exceptions import RequestValidationError
+    from fastapi.responses import JSONResponse, PlainTextResponse
+    from prometheus_client import CONTENT_TYPE_LATEST
+
+    @app.get("/metrics", response_class=PlainTextResponse, tags=["operation"])
+    async def scrape() -> Response:
+        """Return the metrics in Prometheus's text format."""
+        return Response(metrics.text(), media_type=CONTENT_TYPE_LATEST)
+
+    @app.exception_handler(RequestValidationError)
+    @app.exception_handler(FieldRefused)
+    async def refuse(_: Request, error: Any) -> Response:
+        return JSONResponse({"detail": error_details(error.errors())}, 422)
+
+    app.add_middleware(Intake, limits=intake)
+    app.add_middleware(Guard, access=access)
+    return metrics.counting(app)

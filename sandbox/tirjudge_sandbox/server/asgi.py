@@ -1,4 +1,4 @@
-"""The shapes of ASGI, and an answer that needs no framework."""
+"""Types of the ASGI interface, and the parts of it that middleware needs without a framework."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class Refused(Exception):
-    """A request that is not served, and why."""
+    """A request that is not served, with the HTTP status and the reason."""
 
     def __init__(self, status: int, detail: str, headers: Mapping[str, str] | None = None):
+        """`headers`: further headers of the answer."""
         super().__init__(detail)
         self.status = status
         self._headers = headers or {}
 
     async def send(self, send: Send) -> None:
-        """Answer with it, in the form in which FastAPI answers."""
-        # ASCII: whatever a caller put into its request can be sent back.
+        """Send it as an answer, in the form that FastAPI uses."""
+        # ASCII with escapes, so that any text of the request can be sent back.
         body = json.dumps({"detail": str(self)}).encode()
         headers = {"content-type": "application/json", "content-length": str(len(body)), **self._headers}
         pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
@@ -32,17 +33,17 @@ class Refused(Exception):
 
 
 class HungUp(Exception):
-    """The caller is gone."""
+    """The caller has disconnected."""
 
 
 def header_values(scope: Scope, name: str) -> list[str]:
-    """All values of a header, which is named in lower case."""
+    """Return all values of a header; `name` must be in lower case."""
     wanted = name.encode()
     return [value.decode("latin-1") for key, value in scope["headers"] if key == wanted]
 
 
 async def body_parts(receive: Receive) -> AsyncIterator[bytes]:
-    """A request's body as it arrives. Raises HungUp."""
+    """Yield the parts of a request's body as they arrive. Raises HungUp if the caller disconnects."""
     more = True
     while more:
         event = await receive()

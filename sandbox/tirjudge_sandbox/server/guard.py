@@ -1,4 +1,4 @@
-"""Who may ask: a token, and no page in a browser, which reaches loopback as well as any program here."""
+"""Access control: a token, and protection against pages in a browser, which can reach loopback too."""
 
 from __future__ import annotations
 
@@ -18,23 +18,25 @@ _JSON = "application/json"
 
 
 class Access(BaseModel):
-    """What a request must have to be let in."""
+    """The conditions under which a request is accepted."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     token: SecretStr | None = None
-    """Sent as a bearer token, or as basic authentication's password: `http://:TOKEN@host`. None: no need."""
+    """Sent as a bearer token, or as the password of basic authentication (`http://:TOKEN@host`). None: no
+    token."""
     hosts: tuple[str, ...] = ()
-    """Names by which the server may be called, beside `localhost` and any address.
+    """Host names that requests may use, in addition to `localhost` and any IP address.
 
-    A page whose own name was made to point here (DNS rebinding) calls it by that name.
+    Other names are refused because of DNS rebinding: a page whose own name was made to point to this server
+    sends that name.
     """
     open_paths: frozenset[str] = frozenset({"/v1/ping"})
-    """Served without a token."""
+    """Paths that are served without a token."""
 
 
 class Guard:
-    """Lets in what `Access` asks for; ASGI middleware for any application that takes JSON."""
+    """ASGI middleware that enforces `Access`, for any application that takes JSON."""
 
     def __init__(self, app: App, access: Access):
         self._app = app
@@ -44,7 +46,7 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
-            # Nothing here speaks WebSocket; the rest is the server's own start and stop.
+            # WebSockets are ignored; `lifespan` is the start and stop of the server itself.
             if scope["type"] == "lifespan":
                 await self._app(scope, receive, send)
             return
@@ -58,9 +60,11 @@ class Guard:
     def _check(self, scope: Scope) -> None:
         hosts, origins = header_values(scope, "host"), header_values(scope, "origin")
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
-            raise _refused(403, "this server does not go by that name: allow the host when starting it")
+            raise _refused(
+                403, "this server does not accept that host name: allow it when starting the server"
+            )
         if any(origin.partition("://")[2] != hosts[0] for origin in origins):
-            raise _refused(403, "pages of other origins may not ask")
+            raise _refused(403, "requests from other origins are refused")
         if self._token is not None and scope["path"] not in self._open_paths:
             given = [_token(value) for value in header_values(scope, "authorization")]
             if len(given) != 1 or not hmac.compare_digest(given[0], self._token):
@@ -76,14 +80,14 @@ class Guard:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches what listens there."""
+    """Return True if only this machine can reach a server that listens on `host`."""
     if host == "localhost":
         return True
     return _is_address(host) and ipaddress.ip_address(host.strip("[]")).is_loopback
 
 
 def _refused(status: int, detail: str, headers: Mapping[str, str] | None = None) -> Refused:
-    # Nothing more is read from whoever is not let in.
+    # Closed, so that nothing more is read from a caller without access.
     return Refused(status, detail, {"connection": "close", **(headers or {})})
 
 
@@ -96,7 +100,7 @@ def _is_address(host: str) -> bool:
 
 
 def _token(authorization: str) -> bytes:
-    """What is to be compared; empty, which no token is, for what cannot be read."""
+    """Return the token of an Authorization header; empty, which is never valid, if it is malformed."""
     scheme, _, value = authorization.partition(" ")
     value = value.strip()
     if scheme.lower() == "bearer":

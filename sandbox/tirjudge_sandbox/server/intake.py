@@ -1,4 +1,4 @@
-"""How much at once: requests are weighed before they are read, and dropped when their caller hangs up."""
+"""Bounds on the requests held at once, checked before a body is read; a caller that hangs up is dropped."""
 
 from __future__ import annotations
 
@@ -23,29 +23,31 @@ from tirjudge_sandbox.server.asgi import (
 _CLOSE = {"connection": "close"}
 _RETRY = {"retry-after": "1"}
 _MOST_DRAINED = 8
-"""Times the largest body: what is read of a larger one before its refusal, which else would not arrive."""
+"""Part of an oversized body that is read before it is refused, in multiples of the largest body.
+
+A caller that is still sending would not see the answer."""
 
 
 class IntakeLimits(BaseModel):
-    """What may be held at once."""
+    """Limits on the requests that a server holds at once."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     requests: PositiveInt = 256
-    """Served and waiting together."""
+    """Requests served and waiting together."""
     body_bytes: PositiveInt = 16 << 20
-    """Of one request."""
+    """Size of one body."""
     held_bytes: PositiveInt = 256 << 20
-    """Of all that are held."""
+    """Size of all bodies held."""
     body_seconds: PositiveFloat = 30.0
-    """In which a body must have arrived."""
+    """Time in which a body must arrive."""
 
 
 class Intake:
-    """Holds requests with a body up to its limits; ASGI middleware.
+    """ASGI middleware that bounds the requests with a body that are held at once.
 
-    One too many gets 429 with Retry-After before it is read. A caller that hangs up has its request
-    cancelled, and with it the program.
+    Requests beyond the limits get 429 with Retry-After before they are read. If a caller hangs up, its
+    request and the program that it runs are cancelled.
     """
 
     def __init__(self, app: App, limits: IntakeLimits):
@@ -67,7 +69,10 @@ class Intake:
                 await refused.send(send)
 
     async def _length(self, scope: Scope, receive: Receive) -> int:
-        """What the request says of its body. One in pieces, which does not say it, is not taken."""
+        """Return the declared size of the body.
+
+        Raises Refused if it is too large, or sent in chunks without a size.
+        """
         if header_values(scope, "transfer-encoding"):
             raise Refused(411, "a body must come with its Content-Length", _CLOSE)
         length = max(map(int, header_values(scope, "content-length")), default=0)
@@ -82,7 +87,9 @@ class Intake:
     def _held(self, length: int) -> Iterator[_Place]:
         limits = self._limits
         if self._requests >= limits.requests or self._held_bytes + length > limits.held_bytes:
-            raise Refused(429, f"{self._requests} requests are served or wait already: come again", _RETRY)
+            raise Refused(
+                429, f"{self._requests} requests are being served or waiting: try again later", _RETRY
+            )
         self._count(1, length)
         place = _Place(lambda: self._count(-1, -length))
         try:
@@ -103,7 +110,7 @@ class Intake:
             raise Refused(408, f"the body did not arrive within {seconds:g} s", _CLOSE) from None
 
     async def _drain(self, receive: Receive) -> None:
-        """Read some of what is not wanted: a caller in the midst of sending does not see an answer."""
+        """Read and discard part of the body: a caller that is still sending does not see an answer."""
         left = _MOST_DRAINED * self._limits.body_bytes
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(self._limits.body_seconds):
@@ -114,14 +121,14 @@ class Intake:
 
 
 class _Place:
-    """What a request takes of what may be held."""
+    """The share of the limits that one request holds."""
 
     def __init__(self, freed: Callable[[], None]):
         self._freed = freed
         self._taken = True
 
     def until(self, send: Send) -> Send:
-        """Sends, and is free with the answer's last part: whoever has it may ask again at once."""
+        """Wrap `send` to free the place before the answer's last part, so that the caller may ask again."""
 
         async def sent(event: Event) -> None:
             if event["type"] == "http.response.body" and not event.get("more_body", False):
@@ -137,7 +144,7 @@ class _Place:
 
 
 class _Once:
-    """Gives a body that was read already, then whatever else comes."""
+    """A `receive` that returns a body that was already read, then the further events."""
 
     def __init__(self, body: bytes, receive: Receive):
         self._events: list[Event] = [{"type": "http.request", "body": body, "more_body": False}]
@@ -148,7 +155,7 @@ class _Once:
 
 
 async def _while_connected(serving: Awaitable[None], receive: Receive) -> None:
-    """Serve; cancel that, and raise HungUp once it has ended, when the caller goes."""
+    """Serve a request. If the caller disconnects, cancel that, wait for its end and raise HungUp."""
     work = asyncio.ensure_future(serving)
     gone = asyncio.ensure_future(_hang_up(receive))
     try:

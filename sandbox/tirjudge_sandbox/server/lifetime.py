@@ -1,4 +1,4 @@
-"""A server from its start to its end: a socket, a sandbox behind it, and nothing dropped on the way out."""
+"""The lifetime of a server: listen, serve, and on a signal finish every accepted request before it ends."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from tirjudge_sandbox.server.notebooks import Notebooks
 from tirjudge_sandbox.server.settings import ServerSettings
 
 _KEEP_ALIVE_SECONDS = 75
-"""Longer than clients keep an idle connection, so that none is closed just as it is used."""
+"""Longer than clients keep idle connections, so that none is closed just when a client uses it."""
 _MORE_CONNECTIONS = 1000
-"""Beside those that may be served: idle ones, and those that are told to come again."""
+"""Connections beyond the requests that are held: idle ones, and those that are answered with 429."""
 _BACKLOG = 1024
 
 
 def listen(host: str, port: int, access: Access) -> socket.socket:
-    """A socket for `serve`. `port`: 0 means any.
+    """Return a listening socket for `serve`. `port`: 0 means any free one.
 
-    Raises ValueError for an address that others reach when there is no token, OSError for one that cannot
-    be had.
+    Raises ValueError for an address that other machines can reach when there is no token, and OSError if the
+    address cannot be used.
     """
     if access.token is None and not is_loopback(host):
-        raise ValueError(f"{host} can be reached by others: that needs a token")
+        raise ValueError(f"{host} can be reached from other machines: that needs a token")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-    # Connections inherit it. asyncio sets it only on sockets made with IPPROTO_TCP, and without it the end of
-    # an answer waits for the client's delayed acknowledgement: 40 ms.
+    # Connections inherit this option. asyncio sets it only on sockets made with IPPROTO_TCP, and without it
+    # the end of an answer waits for the client's delayed acknowledgement (40 ms).
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listening
 
@@ -45,10 +45,11 @@ async def serve(
     started: Callable[[Isolation], None],
     notebooks: Notebooks | None = None,
 ) -> None:
-    """Serve open sandboxes until SIGTERM or SIGINT; then finish what was accepted. Again: stop at once.
+    """Serve an open sandbox until SIGTERM or SIGINT, then finish accepted requests.
 
-    `started` is called when requests are served. Must be called in the main thread. Raises
-    SandboxUnavailable where no program can run or the extra `serve` is not installed.
+    A second signal stops at once. `started` is called with the isolation of the programs once requests are
+    served. Must be called in the main thread. Raises SandboxUnavailable if no program can run or the extra
+    `serve` is not installed.
     """
     tried = await box.run(Program(source=""))
     if tried.status is not Status.OK or tried.isolation is None:
@@ -68,7 +69,10 @@ async def serve_app(
     *,
     lifespan: Literal["on", "off"] = "off",
 ) -> None:
-    """Serve an application as `serve` does. `requests`: how many it holds at once; `lifespan`: of its own."""
+    """Serve an application as `serve` does.
+
+    `requests`: the most that it holds at once. `lifespan`: `on` if the application handles ASGI's lifespan.
+    """
     import uvicorn
 
     config = uvicorn.Config(
@@ -85,8 +89,8 @@ async def serve_app(
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
     )
     for number in (signal.SIGTERM, signal.SIGINT):
-        # uvicorn catches them while it serves, and sends them again when it has ended: then the sandbox is
-        # still to be closed.
+        # uvicorn catches the signals while it serves, and raises them again when it has ended. They must not
+        # end the process then, because the sandbox is not closed yet.
         signal.signal(number, lambda *_: None)
     started()
     await uvicorn.Server(config).serve(sockets=[listening])

@@ -1,4 +1,4 @@
-"""SandboxFusion's `/run_jupyter`: the cells of one request, in a notebook that lives no longer than it."""
+"""SandboxFusion's `/run_jupyter`: run the cells of one request in a notebook of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from tirjudge_sandbox.base import MIB, SandboxUnavailable
-from tirjudge_sandbox.http.fields import laid
+from tirjudge_sandbox.http.fields import given
 from tirjudge_sandbox.http.fusion import (
     CellResult,
     CommandResult,
@@ -18,15 +18,16 @@ from tirjudge_sandbox.http.fusion import (
 )
 from tirjudge_sandbox.notebook.base import CellRun, CellStatus, NotebookLimits
 from tirjudge_sandbox.notebook.notebook import Notebook
-from tirjudge_sandbox.server.fields import FieldRefused
-from tirjudge_sandbox.server.settings import ServerSettings
+from tirjudge_sandbox.server.settings import FieldRefused, ServerSettings
 
 _GOES_ON = (CellStatus.OK, CellStatus.ERROR)
+"""Statuses after which the next cell is run."""
 _KILLED = -9
+"""Return code of a driver that was stopped: SIGKILL, as a negative number."""
 
 
 class Notebooks(Protocol):
-    """What opens them: the `jupyter` sandbox."""
+    """An object that opens notebooks, such as the `jupyter` sandbox."""
 
     def notebook(
         self, *, files: Mapping[str, bytes], fetch: tuple[str, ...], limits: NotebookLimits, client: str
@@ -36,15 +37,15 @@ class Notebooks(Protocol):
 async def run_cells(
     notebooks: Notebooks, asked: RunJupyterRequest, settings: ServerSettings, client: str
 ) -> RunJupyterResponse:
-    """Run the cells, also those behind one that raised; stop at a limit or with the kernel's death.
+    """Run the cells in order, also after one that raised an exception; stop at a limit or if the kernel dies.
 
-    Raises FieldRefused for what goes beyond the server's settings.
+    Raises FieldRefused for values beyond the server's settings.
     """
     limits = _limits(asked, settings)
     ran: list[CellRun] = []
     try:
         async with notebooks.notebook(
-            files=laid(asked.files),
+            files=given(asked.files),
             fetch=tuple(dict.fromkeys(asked.fetch_files)),
             limits=limits,
             client=client,
@@ -65,14 +66,14 @@ def _limits(asked: RunJupyterRequest, settings: ServerSettings) -> NotebookLimit
     if "total_timeout" not in asked.model_fields_set:
         seconds = min(seconds, most.wall_seconds)
     if seconds > most.wall_seconds:
-        raise FieldRefused(f"is {seconds:g}, at most {most.wall_seconds:g} is given", "total_timeout")
+        raise FieldRefused(f"is {seconds:g}, at most {most.wall_seconds:g} is allowed", "total_timeout")
     if memory > most.memory_bytes:
-        raise FieldRefused(f"at most {most.memory_bytes // MIB} is given", "memory_limit_MB")
+        raise FieldRefused(f"at most {most.memory_bytes // MIB} is allowed", "memory_limit_MB")
     for number, cell in enumerate(asked.cells):
         if (size := len(cell.encode())) > settings.source_bytes:
-            text = f"has {size} bytes, at most {settings.source_bytes} are taken"
+            text = f"has {size} bytes, at most {settings.source_bytes} are accepted"
             raise FieldRefused(text, "cells", number)
-    size = sum(map(len, laid(asked.files).values()))
+    size = sum(map(len, given(asked.files).values()))
     if size > most.disk_bytes:
         raise FieldRefused(f"take {size} bytes, the notebook's folder holds {most.disk_bytes}", "files")
     return NotebookLimits(
@@ -109,8 +110,8 @@ def _response(ran: list[CellRun], files: dict[str, str]) -> RunJupyterResponse:
 def _cell(cell: CellRun) -> CellResult:
     error: list[dict[str, Any]] = []
     if cell.error is not None:
-        told = {"ename": cell.error.name, "evalue": cell.error.value}
-        error = [{**told, "traceback": list(cell.error.traceback)}]
+        exception = {"ename": cell.error.name, "evalue": cell.error.value}
+        error = [{**exception, "traceback": list(cell.error.traceback)}]
     return CellResult(
         stdout=cell.stdout,
         stderr=cell.stderr,

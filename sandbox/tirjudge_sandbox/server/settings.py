@@ -1,10 +1,13 @@
-"""What a server allows."""
+"""Settings of a server, and the check of requests against them."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
-from tirjudge_sandbox.base import MIB, Limits
+from tirjudge_sandbox.base import MIB, Limits, Program
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
 
@@ -16,24 +19,78 @@ MOST = Limits(
     output_bytes=8 * MIB,
     disk_bytes=64 * MIB,
 )
+"""The largest limits that a program may request unless the operator sets others."""
+
+_MOST_CHARACTERS = 200
+"""Length to which text of a request is cut when it appears in an answer."""
 
 
 class ServerSettings(BaseModel):
-    """Who may ask, how much at once, and for what."""
+    """Access, bounds on concurrent requests, and the largest limits of a program."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     access: Access = Access()
     intake: IntakeLimits = IntakeLimits()
     source_bytes: PositiveInt = MIB
-    """Of one program, or of one cell."""
+    """Largest source of a program or a cell."""
     most: Limits = MOST
-    """No program may ask for more."""
+    """The largest limits that a program may request."""
 
     @property
     def defaults(self) -> Limits:
-        """What a program gets that asks for nothing."""
+        """The limits of a program that requests none."""
         usual = Limits()
         return Limits(
             **{name: min(getattr(usual, name), getattr(self.most, name)) for name in Limits.__slots__}
         )
+
+
+class FieldRefused(Exception):
+    """A field of a request that exceeds the settings, reported in the form of FastAPI's validation errors."""
+
+    def __init__(self, text: str, *names: str | int):
+        """`names`: the path to the field within the body."""
+        super().__init__(text)
+        self._error = {"type": "too_large", "loc": ("body", *names), "msg": text}
+
+    def errors(self) -> list[dict[str, Any]]:
+        """Return the error in the form of pydantic's `ValidationError.errors`."""
+        return [self._error]
+
+
+def check_program(
+    program: Program, limits: Limits, settings: ServerSettings, names: Mapping[str, str]
+) -> None:
+    """Raise FieldRefused for a program or limits beyond the settings.
+
+    `names`: the names in the request of fields of `Program` and `Limits`, where they differ.
+    """
+    size = len(program.source.encode())
+    if size > settings.source_bytes:
+        text = f"has {size} bytes, at most {settings.source_bytes} are accepted"
+        raise FieldRefused(text, names.get("source", "source"))
+    for name in Limits.__slots__:
+        asked, most = getattr(limits, name), getattr(settings.most, name)
+        if asked > most:
+            path = (names[name],) if name in names else ("limits", name)
+            raise FieldRefused(f"is {asked:g}, at most {most:g} is allowed", *path)
+    size = sum(map(len, program.files.values()))
+    if size > limits.disk_bytes:
+        raise FieldRefused(f"take {size} bytes, the program's folder holds {limits.disk_bytes}", "files")
+
+
+def error_details(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return errors without the values that were sent, which may be huge or not representable in JSON."""
+    return [
+        {"type": error["type"], "loc": [_short(part) for part in error["loc"]], "msg": _short(error["msg"])}
+        for error in errors
+    ]
+
+
+def _short(part: Any) -> Any:
+    return (
+        part[:_MOST_CHARACTERS].encode("ascii", "backslashreplace").decode()
+        if isinstance(part, str)
+        else part
+    )

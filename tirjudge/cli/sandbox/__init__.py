@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import typer
 
-from tirjudge.cli.bench import bench
-from tirjudge.cli.help import ExampleGroup, add_command, example_lines, examples
+from tirjudge.cli.errors import USAGE, stop
+from tirjudge.cli.help import ExampleGroup, add_command, example_lines
 from tirjudge.cli.sandbox.doctor import doctor
 from tirjudge.cli.sandbox.run import build, run
 from tirjudge.cli.sandbox.serve import serve
@@ -19,9 +19,14 @@ sandbox = typer.Typer(
 )
 for _command in (run, build, serve, doctor):
     add_command(sandbox, _command)
-add_command(sandbox, examples("tirjudge sandbox bench", "tirjudge sandbox bench --seconds 1 --json")(bench))
 
 
 @sandbox.callback()
 def root() -> None:
     """Run programs in the sandbox."""
+
+
+@sandbox.command(hidden=True, context_settings={"ignore_unknown_options": True, "allow_extra_args": True})
+def bench() -> None:
+    """Name the command that replaced `tirjudge sandbox bench`."""
+    stop("sandbox", "bench was removed; in a clone, run: python -m benchmarks.sandbox_latency", USAGE)

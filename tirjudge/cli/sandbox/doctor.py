@@ -14,7 +14,7 @@ from tirjudge_sandbox import Isolation
 from tirjudge_sandbox.doctor import Finding
 from tirjudge_sandbox.doctor import LOCAL
 from tirjudge_sandbox.doctor import examine
-from tirjudge_sandbox.machine import Machine
+from tirjudge_sandbox.workers.host import Host
 
 UNSOUND = 1
 
@@ -27,7 +27,7 @@ def doctor() -> None:
 
     Exit code 0 when the local sandbox isolates programs fully, 1 when it does not.
     """
-    machine = Machine.read()
+    machine = Host.read()
     findings = asyncio.run(_findings())
     chosen = next((one for one in findings if one.backend == LOCAL and one.sound), None)
     console = Console(soft_wrap=True)
@@ -49,7 +49,7 @@ async def _findings() -> list[Finding]:
     return [finding async for finding in examine()]
 
 
-def _description(machine: Machine) -> str:
+def _description(machine: Host) -> str:
     user = "root" if machine.uid == 0 else f"uid {machine.uid}"
     parts = [
         f"Linux {machine.kernel} on {machine.architecture}",

@@ -4,16 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, TextIO
-
 import typer
-
-from tirjudge.cli.errors import NO_SANDBOX, USAGE, say, stop
+from collections.abc import Mapping
+from collections.abc import Sequence
+from pathlib import Path
+from tirjudge.cli.errors import NO_SANDBOX
+from tirjudge.cli.errors import USAGE
+from tirjudge.cli.errors import say
+from tirjudge.cli.errors import stop
 from tirjudge.cli.help import examples
-from tirjudge_sandbox import Execution, Limits, Policy, Program, SandboxUnavailable, Status, open_sandbox
-from tirjudge_sandbox.containers import engine, image
+from tirjudge_sandbox import Execution
+from tirjudge_sandbox import ImportPolicy
+from tirjudge_sandbox import Limits
+from tirjudge_sandbox import Program
+from tirjudge_sandbox import SandboxUnavailable
+from tirjudge_sandbox import Status
+from tirjudge_sandbox import open_sandbox
+from tirjudge_sandbox.containers import client
+from tirjudge_sandbox.containers import image
+from typing import Annotated
+from typing import Any
+from typing import TextIO
 
 _LONGEST_BUILD_STEP = 1800
 """Seconds without any message from the engine."""
@@ -89,7 +100,10 @@ def run(
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout, cpu_seconds=timeout)
     program = Program(source=_text(file), stdin=_text(str(stdin)) if stdin else "")
     try:
-        options = {"policy": _policy(policy, allowed or ()), "allow_weak_isolation": allow_weak_isolation}
+        options = {
+            "import_policy": _policy(policy, allowed or ()),
+            "allow_weak_isolation": allow_weak_isolation,
+        }
         execution = asyncio.run(_execution(program, limits, options))
     except SandboxUnavailable as error:
         stop("sandbox", error, NO_SANDBOX)
@@ -105,17 +119,17 @@ def build() -> None:
     DOCKER_HOST selects the engine. Exit code 125 when it cannot be reached or the build fails.
     """
     try:
-        found, built = engine.call(lambda client: image.build(client, _say), _LONGEST_BUILD_STEP)
-    except (engine.EngineFailed, SandboxUnavailable) as error:
+        found, built = client.call(lambda docker: image.build(docker, _say), _LONGEST_BUILD_STEP)
+    except (client.EngineFailed, SandboxUnavailable) as error:
         stop("sandbox", error, NO_SANDBOX)
     _say(f"{'built' if built else 'already built:'} {image.TAG} {found}")
 
 
-def _policy(wanted: bool, allowed: Sequence[str]) -> Policy | None:
+def _policy(wanted: bool, allowed: Sequence[str]) -> ImportPolicy | None:
     if allowed and not wanted:
         stop("sandbox", "--allow-import requires --policy", USAGE)
     try:
-        return Policy().allowing(*allowed) if wanted else None
+        return ImportPolicy().allowing(*allowed) if wanted else None
     except ValueError as error:
         stop("sandbox", error, USAGE)
 

@@ -1,0 +1,1 @@
+"""Latency and throughput of one small program: the sandboxes compared with plain alternatives."""

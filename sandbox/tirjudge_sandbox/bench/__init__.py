@@ -1,1 +1,0 @@
-"""What one small program costs: sandboxes beside what people use instead."""

@@ -1,0 +1,156 @@
+"""The host's side of one kernel: start it, send it one cell at a time, interrupt it, end it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Awaitable
+from typing import Any, Protocol, Self
+
+from tirjudge_sandbox.base import Execution, Limits, Program, Status
+from tirjudge_sandbox.notebook.channel import Channel, ChannelBroken
+from tirjudge_sandbox.notebook.outputs import Outputs
+
+START_SECONDS = 60.0
+"""The longest time from the start of a kernel's process until it is ready."""
+GRACE_SECONDS = 5.0
+"""The longest time for an interrupted cell to end, and for a kernel to exit when asked to."""
+_FINISH_SECONDS = 0.2
+"""Wait before an interrupt, for a cell that may be just about to end."""
+_REASONS = {
+    Status.WALL_LIMIT: "the notebook reached its total time",
+    Status.CPU_LIMIT: "it used all of its CPU time",
+    Status.MEMORY_LIMIT: "it used all of its memory",
+    Status.OUTPUT_LIMIT: "it wrote too much outside of its streams",
+}
+
+
+class KernelDied(RuntimeError):
+    """The kernel's process has ended; the message says how."""
+
+
+class Workers(Protocol):
+    """A sandbox whose programs can be given a socket as standard input."""
+
+    def run(self, program: Program, limits: Limits, *, channel: int | None) -> Awaitable[Execution]: ...
+
+
+class RunningKernel:
+    """A program that is a kernel, and the channel to it."""
+
+    def __init__(self, run: asyncio.Task[Execution], channel: Channel):
+        self._run = run
+        self._channel = channel
+
+    @classmethod
+    async def start(cls, workers: Workers, program: Program, limits: Limits, most_bytes: int) -> Self:
+        """Wait for a worker, and until the kernel is ready. Raises KernelDied.
+
+        `most_bytes`: the largest message of the kernel that is accepted.
+        """
+        ours, theirs = socket.socketpair()
+        channel = await Channel.over(ours, most_bytes)
+        run = asyncio.ensure_future(workers.run(program, limits, channel=theirs.fileno()))
+        # As long as the host holds a copy of the other end, it cannot detect that the kernel closed it.
+        run.add_done_callback(lambda _: theirs.close())
+        kernel = cls(run, channel)
+        try:
+            await kernel._next("started")
+            theirs.close()
+            async with asyncio.timeout(START_SECONDS):
+                await kernel._next("ready")
+        except BaseException as error:
+            # The program may still be waiting for a worker, where closing the channel would not end it.
+            run.cancel()
+            await kernel.end()
+            if isinstance(error, TimeoutError):
+                raise KernelDied(f"it was not ready after {START_SECONDS:.0f} s") from None
+            raise
+        return kernel
+
+    @property
+    def alive(self) -> bool:
+        """False once the kernel's process has ended."""
+        return not self._run.done()
+
+    def begin(self, source: str) -> None:
+        """Start a cell; `collect` waits for its end."""
+        self._channel.send(run=source.encode("utf-8", "surrogatepass").decode("utf-8", "replace"))
+
+    async def collect(self, outputs: Outputs) -> None:
+        """Collect the cell's output until it ends or `outputs` is full. Raises KernelDied."""
+        while not outputs.full:
+            frame = await self._frame()
+            if frame.get("kind") == "end":
+                if frame.get("exit"):
+                    # The cell called exit: the kernel is about to end, and must not get another cell.
+                    await self.end()
+                return
+            try:
+                outputs.add(frame)
+            except ChannelBroken as error:
+                raise await self._dead(str(error)) from None
+
+    async def interrupt(self) -> bool:
+        """End the cell, or the kernel if that fails; drop further output.
+
+        Return True if the kernel is alive.
+        """
+        with contextlib.suppress(TimeoutError):
+            # An interrupt that arrives just after the end of a cell could kill the kernel.
+            return await self._over(_FINISH_SECONDS)
+        self._channel.send(interrupt=True)
+        with contextlib.suppress(TimeoutError):
+            return await self._over(GRACE_SECONDS)
+        await self.end()
+        return False
+
+    async def end(self) -> Execution:
+        """End the kernel; return its process's execution with the fetched files."""
+        # The client reads the end of the stream and kills the kernel. Without a client, the worker must.
+        self._channel.close()
+        done, _ = await asyncio.wait([self._run], timeout=GRACE_SECONDS)
+        if not done:
+            self._run.cancel()
+            await asyncio.wait([self._run])
+        if self._run.cancelled():
+            return Execution(status=Status.SANDBOX_FAILED, detail="the kernel had to be killed by its worker")
+        return self._run.result()
+
+    async def _over(self, seconds: float) -> bool:
+        """Wait for the end of the cell; return True if the kernel is alive. Raises TimeoutError."""
+        try:
+            async with asyncio.timeout(seconds):
+                while (await self._frame()).get("kind") != "end":
+                    pass
+        except KernelDied:
+            return False
+        return True
+
+    async def _next(self, kind: str) -> None:
+        if (frame := await self._frame()).get("kind") != kind:
+            raise await self._dead(f"it sent {frame.get('kind')!r} instead of {kind!r}")
+
+    async def _frame(self) -> dict[str, Any]:
+        try:
+            frame = await self._channel.receive()
+        except ChannelBroken as error:
+            raise await self._dead(str(error)) from None
+        if frame is None:
+            raise await self._dead("")
+        return frame
+
+    async def _dead(self, reason: str) -> KernelDied:
+        return KernelDied(reason or _describe(await self.end()))
+
+
+def _describe(execution: Execution) -> str:
+    if execution.detail:
+        return execution.detail
+    if execution.status in _REASONS:
+        return _REASONS[execution.status]
+    if execution.exit_code is None:
+        return f"signal {execution.signal} ended it"
+    last = execution.stderr.strip().splitlines()[-1:]
+    return ": ".join([f"it ended with exit code {execution.exit_code}", *last])

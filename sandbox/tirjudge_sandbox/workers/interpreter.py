@@ -1,0 +1,134 @@
+"""The command lines that start a worker's processes: interpreter, flags, environment and mounted folders."""
+
+from __future__ import annotations
+
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+from tirjudge_sandbox import guest
+from tirjudge_sandbox.guest.settings import Inside, Outside, Preparation
+
+_INSIDE = "/python"
+_INSIDE_EXECUTABLE = f"{_INSIDE}/bin/python3"
+_INSIDE_PACKAGE = f"{_INSIDE}/sandbox"
+_INSIDE_SCRATCH = "/tmp"
+
+# Not -I, which would ignore PYTHONHASHSEED. The environment is safe anyway: it is built here from scratch.
+_FLAGS = ("-P", "-s", "-S", "-B")
+
+_ENVIRONMENT = {
+    "LANG": "C.UTF-8",
+    "PYTHONHASHSEED": "0",
+    "PYTHONUTF8": "1",
+    # A thread pool would not survive the fork that starts a program.
+    "MKL_NUM_THREADS": "1",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+}
+
+
+def launch_command(settings: Outside) -> list[str]:
+    """Return the command line of a worker's first process on the host."""
+    code = _boot(str(Path(guest.__path__[0]).parent), "launcher", "main")
+    return [sys.executable, *_FLAGS, "-c", code, settings.to_json()]
+
+
+def launch_environment() -> dict[str, str]:
+    """Return the part of this process's environment in which the first process finds its libraries."""
+    return {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+
+
+def pivoted_settings(placement: str, control: int, preparation: Preparation, disk_bytes: int) -> Outside:
+    """Return settings for a worker with its own root folder, where the interpreter has fixed paths."""
+    folders = _site_folders()
+    sites = [f"{_INSIDE}/site-{index}" for index in range(len(folders))]
+    return Outside(
+        placement=placement,
+        disk_bytes=disk_bytes,
+        binds=[*_interpreter_binds(), *zip(folders, sites, strict=True)],
+        command=[_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "template", "main")],
+        environment={
+            **_ENVIRONMENT,
+            "HOME": _INSIDE_SCRATCH,
+            "LD_LIBRARY_PATH": f"{_INSIDE}/lib:{_INSIDE}/lib64",
+            "PATH": f"{_INSIDE}/bin",
+        },
+        inside=_inside(control, _INSIDE_SCRATCH, sites, preparation, own_root=True),
+    )
+
+
+def contained_command(preparation: Preparation, disk_bytes: int) -> list[str]:
+    """Return the command line of a container, whose image has the interpreter at the same fixed paths."""
+    settings = Outside(
+        placement="container",
+        disk_bytes=disk_bytes,
+        binds=[],
+        command=[_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "template", "main")],
+        environment={**_ENVIRONMENT, "HOME": _INSIDE_SCRATCH, "PATH": f"{_INSIDE}/bin"},
+        # -1: the container connects its control socket by itself.
+        inside=_inside(-1, _INSIDE_SCRATCH, [f"{_INSIDE}/site-0"], preparation, own_root=True),
+    )
+    return [
+        _INSIDE_EXECUTABLE,
+        *_FLAGS,
+        "-c",
+        _boot(_INSIDE_PACKAGE, "launcher", "main_in_container"),
+        settings.to_json(),
+    ]
+
+
+def unpivoted_settings(
+    placement: str, control: int, preparation: Preparation, disk_bytes: int, scratch: str
+) -> Outside:
+    """Return settings for a worker that keeps the host's root folder; it may write to `scratch` alone."""
+    sites = _site_folders()
+    package = str(Path(guest.__path__[0]).parent)
+    binds = [*_interpreter_binds(), *((folder, folder) for folder in (*sites, package))]
+    return Outside(
+        placement=placement,
+        disk_bytes=disk_bytes,
+        binds=binds,
+        command=[binds[0][0], *_FLAGS, "-c", _boot(package, "template", "main")],
+        environment={**_ENVIRONMENT, **launch_environment(), "HOME": scratch},
+        inside=_inside(control, scratch, sites, preparation, own_root=False),
+    )
+
+
+def _inside(
+    control: int, scratch: str, sites: list[str], preparation: Preparation, *, own_root: bool
+) -> Inside:
+    return Inside(control=control, scratch=scratch, own_root=own_root, sites=sites, preparation=preparation)
+
+
+def _interpreter_binds() -> list[tuple[str, str]]:
+    executable = getattr(sys, "_base_executable", sys.executable)
+    # The parent of the standard library, which also holds the interpreter's own shared libraries.
+    base = {"base": sys.base_prefix, "platbase": sys.base_exec_prefix, "installed_base": sys.base_prefix}
+    libraries = {Path(sysconfig.get_path(name, vars=base)).parent for name in ("stdlib", "platstdlib")}
+    return [
+        (os.path.realpath(executable), _INSIDE_EXECUTABLE),
+        (os.path.realpath(guest.__path__[0]), f"{_INSIDE_PACKAGE}/guest"),
+        *((os.path.realpath(path), f"{_INSIDE}/{path.name}") for path in sorted(libraries)),
+    ]
+
+
+def _site_folders() -> list[str]:
+    folders = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
+    return [os.path.realpath(path) for path in folders if os.path.isdir(path)]
+
+
+def _boot(folder: str, module: str, function: str) -> str:
+    """Return code that calls a function of one guest module in `folder`.
+
+    A stand-in for the package keeps its real `__init__`, which belongs to the host, from being imported.
+    """
+    return (
+        "import sys, types\n"
+        "package = types.ModuleType('tirjudge_sandbox')\n"
+        f"package.__path__ = [{folder!r}]\n"
+        "sys.modules['tirjudge_sandbox'] = package\n"
+        f"from tirjudge_sandbox.guest.{module} import {function}\n"
+        f"{function}()\n"
+    )

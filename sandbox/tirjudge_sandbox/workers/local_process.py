@@ -1,0 +1,122 @@
+"""A worker as two processes of this host: a launcher that isolates, and the template below it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import tempfile
+
+from tirjudge_sandbox.base import Isolation
+from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES, Outside, Preparation
+from tirjudge_sandbox.workers import host, interpreter
+from tirjudge_sandbox.workers.worker import START_SECONDS, Worker, WorkerFailed, receive_report
+
+
+async def start(placement: str, preparation: Preparation, disk_bytes: int) -> Worker:
+    """Start a worker and wait until it is warm. Raises WorkerFailed, naming the step that failed."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    try:
+        with theirs:
+            processes = _start_processes(placement, preparation, disk_bytes, theirs.fileno())
+    except OSError as error:
+        ours.close()
+        raise WorkerFailed(f"its interpreter does not start: {error}") from error
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            isolation = await processes.ready(ours, placement)
+    except BaseException as error:
+        await processes.end()
+        ours.close()
+        if isinstance(error, TimeoutError):
+            raise WorkerFailed(f"not ready after {START_SECONDS:.0f} s") from None
+        raise
+    return Worker(ours, isolation, disk_bytes, processes.end)
+
+
+def _start_processes(placement: str, preparation: Preparation, disk_bytes: int, control: int) -> _Processes:
+    if placement not in WITHOUT_NAMESPACES:
+        settings = interpreter.pivoted_settings(placement, control, preparation, disk_bytes)
+        return _Processes(settings, None)
+    folder = tempfile.TemporaryDirectory(prefix="tirjudge-", ignore_cleanup_errors=True)
+    settings = interpreter.unpivoted_settings(placement, control, preparation, disk_bytes, folder.name)
+    return _Processes(settings, folder)
+
+
+class _Processes:
+    """The launcher and the template of one worker."""
+
+    def __init__(self, settings: Outside, scratch_folder: tempfile.TemporaryDirectory[str] | None):
+        """Start the launcher. Raises OSError. `scratch_folder` is removed by `end`."""
+        self._process = _launch(settings)
+        self._scratch_folder = scratch_folder
+        self._launcher = _descriptor(self._process)
+        self._template: int | None = None
+
+    async def ready(self, control: socket.socket, placement: str) -> Isolation:
+        """Wait until the template is warm; return the isolation that it measured. Raises WorkerFailed."""
+        while True:
+            report = await receive_report(control)
+            if report is None:
+                raise WorkerFailed(_last_line(self._process) or "it ended without a message")
+            if "ready" in report:
+                return host.isolation(placement, report["ready"])
+            # A template that has already ended has sent the reason, which is the next report.
+            with contextlib.suppress(ProcessLookupError):
+                self._template = os.pidfd_open(report["template"])
+
+    async def end(self) -> None:
+        """Kill the template and with it everything in its namespace, and wait for the launcher to end too."""
+        with contextlib.suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._template or self._launcher, signal.SIGKILL)
+        await _readable(self._launcher)
+        with self._process:
+            pass
+        for descriptor in (self._launcher, self._template):
+            if descriptor is not None:
+                os.close(descriptor)
+        if self._scratch_folder is not None:
+            self._scratch_folder.cleanup()
+
+
+def _launch(settings: Outside) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        interpreter.launch_command(settings),
+        stdin=subprocess.DEVNULL,
+        # Pipes, as programs get them: the interpreter chooses its stream objects' buffering when it starts.
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=[settings.inside.control],
+        env=interpreter.launch_environment(),
+        cwd="/",
+    )
+
+
+def _descriptor(process: subprocess.Popen[bytes]) -> int:
+    try:
+        return os.pidfd_open(process.pid)
+    except OSError as error:
+        with process:
+            process.kill()
+        raise OSError(error.errno, f"pidfd_open: {error.strerror}") from None
+
+
+def _last_line(process: subprocess.Popen[bytes]) -> str:
+    assert process.stdout is not None
+    os.set_blocking(process.stdout.fileno(), False)
+    lines = (process.stdout.read() or b"").decode("utf-8", "replace").strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+async def _readable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_reader(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_reader(descriptor)

@@ -1,0 +1,224 @@
+"""A pool of workers: bounded concurrency, fair queueing between clients, and replacement of lost workers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tirjudge_sandbox.base import Execution, Limits, Program, Status, validate
+from tirjudge_sandbox.guest.settings import Preparation
+from tirjudge_sandbox.import_policy import ImportPolicy
+from tirjudge_sandbox.workers.backoff import Backoff
+from tirjudge_sandbox.workers.fair_queue import FairQueue
+from tirjudge_sandbox.workers.worker import Worker, WorkerFailed
+
+PROGRAMS_PER_WORKER = 10_000
+"""A worker is replaced after this many programs, so that small leaks cannot add up."""
+
+_CLOSED = "the sandbox is not open: use it inside `async with`"
+
+Start = Callable[[int], Awaitable[Worker]]
+"""Starts a worker with a working folder of the given number of bytes. Raises WorkerFailed."""
+
+_DEFAULT_LIMITS = Limits()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolStats:
+    """The state of a pool, and counters since it was created."""
+
+    capacity: int
+    running: int
+    queued: int
+    workers: int
+    """Workers alive."""
+    programs: int
+    """Programs that have ended, in whatever way."""
+    started: int
+    """Workers started."""
+    recycled: int
+    """Workers that ended as planned."""
+    lost: int
+    """Workers that ended unexpectedly."""
+    refused: int
+    """Workers that did not start."""
+    failing: int
+    """Workers lost or refused in a row, simultaneous ones counted once. 0 when healthy."""
+
+
+class Pool:
+    """Up to `capacity` workers that run programs. The pool is closed until `open` is called."""
+
+    def __init__(self, capacity: int | None, *, programs_per_worker: int = PROGRAMS_PER_WORKER):
+        """`capacity`: at least 1; None means one per usable CPU. `programs_per_worker`: at least 1."""
+        for name, value in (("capacity", capacity), ("programs_per_worker", programs_per_worker)):
+            if value is not None and value < 1:
+                raise ValueError(f"{name} must be at least 1, not {value}")
+        self.capacity = capacity or len(os.sched_getaffinity(0))
+        self._most_programs = programs_per_worker
+        self._start: Start | None = None
+        self._seats = [_Seat() for _ in range(self.capacity)]
+        self._free = list(self._seats)
+        self._queue = FairQueue(self.capacity)
+        self._backoff = Backoff()
+        self._programs = self._started = self._recycled = self._lost = self._refused = 0
+
+    def open(self, start: Start, first: Worker) -> None:
+        """Accept programs from now on; `first` is a warm worker, and `start` makes further ones."""
+        self._start = start
+        self._seats[0].worker = first
+        self._started += 1
+
+    async def close(self) -> None:
+        """Kill every worker and the programs that run in them."""
+        self._start = None
+        await asyncio.gather(*(seat.clear() for seat in self._seats))
+
+    def stats(self) -> PoolStats:
+        """Return the current state and counters."""
+        return PoolStats(
+            capacity=self.capacity,
+            running=self.capacity - len(self._free),
+            queued=self._queue.waiting,
+            workers=sum(seat.alive for seat in self._seats),
+            programs=self._programs,
+            started=self._started,
+            recycled=self._recycled,
+            lost=self._lost,
+            refused=self._refused,
+            failing=self._backoff.failures,
+        )
+
+    async def run(self, program: Program, limits: Limits, channel: int | None = None) -> Execution:
+        """Run one program; see `Sandbox.run`, and `Worker.run` for `channel`.
+
+        Raises TypeError for bindings that are not JSON, RuntimeError when closed.
+        """
+        validate(program, limits)
+        called = asyncio.get_running_loop().time()
+        await self._queue.acquire(program.client)
+        seat = max(reversed(self._free), key=lambda seat: self._fitness(seat, limits.disk_bytes))
+        self._free.remove(seat)
+        try:
+            worker = await self._occupied(seat, limits.disk_bytes)
+            queued = asyncio.get_running_loop().time() - called
+            return replace(await self._run_in(worker, program, limits, channel), queued_seconds=queued)
+        except (WorkerFailed, OSError) as error:
+            return Execution(status=Status.SANDBOX_FAILED, detail=f"no worker could be started: {error}")
+        finally:
+            self._free.append(seat)
+            self._queue.release()
+
+    async def _run_in(
+        self, worker: Worker, program: Program, limits: Limits, channel: int | None
+    ) -> Execution:
+        try:
+            return await worker.run(program, limits, channel)
+        finally:
+            self._programs += 1
+            if not worker.broken:
+                self._backoff.succeeded()
+            elif self._start is not None:
+                self._lose()
+
+    async def _occupied(self, seat: _Seat, disk_bytes: int) -> Worker:
+        """Return the seat's worker, or a new one if it has none, a lost, a worn-out or a wrong-sized one."""
+        if self._start is None:
+            raise RuntimeError(_CLOSED)
+        if seat.worker is not None and self._fitness(seat, disk_bytes) == _FITS:
+            return seat.worker
+        await self._vacate(seat)
+        await self._backoff.wait()
+        seat.worker = await self._started_worker(disk_bytes)
+        return seat.worker
+
+    def _fitness(self, seat: _Seat, disk_bytes: int) -> int:
+        if seat.worker is None or not seat.alive or seat.worker.programs >= self._most_programs:
+            return _EMPTY
+        return _FITS if seat.worker.disk_bytes == disk_bytes else _OTHER_SIZE
+
+    async def _vacate(self, seat: _Seat) -> None:
+        if seat.alive:
+            self._recycled += 1
+        elif seat.worker is not None and not seat.worker.broken:
+            self._lose()
+        await seat.clear()
+
+    def _lose(self) -> None:
+        self._lost += 1
+        self._backoff.failed()
+
+    async def _started_worker(self, disk_bytes: int) -> Worker:
+        if self._start is None:
+            raise RuntimeError(_CLOSED)
+        try:
+            worker = await self._start(disk_bytes)
+        except (WorkerFailed, OSError):
+            self._refused += 1
+            self._backoff.failed()
+            raise
+        self._started += 1
+        if self._start is None:
+            await worker.kill()
+            raise RuntimeError(_CLOSED)
+        return worker
+
+
+_FITS, _EMPTY, _OTHER_SIZE = 2, 1, 0
+"""Ranks of free seats. An empty one is better than one of another size, whose warm worker would be lost."""
+
+
+class _Seat:
+    """A place for one worker."""
+
+    def __init__(self) -> None:
+        self.worker: Worker | None = None
+
+    @property
+    def alive(self) -> bool:
+        return self.worker is not None and self.worker.alive
+
+    async def clear(self) -> None:
+        if self.worker is not None:
+            await self.worker.kill()
+            self.worker = None
+
+
+class PooledSandbox:
+    """The common part of backends with warm workers: a subclass opens and closes `_pool`.
+
+    Its workers must have been started with `_preparation`.
+    """
+
+    def __init__(
+        self,
+        *,
+        capacity: int | None,
+        preload: Sequence[str],
+        programs_per_worker: int,
+        unix_sockets: bool,
+        import_policy: ImportPolicy | None,
+    ):
+        self._pool = Pool(capacity, programs_per_worker=programs_per_worker)
+        self.capacity = self._pool.capacity
+        self._preparation = Preparation(
+            preload=tuple(preload),
+            unix_sockets=unix_sockets,
+            imports=None if import_policy is None else tuple(sorted(import_policy.imports)),
+        )
+
+    async def run(
+        self, program: Program, limits: Limits = _DEFAULT_LIMITS, *, channel: int | None = None
+    ) -> Execution:
+        """Run one program; see `Sandbox.run`.
+
+        `channel`: a descriptor that becomes the program's standard input, in place of `Program.stdin`. Raises
+        TypeError for bindings that are not JSON, RuntimeError outside of `async with`.
+        """
+        return await self._pool.run(program, limits, channel)
+
+    def stats(self) -> PoolStats:
+        """Return the state and counters of the pool."""
+        return self._pool.stats()

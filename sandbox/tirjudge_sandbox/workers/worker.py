@@ -1,0 +1,235 @@
+"""The host's side of one worker: send it one program at a time, watch over it, kill it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
+from tirjudge_sandbox.guest import scratch, wire
+from tirjudge_sandbox.workers.capture import Capture
+
+START_SECONDS = 60.0
+"""The longest time that a worker may take until it is warm."""
+_GRACE_SECONDS = 5.0
+"""Delay after which the host enforces the wall limit too: by then the template itself hangs."""
+
+
+class WorkerFailed(RuntimeError):
+    """A worker did not start, or was lost while a program ran."""
+
+
+async def receive_report(control: socket.socket) -> dict[str, Any] | None:
+    """Return the next report of a starting worker, None when it has ended.
+
+    Raises WorkerFailed with the step that failed if the worker reports a failure.
+    """
+    record = await asyncio.get_running_loop().sock_recv(control, wire.RECORD_BYTES)
+    if not record:
+        return None
+    try:
+        report: dict[str, Any] = json.loads(record)
+    except (ValueError, RecursionError) as error:
+        raise WorkerFailed(f"its report cannot be read: {error}") from None
+    if "failed" in report:
+        raise WorkerFailed(report["failed"])
+    return report
+
+
+class Worker:
+    """A warm template behind a control socket, on this host or in a container.
+
+    Discard it once it is `broken`.
+    """
+
+    def __init__(
+        self,
+        control: socket.socket,
+        isolation: Isolation,
+        disk_bytes: int,
+        end: Callable[[], Awaitable[None]],
+    ):
+        """`isolation`: the properties that the worker measured from inside. `disk_bytes`: size of the working
+        folder. `end` kills every process of the worker and returns when they are gone.
+        """
+        self.isolation = isolation
+        self.disk_bytes = disk_bytes
+        self.broken = False
+        self.programs = 0
+        """Programs that it has been given."""
+        self._control = control
+        self._end = end
+        self._ended: asyncio.Future[None] | None = None
+
+    @property
+    def alive(self) -> bool:
+        """False once the template is gone."""
+        if self.broken:
+            return False
+        poll = select.poll()
+        # Between programs a living worker sends nothing, so a readable socket means that it has ended.
+        poll.register(self._control, select.POLLIN)
+        return not poll.poll(0)
+
+    async def run(self, program: Program, limits: Limits, channel: int | None = None) -> Execution:
+        """Run one program. Cancelling this call kills the program before the cancellation propagates.
+
+        `channel`: a descriptor that becomes the program's standard input, in place of `Program.stdin`.
+        """
+        self.programs += 1
+        capture = Capture(asyncio.get_running_loop(), limits.output_bytes)
+        fetched = os.memfd_create("fetched", os.MFD_CLOEXEC) if program.fetch else None
+        try:
+            self._send(program, limits, capture, fetched, channel)
+            capture.start(on_full=self._cancel)
+            ending = await self._ending(limits.wall_seconds + _GRACE_SECONDS)
+            stdout, stderr = capture.finish()
+            files = _fetched(program, limits, fetched)
+        except (OSError, WorkerFailed) as error:
+            await self.kill()
+            return Execution(status=Status.SANDBOX_FAILED, isolation=self.isolation, detail=str(error))
+        finally:
+            capture.close()
+            if fetched is not None:
+                os.close(fetched)
+        exit_code = os.waitstatus_to_exitcode(ending.wait_status)
+        return Execution(
+            status=_status(ending, limits, output_full=capture.full),
+            exit_code=exit_code if exit_code >= 0 else None,
+            signal=-exit_code if exit_code < 0 else None,
+            stdout=stdout.decode("utf-8", "replace"),
+            stderr=stderr.decode("utf-8", "replace"),
+            truncated=capture.full,
+            wall_seconds=ending.wall_seconds,
+            cpu_seconds=ending.cpu_seconds,
+            max_rss_bytes=ending.max_rss_bytes,
+            files=files,
+            isolation=self.isolation,
+        )
+
+    async def kill(self) -> None:
+        """Kill every process of this worker, and wait until they are gone."""
+        self.broken = True
+        if self._ended is None:
+            # Shut down and not closed: a task that waits for a report then reads the end of the stream, and
+            # the descriptor's number cannot be reused while it waits.
+            self._control.shutdown(socket.SHUT_RDWR)
+            self._ended = asyncio.ensure_future(self._gone())
+        await asyncio.shield(self._ended)
+
+    async def _gone(self) -> None:
+        await self._end()
+        self._control.close()
+
+    def _send(
+        self,
+        program: Program,
+        limits: Limits,
+        capture: Capture,
+        fetched: int | None,
+        channel: int | None,
+    ) -> None:
+        job = wire.Job(
+            wall_seconds=limits.wall_seconds,
+            cpu_seconds=limits.cpu_seconds,
+            memory_bytes=limits.memory_bytes,
+            processes=limits.processes,
+            disk_bytes=limits.disk_bytes,
+            fetch=fetched is not None,
+        )
+        payload = wire.Payload(
+            source=program.source.encode("utf-8", "surrogatepass"),
+            bindings=json.dumps(dict(program.bindings)),
+            files=program.files,
+            fetch=program.fetch,
+            seed=program.seed,
+        )
+        stdin = wire.sealed(program.stdin.encode("utf-8", "surrogatepass")) if channel is None else channel
+        given = [payload.seal(), stdin]
+        optional = [] if fetched is None else [fetched]
+        try:
+            socket.send_fds(self._control, [job.pack()], [*given, *capture.write_ends, *optional])
+        finally:
+            for descriptor in given:
+                if descriptor != channel:
+                    os.close(descriptor)
+        capture.release()
+
+    async def _ending(self, most_seconds: float) -> wire.Ending:
+        """Wait for the template's report.
+
+        Cancelling this kills the program and waits for the report first.
+        """
+        report = asyncio.ensure_future(self._receive())
+        try:
+            done, _ = await asyncio.wait([report], timeout=most_seconds)
+            if not done:
+                raise WorkerFailed("the worker did not answer and was killed")
+            if not (record := report.result()):
+                raise WorkerFailed("the worker was lost while the program ran")
+            return wire.Ending.unpack(record)
+        except ValueError as error:
+            raise WorkerFailed(f"the worker's report cannot be read: {error}") from None
+        except asyncio.CancelledError:
+            self._cancel()
+            await self._settle(report)
+            raise
+        finally:
+            report.cancel()
+
+    async def _settle(self, report: asyncio.Future[bytes]) -> None:
+        """Wait for the end of a cancelled program; kill the worker if it does not come in time."""
+        answered = False
+        try:
+            await asyncio.wait([report], timeout=_GRACE_SECONDS)
+            answered = report.done() and not report.exception() and bool(report.result())
+        finally:
+            if not answered:
+                await self.kill()
+
+    def _cancel(self) -> None:
+        # If the worker is gone, the task that waits for its report finds out.
+        with contextlib.suppress(OSError):
+            self._control.send(wire.CANCEL)
+
+    async def _receive(self) -> bytes:
+        return await asyncio.get_running_loop().sock_recv(self._control, wire.RECORD_BYTES)
+
+
+def _fetched(program: Program, limits: Limits, descriptor: int | None) -> dict[str, bytes]:
+    if descriptor is None:
+        return {}
+    size = os.fstat(descriptor).st_size
+    if size > scratch.most_fetched_bytes(program.fetch, limits.disk_bytes):
+        raise WorkerFailed(f"the worker sent {size} bytes of files, more than the limit")
+    try:
+        return scratch.fetched(program.fetch, os.pread(descriptor, size, 0))
+    except ValueError as error:
+        raise WorkerFailed(f"the worker's record of files cannot be read: {error}") from None
+
+
+def _status(ending: wire.Ending, limits: Limits, *, output_full: bool) -> Status:
+    if output_full:
+        return Status.OUTPUT_LIMIT
+    if ending.killed_for == wire.Ending.WALL:
+        return Status.WALL_LIMIT
+    if ending.killed_for == wire.Ending.MEMORY:
+        return Status.MEMORY_LIMIT
+    if ending.killed_for == wire.Ending.CPU or (
+        # RLIMIT_CPU backs up the template's own check. A program may also send itself this signal, which is
+        # why its CPU time counts too.
+        os.WIFSIGNALED(ending.wait_status)
+        and os.WTERMSIG(ending.wait_status) == signal.SIGXCPU
+        and ending.cpu_seconds >= limits.cpu_seconds
+    ):
+        return Status.CPU_LIMIT
+    if os.WIFSIGNALED(ending.wait_status):
+        return Status.SIGNAL
+    return Status.ERROR if ending.wait_status else Status.OK

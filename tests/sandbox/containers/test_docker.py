@@ -1,0 +1,311 @@
+"""Containers are hardened as engine and kernel say, replaced when lost, and gone when they should be."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from tirjudge_sandbox import Limits, Program, SandboxUnavailable, Status, open_sandbox
+from tirjudge_sandbox.containers import client, image
+from tirjudge_sandbox.containers.docker import DockerSandbox
+from tirjudge_sandbox.containers.owner import LABEL
+from tirjudge_sandbox.workers import worker
+
+pytestmark = [
+    pytest.mark.docker,
+    pytest.mark.asyncio(loop_scope="module"),
+    pytest.mark.usefixtures("docker_image"),
+]
+
+SLOW = Program(source="import time; print('began', flush=True); time.sleep(60)")
+QUICK = Program(source="print('ran')")
+
+
+def owned_by(pid: int, state: str | None = None) -> list[Any]:
+    """Containers of the process `pid`."""
+    filters = {"label": f"{LABEL}={pid}", **({"status": state} if state else {})}
+    return client.call(lambda docker: docker.containers.list(all=True, filters=filters, ignore_removed=True))
+
+
+def ours() -> list[Any]:
+    return owned_by(os.getpid())
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Wait until the condition holds."""
+    while not condition():  # noqa: ASYNC110 - the engine is another process
+        await asyncio.sleep(0.05)
+
+
+async def running(box: DockerSandbox) -> asyncio.Future[Any]:
+    """A program of 60 seconds, begun."""
+    task = asyncio.ensure_future(box.run(SLOW))
+    await until(lambda: any(len(container.top()["Processes"]) > 1 for container in ours()))
+    return task
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def box() -> AsyncIterator[DockerSandbox]:
+    async with DockerSandbox(capacity=2, preload=()) as sandbox:
+        yield sandbox
+    assert ours() == []
+
+
+async def test_it_has_a_name():
+    async with open_sandbox("docker", capacity=1, preload=()) as sandbox:
+        execution = await sandbox.run(QUICK)
+    assert (execution.stdout, execution.isolation.placement) == ("ran\n", "container")
+    assert execution.isolation.missing == ()
+
+
+async def test_hardening_as_the_engine_reports_it(box, docker_image):
+    (container,) = ours()
+    host, config = container.attrs["HostConfig"], container.attrs["Config"]
+    uid, gid = map(int, config["User"].split(":"))
+    assert uid == gid >= 40_000
+    assert container.attrs["Image"] == docker_image
+    assert host["NetworkMode"] == "none"
+    assert host["IpcMode"] == "none"
+    assert host["ReadonlyRootfs"] is True
+    assert (host["CapDrop"], host["CapAdd"], host["Privileged"]) == (["ALL"], None, False)
+    assert "no-new-privileges:true" in host["SecurityOpt"]
+    assert any(
+        option.startswith('seccomp={"defaultAction": "SCMP_ACT_ERRNO"') for option in host["SecurityOpt"]
+    )
+    assert host["PidsLimit"] == 128
+    assert host["Memory"] == host["MemorySwap"] == 1 << 30
+    assert host["NanoCpus"] == 10**9
+    assert host["Init"] is False
+    assert set(host["Tmpfs"]) == {"/tmp"}
+    assert {"noexec", "nosuid", "nodev", f"size={16 << 20}"} <= set(host["Tmpfs"]["/tmp"].split(","))
+    assert [(mount["Destination"], mount["RW"]) for mount in container.attrs["Mounts"]] == [
+        ("/control", False)
+    ]
+
+
+async def test_hardening_as_the_kernel_reports_it_inside(box):
+    (container,) = ours()
+    show = "cat /proc/1/status /proc/self/mounts; ls /sys/class/net; cat /proc/1/comm"
+    _, output = client.call(
+        lambda docker: docker.containers.get(container.id).exec_run(["sh", "-c", show], user="0")
+    )
+    lines = [" ".join(line.split()) for line in output.decode().splitlines()]
+    for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
+        assert f"{name}: 0000000000000000" in lines
+    assert {"NoNewPrivs: 1", "Seccomp: 2"} <= set(lines)
+    # The engine's filter and the worker's own.
+    assert any(line.startswith("Seccomp_filters:") and int(line.split()[1]) >= 2 for line in lines)
+    uid = container.attrs["Config"]["User"].split(":")[0]
+    assert f"Uid: {uid} {uid} {uid} {uid}" in lines
+    root = next(line for line in lines if line.split()[1:2] == ["/"])
+    assert root.split()[3].split(",")[0] == "ro"
+    assert "lo" in lines
+    assert not any(line.startswith(("eth", "ens", "wl")) for line in lines)
+
+
+async def test_each_container_has_a_uid_of_its_own(box):
+    source = Program(source="import os, time; print(os.getuid()); time.sleep(0.5)")
+    uids = {(await task).stdout for task in [asyncio.ensure_future(box.run(source)) for _ in range(2)]}
+    assert len(uids) == 2
+
+
+async def test_a_uid_that_is_taken_is_not_taken_again(monkeypatch):
+    drawn = iter([50_000, 50_000, 50_001])
+    monkeypatch.setattr(secrets, "choice", lambda _: next(drawn))
+    async with DockerSandbox(capacity=1, preload=()), DockerSandbox(capacity=1, preload=()):
+        assert {found.attrs["Config"]["User"] for found in ours()} == {"50000:50000", "50001:50001"}
+
+
+async def test_a_container_is_replaced_after_so_many_programs():
+    async with DockerSandbox(capacity=1, preload=(), programs_per_worker=2) as sandbox:
+        first = ours()[0].id
+        for _ in range(3):
+            assert (await sandbox.run(QUICK)).stdout == "ran\n"
+        stats = sandbox.stats()
+        assert (stats.started, stats.recycled, stats.lost, stats.programs) == (2, 1, 0, 3)
+        (second,) = ours()
+        assert second.id != first
+
+
+async def test_memory_beyond_the_containers_is_told_from_a_signal():
+    async with DockerSandbox(capacity=1, preload=(), memory_bytes=96 << 20) as sandbox:
+        execution = await sandbox.run(Program(source="x = bytearray(200 << 20)"))
+        assert (execution.status, execution.signal) == (Status.MEMORY_LIMIT, 9)
+        assert (await sandbox.run(QUICK)).stdout == "ran\n"
+        killed = await sandbox.run(Program(source="import os; os.kill(os.getpid(), 9)"))
+        assert (killed.status, killed.signal) == (Status.SIGNAL, 9)
+
+
+async def test_packages_of_the_lock(docker_image):
+    lock = Path(image.__file__).with_name("requirements.lock").read_text()
+    pinned = dict(line.split()[0].split("==") for line in lock.splitlines() if "==" in line)
+    source = (
+        f"from importlib.metadata import version\nprint({{name: version(name) for name in {list(pinned)}}})"
+    )
+    async with DockerSandbox(capacity=1) as sandbox:
+        execution = await sandbox.run(Program(source=source))
+    assert execution.stdout == f"{pinned}\n"
+
+
+async def test_a_container_killed_mid_run_costs_one_program(box):
+    lost = await running(box)
+    (container,) = ours()
+    kept = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(1); print('kept')")))
+    client.call(lambda docker: docker.api.kill(container.id))
+    assert (await lost).status is Status.SANDBOX_FAILED
+    assert "lost" in (await lost).detail
+    assert (await kept).stdout == "kept\n"
+    assert (await box.run(QUICK)).stdout == "ran\n"
+
+
+async def test_a_container_killed_while_idle_costs_nothing(box):
+    (container,) = ours()
+    client.call(lambda docker: docker.api.remove_container(container.id, force=True))
+    assert (await box.run(QUICK)).stdout == "ran\n"
+
+
+async def test_a_frozen_container_is_replaced(box, monkeypatch):
+    monkeypatch.setattr(worker, "_GRACE_SECONDS", 0.3)
+    (container,) = ours()
+    frozen = asyncio.ensure_future(box.run(SLOW, Limits(wall_seconds=0.7)))
+    await asyncio.sleep(0.2)
+    client.call(lambda docker: docker.api.pause(container.id))
+    assert (await frozen).status is Status.SANDBOX_FAILED
+    assert (await box.run(QUICK)).stdout == "ran\n"
+    assert container.id not in [found.id for found in ours()]
+
+
+async def test_cancelling_keeps_the_container(box):
+    task = await running(box)
+    before = [found.id for found in ours()]
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (await box.run(QUICK)).stdout == "ran\n"
+    assert [found.id for found in ours()] == before
+
+
+async def test_cancelling_the_opening_leaves_no_container():
+    opening = asyncio.ensure_future(DockerSandbox(capacity=1, preload=()).__aenter__())
+    await until(ours)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert ours() == []
+
+
+async def test_no_descriptor_is_kept():
+    before = os.listdir("/proc/self/fd")
+    async with DockerSandbox(capacity=1, preload=()) as sandbox:
+        await sandbox.run(QUICK)
+    assert len(os.listdir("/proc/self/fd")) == len(before)
+
+
+TRAINER = """
+import asyncio, sys
+from tirjudge_sandbox import Program
+from tirjudge_sandbox.containers.docker import DockerSandbox
+
+async def main():
+    async with DockerSandbox(capacity=1, preload=()) as box:
+        print("open", flush=True)
+        await asyncio.to_thread(sys.stdin.read)
+
+asyncio.run(main())
+"""
+
+
+def trainer() -> subprocess.Popen[str]:
+    """Another process with a container."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", TRAINER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout.readline() == "open\n"
+    return process
+
+
+async def test_a_dead_trainers_containers_are_removed_and_a_living_ones_left_alone():
+    with trainer() as dead, trainer() as alive:
+        dead.kill()
+        dead.wait()
+        # Its control socket closed, so nothing of it runs any more; but it is still there.
+        await until(lambda: not owned_by(dead.pid, "running"))
+        assert len(owned_by(dead.pid)) == len(owned_by(alive.pid, "running")) == 1
+        async with DockerSandbox(capacity=1, preload=()):
+            assert owned_by(dead.pid) == []
+            assert len(owned_by(alive.pid, "running")) == 1
+        alive.communicate("")
+        assert (alive.returncode, owned_by(alive.pid)) == (0, [])
+
+
+async def test_building_again_builds_nothing(docker_image):
+    lines: list[str] = []
+    assert client.call(lambda docker: image.build(docker, lines.append)) == (docker_image, False)
+    assert lines == []
+
+
+@pytest.fixture
+def derive(docker_image: str) -> Iterator[Callable[[str], str]]:
+    """Build an image from ours with one more instruction; its id."""
+    built = []
+
+    def build(instruction: str) -> str:
+        content = io.BytesIO(f"FROM {docker_image}\n{instruction}\n".encode())
+        made, _ = client.call(
+            lambda docker: docker.images.build(fileobj=content, rm=True, network_mode="none")
+        )
+        built.append(made.id)
+        return made.id
+
+    yield build
+    for made in built:
+        client.call(lambda docker, made=made: docker.images.remove(made))
+
+
+async def test_an_image_derived_from_ours_is_taken_only_when_it_is_named(docker_image, derive):
+    derived = derive("ENV DERIVED=1")
+    async with DockerSandbox(capacity=1, preload=()):
+        assert ours()[0].attrs["Image"] == docker_image
+    async with DockerSandbox(capacity=1, preload=(), image=derived) as sandbox:
+        assert ours()[0].attrs["Image"] == derived
+        assert (await sandbox.run(QUICK)).stdout == "ran\n"
+
+
+async def test_a_container_that_ends_at_once_has_the_last_word(derive):
+    broken = derive("USER 0\nRUN rm -r /python/sandbox/guest")
+    with pytest.raises(SandboxUnavailable, match=r"ended at once: ModuleNotFoundError: [^\n]*guest'$"):
+        await DockerSandbox(preload=(), image=broken).__aenter__()
+    assert ours() == []
+
+
+async def test_no_image_of_this_version(monkeypatch):
+    monkeypatch.setattr(image, "digest", lambda: "0" * 64)
+    with pytest.raises(SandboxUnavailable, match=r"^[^\n]* run `tirjudge sandbox build`$"):
+        await DockerSandbox().__aenter__()
+
+
+async def test_an_image_that_is_not_derived_from_ours(docker_image):
+    with pytest.raises(SandboxUnavailable, match="not derived from this version's"):
+        await DockerSandbox(image="python:3.11-slim").__aenter__()
+    with pytest.raises(SandboxUnavailable, match="has no image 'tirjudge-nowhere'"):
+        await DockerSandbox(image="tirjudge-nowhere").__aenter__()
+
+
+async def test_gvisor_is_refused_in_one_line():
+    with pytest.raises(SandboxUnavailable, match=r"^gVisor[^\n]*$"):
+        DockerSandbox(runtime="runsc")
+
+
+async def test_a_runtime_that_the_engine_does_not_have():
+    with pytest.raises(SandboxUnavailable, match=r"^no container could be started: [^\n]*nonesuch[^\n]*$"):
+        await DockerSandbox(runtime="nonesuch").__aenter__()

@@ -1,0 +1,310 @@
+"""Attacks on the machine's resources: a program ends where its limits are, and what it took comes back."""
+
+from __future__ import annotations
+
+import zlib
+
+import pytest
+
+from tests.sandbox.targets import MIB, calling, last_line
+from tirjudge_sandbox import Status
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+SOON = {"wall_seconds": 0.3, "cpu_seconds": 0.2}
+"""Limits for programs that do not end by themselves."""
+
+
+async def test_forking(attack):
+    assert last_line(await attack("import os; os.fork()")).startswith(("BlockingIOError", "PermissionError"))
+
+
+@pytest.mark.parametrize("flags", [17, 0, 0x4111])
+async def test_forking_by_the_system_call(attack, flags):
+    """Fork as a child, as a child without an exit signal, and like vfork."""
+    source = f"""
+    number = {{'x86_64': 56, 'aarch64': 220}}[os.uname().machine]
+    if libc.syscall(number, {flags}, 0, 0, 0, 0) == 0:
+        libc._exit(7)
+    print(ctypes.get_errno())
+    """
+    execution = await attack(calling(source))
+    assert execution.stdout in ("11\n", "1\n")
+
+
+BOMB = """
+import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"""
+
+
+async def test_a_fork_bomb_where_some_processes_are_allowed(attack):
+    execution = await attack(BOMB, processes=4, **SOON)
+    assert execution.status in (Status.CPU_LIMIT, Status.WALL_LIMIT)
+
+
+async def test_processes_that_end_before_they_are_counted(attack):
+    source = """
+    import os
+    for n in range(300):
+        if os.fork() == 0:
+            os._exit(0)
+        os.wait()
+    print('done')
+    """
+    execution = await attack(source, processes=1)
+    assert execution.stdout in ("done\n", "")
+    assert execution.stdout or "Error" in last_line(execution)
+
+
+async def test_orphans_of_orphans(attack):
+    source = """
+    import os, time
+    for n in range(3):
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                time.sleep(60)
+            os._exit(0)
+    """
+    assert (await attack(source, processes=6)).wall_seconds < 30
+
+
+async def test_a_daemon_that_holds_the_output(attack):
+    source = """
+    import os, time
+    try:
+        if os.fork() == 0:
+            os.setsid()
+            if os.fork() == 0:
+                time.sleep(60)
+            os._exit(0)
+    except OSError:
+        pass
+    print('done')
+    """
+    execution = await attack(source, processes=2)
+    assert (execution.status, execution.stdout) == (Status.OK, "done\n")
+    assert execution.wall_seconds < 30
+
+
+async def test_threads(attack):
+    execution = await attack("import threading; threading.Thread(target=print).start()")
+    assert last_line(execution) == "RuntimeError: can't start new thread"
+
+
+async def test_threads_where_some_are_allowed(attack):
+    source = """
+    import threading, time
+    started = 0
+    try:
+        while started < 1000:
+            threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+            started += 1
+    except RuntimeError:
+        pass
+    print(started)
+    """
+    assert (await attack(source, processes=3)).stdout in ("3\n", "0\n")
+
+
+async def test_a_thread_that_is_left_behind(attack):
+    source = """
+    import threading, time
+    threading.Thread(target=time.sleep, args=(60,)).start()
+    print('main', flush=True)
+    """
+    execution = await attack(source, processes=1, **SOON)
+    assert (execution.status, execution.stdout) in [(Status.WALL_LIMIT, "main\n"), (Status.ERROR, "")]
+
+
+async def test_a_daemon_thread_that_spins(attack):
+    source = """
+    import threading
+    def spin():
+        while True: pass
+    try:
+        threading.Thread(target=spin, daemon=True).start()
+    except RuntimeError:
+        pass
+    """
+    assert (await attack(source, processes=1)).status is Status.OK
+
+
+MEMORY = {
+    "one object": "kept = bytearray(256 << 20)",
+    "many objects": "kept = []\nwhile True: kept.append(bytearray(1 << 16))",
+    "a string that doubles": "kept = 'x'\nwhile True: kept += kept",
+    "a list of itself": "kept = [0]\nwhile True: kept *= 2",
+    "private pages": "import mmap\n"
+    "kept = [mmap.mmap(-1, 16 << 20, flags=mmap.MAP_PRIVATE) for _ in range(99)]",
+    "shared pages": "import mmap\nkept = [mmap.mmap(-1, 16 << 20) for _ in range(99)]",
+    "unreserved pages": "import mmap\nmmap.mmap(-1, 1 << 40, flags=mmap.MAP_PRIVATE | 0x4000 | 0x20)",
+    "the heap's end": calling(
+        "libc.sbrk.restype = ctypes.c_ssize_t\nif libc.sbrk(256 << 20) == -1: raise MemoryError"
+    ),
+    "a stack": "import threading; threading.stack_size(256 << 20); threading.Thread(target=print).start()",
+    "what was packed": "import sys, zlib\nzlib.decompress(sys.stdin.read().encode('latin-1'))",
+    "a message": "raise ValueError('x' * (100 << 20))",
+    "a large power": "x = 1 << (1 << 32)",
+    "a product": "import itertools; list(itertools.product(range(1000), repeat=3))",
+}
+
+
+@pytest.mark.parametrize("name", MEMORY)
+async def test_memory(attack, name):
+    packed = zlib.compress(bytes(96 << 20)).decode("latin-1") if "packed" in name else ""
+    execution = await attack(MEMORY[name], stdin=packed, memory_bytes=64 * MIB, processes=1)
+    assert execution.status in (Status.ERROR, Status.MEMORY_LIMIT)
+    assert execution.max_rss_bytes < 256 * MIB
+
+
+async def test_memory_files(attack):
+    execution = await attack("import os; os.memfd_create('tirjudge')")
+    assert last_line(execution).startswith("PermissionError")
+
+
+FULL = """
+import os, socket
+held, size = [], 0
+def fill(descriptor):
+    global size
+    os.set_blocking(descriptor, False)
+    try:
+        while True:
+            size += os.write(descriptor, bytes(1 << 16))
+    except BlockingIOError:
+        held.append(descriptor)
+try:
+    while True:
+        {}
+except OSError as error:
+    print(len(held), size >> 20, error.errno)
+"""
+
+
+async def test_full_pipes(attack):
+    found = (await attack(FULL.format("fill(os.pipe()[1])"))).stdout.split()
+    assert int(found[0]) < 128
+    assert (int(found[1]) <= 8, found[2]) == (True, "24")
+
+
+async def test_full_socketpairs(attack):
+    source = FULL.format("a, b = socket.socketpair(); held += [a, b]; fill(a.fileno())")
+    found = (await attack(source)).stdout.split()
+    assert (int(found[1]) <= 64, found[2]) == (True, "24")
+
+
+async def test_larger_pipes(attack):
+    execution = await attack("import fcntl; fcntl.fcntl(1, 1031, 1 << 20)")
+    assert last_line(execution).startswith("PermissionError")
+
+
+async def test_descriptors_in_flight(attack):
+    source = """
+    import os, socket
+    sent = 0
+    pairs = [socket.socketpair() for _ in range(8)]
+    try:
+        for a, b in pairs * 1000:
+            a.setblocking(False)
+            socket.send_fds(a, [b'x'], [os.open('/dev/null', os.O_RDONLY)] * 100)
+            sent += 100
+    except OSError:
+        pass
+    print(sent)
+    """
+    execution = await attack(source)
+    assert (execution.status, int(execution.stdout) <= 25_000) == (Status.OK, True)
+
+
+async def test_descriptors(attack):
+    source = """
+    import os
+    held = []
+    try:
+        while True: held.append(os.dup(1))
+    except OSError as error:
+        print(error.errno, len(held) < 256)
+    """
+    assert (await attack(source)).stdout == "24 True\n"
+
+
+async def test_timers(attack):
+    source = """
+    count = 0
+    while count < 9999 and libc.timer_create(1, None, ctypes.byref(ctypes.c_void_p())) == 0:
+        count += 1
+    print(count <= 256)
+    """
+    assert (await attack(calling(source))).stdout == "True\n"
+
+
+async def test_queued_signals(attack):
+    source = """
+    import signal
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 65))
+    count = 0
+    while count < 9999 and libc.sigqueue(os.getpid(), 40, None) == 0:
+        count += 1
+    print(count <= 256)
+    """
+    assert (await attack(calling(source))).stdout == "True\n"
+
+
+async def test_watching_without_end(attack):
+    source = """
+    import select
+    inner = select.epoll()
+    for _ in range(100):
+        outer = select.epoll()
+        try:
+            outer.register(inner)
+        except OSError:
+            break
+        inner = outer
+    print('done')
+    """
+    assert (await attack(source)).stdout == "done\n"
+
+
+@pytest.mark.parametrize("name", ["CPU", "AS", "FSIZE", "NPROC", "NOFILE", "MEMLOCK", "CORE", "MSGQUEUE"])
+async def test_a_limit_of_its_own_raised(attack, name):
+    source = f"""
+    import resource
+    soft, hard = resource.getrlimit(resource.RLIMIT_{name})
+    assert hard != -1
+    try:
+        resource.setrlimit(resource.RLIMIT_{name}, (soft, hard + 1))
+    except (ValueError, PermissionError):
+        print('refused')
+    """
+    assert (await attack(source)).stdout == "refused\n"
+
+
+async def test_locked_pages(attack):
+    source = "page = ctypes.create_string_buffer(1 << 20)\nprint(libc.mlock(page, 1 << 20))"
+    assert (await attack(calling(source))).stdout == "-1\n"
+
+
+async def test_recursion(attack):
+    assert last_line(await attack("def f(): f()\nf()")).startswith("RecursionError")
+
+
+async def test_recursion_through_the_end_of_the_stack(attack):
+    source = "import sys; sys.setrecursionlimit(10 ** 9)\ndef f(_): return sorted([0], key=f)\nf(0)"
+    execution = await attack(source)
+    assert (execution.status, execution.signal) in [(Status.SIGNAL, 11), (Status.ERROR, None)]
+
+
+async def test_long_numbers_as_text(attack):
+    assert last_line(await attack("print(10 ** 5000)")).startswith("ValueError: Exceeds the limit")
+
+
+async def test_input_that_nobody_reads(attack):
+    execution = await attack("print('done')", stdin="x" * (8 << 20))
+    assert (execution.status, execution.stdout) == (Status.OK, "done\n")

@@ -1,0 +1,210 @@
+"""Attacks on what watches over programs: workers are killed, clients go away, hosts hold much."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.targets import PLACEMENTS, descendants
+from tirjudge_sandbox import Limits, Program, Sandbox, Status
+
+REPOSITORY = Path(__file__).parents[3]
+LOCAL = [name for name in PLACEMENTS if name != "docker"]
+SLEEP = Program(source="import time; print('began', flush=True); time.sleep(60)")
+QUICK = Program(source="print('on')")
+
+local = pytest.mark.parametrize("place", LOCAL)
+
+
+def workers(host: int | None = None) -> set[int]:
+    """Ids of launchers, templates and programs: all that a sandbox's host, ourselves or another, started."""
+    below = descendants(host or os.getpid())
+    return {pid for pid in below if b"tirjudge_sandbox.guest" in of_process(pid, "cmdline")}
+
+
+def of_process(pid: int, what: str) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/{what}").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
+
+
+def child(pid: int | None) -> int | None:
+    return next(map(int, of_process(pid, f"task/{pid}/children").split()), None)
+
+
+def launcher(processes: set[int]) -> int | None:
+    return next((pid for pid in processes if b"guest.launcher" in of_process(pid, "cmdline")), None)
+
+
+def template(processes: set[int]) -> int | None:
+    """The launcher's child; a program, which looks the same, is the template's."""
+    return child(launcher(processes))
+
+
+def program(processes: set[int]) -> int | None:
+    return child(template(processes))
+
+
+async def busy(host: int | None = None) -> set[int]:
+    """Return all processes of a worker once a program runs in it."""
+    async with asyncio.timeout(30):
+        while not program(found := workers(host)):  # noqa: ASYNC110 - other processes set no events
+            await asyncio.sleep(0.01)
+    return found
+
+
+async def begun(box: Sandbox) -> tuple[asyncio.Future, set[int]]:
+    """A program that runs, and all of its worker's processes."""
+    running = asyncio.ensure_future(box.run(SLEEP, Limits(wall_seconds=90)))
+    return running, await busy()
+
+
+@local
+@pytest.mark.parametrize("of", [launcher, template])
+async def test_a_killed_worker_costs_its_program_alone(place, of):
+    async with PLACEMENTS[place]() as box:
+        running, processes = await begun(box)
+        os.kill(of(processes), signal.SIGKILL)
+        assert (await running).status is Status.SANDBOX_FAILED
+        assert (await box.run(QUICK, Limits())).stdout == "on\n"
+        assert not workers() & processes
+    assert workers() == set()
+
+
+@local
+async def test_a_killed_program_costs_no_worker(place):
+    async with PLACEMENTS[place]() as box:
+        await box.run(QUICK, Limits())
+        idle = workers()
+        running, processes = await begun(box)
+        assert processes - idle == {program(processes)}
+        os.kill(program(processes), signal.SIGKILL)
+        execution = await running
+        assert (execution.status, execution.signal) == (Status.SIGNAL, signal.SIGKILL)
+        assert (await box.run(QUICK, Limits())).stdout == "on\n"
+        assert workers() == idle
+
+
+@local
+async def test_a_cancelled_program_is_gone_and_its_worker_is_not(place):
+    async with PLACEMENTS[place]() as box:
+        await box.run(QUICK, Limits())
+        idle = workers()
+        running, _ = await begun(box)
+        running.cancel()
+        await asyncio.wait([running])
+        assert (running.cancelled(), workers()) == (True, idle)
+        assert (await box.run(QUICK, Limits())).stdout == "on\n"
+
+
+@local
+async def test_cancelling_at_any_moment(place):
+    flood = Program(source="import os\nwhile True: os.write(1, bytes(9999))")
+    async with PLACEMENTS[place]() as box:
+        await box.run(QUICK, Limits())
+        idle = workers()
+        for milliseconds in range(0, 20, 3):
+            for program in (QUICK, flood):
+                running = asyncio.ensure_future(box.run(program, Limits(output_bytes=100_000)))
+                await asyncio.sleep(milliseconds / 1000)
+                running.cancel()
+                await asyncio.wait([running])
+                assert (await box.run(QUICK, Limits())).stdout == "on\n"
+        assert workers() == idle
+
+
+CLIENT = """
+import asyncio
+from tests.sandbox.targets import PLACEMENTS
+from tirjudge_sandbox import Limits, Program
+
+async def main():
+    async with PLACEMENTS[{!r}]() as box:
+        await box.run(Program(source="import time; time.sleep(60)"), Limits(wall_seconds=90))
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    ("place", "number"),
+    [*((place, signal.SIGKILL) for place in LOCAL), (LOCAL[0], signal.SIGTERM), (LOCAL[0], signal.SIGINT)],
+)
+async def test_nothing_outlives_a_client(place, number):
+    client = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", CLIENT.format(place), cwd=REPOSITORY, stderr=subprocess.DEVNULL
+    )
+    left = await busy(client.pid)
+    client.send_signal(number)
+    await client.wait()
+    async with asyncio.timeout(30):
+        while any(of_process(pid, "stat") for pid in left):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+
+
+HOLDS = """
+import fcntl, os, socket
+held = []
+for descriptor in range(3, 4096):
+    try:
+        fcntl.fcntl(descriptor, fcntl.F_GETFD)
+        held.append(descriptor)
+    except OSError:
+        pass
+print(held)
+"""
+
+
+async def test_a_host_with_more_descriptors_than_a_program_may_have():
+    """The control socket came in under its high number, where a program's closing left it out."""
+    reader, writer = os.pipe()
+    high = [os.dup(reader) for _ in range(400)]
+    try:
+        async with PLACEMENTS[LOCAL[0]]() as box:
+            assert (await box.run(Program(source=HOLDS), Limits())).stdout == "[]\n"
+    finally:
+        for descriptor in (reader, writer, *high):
+            os.close(descriptor)
+
+
+CLOSED = """
+import asyncio, os
+os.closerange(0, 3)
+from tests.sandbox.targets import PLACEMENTS
+from tirjudge_sandbox import Limits, Program
+
+async def main():
+    async with PLACEMENTS[{!r}]() as box:
+        ran = await box.run(Program(source="print(input())", stdin="given"), Limits())
+    os._exit(ran.stdout != "given\\n")
+
+asyncio.run(main())
+"""
+
+
+async def test_a_host_that_was_started_with_closed_streams():
+    host = await asyncio.create_subprocess_exec(sys.executable, "-c", CLOSED.format(LOCAL[0]), cwd=REPOSITORY)
+    assert await host.wait() == 0
+
+
+async def test_a_storm_of_lost_workers():
+    async with PLACEMENTS[LOCAL[0]]() as box:
+        for _ in range(3):
+            running, processes = await begun(box)
+            os.kill(template(processes), signal.SIGKILL)
+            assert (await running).status is Status.SANDBOX_FAILED
+        assert (await box.run(QUICK, Limits())).stdout == "on\n"
+
+
+async def test_many_clients_of_one_worker():
+    async with PLACEMENTS[LOCAL[0]]() as box:
+        programs = [Program(source=f"print({n})" if n % 3 else "1 / 0") for n in range(120)]
+        ran = await asyncio.gather(*(box.run(program, Limits()) for program in programs))
+    assert [one.stdout for one in ran] == [f"{n}\n" if n % 3 else "" for n in range(120)]

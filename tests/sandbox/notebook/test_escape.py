@@ -1,0 +1,141 @@
+"""Attacks by a notebook: sockets to the host, forged reports, and floods of its client's channel."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tirjudge_sandbox import Program, Status, open_sandbox
+from tirjudge_sandbox.notebook.base import CellStatus, NotebookLimits
+from tirjudge_sandbox.notebook.channel import Channel, ChannelBroken
+from tirjudge_sandbox.notebook.jupyter import JupyterSandbox
+from tirjudge_sandbox.notebook.kernel import LENGTH
+from tirjudge_sandbox.notebook.outputs import Outputs
+from tirjudge_sandbox.workers.host import candidate_placements
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+CONNECT = """
+import socket
+end = socket.socket(socket.AF_UNIX)
+end.connect({address!r})
+"""
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def jupyter() -> AsyncIterator[JupyterSandbox]:
+    async with open_sandbox("jupyter", capacity=1, preload=()) as box:
+        yield box
+
+
+async def test_all_properties_hold_although_programs_may_make_sockets(jupyter):
+    ran = await jupyter.run(Program(source="import socket; socket.socket(socket.AF_UNIX).listen"))
+    assert (ran.status, ran.isolation.missing) == (Status.OK, ())
+    assert ran.isolation.placement in ("root", "userns")
+
+
+@pytest.mark.parametrize("address", ["path", "\0abstract-of-the-host"])
+async def test_the_hosts_own_sockets_are_out_of_reach(jupyter, tmp_path, address):
+    address = str(tmp_path / "listening") if address == "path" else address
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(address)
+        listening.listen()
+        listening.settimeout(0)
+        ran = await jupyter.run(Program(source=CONNECT.format(address=address)))
+        assert ran.status is Status.ERROR
+        assert ran.stderr.splitlines()[-1].split(":")[0] in (
+            "FileNotFoundError",
+            "PermissionError",
+            "ConnectionRefusedError",
+        )
+        with pytest.raises(BlockingIOError):
+            listening.accept()
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["AF_INET", "AF_INET6", "AF_NETLINK", "AF_PACKET", "AF_VSOCK", "AF_UNIX, socket.SOCK_DGRAM",
+     "AF_UNIX, socket.SOCK_SEQPACKET", "AF_UNIX, socket.SOCK_RAW"],
+)  # fmt: skip
+async def test_other_sockets_are_refused(jupyter, kind):
+    ran = await jupyter.run(Program(source=f"import socket; socket.socket(socket.{kind})"))
+    assert ran.stderr.splitlines()[-1] == "OSError: [Errno 22] Invalid argument"
+
+
+async def test_without_notebooks_programs_make_no_sockets_at_all():
+    async with open_sandbox("local", capacity=1, preload=()) as box:
+        ran = await box.run(Program(source="import socket; socket.socket(socket.AF_UNIX)"))
+    assert ran.stderr.splitlines()[-1] == "PermissionError: [Errno 1] Operation not permitted"
+
+
+async def test_no_priority_but_the_usual(jupyter):
+    ran = await jupyter.run(Program(source="import os; os.sched_setscheduler(0, 3, os.sched_param(0))"))
+    assert ran.stderr.splitlines()[-1] == "PermissionError: [Errno 1] Operation not permitted"
+
+
+async def test_a_placement_without_namespaces_is_not_taken():
+    for name in set(candidate_placements()) - {"root", "userns"}:
+        with pytest.raises(RuntimeError, match="cannot be isolated here"):
+            async with open_sandbox("jupyter", capacity=1, placement=name):
+                pass
+
+
+async def test_a_cell_can_forge_its_status_and_the_status_says_whose_word_it_is(jupyter):
+    async with jupyter.notebook() as notebook:
+        await notebook.run("get_ipython().showtraceback = lambda *rest, **more: None")
+        forged = await notebook.run("1/0")
+    assert (forged.status, forged.by) == (CellStatus.OK, "kernel")
+
+
+async def test_a_thread_that_outlives_its_cell_adds_nothing_to_the_next(jupyter):
+    limits = NotebookLimits(output_bytes=2000)
+    async with jupyter.notebook(limits=limits) as notebook:
+        await notebook.run("import threading, time\ndef late():\n    time.sleep(0.3)\n    print('late')\n"
+                           "threading.Thread(target=late).start()")  # fmt: skip
+        await asyncio.sleep(0.6)
+        assert "late" not in (await notebook.run("print('next')")).stdout
+
+
+FRAMES = [
+    (b"\xff\xff\xff\xff", "it sent a message of 4294967295 bytes"),
+    (LENGTH.pack(3) + b"[1]", "it sent a message that is not an object"),
+    (LENGTH.pack(4) + b"\xff\xfe\xfd\xfc", "it sent a message that cannot be read"),
+    (LENGTH.pack(900) + b"[" * 900, "it sent a message that cannot be read"),
+    (LENGTH.pack(5_001) + b"9" * 5_001, "it sent a message that cannot be read"),
+]
+
+
+@pytest.mark.parametrize(("sent", "words"), FRAMES)
+async def test_nonsense_on_the_channel_is_one_kind_of_error(sent, words):
+    ours, theirs = socket.socketpair()
+    channel = await Channel.over(ours, 10_000)
+    with theirs:
+        theirs.sendall(sent)
+        with pytest.raises(ChannelBroken, match=words):
+            await channel.receive()
+    channel.close()
+
+
+async def test_half_surrogates_and_infinities_become_what_can_be_written():
+    ours, theirs = socket.socketpair()
+    channel = await Channel.over(ours, 10_000)
+    content = rb'{"text": "a\ud800b", "numbers": [NaN, 1e999, 1.5]}'
+    with theirs:
+        theirs.sendall(LENGTH.pack(len(content)) + content)
+        assert await channel.receive() == {"text": "a?b", "numbers": ["NaN", "1e999", 1.5]}
+    assert await channel.receive() is None
+    channel.close()
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [{}, {"kind": "other"}, {"kind": "stream", "name": "stdin", "text": "x"}, {"kind": "stream", "text": 1},
+     {"kind": "display", "data": 1}, {"kind": "error", "name": "x", "value": 1}],
+)  # fmt: skip
+async def test_frames_that_mean_nothing_are_refused(frame):
+    with pytest.raises(ChannelBroken):
+        Outputs(100).add(frame)

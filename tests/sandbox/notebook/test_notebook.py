@@ -1,0 +1,247 @@
+"""Notebooks in real kernels: what cells share, how they end, and what the sandbox does about it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+
+from tirjudge_sandbox import Limits, Program, SandboxUnavailable, Status, open_sandbox
+from tirjudge_sandbox.notebook.base import CellStatus, NotebookLimits
+from tirjudge_sandbox.notebook.jupyter import JupyterSandbox
+from tirjudge_sandbox.notebook.notebook import Notebook
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+STUBBORN = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\nwhile True: pass"
+
+KILL_CLIENT = "import os, time; os.kill(1, 9); os.kill(os.getpid() + 1, 9); time.sleep(60)"
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def jupyter() -> AsyncIterator[JupyterSandbox]:
+    async with open_sandbox("jupyter", capacity=2, preload=()) as box:
+        yield box
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def notebook(jupyter: JupyterSandbox) -> AsyncIterator[Notebook]:
+    """A notebook shared by all tests that leave its state unchanged."""
+    async with jupyter.notebook(limits=NotebookLimits(output_bytes=10_000)) as opened:
+        yield opened
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tirjudge_sandbox.notebook.running_kernel.GRACE_SECONDS", 1)
+
+
+async def test_cells_share_what_they_define(notebook):
+    first = await notebook.run("x = 20\nprint('defined')")
+    assert (first.status, first.stdout, first.by) == (CellStatus.OK, "defined\n", "kernel")
+    second = await notebook.run("x + 1")
+    assert second.displays == ({"text/plain": "21"},)
+    assert not second.restarted
+
+
+async def test_an_exception_is_told_without_colours_and_harms_nothing(notebook):
+    await notebook.run("kept = 1")
+    failed = await notebook.run("import sys\nprint('before', file=sys.stderr)\n1/0")
+    assert (failed.status, failed.by, failed.stderr) == (CellStatus.ERROR, "kernel", "before\n")
+    assert (failed.error.name, failed.error.value) == ("ZeroDivisionError", "division by zero")
+    assert failed.error.traceback[-1] == "ZeroDivisionError: division by zero"
+    assert "\x1b" not in "".join(failed.error.traceback)
+    assert (await notebook.run("kept")).displays == ({"text/plain": "1"},)
+
+
+async def test_displays_keep_their_order_and_types(notebook):
+    ran = await notebook.run("display({'text/html': '<b>1</b>'}, raw=True)\ndisplay(2)\n3")
+    assert ran.displays == ({"text/html": "<b>1</b>"}, {"text/plain": "2"}, {"text/plain": "3"})
+
+
+async def test_output_below_python_is_seen(notebook):
+    assert (await notebook.run("import os; _ = os.write(1, b'raw')")).stdout == "raw"
+
+
+@pytest.mark.parametrize(
+    ("source", "name"),
+    [("x = (", "SyntaxError"), ("a\0b", "SyntaxError"), ("'\ud800'", None), ("", None)],
+)
+async def test_strange_sources_are_the_cells_own_affair(notebook, source, name):
+    ran = await notebook.run(source)
+    assert (ran.error and ran.error.name) == name, ran
+    assert (await notebook.run("print(1)")).stdout == "1\n"
+
+
+async def test_a_slow_cell_is_interrupted_and_the_rest_stays(notebook):
+    await notebook.run("kept = 2")
+    slow = await notebook.run("print('begun', flush=True)\nimport time; time.sleep(60)", wall_seconds=1)
+    assert (slow.status, slow.by, slow.stdout) == (CellStatus.TIME_LIMIT, "sandbox", "begun\n")
+    after = await notebook.run("kept")
+    assert (after.displays, after.restarted) == (({"text/plain": "2"},), False)
+
+
+async def test_too_much_output_is_cut_and_the_rest_stays(notebook):
+    await notebook.run("kept = 3")
+    loud = await notebook.run("while True: print('x' * 99)")
+    assert (loud.status, loud.truncated, len(loud.stdout)) == (CellStatus.OUTPUT_LIMIT, True, 10_000)
+    assert (await notebook.run("kept")).displays == ({"text/plain": "3"},)
+
+
+async def test_a_display_above_the_limit_is_dropped(notebook):
+    big = await notebook.run("display({'text/plain': 'x' * 20_000}, raw=True)")
+    assert (big.status, big.truncated, big.displays) == (CellStatus.OUTPUT_LIMIT, True, ())
+    assert (await notebook.run("print(1)")).stdout == "1\n"
+
+
+async def test_a_cancelled_cell_is_stopped_before_the_next(notebook):
+    task = asyncio.ensure_future(notebook.run("import time; print('late'); time.sleep(60)"))
+    await asyncio.sleep(0.5)
+    task.cancel()
+    await asyncio.wait([task])
+    assert task.cancelled()
+    assert (await notebook.run("print('next')")).stdout == "next\n"
+
+
+async def test_cells_called_at_once_run_in_order(notebook):
+    await notebook.run("seen = []")
+    await asyncio.gather(*(notebook.run(f"seen.append({number})") for number in range(5)))
+    assert (await notebook.run("seen")).displays == ({"text/plain": "[0, 1, 2, 3, 4]"},)
+
+
+async def test_what_needs_no_network_and_no_other_program_works(notebook):
+    ran = await notebook.run(
+        "import asyncio, threading\nawait asyncio.sleep(0)\n"
+        "thread = threading.Thread(target=print, args=['there']); thread.start(); thread.join()"
+    )
+    assert (ran.status, ran.stdout) == (CellStatus.OK, "there\n")
+
+
+@pytest.mark.parametrize(
+    ("source", "detail"),
+    [
+        ("import os; os._exit(3)", "it ended with exit code 3"),
+        ("import os; os.kill(os.getpid(), 9)", "signal 9 ended it"),
+        ("import ctypes; ctypes.string_at(0)", "signal 11 ended it"),
+        (KILL_CLIENT, "the kernel had to be killed by its worker"),
+    ],
+    ids=["exit", "kill", "crash", "client"],
+)
+async def test_a_dead_kernel_is_said_and_replaced(jupyter, source, detail, impatient):
+    async with jupyter.notebook(files={"given": b"1"}) as notebook:
+        await notebook.run("x = 1; open('written', 'w').close()")
+        died = await notebook.run(source)
+        assert (died.status, died.by, died.detail) == (CellStatus.KERNEL_DIED, "sandbox", detail)
+        after = await notebook.run("import os; 'x' in globals(), sorted(os.listdir())")
+        assert after.restarted
+        assert after.displays == ({"text/plain": "(False, ['given'])"},)
+
+
+async def test_a_cell_may_end_its_kernel(jupyter):
+    async with jupyter.notebook() as notebook:
+        assert (await notebook.run("x = 1; exit()")).status is CellStatus.OK
+        after = await notebook.run("'x' in globals()")
+        assert (after.displays, after.restarted) == (({"text/plain": "False"},), True)
+
+
+async def test_a_cell_that_ignores_interrupts_costs_the_kernel(jupyter, impatient):
+    async with jupyter.notebook() as notebook:
+        stubborn = await notebook.run(STUBBORN, wall_seconds=0.5)
+        assert stubborn.status is CellStatus.TIME_LIMIT
+        assert "did not react" in stubborn.detail
+        assert (await notebook.run("1")).restarted
+
+
+async def test_cpu_and_memory_are_limited_from_outside(jupyter):
+    limits = NotebookLimits(cpu_seconds=1, memory_bytes=64 << 20)
+    async with jupyter.notebook(limits=limits) as notebook:
+        greedy = await notebook.run("x = bytearray(512 << 20)")
+        assert greedy.error.name == "MemoryError"
+        busy = await notebook.run("while True: pass")
+        assert (busy.status, busy.detail) == (CellStatus.KERNEL_DIED, "it used all of its CPU time")
+
+
+async def test_an_idle_notebook_is_closed_and_gives_its_place_back(jupyter):
+    async with jupyter.notebook(limits=NotebookLimits(idle_seconds=0.1)) as notebook:
+        await asyncio.sleep(1)
+        late = await notebook.run("1")
+        assert (late.status, late.by) == (CellStatus.CLOSED, "sandbox")
+        assert late.detail == "the notebook was closed: it was idle for 0.1 s"
+        before = jupyter.stats().running
+    assert jupyter.stats().running == before
+
+
+async def test_the_total_time_ends_a_cell_too(jupyter):
+    async with jupyter.notebook(limits=NotebookLimits(total_seconds=2)) as notebook:
+        ran = await notebook.run(STUBBORN)
+        assert (ran.status, ran.by) == (CellStatus.TIME_LIMIT, "sandbox")
+        assert ran.detail == "the notebook was closed: it reached its total time of 2 s"
+        assert (await notebook.run("1")).status is CellStatus.CLOSED
+
+
+async def test_files_go_in_and_come_back_when_it_is_closed(jupyter):
+    async with jupyter.notebook(files={"in/a": b"ab"}, fetch=("out", "none")) as notebook:
+        await notebook.run("_ = open('out', 'wb').write(open('in/a', 'rb').read()[::-1])")
+        ended = await notebook.close()
+    assert dict(ended.files) == {"out": b"ba"}
+    with pytest.raises(RuntimeError, match="not open"):
+        await notebook.run("1")
+
+
+async def test_one_knows_nothing_of_another(jupyter):
+    async with jupyter.notebook() as one:
+        await one.run("import random; x = 1; open('left', 'w').close(); first = random.random()")
+        seed = await one.run("first")
+    async with jupyter.notebook() as other:
+        found = await other.run("import os; 'x' in globals(), os.listdir()")
+        assert found.displays == ({"text/plain": "(False, [])"},)
+        assert (await other.run("import random; random.random()")).displays == seed.displays
+
+
+async def test_notebooks_above_the_capacity_wait(jupyter, notebook):
+    async with jupyter.notebook() as second:
+        third = jupyter.notebook()
+        opening = asyncio.ensure_future(third.__aenter__())
+        await asyncio.sleep(0.3)
+        assert not opening.done()
+        await second.close()
+        await opening
+        assert (await third.run("print(3)")).stdout == "3\n"
+        await third.close()
+
+
+async def test_an_opening_that_is_cancelled_leaves_the_line(jupyter, notebook):
+    async with jupyter.notebook():
+        opening = asyncio.ensure_future(jupyter.notebook().__aenter__())
+        await asyncio.sleep(0.2)
+        assert jupyter.stats().queued == 1
+        opening.cancel()
+        await asyncio.wait([opening], timeout=2)
+        assert opening.cancelled()
+        assert jupyter.stats().queued == 0
+
+
+async def test_plain_programs_run_in_the_same_workers(jupyter):
+    ran = await jupyter.run(Program(source="print(1)"), Limits())
+    assert (ran.status, ran.stdout, ran.isolation.missing) == (Status.OK, "1\n", ())
+
+
+async def test_bad_limits_are_named():
+    with pytest.raises(ValueError, match=r"NotebookLimits\.idle_seconds must be positive"):
+        NotebookLimits(idle_seconds=0)
+    with pytest.raises(ValueError, match="inside must be one of local, docker, not 'elsewhere'"):
+        open_sandbox("jupyter", inside="elsewhere")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), float("inf")])
+async def test_bad_times_are_refused(notebook, seconds):
+    with pytest.raises(ValueError, match="wall_seconds must be positive and finite"):
+        await notebook.run("1", wall_seconds=seconds)
+
+
+async def test_without_the_extra_one_line_names_it(monkeypatch):
+    monkeypatch.setattr("tirjudge_sandbox.notebook.jupyter._NEEDED", ("no_such_kernel",))
+    with pytest.raises(SandboxUnavailable, match=r"no_such_kernel: pip install 'tirjudge\[jupyter\]'"):
+        open_sandbox("jupyter")

@@ -1,0 +1,232 @@
+"""Programs on servers: what a sandbox must do, and what a server's failure may do to a program."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+import pytest_asyncio
+
+from tests.sandbox.serving import Served, serving
+from tirjudge_sandbox import Execution, Isolation, Limits, Program, SandboxUnavailable, Status, open_sandbox
+from tirjudge_sandbox.remote.sandbox import RemoteSandbox
+from tirjudge_sandbox.server.asgi import App, Receive, Refused, Scope, Send
+from tirjudge_sandbox.server.guard import Access
+from tirjudge_sandbox.server.intake import IntakeLimits
+from tirjudge_sandbox.server.settings import ServerSettings
+from tirjudge_sandbox.testing import CHECKS
+
+FUSION_CANNOT = {
+    "output_is_cut_and_marked": "it takes no limit of output: ours ends a program at its own, theirs goes on",
+}
+TOKEN = "0123456789abcdef"
+
+
+class Front:
+    """Stands before a server: answers some requests itself, and counts those that run programs."""
+
+    def __init__(self) -> None:
+        self.statuses: list[int] = []
+        """Given to the next requests that run programs, in order."""
+        self.ours = True
+        """False: the server does not know what only our server knows."""
+        self.asked = 0
+
+    def __call__(self, app: App) -> App:
+        async def fronted(scope: Scope, receive: Receive, send: Send) -> None:
+            refused = self._refused(scope)
+            await (refused.send(send) if refused else app(scope, receive, send))
+
+        return fronted
+
+    def _refused(self, scope: Scope) -> Refused | None:
+        if scope["method"] == "POST":
+            self.asked += 1
+            if self.statuses:
+                return Refused(self.statuses.pop(0), "not now", {"retry-after": "0"})
+        return Refused(404, "Not Found") if scope["path"] == "/v1/info" and not self.ours else None
+
+
+@pytest.fixture(scope="module")
+def front() -> Front:
+    return Front()
+
+
+@pytest.fixture(scope="module")
+def served(front: Front) -> Iterator[Served]:
+    with serving(front=front) as served:
+        yield served
+
+
+@pytest_asyncio.fixture
+async def box(served: Served, front: Front) -> AsyncIterator[RemoteSandbox]:
+    front.statuses, front.ours = [], True
+    async with open_sandbox("remote", url=served.url) as box:
+        front.asked = 0
+        yield box
+
+
+@pytest_asyncio.fixture
+async def fusion(served: Served, front: Front) -> AsyncIterator[RemoteSandbox]:
+    """Serve like SandboxFusion: only `/run_code`, without a report of the isolation."""
+    front.ours = False
+    async with RemoteSandbox(served.url, capacity=1, allow_weak_isolation=True) as box:
+        front.ours = True
+        yield box
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_our_server_keeps_the_contract(box: RemoteSandbox, check) -> None:
+    await check(box)
+
+
+@pytest.mark.parametrize(
+    "check",
+    [check for check in CHECKS if check.__name__ not in FUSION_CANNOT],
+    ids=lambda check: check.__name__,
+)
+async def test_sandbox_fusions_keeps_the_rest(fusion: RemoteSandbox, check) -> None:
+    await check(fusion)
+
+
+async def test_all_of_an_execution_arrives(box: RemoteSandbox) -> None:
+    limits = Limits(
+        wall_seconds=9, cpu_seconds=3, memory_bytes=200 << 20, output_bytes=5000, disk_bytes=1 << 20
+    )
+    ran = await box.run(Program(source="import os; os.kill(os.getpid(), 15)", seed=2**63), limits)
+    assert (ran.status, ran.exit_code, ran.signal, ran.detail) == (Status.SIGNAL, None, 15, "")
+    assert ran.wall_seconds > 0
+    assert ran.max_rss_bytes > 0
+    assert isinstance(ran.isolation, Isolation)
+    assert ran.isolation.missing == ()
+
+
+async def test_what_json_cannot_carry_does_no_harm(box: RemoteSandbox) -> None:
+    program = Program(source="print(x, input())", bindings={"x": "\ud800"}, stdin="\udfff\n")
+    ran = await box.run(program)
+    assert (ran.status, ran.stdout) == (Status.OK, "? ?\n")
+    with pytest.raises(TypeError):
+        await box.run(Program(source="", bindings={"x": object()}))
+
+
+async def test_limits_beyond_the_servers_are_the_callers_mistake(box: RemoteSandbox) -> None:
+    with pytest.raises(ValueError, match=r"limits.wall_seconds: is 1000, at most 120 is allowed"):
+        await box.run(Program(source=""), Limits(wall_seconds=1000))
+    with pytest.raises(ValueError, match="not a path inside"):
+        await box.run(Program(source="", files={"../x": b""}))
+
+
+async def test_a_source_beyond_the_servers_is_a_failed_sandbox(box: RemoteSandbox) -> None:
+    ran = await box.run(Program(source="#" * (2 << 20)))
+    assert ran.status is Status.SANDBOX_FAILED
+    assert "body.source: has 2097152 bytes" in ran.detail
+
+
+@pytest.mark.parametrize("status", [429, 502, 503, 504])
+async def test_a_server_that_has_no_time_is_asked_again(
+    box: RemoteSandbox, front: Front, status: int
+) -> None:
+    front.statuses = [status, status]
+    assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+    assert front.asked == 3
+
+
+async def test_a_programs_own_failure_is_not_asked_again(box: RemoteSandbox, front: Front) -> None:
+    for source in ("1/0", "import os; os.abort()", "import time; time.sleep(9)", "raise MemoryError"):
+        front.asked = 0
+        ran = await box.run(Program(source=source), Limits(wall_seconds=0.5))
+        assert ran.status not in (Status.OK, Status.SANDBOX_FAILED)
+        assert front.asked == 1
+
+
+async def test_a_server_that_stays_away_is_a_failed_sandbox(served: Served, front: Front) -> None:
+    front.ours = True
+    async with RemoteSandbox(served.url, patience_seconds=0.3) as box:
+        front.statuses = [503] * 100
+        ran = await box.run(Program(source="print(1)"))
+        front.statuses = []
+    assert ran.status is Status.SANDBOX_FAILED
+    assert ran.detail == f"127.0.0.1:{served.port}: HTTP status 503"
+
+
+async def test_the_least_busy_server_is_next(served: Served) -> None:
+    with serving() as second:
+        async with RemoteSandbox([served.url, second.url]) as box:
+            assert box.capacity == 2
+            program = Program(source="import time; time.sleep(0.3)")
+            before = served.stats().programs, second.stats().programs
+            await asyncio.gather(*(box.run(program) for _ in range(6)))
+            after = served.stats().programs, second.stats().programs
+    assert (after[0] - before[0], after[1] - before[1]) == (3, 3)
+
+
+async def test_a_dead_server_is_left_out_and_tried_again(served: Served) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    async with RemoteSandbox(f"{served.url}, http://127.0.0.1:{port}") as box:
+        assert box.capacity == 2
+        ran = await asyncio.gather(*(box.run(Program(source=f"print({n})")) for n in range(8)))
+        assert [execution.stdout for execution in ran] == [f"{n}\n" for n in range(8)]
+        with serving(port=port) as second:
+            async with asyncio.timeout(30):
+                while second.stats().programs < 2:
+                    await asyncio.gather(*(box.run(Program(source="")) for _ in range(2)))
+        # It is gone again, under programs that it may hold.
+        ran = await asyncio.gather(*(box.run(Program(source="print(1)")) for _ in range(8)))
+        assert {execution.stdout for execution in ran} == {"1\n"}
+
+
+async def test_isolation_that_is_lacking_or_not_told_is_refused(served: Served, front: Front) -> None:
+    front.ours = False
+    with pytest.raises(SandboxUnavailable, match=r"does not give host_files_hidden.*does not say how"):
+        async with RemoteSandbox(served.url):
+            pass
+    front.ours = True
+
+
+async def test_no_server_and_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TIRJUDGE_SANDBOX_URL", raising=False)
+    with pytest.raises(SandboxUnavailable, match="TIRJUDGE_SANDBOX_URL"):
+        async with RemoteSandbox():
+            pass
+    monkeypatch.setenv("TIRJUDGE_SANDBOX_URL", "http://127.0.0.1:9")
+    with pytest.raises(SandboxUnavailable, match=r"no sandbox server answers: 127\.0\.0\.1:9"):
+        async with RemoteSandbox():
+            pass
+    for url in ("sandbox.example:80", "ftp://x", "http://"):
+        with pytest.raises(ValueError, match="URL"):
+            RemoteSandbox(url)
+
+
+async def test_a_token_is_sent_and_never_shown(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    settings = ServerSettings(access=Access(token=TOKEN), intake=IntakeLimits(requests=2))
+    with serving(settings) as served:
+        with pytest.raises(SandboxUnavailable, match="a valid token is needed"):
+            async with RemoteSandbox(served.url):
+                pass
+        with_token = served.url.replace("http://", f"http://:{TOKEN}@")
+        async with RemoteSandbox(with_token) as box:
+            assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+        monkeypatch.setenv("TIRJUDGE_SANDBOX_TOKEN", TOKEN)
+        async with RemoteSandbox(served.url) as box:
+            assert (await box.run(Program(source="print(2)"))).stdout == "2\n"
+    with pytest.raises(SandboxUnavailable) as refused:
+        async with RemoteSandbox(with_token):
+            pass
+    assert TOKEN not in str(refused.value)
+    assert "HTTP Request" in caplog.text
+    assert TOKEN not in caplog.text
+
+
+async def test_more_at_once_than_a_server_takes(front: Front) -> None:
+    """Overload slows programs down, and loses none."""
+    with serving(ServerSettings(intake=IntakeLimits(requests=2))) as served:
+        async with RemoteSandbox(served.url, capacity=8) as box:
+            programs = [Program(source=f"print({n})") for n in range(12)]
+            ran: list[Execution] = await asyncio.gather(*(box.run(program) for program in programs))
+    assert [execution.stdout for execution in ran] == [f"{n}\n" for n in range(12)]

@@ -1,0 +1,219 @@
+"""Who is let in, how much at once, and what becomes of a program whose caller went away."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+import sandbox_fusion as client
+
+from tests.sandbox.serving import Served, serving
+from tirjudge_sandbox.server.guard import Access
+from tirjudge_sandbox.server.intake import IntakeLimits
+from tirjudge_sandbox.server.lifetime import listen
+from tirjudge_sandbox.server.settings import ServerSettings
+
+TOKEN = "0123456789abcdef"
+PROGRAM = {"code": "print(1)", "language": "python"}
+SLOW = {"code": "import time; time.sleep(60)", "language": "python", "run_timeout": 60}
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[Served]:
+    access = Access(token=TOKEN, hosts=("sandbox.example",))
+    intake = IntakeLimits(requests=3, body_bytes=4096, held_bytes=6000, body_seconds=2)
+    with serving(ServerSettings(access=access, intake=intake)) as served:
+        yield served
+
+
+def asked(served: Served, **headers: str) -> httpx.Response:
+    given = {"authorization": f"Bearer {TOKEN}", **headers}
+    return served.post("/run_code", PROGRAM, headers=given)
+
+
+def test_a_token_lets_in(served: Served) -> None:
+    assert asked(served).status_code == 200
+    assert asked(served, host="sandbox.example:8080").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["", "Bearer", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", TOKEN, "Basic !", "Bearer ü"],
+)
+def test_anything_else_does_not(served: Served, value: str) -> None:
+    response = served.post("/run_code", PROGRAM, headers={"authorization": value.encode()})
+    assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
+    assert TOKEN not in response.text
+
+
+def test_no_token_at_all(served: Served) -> None:
+    assert served.post("/run_code", PROGRAM).status_code == 401
+    for path in ("/metrics", "/v1/info", "/openapi.json", "/nowhere"):
+        assert httpx.get(served.url + path).status_code == 401
+    assert httpx.get(f"{served.url}/v1/ping").status_code == 200
+
+
+def test_the_official_client_brings_it_in_the_url(served: Served) -> None:
+    url = served.url.replace("http://", f"http://:{TOKEN}@")
+    answer = client.run_code(client.RunCodeRequest(**PROGRAM), endpoint=url, max_attempts=1)
+    assert answer.run_result.stdout == "1\n"
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example", "localhost.evil.example", "sandbox.example.", "a b", "[::1"]
+)
+def test_a_name_that_is_not_ours_is_refused(served: Served, host: str) -> None:
+    """A page can make its own name point to loopback, and then is of the same origin."""
+    assert asked(served, host=host).status_code == 403
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1", "file://"])
+def test_a_page_of_another_origin_is_refused(served: Served, origin: str) -> None:
+    assert asked(served, origin=origin).status_code == 403
+    preflight = {"origin": origin, "access-control-request-method": "POST"}
+    assert httpx.options(f"{served.url}/run_code", headers=preflight).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
+)
+def test_what_a_form_can_send_is_refused(served: Served, kind: str) -> None:
+    """A page sends these to any origin without asking first."""
+    assert asked(served, **{"content-type": kind}).status_code == 415
+
+
+def test_a_large_body_is_refused_before_it_is_parsed(served: Served) -> None:
+    for size in (4097, 30_000, 5_000_000):
+        response = httpx.post(f"{served.url}/run_code", content=b"[" * size, headers=_headers(), timeout=30)
+        assert response.status_code == 413
+        assert response.json()["detail"] == f"a body may have 4096 bytes, this one has {size}"
+
+
+def test_a_body_in_pieces_is_refused(served: Served) -> None:
+    response = httpx.post(f"{served.url}/run_code", content=iter([b"{", b"}"]), headers=_headers())
+    assert response.status_code == 411
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(served: Served) -> None:
+    with socket.create_connection(("127.0.0.1", served.port)) as connection:
+        connection.sendall(_head(length=10) + b"{")
+        assert connection.recv(1000).startswith(b"HTTP/1.1 408 ")
+
+
+def test_one_too_many_is_told_to_come_again(served: Served) -> None:
+    with _together(*(_slow(served) for _ in range(3))):
+        _until(lambda: served.stats().running + served.stats().queued == 3)
+        response = asked(served)
+        assert (response.status_code, response.headers["retry-after"]) == (429, "1")
+    _until(lambda: served.stats().running + served.stats().queued == 0)
+    assert asked(served).status_code == 200
+
+
+def test_who_has_an_answer_may_ask_again_at_once(served: Served) -> None:
+    """As many callers as the server may hold, each with one request, are never refused."""
+    with ThreadPoolExecutor(3) as callers:
+        for statuses in callers.map(lambda _: list(_one_after_another(served, 50)), range(3)):
+            assert set(statuses) == {200}
+
+
+def test_the_end_of_an_answer_is_not_held_back() -> None:
+    """The body is written after the head, and must not wait for the delayed acknowledgement of the head."""
+    with (
+        listen("127.0.0.1", 0, Access()) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
+
+
+def test_bodies_are_held_up_to_a_number_of_bytes(served: Served) -> None:
+    body = b'{"code": "", "language": "' + b" " * 4000
+    with socket.create_connection(("127.0.0.1", served.port)) as connection:
+        connection.sendall(_head(length=4096) + body)
+        beside = {**PROGRAM, "stdin": " " * 3000}
+        _until(lambda: served.post("/run_code", beside, headers=_headers()).status_code == 429)
+
+
+def test_a_caller_that_hangs_up_has_its_program_killed(served: Served) -> None:
+    with _together(_slow(served)):
+        _until(lambda: served.stats().running == 1)
+    _until(lambda: served.stats().running == 0)
+    assert asked(served).json()["run_result"]["stdout"] == "1\n"
+
+
+def test_metrics_count_requests_and_programs(served: Served) -> None:
+    before = _numbers(served)
+    assert asked(served).status_code == 200
+    served.post("/run_code", PROGRAM)
+    httpx.get(f"{served.url}/some/path")
+    after = _numbers(served)
+    grown = {name for name in after if after[name] > before.get(name, 0) and "_created" not in name}
+    assert 'tirjudge_http_requests_total{path="/run_code",status="200"}' in grown
+    assert 'tirjudge_http_requests_total{path="/run_code",status="401"}' in grown
+    assert 'tirjudge_http_requests_total{path="other",status="401"}' in grown
+    assert 'tirjudge_programs_total{status="ok"}' in grown
+    assert "tirjudge_program_seconds_count" in grown
+    assert after["tirjudge_sandbox_capacity"] == 1.0
+    assert after["tirjudge_sandbox_workers"] == 1.0
+
+
+def _numbers(served: Served) -> dict[str, float]:
+    text = httpx.get(f"{served.url}/metrics", headers=_headers()).text
+    return {name: float(value) for name, value in re.findall(r"^([^#\s]+) (\S+)$", text, re.MULTILINE)}
+
+
+def _headers() -> dict[str, str]:
+    return {"authorization": f"Bearer {TOKEN}", "content-type": "application/json"}
+
+
+def _head(length: int) -> bytes:
+    lines = ["POST /run_code HTTP/1.1", "host: localhost", f"content-length: {length}"]
+    lines += [f"{name}: {value}" for name, value in _headers().items()]
+    return "\r\n".join([*lines, "", ""]).encode()
+
+
+def _slow(served: Served) -> socket.socket:
+    """A connection on which a program was sent and no answer is awaited."""
+    connection = socket.create_connection(("127.0.0.1", served.port))
+    body = json.dumps(SLOW).encode()
+    connection.sendall(_head(len(body)) + body)
+    return connection
+
+
+def _one_after_another(served: Served, requests: int) -> Iterator[int]:
+    """The statuses of requests on one connection."""
+    body = json.dumps(PROGRAM).encode()
+    with (
+        socket.create_connection(("127.0.0.1", served.port)) as connection,
+        connection.makefile("rb") as answers,
+    ):
+        for _ in range(requests):
+            connection.sendall(_head(length=len(body)) + body)
+            yield int(answers.readline().split()[1])
+            length = 0
+            while line := answers.readline().strip():
+                name, _, value = line.partition(b":")
+                length = int(value) if name.lower() == b"content-length" else length
+            answers.read(length)
+
+
+@contextlib.contextmanager
+def _together(*connections: socket.socket) -> Iterator[None]:
+    with contextlib.ExitStack() as stack:
+        for connection in connections:
+            stack.enter_context(connection)
+        yield
+
+
+def _until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 30
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.01)

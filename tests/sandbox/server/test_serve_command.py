@@ -1,0 +1,115 @@
+"""`tirjudge sandbox serve` as its operator sees it: started, asked, ended, and hit by the worst."""
+
+from __future__ import annotations
+
+import httpx
+import os
+import pytest
+import re
+import signal
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from tests.command import tirjudge
+from tests.served_command import ServedCommand
+
+TOKEN = "0123456789abcdef"
+
+
+class Server(ServedCommand):
+    """The sandbox's."""
+
+    def __init__(self, *arguments: str) -> None:
+        super().__init__("sandbox", "serve", *arguments)
+
+    def run(self, code: str, **more: object) -> dict[str, object]:
+        body = {"code": code, "language": "python", **more}
+        # Certificates are slow to load, and not used.
+        response = httpx.post(f"{self.url}/run_code", json=body, timeout=60, verify=False)
+        assert response.status_code == 200, response.text
+        return response.json()
+
+    def number(self, name: str) -> float:
+        text = httpx.get(f"{self.url}/metrics", timeout=60, verify=False).text
+        return float(re.search(rf"^{name} (\S+)$", text, re.MULTILINE)[1])
+
+
+def refused(*arguments: str, **environment: str) -> tuple[int, str]:
+    done = tirjudge("sandbox", "serve", *arguments, **environment)
+    assert done.stderr.count("\n") == 1, done.stderr
+    return done.returncode, done.stderr
+
+
+def test_what_was_accepted_is_finished_before_the_end() -> None:
+    with Server("--capacity", "1") as running, ThreadPoolExecutor() as threads:
+        assert running.greeting.startswith(f"tirjudge sandbox: {running.url} runs 1 programs at once in `")
+        source = "import time; time.sleep({}); print(1)"
+        asked = [threads.submit(running.run, source.format(seconds)) for seconds in (6, 6, 0)]
+        _until(lambda: running.number("tirjudge_sandbox_queued") == 2)
+        assert running.end() == (0, "tirjudge sandbox: ended\n")
+        assert [answer.result()["run_result"]["stdout"] for answer in asked] == ["1\n"] * 3
+        with pytest.raises(httpx.ConnectError):
+            running.run("")
+
+
+def test_killed_workers_cost_failures_and_no_wrong_results() -> None:
+    with Server("--capacity", "2") as running, ThreadPoolExecutor(8) as threads:
+        source = "import time; time.sleep(0.2); print({} * 2)"
+        asked = [threads.submit(running.run, source.format(n)) for n in range(16)]
+        for _ in range(2):
+            _until(lambda: running.number("tirjudge_sandbox_running") == 2)
+            _kill_a_worker(running.process.pid)
+        answers = [answer.result() for answer in asked]
+        for n, answer in enumerate(answers):
+            if answer["status"] == "Success":
+                assert answer["run_result"]["stdout"] == f"{2 * n}\n"
+            else:
+                assert answer["status"] == "SandboxError"
+                assert answer["message"]
+        assert {answer["status"] for answer in answers} == {"Success", "SandboxError"}
+        assert running.run("print(1)")["run_result"]["stdout"] == "1\n"
+
+
+def test_other_machines_need_a_token(tmp_path: Path) -> None:
+    code, said = refused("--host", "0.0.0.0", TIRJUDGE_SANDBOX_TOKEN="")
+    assert (code, "at least 16" in said) == (2, True)
+    code, said = refused("--host", "0.0.0.0")
+    assert (code, said) == (
+        2,
+        "tirjudge sandbox: 0.0.0.0 can be reached from other machines: that needs a token: "
+        "set TIRJUDGE_SANDBOX_TOKEN or --token-file, or keep the default --host\n",
+    )
+    file = tmp_path / "token"
+    file.write_text(TOKEN + "\n")
+    with Server("--host", "0.0.0.0", "--token-file", str(file)) as running:
+        url = running.url.replace("0.0.0.0", "127.0.0.1")
+        body = {"code": "print(1)", "language": "python"}
+        assert httpx.post(f"{url}/run_code", json=body).status_code == 401
+        assert httpx.post(f"{url}/run_code", json=body, auth=("", TOKEN)).status_code == 200
+        assert TOKEN not in running.greeting
+        assert TOKEN not in Path(f"/proc/{running.process.pid}/cmdline").read_text()
+
+
+def test_what_cannot_be_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        code, said = refused("--port", str(taken.getsockname()[1]))
+    assert (code, "Address already in use" in said) == (2, True)
+    assert refused("--backend", "nosuch")[0] == 2
+    assert refused("--host", "no.such.host.invalid", TIRJUDGE_SANDBOX_TOKEN=TOKEN)[0] == 2
+    assert refused("--token-file", str(tmp_path / "none"))[0] == 2
+    code, said = refused("--backend", "remote", "--port", "0", TIRJUDGE_SANDBOX_URL="http://127.0.0.1:9")
+    assert (code, "no sandbox server answers" in said) == (125, True)
+
+
+def _kill_a_worker(server: int) -> None:
+    children = Path(f"/proc/{server}/task/{server}/children")
+    os.kill(int(children.read_text().split()[0]), signal.SIGKILL)
+
+
+def _until(true: Callable[[], bool]) -> None:
+    end = time.monotonic() + 60
+    while not true():
+        assert time.monotonic() < end, "it never came to be"
+        time.sleep(0.05)

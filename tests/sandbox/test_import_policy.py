@@ -1,0 +1,181 @@
+"""A policy: what it refuses and in which words, that it refuses nothing honest, and that it is no wall."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import sysconfig
+from collections.abc import AsyncIterator
+from glob import glob
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from tests.sandbox.honest_programs import PROGRAMS
+from tirjudge_sandbox import ImportPolicy, Limits, Program, Sandbox, SandboxUnavailable, Status, open_sandbox
+from tirjudge_sandbox.guest import import_policy
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+TIR_TABLE_4 = """
+# Count occurrences of 'O' (case-sensitive)
+count_o_a = response_a.count('O')
+count_o_b = response_b.count('O')
+# Check if responses are in all capital letters
+is_upper_a = response_a == response_a.upper()
+is_upper_b = response_b == response_b.upper()
+print(f"Response A - 'O' count: {count_o_a}, All caps: {is_upper_a}")
+print(f"Response B - 'O' count: {count_o_b}, All caps: {is_upper_b}")
+"""
+
+NETWORK = "there is no network here"
+PROGRAM = "no other program can be started here"
+PROCESS = "a program here is one process with one thread"
+INTERPRETER = "programs here do not look into the interpreter"
+ELSEWHERE = "it is not among the modules that programs may import here"
+
+
+@pytest.fixture(scope="module")
+def check() -> import_policy.Check:
+    return import_policy.check(ImportPolicy().imports)
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def strict() -> AsyncIterator[Sandbox]:
+    async with open_sandbox("local", capacity=1, import_policy=ImportPolicy()) as box:
+        yield box
+
+
+@pytest_asyncio.fixture(loop_scope="module", scope="module")
+async def free() -> AsyncIterator[Sandbox]:
+    async with open_sandbox("local", capacity=1) as box:
+        yield box
+
+
+@pytest.mark.parametrize(
+    ("source", "reason"),
+    [
+        ("import requests", f"line 1: import of requests: {NETWORK}"),
+        ("x = 1\nimport urllib.request as u", f"line 2: import of urllib.request: {NETWORK}"),
+        ("from urllib import request", f"line 1: import of urllib: {NETWORK}"),
+        ("from socket import *", f"line 1: import of socket: {NETWORK}"),
+        ("def f():\n    import subprocess", f"line 2: import of subprocess: {PROGRAM}"),
+        ("from concurrent.futures import wait", f"line 1: import of concurrent.futures: {PROCESS}"),
+        ("import ctypes", f"line 1: import of ctypes: {INTERPRETER}"),
+        ("import torch", f"line 1: import of torch: {ELSEWHERE}"),
+        ("from . import x", "line 1: a relative import: a program here is no package"),
+        ("import os\nos.system('ls')", f"line 2: os.system: {PROGRAM}"),
+        ("from os import execv", f"line 1: os.execv: {PROGRAM}"),
+        ("import os\nos.fork()", f"line 2: os.fork: {PROCESS}"),
+        ("().__class__.__base__.__subclasses__()", f"line 1: .__subclasses__: {INTERPRETER}"),
+        ("(lambda: 0).__globals__['x'] += 1", f"line 1: .__globals__: {INTERPRETER}"),
+        ("async def f():\n    async with a as b: b.gi_frame", f"line 2: .gi_frame: {INTERPRETER}"),
+        ("x: int = __import__('os')", f"line 1: __import__: {INTERPRETER}"),
+        ("match x:\n    case 1: import ssl", f"line 2: import of ssl: {NETWORK}"),
+    ],
+)  # fmt: skip
+async def test_reasons_name_the_line_and_what_is_the_matter(check, source, reason):
+    assert check(source.encode()) == f"PolicyError: the program was not run: {reason}"
+
+
+async def test_several_reasons_are_one_line_and_not_endless(check):
+    line = check("\n".join(f"import m{number}" for number in range(8)).encode())
+    assert line.count("import of") == 5
+    assert line.endswith("; and 3 more")
+    assert "\n" not in line
+
+
+@pytest.mark.parametrize("source", PROGRAMS, ids=range(len(PROGRAMS)))
+async def test_fifty_honest_programs_run_as_they_do_without(strict, free, source):
+    limits = Limits(processes=4)
+    with_policy, without = [await box.run(Program(source=source), limits) for box in (strict, free)]
+    assert with_policy.status is Status.OK, with_policy.stderr
+    assert (with_policy.stdout, with_policy.stderr) == (without.stdout, without.stderr)
+
+
+async def test_the_papers_program_runs(strict):
+    bindings = {"response_a": "OO", "response_b": "Oo"}
+    ran = await strict.run(Program(source=TIR_TABLE_4, bindings=bindings))
+    assert ran.stdout.splitlines()[0] == "Response A - 'O' count: 2, All caps: True"
+
+
+@pytest.mark.parametrize("name", ["ifeval", "ifbench"])
+async def test_the_published_checks_of_ifeval_and_ifbench_pass(name):
+    spec = importlib.util.find_spec("if_verifiable")
+    check = import_policy.check(ImportPolicy().allowing("if_verifiable").imports)
+    files = sorted((Path(spec.origin).parent / name).glob("*.py"))
+    assert len(files) == 4
+    for file in files:
+        assert check(file.read_bytes()) == ""
+
+
+async def test_of_the_standard_library_only_what_it_names_is_minded():
+    check = import_policy.check({*sys.stdlib_module_names, "__main__", "org"})
+    files = sorted(Path(file) for file in glob(f"{sysconfig.get_path('stdlib')}/[a-d]*.py"))
+    assert len(files) > 30
+    words = (INTERPRETER, PROGRAM, PROCESS, "a relative import", "and ")
+    for file in files:
+        line = check(file.read_bytes()).removeprefix("PolicyError: the program was not run: ")
+        assert all(any(word in part for word in words) for part in line.split("; ") if part), line
+
+
+@pytest.mark.parametrize(
+    ("source", "error"),
+    [
+        ("x = (", "SyntaxError"),
+        ("a\0b", "SyntaxError"),
+        ("'\ud800'", "SyntaxError"),
+        ("\ufeffx", "NameError"),
+    ],
+)
+async def test_what_no_program_is_keeps_the_compilers_words(strict, free, source, error):
+    ran, plain = [await box.run(Program(source=source)) for box in (strict, free)]
+    assert ran.stderr == plain.stderr
+    assert error in ran.stderr
+
+
+async def test_what_is_too_deep_to_be_read_is_let_through(strict):
+    ran = await strict.run(Program(source="print(" + "+".join(["1"] * 2000) + ")"))
+    assert (ran.status, ran.stdout) == (Status.OK, "2000\n")
+
+
+async def test_a_refused_program_does_not_begin(strict):
+    ran = await strict.run(Program(source="print('begun')\nimport socket"))
+    assert (ran.status, ran.exit_code, ran.stdout) == (Status.ERROR, 1, "")
+    assert ran.stderr == f"PolicyError: the program was not run: line 2: import of socket: {NETWORK}\n"
+
+
+async def test_it_is_no_wall_and_the_sandbox_is(strict):
+    """Three ways around it, and none of them out."""
+    around = """
+import sys
+loaded = vars(sys)["modules"]
+taken = getattr(loaded["builtins"], "__imp" + "ort__")("socket")
+exec("import subprocess")
+print(taken.__name__, getattr(object, "__sub" + "classes__")()[0].__name__)
+taken.create_connection(("127.0.0.1", 9))
+"""
+    ran = await strict.run(Program(source=around))
+    assert ran.stdout.startswith("socket ")
+    assert ran.stderr.splitlines()[-1] == "PermissionError: [Errno 1] Operation not permitted"
+    assert ran.isolation.missing == ()
+
+
+async def test_more_modules_can_be_allowed(check):
+    assert check(b"import torch.nn")
+    assert not import_policy.check(ImportPolicy().allowing("torch").imports)(b"import torch.nn")
+    assert import_policy.check(ImportPolicy(frozenset({"json"})).imports)(b"import re")
+
+
+async def test_names_that_are_none_are_refused():
+    with pytest.raises(ValueError, match=r"ImportPolicy\.imports must be names of modules, not 'a-b'"):
+        ImportPolicy().allowing("a-b")
+    with pytest.raises(ValueError, match="notebooks take no import policy"):
+        open_sandbox("jupyter", import_policy=ImportPolicy())
+
+
+async def test_without_the_extra_one_line_names_it(monkeypatch):
+    monkeypatch.setattr("tirjudge_sandbox.import_policy.find_spec", lambda name: None)
+    with pytest.raises(SandboxUnavailable, match=r"pip install 'tirjudge\[policy\]'"):
+        open_sandbox("local", import_policy=ImportPolicy())

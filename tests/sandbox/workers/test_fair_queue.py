@@ -1,0 +1,116 @@
+"""Clients take turns, whatever each of them has in line, and nobody's turn is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from tirjudge_sandbox.workers import backoff
+from tirjudge_sandbox.workers.backoff import Backoff
+from tirjudge_sandbox.workers.fair_queue import FairQueue
+
+
+async def in_line(queue: FairQueue, clients: str) -> tuple[list[str], list[asyncio.Task[None]]]:
+    """Tasks that wait for a turn, in the order of `clients`, and the names of those that had theirs."""
+    served: list[str] = []
+
+    async def one(client: str) -> None:
+        await queue.acquire(client)
+        served.append(client)
+
+    tasks = [asyncio.create_task(one(client)) for client in clients]
+    await asyncio.sleep(0)
+    return served, tasks
+
+
+async def serve(queue: FairQueue, times: int) -> None:
+    for _ in range(times):
+        queue.release()
+        await asyncio.sleep(0)
+
+
+async def test_clients_take_turns_and_each_keeps_its_order():
+    queue = FairQueue(1)
+    await queue.acquire("a")
+    served, tasks = await in_line(queue, "aaaabbc")
+    assert queue.waiting == 7
+    await serve(queue, 7)
+    assert "".join(served) == "abcabaa"
+    await asyncio.gather(*tasks)
+
+
+async def test_so_many_at_once():
+    queue = FairQueue(2)
+    served, tasks = await in_line(queue, "aaa")
+    assert len(served) == 2
+    await serve(queue, 1)
+    assert len(served) == 3
+    await asyncio.gather(*tasks)
+
+
+async def test_one_that_is_cancelled_in_line_is_passed_over():
+    queue = FairQueue(1)
+    await queue.acquire("a")
+    served, tasks = await in_line(queue, "abb")
+    tasks[0].cancel()
+    await asyncio.sleep(0)
+    assert queue.waiting == 2
+    # This one has no chance to notice before the turn comes to it.
+    tasks[1].cancel()
+    await serve(queue, 1)
+    assert served == ["b"]
+    await serve(queue, 1)
+    await queue.acquire("c")
+    assert [task.cancelled() for task in tasks] == [True, True, False]
+
+
+async def test_a_turn_given_to_one_that_is_cancelled_goes_on_to_the_next():
+    queue = FairQueue(1)
+    await queue.acquire("a")
+    served, tasks = await in_line(queue, "ab")
+    queue.release()
+    tasks[0].cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    assert (served, tasks[0].cancelled()) == (["b"], True)
+
+
+@pytest.fixture
+def slept(monkeypatch):
+    """Seconds that were slept, on a clock that only sleeping moves."""
+    naps: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        naps.append(round(seconds, 6))
+
+    monkeypatch.setattr(backoff.asyncio, "sleep", sleep)
+    monkeypatch.setattr(time, "monotonic", lambda: sum(naps))
+    return naps
+
+
+async def test_each_failure_doubles_the_wait_up_to_ten_seconds(slept):
+    pause = Backoff()
+    for _ in range(9):
+        pause.failed()
+        await pause.wait()
+    assert slept == [0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 6.4, 10, 10]
+    assert pause.failures == 9
+
+
+async def test_one_success_ends_it(slept):
+    pause = Backoff()
+    pause.failed()
+    await pause.wait()
+    pause.failed()
+    pause.succeeded()
+    await pause.wait()
+    assert (slept, pause.failures) == ([0.1, 0], 0)
+
+
+async def test_failures_at_one_time_count_once(slept):
+    pause = Backoff()
+    for _ in range(64):
+        pause.failed()
+    await pause.wait()
+    assert (slept, pause.failures) == ([0.1], 1)

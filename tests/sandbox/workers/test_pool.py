@@ -1,0 +1,250 @@
+"""Workers are shared fairly, replaced when lost, and gone when they should be."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tirjudge_sandbox import Limits, Program, Status, open_sandbox
+from tirjudge_sandbox.local import LocalSandbox
+from tirjudge_sandbox.workers import backoff, interpreter, worker
+from tirjudge_sandbox.workers.backoff import Backoff
+
+
+def descendants(pid: int) -> set[int]:
+    """Ids of all living processes below `pid`; of a worker: its launcher, its template, and a program."""
+    children = set()
+    for other in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            state, parent = Path("/proc", other, "stat").read_text().rpartition(")")[2].split()[:2]
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        if int(parent) == pid and state != "Z":
+            children.add(int(other))
+    return children | {below for child in children for below in descendants(child)}
+
+
+async def until(wanted: Callable[[int], bool]) -> set[int]:
+    """Wait until the number of this process's living descendants is as wanted; give them."""
+    while True:
+        found = descendants(os.getpid())
+        if wanted(len(found)):
+            return found
+        await asyncio.sleep(0.02)
+
+
+def template_of(processes: set[int]) -> int:
+    """The middle one of a busy worker's three processes: launcher, template, program."""
+    return next(pid for pid in processes if len(descendants(pid)) == 1)
+
+
+async def test_open_sandbox_finds_the_local_one():
+    async with open_sandbox("local", capacity=1, preload=()) as box:
+        assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+
+
+def test_open_sandbox_names_what_there_is():
+    with pytest.raises(ValueError, match="local"):
+        open_sandbox("nowhere")
+
+
+async def test_closed_it_refuses():
+    with pytest.raises(RuntimeError, match="async with"):
+        await LocalSandbox(preload=()).run(Program(source=""))
+
+
+async def test_capacity_and_order():
+    slow = Program(source="import time; time.sleep(0.35)")
+    async with LocalSandbox(capacity=2, preload=()) as box:
+        await asyncio.gather(*(box.run(slow) for _ in range(2)))
+        queued = [ran.queued_seconds for ran in await asyncio.gather(*(box.run(slow) for _ in range(6)))]
+    assert queued[2:] == sorted(queued[2:])
+    # The third waited for one of two to end, the fifth for two rounds; the first two had begun before.
+    assert queued[2] >= 0.3
+    assert queued[4] >= 0.6
+
+
+async def test_a_client_with_many_programs_delays_another_by_one():
+    ended: list[str] = []
+    async with LocalSandbox(capacity=1, preload=()) as box:
+
+        async def run(client: str) -> None:
+            await box.run(Program(source="", client=client))
+            ended.append(client)
+
+        await asyncio.gather(*map(run, "aaaaaaaab"))
+    assert ended.index("b") <= 2
+
+
+async def test_a_worker_is_replaced_after_so_many_programs():
+    async with LocalSandbox(capacity=1, preload=(), programs_per_worker=3) as box:
+        for _ in range(7):
+            assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+        stats = box.stats()
+        assert (stats.started, stats.recycled, stats.lost, stats.programs) == (3, 2, 0, 7)
+        assert len(descendants(os.getpid())) == 2
+
+
+async def test_statistics_tell_what_runs_and_waits():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        tasks = [asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)"))) for _ in "123"]
+        await until(lambda count: count > 2)
+        stats = box.stats()
+        assert (stats.capacity, stats.running, stats.queued, stats.workers) == (1, 1, 2, 1)
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        assert (box.stats().running, box.stats().queued, box.stats().failing) == (0, 0, 0)
+
+
+async def test_workers_that_do_not_start_fail_each_program_with_a_growing_wait(monkeypatch):
+    waits: list[float] = []
+    monkeypatch.setattr(Backoff, "wait", lambda pause: asyncio.sleep(0, waits.append(pause.failures)))
+    monkeypatch.setattr(backoff, "_FIRST_SECONDS", 0)
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        os.kill(next(pid for pid in descendants(os.getpid()) if not descendants(pid)), signal.SIGKILL)
+        await until(lambda count: count == 0)
+        with monkeypatch.context() as broken:
+            broken.setattr(interpreter.sys, "executable", "/nowhere")
+            ran = await asyncio.gather(*(box.run(Program(source="")) for _ in range(4)))
+        assert {execution.status for execution in ran} == {Status.SANDBOX_FAILED}
+        assert "/nowhere" in ran[0].detail
+        stats = box.stats()
+        assert (stats.refused, stats.lost, stats.failing, stats.workers) == (4, 1, 5, 0)
+        assert waits == [1, 2, 3, 4]
+        assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+        assert (box.stats().failing, box.stats().started) == (0, 2)
+
+
+async def test_a_program_without_namespaces_does_not_outlive_its_template():
+    async with LocalSandbox(capacity=1, preload=(), placement="plain") as box:
+        running = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(10**6)")))
+        below = await until(lambda count: count > 2)
+        os.kill(template_of(below), signal.SIGKILL)
+        # It is gone when its worker is, and the worker waits for it.
+        async with asyncio.timeout(60):
+            assert (await running).status is Status.SANDBOX_FAILED
+        assert not {str(pid) for pid in below} & set(os.listdir("/proc"))
+        assert (box.stats().lost, box.stats().failing) == (1, 1)
+        assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+
+
+async def test_queueing_does_not_count_against_the_wall_limit():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        slow = Program(source="import time; time.sleep(0.5)")
+        ran = await asyncio.gather(*(box.run(slow, Limits(wall_seconds=1.4)) for _ in range(3)))
+    assert [execution.status for execution in ran] == [Status.OK] * 3
+
+
+async def test_cancelling_kills_the_program_and_keeps_the_worker():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        workers = descendants(os.getpid())
+        task = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)")))
+        await until(lambda count: count > len(workers))
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert descendants(os.getpid()) == workers
+        assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+        assert descendants(os.getpid()) == workers
+
+
+async def test_cancelling_one_that_waits():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        first = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(0.5)")))
+        second = asyncio.ensure_future(box.run(Program(source="")))
+        await asyncio.sleep(0.1)
+        second.cancel()
+        third = await box.run(Program(source="print(3)"))
+        assert ((await first).status, second.cancelled(), third.stdout) == (Status.OK, True, "3\n")
+
+
+async def test_a_worker_killed_mid_run_costs_one_program():
+    async with LocalSandbox(capacity=2, preload=()) as box:
+        slow = Program(source="import time; time.sleep(1); print('done')")
+        lost = asyncio.ensure_future(box.run(slow))
+        first = await until(lambda count: count > 2)
+        kept = asyncio.ensure_future(box.run(slow))
+        os.kill(template_of(first), signal.SIGKILL)
+        assert (await lost).status is Status.SANDBOX_FAILED
+        assert "lost" in (await lost).detail
+        assert (await kept).stdout == "done\n"
+        assert (await box.run(slow)).stdout == "done\n"
+
+
+async def test_a_worker_killed_while_idle_costs_nothing():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        template = next(pid for pid in descendants(os.getpid()) if not descendants(pid))
+        os.kill(template, signal.SIGKILL)
+        await until(lambda count: count == 0)
+        assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+
+
+async def test_a_wedged_worker_is_killed_and_replaced(monkeypatch):
+    monkeypatch.setattr(worker, "_GRACE_SECONDS", 0.3)
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        stuck = asyncio.ensure_future(
+            box.run(Program(source="import time; time.sleep(60)"), Limits(wall_seconds=0.5))
+        )
+        os.kill(template_of(await until(lambda count: count > 2)), signal.SIGSTOP)
+        execution = await stuck
+        assert (execution.status, "did not answer" in execution.detail) == (Status.SANDBOX_FAILED, True)
+        assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
+
+
+async def test_leaving_ends_what_still_runs():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        running = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)")))
+        await until(lambda count: count > 2)
+    assert descendants(os.getpid()) == set()
+    assert (await running).status is Status.SANDBOX_FAILED
+
+
+async def test_no_descriptor_is_kept():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        before = os.listdir("/proc/self/fd")
+        for source in ("print(1)", "1/0", "while True: print(1)", "import time; time.sleep(9)"):
+            await box.run(Program(source=source, fetch=("x",)), Limits(wall_seconds=0.3, output_bytes=1000))
+        assert os.listdir("/proc/self/fd") == before
+
+
+async def test_sizes_of_the_working_folder_do_not_multiply_workers():
+    async with LocalSandbox(capacity=2, preload=()) as box:
+        for size in (1 << 20, 1 << 21, 1 << 22):
+            await asyncio.gather(*(box.run(Program(source=""), Limits(disk_bytes=size)) for _ in range(3)))
+        assert len(descendants(os.getpid())) == 2 * 2
+
+
+HOST = """
+import asyncio
+from tirjudge_sandbox import Program
+from tirjudge_sandbox.local import LocalSandbox
+from tirjudge_sandbox.workers import backoff, interpreter, worker
+
+async def main():
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        await box.run(Program(source="import time; time.sleep(60)"))
+
+asyncio.run(main())
+"""
+
+
+def test_nothing_outlives_a_killed_host():
+    host = subprocess.Popen([sys.executable, "-c", HOST])
+    deadline = time.monotonic() + 60
+    while len(below := descendants(host.pid)) < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    host.kill()
+    host.wait()
+    while (left := {pid for pid in below if Path(f"/proc/{pid}").exists()}) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert len(below) == 3
+    assert left == set()
