@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from collections.abc import Coroutine
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import asdict
-from dataclasses import dataclass
-from dataclasses import field
-from tirjudge.data.rows import BadRow
-from tirjudge.data.rows import Row
-from tirjudge.judging import Judging
-from tirjudge.judging import Kind
-from tirjudge.judging import kind_for
-from tirjudge.judging import truncated
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from tirjudge.data.rows import BadRow, Row
+from tirjudge.judging import Judging, Kind, kind_for, truncated
 from tirjudge.judgment import result_row
-from tirjudge.rollout.concurrency import as_finished
-from tirjudge.rollout.concurrency import read_in_thread
-from tirjudge.storage.result_file import IdIndex
-from tirjudge.storage.result_file import ResultFile
-from tirjudge.storage.result_file import digest
+from tirjudge.rollout.concurrency import as_finished, read_in_thread
+from tirjudge.storage.result_file import IdIndex, ResultFile, digest
 from tirjudge_environments import JudgeTask
-from tirjudge_environments.tasks import Columns
-from tirjudge_environments.tasks import DEFAULT_COLUMNS
-from tirjudge_environments.tasks import RowError
-from tirjudge_environments.tasks import read_task
-from typing import Any
-from typing import Protocol
+from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 
 
 @dataclass(frozen=True, slots=True)

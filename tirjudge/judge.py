@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
 from pydantic import ValidationError
+
 from tirjudge.generation.base import Generator
 from tirjudge.judge_config import JudgeOptions
-from tirjudge.judging import Judging
-from tirjudge.judging import Kind
-from tirjudge.judging import MeteredCache
-from tirjudge.judging import kind_for
-from tirjudge.judging import local_weights
-from tirjudge.judging import truncated
+from tirjudge.judging import Judging, Kind, MeteredCache, kind_for, local_weights, truncated
 from tirjudge.judgment import Judgment
 from tirjudge.rollout.concurrency import LoopThread
 from tirjudge.spending import Spending
@@ -21,9 +19,6 @@ from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.types import derive_seed
 from tirjudge_sandbox import Sandbox
-from types import TracebackType
-from typing import Any
-from typing import Self
 
 Conversation = str | Sequence[Mapping[str, Any]]
 """A text, or chat messages with `role` and `content`."""

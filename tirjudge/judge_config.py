@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tirjudge.generation.openai import Tier
+from tirjudge.generation.endpoint.openai import Tier
 from tirjudge.spending import Price
 from tirjudge_environments.orders import Order
 

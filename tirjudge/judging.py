@@ -5,50 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from tirjudge.embedded import EMBEDDED_NAME
-from tirjudge.embedded import ModelNote
-from tirjudge.embedded import embedded_model
-from tirjudge.embedded import read_note
-from tirjudge.generation.base import Generator
-from tirjudge.generation.base import Sampling
-from tirjudge.generation.base import open_generator
-from tirjudge.generation.cached import CachedGenerator
-from tirjudge.generation.cached import CompletionStore
-from tirjudge.generation.cached import cache_file
+from types import TracebackType
+from typing import Literal, Self, get_args
+
+from tirjudge.embedded import EMBEDDED_NAME, ModelNote, embedded_model, read_note
+from tirjudge.generation.base import Generator, Sampling, open_generator
+from tirjudge.generation.cached import CachedGenerator, CompletionStore, cache_file
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
-from tirjudge.generation.endpoint.openai import Tier
 from tirjudge.generation.metered import MeteredGenerator
-from tirjudge.judge_config import JudgeConfig
-from tirjudge.judge_config import JudgeOptions
-from tirjudge.judge_config import endpoint_key
-from tirjudge.judgment import Judgment
-from tirjudge.judgment import consensus
-from tirjudge.judgment import judgment
+from tirjudge.judge_config import JudgeConfig, JudgeOptions, endpoint_key
+from tirjudge.judgment import Judgment, consensus, judgment
+from tirjudge.model_folder import weights_digest
 from tirjudge.rollout import Rollout
 from tirjudge.spending import Spending
-from tirjudge.weights import weights_digest
-from tirjudge_environments import Context
-from tirjudge_environments import Environment
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Prompt
-from tirjudge_environments import ToolEnvironment
+from tirjudge_environments import Context, Environment, JudgeTask, Message, Prompt, ToolEnvironment
 from tirjudge_environments.outputs import cut_middle
-from tirjudge_environments.registry import environment_options
-from tirjudge_environments.registry import open_environment
+from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.types import Budget
-from tirjudge_sandbox import Execution
-from tirjudge_sandbox import ImportPolicy
-from tirjudge_sandbox import Limits
-from tirjudge_sandbox import Program
-from tirjudge_sandbox import Sandbox
-from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_sandbox import Status
-from tirjudge_sandbox import open_sandbox
-from types import TracebackType
-from typing import Literal
-from typing import Self
-from typing import get_args
+from tirjudge_sandbox import (
+    Execution,
+    ImportPolicy,
+    Limits,
+    Program,
+    Sandbox,
+    SandboxUnavailable,
+    Status,
+    open_sandbox,
+)
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
 _TURNS_WITHOUT_PROGRAMS = 5

@@ -3,23 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import fmean
-from tirjudge.storage.records import failed
-from tirjudge.storage.records import passages
-from tirjudge.storage.records import verdict_record
-from tirjudge_environments import Episode
-from tirjudge_environments import Refused
-from tirjudge_environments import StopReason
-from tirjudge_environments import Trajectory
-from tirjudge_environments import Usage
-from tirjudge_environments import Verdict
-from tirjudge_environments import View
-from tirjudge_environments.orders import letter
 from typing import Any
+
+from tirjudge.storage.records import failed, passages, verdict_record
+from tirjudge_environments import Episode, Refused, StopReason, Trajectory, Usage, Verdict, View
+from tirjudge_environments.orders import letter
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
+
 from pydantic import Field
+
 from tirjudge.generation.base import Sampling
 from tirjudge.judge_config import Option
 from tirjudge.model_config import AskedModel
-from tirjudge.rollout.reward_questions import AnswerStore
-from tirjudge.rollout.reward_questions import RewardQuestions
-from typing import Annotated
+from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
 
 
 class MetaJudgeConfig(AskedModel):

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from functools import cached_property
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
-from tirjudge.generation.base import Generator
-from tirjudge.generation.base import Sampling
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge.generation.base import Generator, Sampling
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge.judge_config import Option
-from tirjudge.judge_config import endpoint_key
-from tirjudge_environments import Completion
-from tirjudge_environments import Context
-from tirjudge_environments import Encoder
-from typing import Annotated
+from tirjudge.judge_config import Option, endpoint_key
+from tirjudge_environments import Completion, Context, Encoder
 
 
 class AskedModel(BaseModel):

@@ -9,10 +9,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from tirjudge.storage.run_folder import read_lines
-from tirjudge_environments import Usage
 from types import TracebackType
 from typing import Self
+
+from tirjudge.storage.run_folder import read_lines
+from tirjudge_environments import Usage
 
 _MILLION = 1_000_000
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
-from tirjudge.statistics import Proportion
+from dataclasses import dataclass, field
 from typing import Any
+
+from tirjudge.statistics import Proportion
 
 
 @dataclass(slots=True)

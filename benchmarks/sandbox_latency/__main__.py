@@ -10,19 +10,18 @@ import contextlib
 import json
 import os
 import sys
-import typer
-from benchmarks.sandbox_latency import contenders
-from benchmarks.sandbox_latency.measurement import Measurement
-from benchmarks.sandbox_latency.measurement import Run
-from benchmarks.sandbox_latency.measurement import fork_seconds
-from benchmarks.sandbox_latency.measurement import measure
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Annotated
+
+import typer
 from rich.console import Console
 from rich.table import Table
+
+from benchmarks.sandbox_latency import contenders
+from benchmarks.sandbox_latency.measurement import Measurement, Run, fork_seconds, measure
 from tirjudge.console_text import printable
 from tirjudge_sandbox import SandboxUnavailable
-from typing import Annotated
 
 _CLIENTS = (1, 2, 4)
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 from pydantic import BaseModel, ValidationError
 
 from tirjudge_environments.base import Environment, JudgeCard, JudgeFormat
-from tirjudge_sandbox.plugins import Plugins
+from tirjudge_sandbox.registry import Plugins
 
 ENVIRONMENTS = Plugins("tirjudge.environments", "environment")
 """Each entry is called with the options of `open_environment` and returns an `Environment`."""

@@ -14,17 +14,17 @@ from __future__ import annotations
 import argparse
 import json
 import shlex
-import typer
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
+
+import typer
+
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training import footprint
 from tirjudge_training.cli import train
-from tirjudge_training.miniature import MINIATURE
-from tirjudge_training.miniature import ShapeConfig
-from typing import Any
+from tirjudge_training.miniature import MINIATURE, ShapeConfig
 
 UNITS = {"M": 10**6, "G": 10**9}
 CORPUS = {"programs": 26, "readings": 10, "dialogues": 12}

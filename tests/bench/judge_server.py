@@ -13,22 +13,19 @@ import argparse
 import asyncio
 import os
 import sys
-from benchmarks.sandbox_latency.contenders import usable_cpus
+
 from rich.console import Console
 from rich.table import Table
-from tests.bench.http_load import Answer
-from tests.bench.http_load import HEAD
-from tests.bench.http_load import load
-from tests.bench.http_load import request
-from tests.bench.http_load import server
+
+from benchmarks.sandbox_latency.contenders import usable_cpus
+from tests.bench.http_load import HEAD, Answer, load, request, server
 from tirjudge import __version__
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judge_config import JudgeConfig
 from tirjudge.judging import Judging
 from tirjudge.serve.app import create_app
 from tirjudge.serve.service import JudgeServerSettings
-from tirjudge_sandbox.server.lifetime import listen
-from tirjudge_sandbox.server.lifetime import serve_app
+from tirjudge_sandbox.server.lifetime import listen, serve_app
 
 REQUEST = request("/v1/judge", {"prompt": "Name a prime above 10.", "responses": ["11"]})
 SCORE = 7.0

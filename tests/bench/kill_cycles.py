@@ -18,11 +18,13 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
+
 from safetensors.torch import load_file
+
 from tests.command import TIRJUDGE
 from tirjudge.embedded import embedded_model
 from tirjudge.storage.run_folder import read_lines
-from typing import Any
 
 RECIPE = ["mini", "--control"]
 SETTINGS = {

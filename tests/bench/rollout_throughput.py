@@ -13,22 +13,21 @@ import argparse
 import asyncio
 import statistics
 import time
-import torch
 from dataclasses import dataclass
+from typing import Any
+
+import torch
+
 from tests.bench.generation_throughput import miniature
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge.generation import Sampling
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.rollout import Rollout
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Trajectory
+from tirjudge_environments import JudgeTask, Message, Trajectory
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.tokenization import ChatEncoder
-from tirjudge_sandbox import Sandbox
-from tirjudge_sandbox import open_sandbox
-from typing import Any
+from tirjudge_sandbox import Sandbox, open_sandbox
 
 JUDGE = TirPairwise(order="given")
 SAMPLING = Sampling(temperature=1.0, max_tokens=200)

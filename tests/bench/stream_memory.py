@@ -18,15 +18,15 @@ import tempfile
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from tirjudge.batch import Batch
-from tirjudge.batch import Failure
+from typing import Any
+
+from tirjudge.batch import Batch, Failure
 from tirjudge.data.rows import RowFile
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judge_config import JudgeConfig
 from tirjudge.judging import Judging
 from tirjudge.storage.result_file import ResultFile
 from tirjudge.tally import Tally
-from typing import Any
 
 
 class Counting:

@@ -5,24 +5,16 @@ from __future__ import annotations
 import fcntl
 import gc
 import os
-import pytest
-import pytest_asyncio
 import textwrap
 import warnings
-from collections.abc import AsyncIterator
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Iterator
-from tests.sandbox.targets import Host
-from tests.sandbox.targets import PLACEMENTS
-from tests.sandbox.targets import READ_ONLY
-from tirjudge_sandbox import Execution
-from tirjudge_sandbox import Limits
-from tirjudge_sandbox import Program
-from tirjudge_sandbox import Sandbox
-from tirjudge_sandbox import Status
-from tirjudge_sandbox.containers import client
-from tirjudge_sandbox.containers import image
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import pytest
+import pytest_asyncio
+
+from tests.sandbox.targets import PLACEMENTS, READ_ONLY, Host
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
+from tirjudge_sandbox.containers import client, image
 from tirjudge_sandbox.containers.docker import DockerSandbox
 from tirjudge_sandbox.local import LocalSandbox
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import pty
-import pytest
 import subprocess
-from tests.command import TIRJUDGE
-from tests.command import tirjudge
+
+import pytest
+
+from tests.command import TIRJUDGE, tirjudge
 
 
 def sandbox_run(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:

@@ -1,26 +1,29 @@
 """The completion cache: equal questions are asked once, and no other question is answered from it."""
 
-import pytest
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import pytest
+
 from tirjudge.generation.base import Sampling
-from tirjudge.generation.cached import CachedGenerator
-from tirjudge.generation.cached import CompletionStore
+from tirjudge.generation.cached import CachedGenerator, CompletionStore
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judge_config import JudgeConfig
 from tirjudge.judging import Judging
 from tirjudge.model_folder import weights_digest
-from tirjudge_environments import By
-from tirjudge_environments import Completion
-from tirjudge_environments import Context
-from tirjudge_environments import Finish
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Prompt
-from tirjudge_environments import Segment
-from tirjudge_environments import ToolCall
-from tirjudge_environments import Usage
-from typing import Any
+from tirjudge_environments import (
+    By,
+    Completion,
+    Context,
+    Finish,
+    JudgeTask,
+    Message,
+    Prompt,
+    Segment,
+    ToolCall,
+    Usage,
+)
 
 CONTEXT = Context(Prompt(messages=(Message("user", "Which?"),), stop=("```",)))
 SAMPLING = Sampling(temperature=1.0, top_p=0.9, max_tokens=50, seed=3)

@@ -1,15 +1,16 @@
 """The root command: fast, and unaffected by a broken plug-in."""
 
-import pytest
 import subprocess
 import sys
-import typer
 from importlib.metadata import EntryPoint
-from tirjudge import __version__
-from tirjudge import cli
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tirjudge import __version__, cli
 from tirjudge.cli import app
 from tirjudge.console_text import printable
-from typer.testing import CliRunner
 
 
 def greet(name: str) -> None:

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import json
-import pytest
 import random
 import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from tests.command import TIRJUDGE
-from tests.command import kill_at
-from tests.command import tirjudge
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
-from tests.tirjudge.endpoint_server import failure
-from tests.tirjudge.endpoint_server import serving
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.command import TIRJUDGE, kill_at, tirjudge
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
 from tirjudge.cli import app
 from tirjudge_environments.orders import letters
-from typer.testing import CliRunner
-from typing import Any
 
 
 @pytest.fixture

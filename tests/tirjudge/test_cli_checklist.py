@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import pytest
 from pathlib import Path
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
-from tests.tirjudge.endpoint_server import failure
-from tirjudge.cli import app
-from typer.testing import CliRunner
-from typer.testing import Result
 from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
+from tirjudge.cli import app
 
 COLUMNS = ("prompt=context", "response_a=response1", "response_b=response2")
 

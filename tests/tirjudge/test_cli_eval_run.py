@@ -2,20 +2,20 @@
 
 import json
 import os
-import pytest
 import random
 import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
 from tests.command import TIRJUDGE
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
+from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tirjudge.cli import app
 from tirjudge.evaluation.benchmarks import open_benchmark
-from typer.testing import CliRunner
-from typer.testing import Result
-from typing import Any
 
 
 @pytest.fixture(autouse=True)

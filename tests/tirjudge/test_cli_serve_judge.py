@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import httpx
-import pytest
 import signal
 import subprocess
 import sys
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import httpx
+import pytest
+
 from tests.command import tirjudge
 from tests.fuzzing import fuzz_schema
 from tests.served_command import ServedCommand
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
-from typing import Any
+from tests.tirjudge.endpoint_server import EndpointServer, chat
 
 QUESTION = {"prompt": "Rate it.", "responses": ["x"]}
 

@@ -1,22 +1,19 @@
 """The judges of other papers as users reach them: `--format`, `Judge(format=...)`, `tirjudge formats`."""
 
 import json
-import pytest
 from collections.abc import Iterator
 from pathlib import Path
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
-from tests.tirjudge.endpoint_server import serving
-from tirjudge import Judge
-from tirjudge import judging
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
+from tirjudge import Judge, judging
 from tirjudge.cli import app
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge_environments import Context
-from tirjudge_environments import environment_names
+from tirjudge_environments import Context, environment_names
 from tirjudge_environments.registry import judge_table
-from typer.testing import CliRunner
-from typer.testing import Result
-from typing import Any
 
 DOCS = Path(__file__).parents[2] / "docs"
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import httpx
 import httpx2
 import pytest
-from collections.abc import Iterator
-from contextlib import contextmanager
 from mcp import Client
 from mcp.client.stdio import StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
-from tests.command import TIRJUDGE
-from tests.command import tirjudge
+
+from tests.command import TIRJUDGE, tirjudge
 from tests.sandbox.serving import serving as sandbox_serving
 from tests.served_command import ServedCommand
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
-from tests.tirjudge.endpoint_server import serving
+from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
 
 TOKEN = "a-token-for-tests-only"
 

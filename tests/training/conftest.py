@@ -4,32 +4,23 @@ from __future__ import annotations
 
 import gc
 import json
-import pytest
 import shutil
-import torch
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import serving
+
+import pytest
+import torch
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
+from trl import GRPOTrainer
+
+from tests.tirjudge.endpoint_server import EndpointServer, serving
 from tests.training.fitting import fit
-from tirjudge_environments import Environment
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Prompt
-from tirjudge_environments import View
+from tirjudge_environments import Environment, JudgeTask, Message, Prompt, View
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.grouping import Draw
-from tokenizers import Tokenizer
-from tokenizers import decoders
-from tokenizers import models
-from tokenizers import pre_tokenizers
-from transformers import PreTrainedTokenizerFast
-from transformers import Qwen3Config
-from transformers import Qwen3ForCausalLM
-from trl import GRPOTrainer
 
 # Every stage ends with a garbage collection, which would walk through all of torch and TRL each time: a fifth
 # of a small run's CPU seconds.

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import json
-import pytest
 import tomllib
-import typer
 from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training import preflight
-from tirjudge_training.cli import heldout
-from tirjudge_training.cli import train
+from tirjudge_training.cli import heldout, train
 from tirjudge_training.config import shipped
-from typer.testing import CliRunner
-from typer.testing import Result
 
 SMALL = {
     "warmup.corpus.programs": 16,

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import pytest
 import sys
-import typer
 from pathlib import Path
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
-from tests.tirjudge.endpoint_server import failure
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tirjudge.generation.endpoint import http
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training import footprint
 from tirjudge_training.cli import train
-from typer.testing import CliRunner
-from typer.testing import Result
-from typing import Any
 
 MINI = "tirjudge/models/mini"
 SMALL = {

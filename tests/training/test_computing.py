@@ -5,50 +5,35 @@ from __future__ import annotations
 import gc
 import json
 import math
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
 import pytest
 import torch
-import weakref
-from collections.abc import Callable
-from collections.abc import Iterator
-from pathlib import Path
 from safetensors.torch import load_file
-from tests.training.conftest import ENVIRONMENTS
-from tests.training.conftest import source
+
+from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import read_lines
-from tirjudge_training import computing
-from tirjudge_training import engine
-from tirjudge_training import models
-from tirjudge_training import rl
-from tirjudge_training import sft
+from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
+from tirjudge_training import computing, engine, models, rl, sft
 from tirjudge_training.computing import Computing
-from tirjudge_training.config import BadRecipe
-from tirjudge_training.config import load
-from tirjudge_training.data import Data
-from tirjudge_training.data import DataConfig
-from tirjudge_training.engine import Engine
-from tirjudge_training.engine import RolloutConfig
+from tirjudge_training.config import BadRecipe, load
+from tirjudge_training.data import Data, DataConfig
+from tirjudge_training.engine import Engine, RolloutConfig
 from tirjudge_training.generated import GeneratedData
 from tirjudge_training.lora import LoraConfig
-from tirjudge_training.policies import copied
-from tirjudge_training.policies import own
+from tirjudge_training.policies import copied, own
 from tirjudge_training.preflight import check
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
 from tirjudge_training.run import _done as run_stage
-from tirjudge_training.run import course_of
-from tirjudge_training.run import data_of
+from tirjudge_training.run import course_of, data_of
 from tirjudge_training.samples import Sample
-from tirjudge_training.sft import SftConfig
-from tirjudge_training.sft import train_sft
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import Size
-from tirjudge_training.stages.base import Stage
-from typing import Any
-from typing import ClassVar
+from tirjudge_training.sft import SftConfig, train_sft
+from tirjudge_training.stages.base import Run, Size, Stage
 
 CONFIG = RlConfig(
     steps=2,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge.run_folder import RunFolder
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.claim import CONFIG, claim
 from tirjudge_training.config import RENAMED, BadRecipe, difference, load, to_toml
 from tirjudge_training.recipe import Recipe

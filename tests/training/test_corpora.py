@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import pytest
 import re
 import signal
 import subprocess
@@ -13,31 +12,22 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import serving
-from tests.training.hub import Hub
-from tests.training.hub import Part
-from tests.training.table6 import SOURCES
-from tests.training.table6 import TABLE_6
-from tests.training.table6 import TOTAL
-from tests.training.table6 import answer
-from tests.training.table6 import fill
-from tests.training.table6 import question
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.tirjudge.endpoint_server import EndpointServer, serving
+from tests.training.hub import Hub, Part
+from tests.training.table6 import SOURCES, TABLE_6, TOTAL, answer, fill, question
 from tirjudge.cli import app
 from tirjudge.data.rows import Row
-from tirjudge.data.sources import MIRROR
-from tirjudge.data.sources import open_rows
+from tirjudge.data.sources import MIRROR, open_rows
 from tirjudge_environments.tasks import read_task
-from tirjudge_training.config import MIXTURES
-from tirjudge_training.config import load
-from tirjudge_training.corpora.base import KINDS
-from tirjudge_training.corpora.base import open_source
+from tirjudge_training.config import MIXTURES, load
+from tirjudge_training.corpora.base import KINDS, open_source
 from tirjudge_training.corpora.config import CorpusConfig
-from tirjudge_training.data import DataConfig
-from tirjudge_training.data import EnvironmentConfig
+from tirjudge_training.data import DataConfig, EnvironmentConfig
 from tirjudge_training.row_data import RowData
-from typer.testing import CliRunner
-from typer.testing import Result
 
 SCALE = 0.008
 PAIRS = ("help-steer-3", "safe-rlhf", "ultra-interact")

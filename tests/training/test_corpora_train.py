@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import datasets
 import json
-import pytest
 from collections.abc import Iterator
 from pathlib import Path
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
-from tests.tirjudge.endpoint_server import serving
+from typing import Any
+
+import datasets
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
 from tests.training.hub import Hub
 from tests.training.one_batch import ONE_BATCH
 from tirjudge.cli import app
 from tirjudge.storage.run_folder import read_lines
-from typer.testing import CliRunner
-from typer.testing import Result
-from typing import Any
 
 
 @pytest.fixture

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
-import pytest
 from pathlib import Path
+
+import pytest
+
 from tests.bench import kill_cycles
 from tirjudge_training.synthesis import tasks
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 import subprocess
 import sys
 import time
@@ -10,25 +9,16 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from starlette.responses import HTMLResponse
-from starlette.responses import Response
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
-from tests.tirjudge.endpoint_server import failure
-from tests.tirjudge.endpoint_server import serving
-from tests.tirjudge.endpoint_server import torn
+from typing import Any
+
+import pytest
+from starlette.responses import HTMLResponse, Response
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving, torn
 from tests.training.conftest import tokenizer_of_words
-from tests.training.teachers import COUNT
-from tests.training.teachers import SCORE
-from tests.training.teachers import STUDENT
-from tests.training.teachers import TOLD
-from tests.training.teachers import draws
-from tests.training.teachers import fenced
-from tests.training.teachers import native
+from tests.training.teachers import COUNT, SCORE, STUDENT, TOLD, draws, fenced, native
 from tirjudge.generation.endpoint import http
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_environments import ChatEncoder
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training import distillation
@@ -36,9 +26,7 @@ from tirjudge_training.distillation import Distillation
 from tirjudge_training.grouping import Draw
 from tirjudge_training.inquiry import GivenUp
 from tirjudge_training.samples import IGNORED
-from tirjudge_training.teacher_config import CorrectorConfig
-from tirjudge_training.teacher_config import TeacherConfig
-from typing import Any
+from tirjudge_training.teacher_config import CorrectorConfig, TeacherConfig
 
 TOKENIZER = tokenizer_of_words()
 ENCODER = ChatEncoder(TOKENIZER)

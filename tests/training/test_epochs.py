@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
-import pytest
 from pathlib import Path
+
+import pytest
+
 from tirjudge_training import models
 from tirjudge_training.config import BadRecipe
 from tirjudge_training.data import DataConfig
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import counted
-from tirjudge_training.run import data_of
+from tirjudge_training.run import counted, data_of
 
 LENGTHS = [10 * number for number in range(1, 41)]
 

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
-import pytest
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+import pytest
+
 from tests.tirjudge.endpoint_server import serving
 from tests.training.hub import Hub
 from tests.training.table6 import SOURCES
 from tests.training.teachers import native
-from tirjudge_training.full_disk import DiskFull
-from tirjudge_training.full_disk import full_disk_told
+from tirjudge_training.full_disk import DiskFull, full_disk_told
 
 Run = Callable[..., list[str]]
 

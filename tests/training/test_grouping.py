@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 import pytest
-from collections.abc import Callable
-from collections.abc import Sequence
-from tirjudge_environments import By
-from tirjudge_environments import Environment
-from tirjudge_environments import Episode
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Score
-from tirjudge_environments import Segment
-from tirjudge_environments import StopReason
-from tirjudge_environments import Trajectory
-from tirjudge_environments import Verdict
-from tirjudge_environments import View
+
+from tirjudge_environments import (
+    By,
+    Environment,
+    Episode,
+    JudgeTask,
+    Message,
+    Score,
+    Segment,
+    StopReason,
+    Trajectory,
+    Verdict,
+    View,
+)
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
-from tirjudge_training.grouping import Batch
-from tirjudge_training.grouping import Draw
-from tirjudge_training.grouping import gather
+from tirjudge_training.grouping import Batch, Draw, gather
 from tirjudge_training.trl_rollout import batch_rows
 
 SIZE = 4

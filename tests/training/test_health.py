@@ -4,33 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
 import typer
-from collections.abc import Callable
-from pathlib import Path
 from safetensors.torch import load_file
-from tests.training.conftest import ENVIRONMENTS
-from tests.training.conftest import source
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import read_lines
-from tirjudge_environments import Environment
-from tirjudge_environments import Reward
-from tirjudge_sandbox import Execution
-from tirjudge_sandbox import Limits
-from tirjudge_sandbox import Program
-from tirjudge_sandbox import Status
-from tirjudge_training import checkpoints
-from tirjudge_training import cli
-from tirjudge_training import rl_stage
+from typer.testing import CliRunner
+
+from tests.training.conftest import ENVIRONMENTS, source
+from tirjudge.storage.run_folder import RunFolder, read_lines
+from tirjudge_environments import Environment, Reward
+from tirjudge_sandbox import Execution, Limits, Program, Status
+from tirjudge_training import checkpoints, cli, rl_stage
 from tirjudge_training.engine import Engine
-from tirjudge_training.health import Health
-from tirjudge_training.health import HealthConfig
-from tirjudge_training.health import Unhealthy
+from tirjudge_training.health import Health, HealthConfig, Unhealthy
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.waiting import WaitedSandbox
-from typer.testing import CliRunner
-from typing import Any
 
 CONFIG = RlConfig(
     steps=3,

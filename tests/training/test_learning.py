@@ -4,46 +4,44 @@ reward's sign turned, less likely."""
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
 import pytest
 import torch
-from collections import Counter
-from collections.abc import Callable
-from collections.abc import Coroutine
-from collections.abc import Mapping
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import dataclass
-from dataclasses import replace
-from pathlib import Path
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
 from tests.training.fitting import fit
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging import NoSandbox
 from tirjudge.rollout import Rollout
 from tirjudge.rollout.reward_questions import RewardQuestions
-from tirjudge_environments import Context
-from tirjudge_environments import Environment
-from tirjudge_environments import Episode
-from tirjudge_environments import J1PaS
-from tirjudge_environments import J1PaV
-from tirjudge_environments import J1PaVS
-from tirjudge_environments import J1PoS
-from tirjudge_environments import JudgeLrmPair
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Prompt
-from tirjudge_environments import Reward
-from tirjudge_environments import RmR1
-from tirjudge_environments import Score
-from tirjudge_environments import View
+from tirjudge_environments import (
+    Context,
+    Environment,
+    Episode,
+    J1PaS,
+    J1PaV,
+    J1PaVS,
+    J1PoS,
+    JudgeLrmPair,
+    JudgeTask,
+    Message,
+    Prompt,
+    Reward,
+    RmR1,
+    Score,
+    View,
+)
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.grouping import Draw
 from tirjudge_training.rl import build_trainer
 from tirjudge_training.rl_config import RlConfig
-from transformers import AutoModelForCausalLM
-from transformers import AutoTokenizer
-from types import SimpleNamespace
-from typing import Any
-from typing import TypeVar
 
 T = TypeVar("T")
 PAIR = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)

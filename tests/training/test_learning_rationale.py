@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
 import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
-from tests.tirjudge.endpoint_server import failure
-from tests.tirjudge.endpoint_server import serving
-from tests.training.test_learning import Case
-from tests.training.test_learning import PAIR
-from tests.training.test_learning import learn
-from tirjudge.generation.endpoint.openai import OpenAIGenerator
-from tirjudge.rollout.reward_questions import AnswerStore
-from tirjudge.rollout.reward_questions import NotAnswered
-from tirjudge.rollout.reward_questions import RewardQuestions
-from tirjudge_environments import Rationale
 from typing import Any
+
+import pytest
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
+from tests.training.test_learning import PAIR, Case, learn
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge.rollout.reward_questions import AnswerStore, NotAnswered, RewardQuestions
+from tirjudge_environments import Rationale
 
 GOOD = "B does not answer the question"
 BAD = "B is short"

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-import pytest
 import runpy
 import subprocess
 import sys
-import torch
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
 from safetensors.torch import load_file
+from typer.testing import CliRunner
+
 from tirjudge.cli import app
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training import models
@@ -19,10 +23,7 @@ from tirjudge_training.processes import Processes
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
 from tirjudge_training.samples import Sample
-from tirjudge_training.sft import SftConfig
-from tirjudge_training.sft import train_sft
-from typer.testing import CliRunner
-from typing import Any
+from tirjudge_training.sft import SftConfig, train_sft
 
 LORA = LoraConfig(rank=4, alpha=8)
 RL = RlConfig(

@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import json
-import pytest
 import re
 from functools import cache
 from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
 from tirjudge.cli import app
 from tirjudge_training import footprint
 from tirjudge_training.config import load
 from tirjudge_training.lora import LoraConfig
-from tirjudge_training.plan import NoRows
-from tirjudge_training.plan import plan
+from tirjudge_training.plan import NoRows, plan
 from tirjudge_training.policies.base import Sampler
 from tirjudge_training.rates import Rates
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import course_of
-from tirjudge_training.run import data_of
+from tirjudge_training.run import course_of, data_of
 from tirjudge_training.stages.base import Size
-from typer.testing import CliRunner
 
 
 def lines(recipe: Recipe, folder: Path) -> list[str]:

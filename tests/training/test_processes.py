@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
 import subprocess
 import sys
-import torch
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
 from safetensors.torch import load_file
-from tests.training.conftest import ENVIRONMENTS
-from tests.training.conftest import source
+
+from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_training.dealing import dealt
-from tirjudge_training.dealing import seed_shuffle
+from tirjudge_training.dealing import dealt, seed_shuffle
 from tirjudge_training.processes import Processes
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
-from typing import Any
 
 CONFIG = RlConfig(
     steps=2,

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
-from tests.tirjudge.endpoint_server import failure
-from tests.tirjudge.endpoint_server import serving
-from tests.training.conftest import tiny_qwen
-from tests.training.conftest import tokenizer_of_words
+from typing import Any
+
+from typer.testing import CliRunner
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
+from tests.training.conftest import tiny_qwen, tokenizer_of_words
 from tests.training.fitting import fit
 from tirjudge.cli import app
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Rationale
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.tokenization import ChatEncoder
-from typer.testing import CliRunner
-from typing import Any
 
 RECIPE = """
 [model]

@@ -2,46 +2,42 @@
 
 from __future__ import annotations
 
-import pytest
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from tests.training.conftest import ENVIRONMENTS
-from tests.training.conftest import source
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import read_lines
-from tirjudge_environments import Call
-from tirjudge_environments import Environment
-from tirjudge_environments import Episode
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Prompt
-from tirjudge_environments import Reward
-from tirjudge_environments import RunCode
-from tirjudge_environments import Segment
-from tirjudge_environments import StopReason
-from tirjudge_environments import Trajectory
-from tirjudge_environments import Unscored
-from tirjudge_environments import Verdict
-from tirjudge_environments import View
-from tirjudge_environments.types import By
-from tirjudge_environments.types import Refused
+from typing import Any
+
+import pytest
+
+from tests.training.conftest import ENVIRONMENTS, source
+from tirjudge.storage.run_folder import RunFolder, read_lines
+from tirjudge_environments import (
+    Call,
+    Environment,
+    Episode,
+    JudgeTask,
+    Message,
+    Prompt,
+    Reward,
+    RunCode,
+    Segment,
+    StopReason,
+    Trajectory,
+    Unscored,
+    Verdict,
+    View,
+)
+from tirjudge_environments.types import By, Refused
 from tirjudge_training.engine import RolloutConfig
-from tirjudge_training.grouping import Draw
-from tirjudge_training.grouping import Roll
+from tirjudge_training.grouping import Draw, Roll
 from tirjudge_training.rl import Source
 from tirjudge_training.samples import IGNORED
 from tirjudge_training.sft import SftConfig
 from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.fine_tuning import FineTuning
-from tirjudge_training.stages.fine_tuning import kept
-from tirjudge_training.stages.rejection import Rejection
-from tirjudge_training.stages.rejection import RejectionConfig
-from tirjudge_training.stages.rejection import chosen
-from tirjudge_training.stages.rejection import row
-from typing import Any
+from tirjudge_training.stages.fine_tuning import FineTuning, kept
+from tirjudge_training.stages.rejection import Rejection, RejectionConfig, chosen, row
 
 PROMPTS = 24
 ROLLOUT = RolloutConfig(max_tokens=120)

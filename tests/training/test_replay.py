@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import json
-import pytest
 from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
 from tests.training.conftest import tokenizer_of_words
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
-from tirjudge.storage.records import read_trajectory
-from tirjudge.storage.records import trajectory_record
-from tirjudge_environments import Budget
-from tirjudge_environments import ChatEncoder
-from tirjudge_environments import Completion
-from tirjudge_environments import Environment
-from tirjudge_environments import Finish
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Reward
-from tirjudge_environments import StopReason
-from tirjudge_environments import TirPairwise
-from tirjudge_environments import ToolCall
-from tirjudge_environments import Trajectory
-from tirjudge_environments import open_environment
+from tirjudge.storage.records import read_trajectory, trajectory_record
+from tirjudge_environments import (
+    Budget,
+    ChatEncoder,
+    Completion,
+    Environment,
+    Finish,
+    JudgeTask,
+    Message,
+    Reward,
+    StopReason,
+    TirPairwise,
+    ToolCall,
+    Trajectory,
+    open_environment,
+)
 from tirjudge_environments.types import Episode
-from tirjudge_sandbox import Sandbox
-from tirjudge_sandbox import open_sandbox
+from tirjudge_sandbox import Sandbox, open_sandbox
 from tirjudge_training.replay import replayed
-from tirjudge_training.samples import IGNORED
-from tirjudge_training.samples import Sample
-from typing import Any
+from tirjudge_training.samples import IGNORED, Sample
 
 TASK = JudgeTask(
     id="t", prompt=(Message("user", "Say two words."),), candidates=("one", "two words"), label=1

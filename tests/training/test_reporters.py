@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
 from importlib.machinery import PathFinder
 from pathlib import Path
+
+import pytest
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from tests.training.conftest import ENVIRONMENTS
-from tests.training.conftest import source
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import read_lines
+
+from tests.training.conftest import ENVIRONMENTS, source
+from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_training import reporters
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import pyarrow.parquet as pq
-import pytest
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
 from safetensors.torch import load_file
-from tests.training.conftest import ENVIRONMENTS
-from tests.training.conftest import source
-from tirjudge.run_folder import RunFolder
-from tirjudge.storage.run_folder import read_lines
+
+from tests.training.conftest import ENVIRONMENTS, source
+from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_training import checkpoints
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
-from typing import Any
 
 CONFIG = RlConfig(
     steps=3,

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
 from dataclasses import replace
-from datasets import load_dataset
 from pathlib import Path
-from tests.training.conftest import ENVIRONMENTS
-from tests.training.conftest import source
+from typing import Any
+
+import pytest
+from datasets import load_dataset
+from typer.testing import CliRunner
+
+from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.cli import app
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import Message
 from tirjudge_training.grouping import Draw
 from tirjudge_training.processes import Onlooker
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
-from typer.testing import CliRunner
-from typing import Any
 
 CONFIG = RlConfig(steps=2, groups=4, samples=4, micro_batch=4, max_tokens=120, learning_rate=1e-3)
 

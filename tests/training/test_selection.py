@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
 import shutil
-import torch
 from pathlib import Path
-from safetensors.torch import load_file
-from safetensors.torch import save_file
-from tests.training.test_rejection import ROLLOUT
-from tests.training.test_rejection import Tasks
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import read_lines
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from tests.training.test_rejection import ROLLOUT, Tasks
+from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_training import checkpoints
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.stages.base import Run
 from tirjudge_training.stages.reinforcement import checkpoints_kept
-from tirjudge_training.stages.selection import Selection
-from tirjudge_training.stages.selection import ValidationConfig
-from typing import Any
+from tirjudge_training.stages.selection import Selection, ValidationConfig
 
 WEIGHTS = "model.safetensors"
 

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import pytest
 import signal
 import subprocess
 import sys
-import torch
 from dataclasses import replace
 from pathlib import Path
+
+import pytest
+import torch
 from safetensors.torch import load_file
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import read_lines
+
+from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import ChatEncoder
-from tirjudge_training import checkpoints
-from tirjudge_training import miniature
-from tirjudge_training.samples import IGNORED
-from tirjudge_training.samples import Sample
-from tirjudge_training.sft import SftConfig
-from tirjudge_training.sft import in_batches
-from tirjudge_training.sft import train_sft
+from tirjudge_training import checkpoints, miniature
+from tirjudge_training.samples import IGNORED, Sample
+from tirjudge_training.sft import SftConfig, in_batches, train_sft
 from tirjudge_training.teacher import Habits
 from tirjudge_training.warmup import program_example
 

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import pytest
 import subprocess
 import sys
-import typer
 from pathlib import Path
+
+import pytest
+import typer
 from safetensors.torch import load_file
+from typer.testing import CliRunner, Result
+
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training.cli import train as train_command
-from tirjudge_training.config import load
-from tirjudge_training.config import shipped
+from tirjudge_training.config import load, shipped
 from tirjudge_training.processes import Processes
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import train
 from tirjudge_training.shrink import shrunk
-from typer.testing import CliRunner
-from typer.testing import Result
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 ARCHITECTURES = {

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import pytest
-from tirjudge_environments.instruction_checks import open_verifier
-from tirjudge_training.corpora.base import Question
-from tirjudge_training.corpora.base import Skipped
-from tirjudge_training.corpora.final_answers import FinalAnswers
-from tirjudge_training.corpora.final_answers import last_boxed
-from tirjudge_training.corpora.sources.tulu_3 import FUNCTIONS
-from tirjudge_training.corpora.sources.tulu_3 import Tulu3
-from tirjudge_training.corpora.sources.tulu_3 import TuluRow
 from typing import Any
+
+import pytest
+
+from tirjudge_environments.instruction_checks import open_verifier
+from tirjudge_training.corpora.base import Question, Skipped
+from tirjudge_training.corpora.final_answers import FinalAnswers, last_boxed
+from tirjudge_training.corpora.sources.tulu_3 import FUNCTIONS, Tulu3, TuluRow
 
 FIVE_WORDS = "one two three four five"
 CASES: dict[str, tuple[dict[str, Any], str, str]] = {

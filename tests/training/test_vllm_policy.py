@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import json
-import pytest
 import subprocess
 import sys
-import torch
 from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
+import torch
 from safetensors.torch import load_file
-from tests.training.conftest import ENVIRONMENTS
-from tests.training.conftest import source
-from tests.training.conftest import tiny_qwen
-from tests.training.conftest import tokenizer_of_words
+
+from tests.training.conftest import ENVIRONMENTS, source, tiny_qwen, tokenizer_of_words
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training.policies.vllm import own_device
 from tirjudge_training.processes import Processes

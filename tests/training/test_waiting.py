@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import pytest
 from contextlib import suppress
+from types import SimpleNamespace
+
+import pytest
+
 from tirjudge.generation import base
 from tirjudge.generation.base import BusyClock
-from tirjudge_sandbox import Execution
-from tirjudge_sandbox import Limits
-from tirjudge_sandbox import Program
-from tirjudge_sandbox import Status
-from tirjudge_training import stopwatch
-from tirjudge_training import waiting
-from tirjudge_training.stopwatch import Laps
-from tirjudge_training.stopwatch import shares_of_time
-from tirjudge_training.stopwatch import times
+from tirjudge_sandbox import Execution, Limits, Program, Status
+from tirjudge_training import stopwatch, waiting
+from tirjudge_training.stopwatch import Laps, shares_of_time, times
 from tirjudge_training.waiting import WaitedSandbox
-from types import SimpleNamespace
 
 
 class Clock:

@@ -7,21 +7,15 @@ import hashlib
 import json
 from contextlib import AsyncExitStack
 from pathlib import Path
-from tirjudge.best_of_n.base import Check
-from tirjudge.best_of_n.base import Grade
-from tirjudge.best_of_n.base import Question
-from tirjudge.best_of_n.base import same_texts
-from tirjudge.best_of_n.mathematics import Mathematics
-from tirjudge.best_of_n.mathematics import PRELOAD
-from tirjudge.best_of_n.unit_tests import UnitTests
-from tirjudge.storage.run_folder import JsonLines
-from tirjudge.storage.run_folder import read_lines
-from tirjudge_environments.verifiers import followed
-from tirjudge_environments.verifiers import verifiers_of
-from tirjudge_sandbox import open_sandbox
 from types import TracebackType
-from typing import Any
-from typing import Self
+from typing import Any, Self
+
+from tirjudge.best_of_n.base import Check, Grade, Question, same_texts
+from tirjudge.best_of_n.mathematics import PRELOAD, Mathematics
+from tirjudge.best_of_n.unit_tests import UnitTests
+from tirjudge.storage.run_folder import JsonLines, read_lines
+from tirjudge_environments.instruction_checks.registry import followed, verifiers_of
+from tirjudge_sandbox import open_sandbox
 
 
 class Recorded:

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import replace
-from tirjudge.best_of_n.base import Question
-from tirjudge.best_of_n.base import RefereeDown
-from tirjudge.judging import Judging
-from tirjudge.judging import Kind
-from tirjudge.judging import kind_for
-from tirjudge.judgment import result_row
-from tirjudge.storage.result_file import ResultFile
-from tirjudge.storage.result_file import digest
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
+
+from tirjudge.best_of_n.base import Question, RefereeDown
+from tirjudge.judging import Judging, Kind, kind_for
+from tirjudge.judgment import result_row
+from tirjudge.storage.result_file import ResultFile, digest
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from tirjudge.best_of_n.base import Grade
-from tirjudge.best_of_n.base import Question
-from tirjudge.best_of_n.base import RefereeDown
-from tirjudge.best_of_n.base import Selection
+
+from tirjudge.best_of_n.base import Grade, Question, RefereeDown, Selection
 from tirjudge.best_of_n.methods import open_method
-from tirjudge.judge import Conversation
-from tirjudge.judge import Judge
+from tirjudge.judge import Conversation, Judge
 from tirjudge.judgment import Judgment
 from tirjudge.rollout.concurrency import LoopThread
 from tirjudge_environments import derive_seed

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from typing import Any, Literal
+
 from tirjudge.batch import Failure
 from tirjudge.best_of_n.base import Question
-from tirjudge.data.rows import BadRow
-from tirjudge.data.rows import Row
+from tirjudge.data.rows import BadRow, Row
 from tirjudge_environments.instruction_checks import verifiers_of
 from tirjudge_environments.outputs import cut_middle
-from tirjudge_environments.tasks import Columns
-from tirjudge_environments.tasks import DEFAULT_COLUMNS
-from tirjudge_environments.tasks import RowError
-from tirjudge_environments.tasks import read_task
-from typing import Any
-from typing import Literal
+from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 
 CheckName = Literal["auto", "instructions", "tests", "math", "recorded"]
 _EVIDENCE = {"instructions": "instruction_id_list", "tests": "tests", "math": "answer", "recorded": "solved"}

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import sys
+from importlib.metadata import EntryPoint, entry_points
+from typing import Annotated, Any
+
 import typer
-from importlib.metadata import EntryPoint
-from importlib.metadata import entry_points
+from typer.main import get_command, get_group
+
 from tirjudge import __version__
-from tirjudge.cli.errors import USAGE
-from tirjudge.cli.errors import ending_unread
-from tirjudge.cli.help import ExampleGroup
-from tirjudge.cli.help import add_command
-from tirjudge.cli.help import example_lines
+from tirjudge.cli.errors import USAGE, ending_unread
+from tirjudge.cli.help import ExampleGroup, add_command, example_lines
 from tirjudge.console_text import printable
-from typer.main import get_command
-from typer.main import get_group
-from typing import Annotated
-from typing import Any
 
 GROUP = "tirjudge.commands"
 """Entry-point group for further commands: a function for typer, or a Typer app."""

@@ -6,28 +6,19 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from pathlib import Path
-from tirjudge.batch import Batch
-from tirjudge.batch import GivenUp
-from tirjudge.batch import Plan
-from tirjudge.cli.errors import INTERRUPTED
-from tirjudge.cli.errors import refuse_input
-from tirjudge.cli.errors import stop
+from typing import Any
+
+from tirjudge.batch import Batch, GivenUp, Plan
+from tirjudge.cli.errors import INTERRUPTED, refuse_input, stop
 from tirjudge.cli.options import RowOptions
-from tirjudge.cli.progress import Display
-from tirjudge.cli.progress import print_summary
+from tirjudge.cli.progress import Display, print_summary
 from tirjudge.data.sources import RowSource
-from tirjudge.judging import Judging
-from tirjudge.judging import MeteredCache
-from tirjudge.judging import local_weights
-from tirjudge.model_folder import weights_digest
-from tirjudge.spending import CostReached
-from tirjudge.spending import Spending
+from tirjudge.judging import Judging, MeteredCache, local_weights
+from tirjudge.spending import CostReached, Spending
 from tirjudge.storage.result_file import ResultFile
 from tirjudge.tally import Tally
-from typing import Any
 
 _MOVABLE = {"base_url", "concurrency", "backend", "backend_options", "allow_weak_isolation"}
 """Options that may differ when a run resumes: they say where it runs, not what the judge is asked."""

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+
 from tirjudge.cli.batch_run import BatchRun
 from tirjudge.cli.options import RowOptions
 from tirjudge.console_text import printable
-from tirjudge.evaluation.benchmarks import benchmark_names
-from tirjudge.evaluation.benchmarks import open_benchmark
+from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.base import Benchmark
-from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
-from tirjudge.evaluation.benchmarks.rows import missing
+from tirjudge.evaluation.benchmarks.rows import BenchmarkRows, missing
 from tirjudge.judge_config import JudgeConfig
 from tirjudge.judging import Kind
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments.registry import environment_options
-from tirjudge_environments.registry import open_environment
+from tirjudge_environments import JudgeTask, Message
+from tirjudge_environments.registry import environment_options, open_environment
 
 _PAIR = JudgeTask(id="pair", prompt=(Message("user", "?"),), candidates=("a", "b"))
 

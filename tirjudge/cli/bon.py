@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import typer
 from pathlib import Path
-from tirjudge.best_of_n.methods import METHODS
-from tirjudge.best_of_n.methods import open_method
+from typing import Annotated, Literal
+
+import typer
+
+from tirjudge.best_of_n.methods import METHODS, open_method
 from tirjudge.cli.bon_run import BonRun
-from tirjudge.cli.errors import SOME_FAILED
-from tirjudge.cli.errors import output_file
+from tirjudge.cli.errors import SOME_FAILED, output_file
 from tirjudge.cli.help import examples
-from tirjudge.cli.options import RowOptions
-from tirjudge.cli.options import takes_options
+from tirjudge.cli.options import RowOptions, takes_options
 from tirjudge.data.sources import open_rows
 from tirjudge_environments.tasks import Columns
-from typing import Annotated
-from typing import Literal
 
 DEFAULT_METHODS = ("pointwise", "pairwise", "listwise")
 

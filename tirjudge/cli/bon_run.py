@@ -6,45 +6,30 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import AsyncIterator
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
-from contextlib import aclosing
-from contextlib import asynccontextmanager
-from dataclasses import asdict
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from tirjudge.batch import Failure
-from tirjudge.batch import GivenUp
+from typing import Any
+
+from tirjudge.batch import Failure, GivenUp
 from tirjudge.best_of_n.base import Method
 from tirjudge.best_of_n.grading import Grades
 from tirjudge.best_of_n.judgments import Judgments
-from tirjudge.best_of_n.questions import CheckName
-from tirjudge.best_of_n.questions import questions
-from tirjudge.best_of_n.run import BestOfN
-from tirjudge.best_of_n.run import Picked
-from tirjudge.best_of_n.run import SolvedTally
-from tirjudge.cli.errors import INTERRUPTED
-from tirjudge.cli.errors import refuse_input
-from tirjudge.cli.errors import say
-from tirjudge.cli.errors import stop
+from tirjudge.best_of_n.questions import CheckName, questions
+from tirjudge.best_of_n.run import BestOfN, Picked, SolvedTally
+from tirjudge.cli.errors import INTERRUPTED, refuse_input, say, stop
 from tirjudge.cli.options import RowOptions
 from tirjudge.cli.progress import say_failure
-from tirjudge.console_text import Interval
-from tirjudge.console_text import printable
+from tirjudge.console_text import Interval, printable
 from tirjudge.data.sources import RowSource
-from tirjudge.judging import Judging
-from tirjudge.judging import MeteredCache
-from tirjudge.judging import local_weights
-from tirjudge.model_folder import weights_digest
-from tirjudge.spending import CostReached
-from tirjudge.spending import Spending
+from tirjudge.judging import Judging, MeteredCache, local_weights
+from tirjudge.spending import CostReached, Spending
 from tirjudge.storage.result_file import ResultFile
 from tirjudge.storage.run_folder import JsonLines
 from tirjudge.tally import Tally
 from tirjudge_environments.tasks import Columns
-from typing import Any
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import typer
 from contextlib import aclosing
 from itertools import islice
 from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from tirjudge.batch import Failure
-from tirjudge.cli.errors import INTERRUPTED
-from tirjudge.cli.errors import SOME_FAILED
-from tirjudge.cli.errors import output_file
-from tirjudge.cli.errors import refuse_input
-from tirjudge.cli.errors import say
-from tirjudge.cli.errors import stop
+from tirjudge.cli.errors import INTERRUPTED, SOME_FAILED, output_file, refuse_input, say, stop
 from tirjudge.cli.help import examples
 from tirjudge.cli.options import takes_options
 from tirjudge.cli.progress import say_failure
 from tirjudge.console_text import Interval
 from tirjudge.data.rows import RowFile
-from tirjudge.evaluation.checklists import Checked
-from tirjudge.evaluation.checklists import REMARKS
-from tirjudge.evaluation.checklists import checklists
+from tirjudge.evaluation.checklists import REMARKS, Checked, checklists
 from tirjudge.meta_judge import MetaJudgeConfig
 from tirjudge.rollout.reward_questions import AnswerStore
 from tirjudge.storage.run_folder import JsonLines
 from tirjudge_environments.rationales.decomposition import SIZES
 from tirjudge_environments.tasks import Columns
-from typing import Annotated
 
 
 @examples(

@@ -14,12 +14,12 @@ from typing import Any, NoReturn, TextIO
 import typer
 from pydantic import ValidationError
 
+from tirjudge.console_text import printable
+from tirjudge.data.rows import STANDARD_INPUT
+from tirjudge.data.sources import RowSource
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.printable import printable
-from tirjudge.row_source import RowSource
-from tirjudge.rows import STANDARD_INPUT
-from tirjudge.run_folder import Locked
-from tirjudge_environments.faults import first_fault
+from tirjudge.storage.run_folder import Locked
+from tirjudge_environments.registry import first_fault
 from tirjudge_sandbox import SandboxUnavailable
 
 SOME_FAILED, USAGE, INTERRUPTED = 1, 2, 130

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.asking import Asked
+from tirjudge.rollout.reward_questions import AnswerStore
 from tirjudge.cli.benchmark_run import print_benchmarks, run_benchmark
 from tirjudge.cli.errors import SOME_FAILED, say
 from tirjudge.cli.help import examples
@@ -28,13 +28,13 @@ from tirjudge.cli.tables import (
     score_record,
 )
 from tirjudge.evaluation.base import ScoringProtocol, Unfit
-from tirjudge.evaluation.benchmarks.catalog import benchmark_names, open_benchmark
-from tirjudge.evaluation.protocols import PROTOCOLS, open_protocol
+from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
+from tirjudge.evaluation.protocols import all_protocols, open_protocol
 from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
-from tirjudge.evaluation.replays import Replay, open_replay
 from tirjudge.evaluation.scoring import compare, score
+from tirjudge.evaluation.stored_outputs.reading import Replay, open_replay
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge.run_folder import JsonObject, read_lines
+from tirjudge.storage.run_folder import JsonObject, read_lines
 
 TIRJUDGE = "tirjudge"
 """The format of tirjudge's own result files."""
@@ -153,7 +153,7 @@ def evaluate(
     if listing:
         return print_benchmarks()
     if protocols:
-        return print_protocols([one.card for one in PROTOCOLS.values()])
+        return print_protocols([one.card for one in all_protocols()])
     if published:
         return print_published(published)
     if bool(benchmark) + (replay is not None) + (comparison is not None) != 1:
@@ -271,7 +271,7 @@ def _with_matchings(run: Replay, meta_judge: str, base_url: str) -> Replay:
 
 
 async def _ask(path: Path, config: MetaJudgeConfig, folder: Path) -> Extras:
-    asking = config.open(kept=Asked(folder), say=say)
+    asking = config.open(kept=AnswerStore(folder), say=say)
     try:
         return await matched(read_lines(path), asking)
     finally:

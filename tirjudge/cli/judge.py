@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import typer
 from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
 from tirjudge.cli.batch_run import BatchRun
-from tirjudge.cli.errors import SOME_FAILED
-from tirjudge.cli.errors import output_file
+from tirjudge.cli.errors import SOME_FAILED, output_file
 from tirjudge.cli.help import examples
-from tirjudge.cli.options import RowOptions
-from tirjudge.cli.options import takes_options
+from tirjudge.cli.options import RowOptions, takes_options
+from tirjudge.console_text import printable
 from tirjudge.data.sources import open_rows
-from tirjudge.printable import printable
-from tirjudge_environments.catalog import environment_names
-from tirjudge_environments.catalog import environment_options
-from tirjudge_environments.catalog import judge_cards
-from tirjudge_environments.catalog import judge_table
+from tirjudge_environments.registry import environment_names, environment_options, judge_cards, judge_table
 from tirjudge_environments.tasks import Columns
-from typing import Annotated
-from typing import Literal
 
 _BUILT_IN = "tirjudge_environments."
 

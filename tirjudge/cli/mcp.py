@@ -4,40 +4,34 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import typer
 from collections.abc import Awaitable
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import typer
+
 from tirjudge import __version__
-from tirjudge.cli.errors import NO_SANDBOX
-from tirjudge.cli.errors import UNREAD
-from tirjudge.cli.errors import say
-from tirjudge.cli.errors import stop
+from tirjudge.cli.errors import NO_SANDBOX, UNREAD, say, stop
 from tirjudge.cli.help import examples
-from tirjudge.cli.listening import AllowHost
-from tirjudge.cli.listening import Host
-from tirjudge.cli.listening import Port
-from tirjudge.cli.listening import open_listening
-from tirjudge.cli.listening import read_token
-from tirjudge.cli.listening import token_file_option
-from tirjudge.cli.listening import url_of
+from tirjudge.cli.listening import (
+    AllowHost,
+    Host,
+    Port,
+    open_listening,
+    read_token,
+    token_file_option,
+    url_of,
+)
 from tirjudge.cli.options import takes_options
 from tirjudge.judge_config import JudgeOptions
 from tirjudge.mcp.running import ReturnMode
-from tirjudge.mcp.server import PATH
-from tirjudge.mcp.server import create_server
-from tirjudge.mcp.server import http_app
+from tirjudge.mcp.server import PATH, create_server, http_app
 from tirjudge.mcp.verdicts import Verdicts
-from tirjudge_environments.registry import first_fault
-from tirjudge_sandbox import Limits
-from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_sandbox import open_sandbox
+from tirjudge_sandbox import Limits, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.lifetime import serve_app
-from typing import Annotated
-from typing import Any
-from typing import Literal
 
 TOKEN = "TIRJUDGE_MCP_TOKEN"
 

@@ -18,7 +18,7 @@ from tirjudge.batch import Plan
 from tirjudge.cli.errors import one_line_errors
 from tirjudge.judge_config import JudgeOptions, Option
 from tirjudge.judging import Kind
-from tirjudge_environments.faults import first_fault
+from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
 
 ModelT = TypeVar("ModelT", bound=BaseModel)

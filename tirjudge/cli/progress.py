@@ -4,23 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from types import TracebackType
+from typing import Any, Self
+
 from rich.console import Console
-from rich.progress import BarColumn
-from rich.progress import Progress
-from rich.progress import TextColumn
-from rich.progress import TimeElapsedColumn
-from rich.progress import TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
+
 from tirjudge.batch import Failure
 from tirjudge.cli.errors import say
-from tirjudge.console_text import Interval
-from tirjudge.console_text import printable
+from tirjudge.console_text import Interval, printable
 from tirjudge.spending import Spending
 from tirjudge.tally import Tally
-from types import TracebackType
-from typing import Any
-from typing import Self
 
 SHOWN_FAILURES = 20
 

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
 from tirjudge.console_text import printable
 from tirjudge.evaluation.base import ProtocolCard
-from tirjudge.evaluation.published import ANY
-from tirjudge.evaluation.published import Published
-from tirjudge.evaluation.published import published
-from tirjudge.evaluation.scoring import Comparison
-from tirjudge.evaluation.scoring import Estimate
-from tirjudge.evaluation.scoring import Score
-from typing import Any
+from tirjudge.evaluation.published import ANY, Published, published
+from tirjudge.evaluation.scoring import Comparison, Estimate, Score
 
 _NARROWEST = 100
 

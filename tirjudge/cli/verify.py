@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import typer
 from pathlib import Path
+from typing import Annotated
+
+import typer
+
 from tirjudge.batch import Failure
-from tirjudge.cli.errors import SOME_FAILED
-from tirjudge.cli.errors import one_line_errors
-from tirjudge.cli.errors import refuse_input
+from tirjudge.cli.errors import SOME_FAILED, one_line_errors, refuse_input
 from tirjudge.cli.help import examples
 from tirjudge.cli.progress import say_failure
 from tirjudge.console_text import printable
-from tirjudge.data.sources import RowSource
-from tirjudge.data.sources import open_rows
-from tirjudge.evaluation.instruction_following import Checked
-from tirjudge.evaluation.instruction_following import FollowingTally
-from tirjudge.evaluation.instruction_following import check
-from tirjudge.evaluation.instruction_following import instructions_by_prompt
+from tirjudge.data.sources import RowSource, open_rows
+from tirjudge.evaluation.instruction_following import Checked, FollowingTally, check, instructions_by_prompt
 from tirjudge.statistics import Proportion
 from tirjudge.storage.run_folder import JsonLines
 from tirjudge_environments.instruction_checks import verifier_names
 from tirjudge_environments.tasks import Columns
-from typing import Annotated
 
 
 @examples(

@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
+
 from tirjudge.batch import Failure
-from tirjudge.data.rows import BadRow
-from tirjudge.data.rows import Row
+from tirjudge.data.rows import BadRow, Row
 from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.storage.run_folder import JsonObject
-from tirjudge_environments import Ask
-from tirjudge_environments import Malformed
-from tirjudge_environments.rationales.decomposition import SIZES
-from tirjudge_environments.rationales.decomposition import decomposition_ask
-from tirjudge_environments.rationales.decomposition import read_decomposition
-from tirjudge_environments.tasks import Columns
-from tirjudge_environments.tasks import DEFAULT_COLUMNS
-from tirjudge_environments.tasks import RowError
-from tirjudge_environments.tasks import read_task
-from typing import Any
+from tirjudge_environments import Ask, Malformed
+from tirjudge_environments.rationales.decomposition import SIZES, decomposition_ask, read_decomposition
+from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 
 REMARKS = "individual_preference"
 """HelpSteer3's column: a list with `reasoning`, `feedback1` and `feedback2` of each annotator."""

@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
 from tirjudge.batch import Failure
-from tirjudge.data.rows import BadRow
-from tirjudge.data.rows import Row
+from tirjudge.data.rows import BadRow, Row
 from tirjudge.statistics import Proportion
-from tirjudge_environments.instruction_checks import Followed
-from tirjudge_environments.instruction_checks import MissingExtra
-from tirjudge_environments.instruction_checks import followed
-from tirjudge_environments.instruction_checks import verifiers_of
-from tirjudge_environments.tasks import Columns
-from tirjudge_environments.tasks import DEFAULT_COLUMNS
-from tirjudge_environments.tasks import RowError
-from tirjudge_environments.tasks import read_task
-from typing import Any
-from typing import Literal
+from tirjudge_environments.instruction_checks import Followed, MissingExtra, followed, verifiers_of
+from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 
 Reading = Literal["strict", "loose"]
 INSTRUCTIONS = "instruction_id_list"

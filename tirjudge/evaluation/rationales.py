@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from tirjudge.evaluation.protocols.rationale_consistency import PRECISION
-from tirjudge.evaluation.protocols.rationale_consistency import RECALL
-from tirjudge_environments import Ask
-from tirjudge_environments import Malformed
-from tirjudge_environments.formats.rationale import EVALUATED
-from tirjudge_environments.formats.rationale import reasons_ask
-from tirjudge_environments.rationales.matching import Matching
-from tirjudge_environments.rationales.matching import read_matching
-from typing import Any
-from typing import Protocol
+from typing import Any, Protocol
+
+from tirjudge.evaluation.protocols.rationale_consistency import PRECISION, RECALL
+from tirjudge_environments import Ask, Malformed
+from tirjudge_environments.formats.rationale import EVALUATED, reasons_ask
+from tirjudge_environments.rationales.matching import Matching, read_matching
 
 Extras = dict[str, dict[str, Any]]
 

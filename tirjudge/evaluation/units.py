@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import JudgedRow, Unfit, Units, Vote
-from tirjudge_environments.seeds import derive_seed
+from tirjudge_environments.types import derive_seed
 
 _DRAW = "evaluation order"
 """Part of the seed; another text would change which order of a row counts, and so published replays."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
 from tirjudge_environments import Completion, Context, Encoder
-from tirjudge_sandbox.plugins import Plugins
+from tirjudge_sandbox.registry import Plugins
 
 GENERATORS = Plugins("tirjudge.generators", "generator")
 """The entry-point group; each entry is called with a model and the options of `open_generator`."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Self
 
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge_environments.chat_encoder import ChatEncoder
+from tirjudge_environments.tokenization import ChatEncoder
 
 CONFIG = "adapter_config.json"
 """The file that only an adapter's folder has."""

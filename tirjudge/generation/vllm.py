@@ -5,19 +5,12 @@ from __future__ import annotations
 import os
 from itertools import count
 from pathlib import Path
-from tirjudge.generation.base import BusyClock
-from tirjudge.generation.base import ContextTooLong
-from tirjudge.generation.base import GeneratorFailed
-from tirjudge.generation.base import Sampling
-from tirjudge.generation.model_files import Adapter
-from tirjudge.generation.model_files import load_encoder
-from tirjudge_environments import Completion
-from tirjudge_environments import Context
-from tirjudge_environments import Finish
-from tirjudge_environments import Usage
+from typing import Any, Self
+
+from tirjudge.generation.base import BusyClock, ContextTooLong, GeneratorFailed, Sampling
+from tirjudge.generation.model_files import Adapter, load_encoder
+from tirjudge_environments import Completion, Context, Finish, Usage
 from tirjudge_environments.tokenization import ChatEncoder
-from typing import Any
-from typing import Self
 
 SETTINGS = {
     "VLLM_LOGGING_STREAM": "ext://sys.stderr",

@@ -3,30 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import replace
-from tirjudge.generation.base import ContextTooLong
-from tirjudge.generation.base import Generator
-from tirjudge.generation.base import GeneratorFailed
-from tirjudge.generation.base import Sampling
-from tirjudge.rollout.concurrency import all_or_none
-from tirjudge.rollout.concurrency import as_finished
+
+from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling
+from tirjudge.rollout.concurrency import all_or_none, as_finished
 from tirjudge.rollout.reward_questions import RewardQuestions
-from tirjudge_environments import Environment
-from tirjudge_environments import Episode
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Score
-from tirjudge_environments import StopReason
-from tirjudge_environments import Trajectory
-from tirjudge_environments import View
+from tirjudge_environments import Environment, Episode, JudgeTask, Score, StopReason, Trajectory, View
 from tirjudge_environments.session import JudgeSession
-from tirjudge_environments.types import Budget
-from tirjudge_environments.types import derive_seed
-from tirjudge_sandbox import Limits
-from tirjudge_sandbox import Sandbox
+from tirjudge_environments.types import Budget, derive_seed
+from tirjudge_sandbox import Limits, Sandbox
 
 
 class Rollout:

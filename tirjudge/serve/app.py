@@ -1,21 +1,16 @@
 """The routes of the judge server: verdicts, rewards and operation."""
 
 # No `from __future__ import annotations`: FastAPI reads the routes' annotations, whose names are local here.
+from typing import Any
+
 from tirjudge.judging import Judging
 from tirjudge.judgment import Judgment
-from tirjudge.serve.messages import Answer
-from tirjudge.serve.messages import Questions
-from tirjudge.serve.openrlhf import RewardRequest
-from tirjudge.serve.openrlhf import RewardResponse
-from tirjudge.serve.service import Down
-from tirjudge.serve.service import JudgeMetrics
-from tirjudge.serve.service import JudgeServerSettings
-from tirjudge.serve.service import JudgeService
+from tirjudge.serve.messages import Answer, Questions
+from tirjudge.serve.openrlhf import RewardRequest, RewardResponse
+from tirjudge.serve.service import Down, JudgeMetrics, JudgeServerSettings, JudgeService
 from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_sandbox.server.app import REFUSALS
-from tirjudge_sandbox.server.app import with_operations
+from tirjudge_sandbox.server.app import REFUSALS, with_operations
 from tirjudge_sandbox.server.asgi import App
-from typing import Any
 
 _RETRY = {"retry-after": "1"}
 _ANSWERS: dict[int | str, dict[str, Any]] = {

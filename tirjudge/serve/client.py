@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import os
-from tirjudge.generation.endpoint.http import Endpoint
-from tirjudge.serve.messages import Answer
-from tirjudge.serve.messages import Question
 from types import TracebackType
 from typing import Self
 from weakref import WeakKeyDictionary
+
+from tirjudge.generation.endpoint.http import Endpoint
+from tirjudge.serve.messages import Answer, Question
 
 TOKEN = "TIRJUDGE_SERVE_TOKEN"
 

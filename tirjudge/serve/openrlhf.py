@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-from pydantic import JsonValue
+from typing import Annotated, Any, Self
+
+from pydantic import Field, JsonValue
+
 from tirjudge.judgment import Judgment
-from tirjudge.serve.messages import MOST_QUESTIONS
-from tirjudge.serve.messages import Question
-from tirjudge_sandbox.http.fields import Message
-from tirjudge_sandbox.http.fields import Text
+from tirjudge.serve.messages import MOST_QUESTIONS, Question
+from tirjudge_sandbox.http.fields import Message, Text
 from tirjudge_sandbox.server.settings import FieldRefused
-from typing import Annotated
-from typing import Any
-from typing import Self
 
 _ENDS = ("<|im_end|>", "<|endoftext|>", "<|eot_id|>", "<|end_of_text|>", "</s>", "<eos>", "<end_of_turn>")
 """OpenRLHF decodes a query with its special tokens, of which the last is the policy's end of turn."""

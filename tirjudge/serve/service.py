@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Sequence
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import FiniteFloat
-from pydantic import PositiveFloat
+
+from pydantic import BaseModel, ConfigDict, FiniteFloat, PositiveFloat
+
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.judging import Judging
-from tirjudge.judging import truncated
+from tirjudge.judging import Judging, truncated
 from tirjudge.judgment import Judgment
 from tirjudge.rollout import all_or_none
 from tirjudge.serve.messages import Question
@@ -20,8 +18,7 @@ from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
-from tirjudge_sandbox.server.request_metrics import RequestMetrics
-from tirjudge_sandbox.server.request_metrics import SECONDS
+from tirjudge_sandbox.server.metrics import SECONDS, RequestMetrics
 from tirjudge_sandbox.server.settings import FieldRefused
 
 OPEN_PATHS = frozenset({"/healthz", "/readyz"})

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+
 from tirjudge.storage.run_folder import write_atomically
-from tirjudge_training.processes import ALONE
-from tirjudge_training.processes import Processes
+from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.sharing import Sharing
 
 MARK = "complete"

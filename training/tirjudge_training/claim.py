@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Iterable
+
 from pydantic import BaseModel
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge_training.config import difference
-from tirjudge_training.config import to_toml
-from tirjudge_training.config import with_new_names
+
+from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge_training.config import difference, to_toml, with_new_names
 
 CONFIG = "config.toml"
 

@@ -4,43 +4,32 @@ from __future__ import annotations
 
 import json
 import shlex
-import typer
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from tirjudge.cli.errors import INTERRUPTED
-from tirjudge.cli.errors import USAGE
-from tirjudge.cli.errors import stop
+from typing import Annotated, Literal
+
+import typer
+
+from tirjudge.cli.errors import INTERRUPTED, USAGE, stop
 from tirjudge.storage.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.comparison import compare
-from tirjudge_training.config import BadRecipe
-from tirjudge_training.config import load
-from tirjudge_training.config import load_arms
-from tirjudge_training.config import shipped
-from tirjudge_training.data import Data
-from tirjudge_training.data import DataConfig
+from tirjudge_training.config import BadRecipe, load, load_arms, shipped
+from tirjudge_training.data import Data, DataConfig
 from tirjudge_training.engine import RolloutConfig
 from tirjudge_training.expected_rows import ExpectedRows
 from tirjudge_training.generated import GeneratedData
-from tirjudge_training.heldout import lines
-from tirjudge_training.heldout import measure
+from tirjudge_training.heldout import lines, measure
 from tirjudge_training.log_line import log
 from tirjudge_training.plan import NoRows
 from tirjudge_training.plan import plan as planned
-from tirjudge_training.processes import FirstFailed
-from tirjudge_training.processes import Processes
+from tirjudge_training.processes import FirstFailed, Processes
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import RunMismatch
-from tirjudge_training.run import counted
-from tirjudge_training.run import course_of
-from tirjudge_training.run import data_of
+from tirjudge_training.run import RunMismatch, counted, course_of, data_of
 from tirjudge_training.run import train as run_train
 from tirjudge_training.shrink import shrunk
-from typing import Annotated
-from typing import Literal
 
 FAILED = 1
 LAUNCH = "launch"

@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import difflib
 import re
-import tomli_w
 import tomllib
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from importlib import resources
 from itertools import islice
 from pathlib import Path
-from pydantic import BaseModel
-from pydantic import ValidationError
+from typing import Any, TypeVar, get_args
+
+import tomli_w
+from pydantic import BaseModel, ValidationError
+
 from tirjudge_environments.registry import first_fault
-from typing import Any
-from typing import TypeVar
-from typing import get_args
 
 Config = TypeVar("Config", bound=BaseModel)
 EXTENDS, ARMS = "extends", "arms"

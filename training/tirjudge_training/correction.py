@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import dataclass
-from dataclasses import replace
-from tirjudge_environments import Ask
-from tirjudge_environments import Completion
-from tirjudge_environments import Environment
-from tirjudge_environments import Episode
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Prompt
-from tirjudge_environments import Reading
-from tirjudge_environments import Refused
-from tirjudge_environments import RunCode
-from tirjudge_environments import Score
-from tirjudge_environments import ToolEnvironment
-from tirjudge_environments import View
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import cast
+
+from tirjudge_environments import (
+    Ask,
+    Completion,
+    Environment,
+    Episode,
+    JudgeTask,
+    Prompt,
+    Reading,
+    Refused,
+    RunCode,
+    Score,
+    ToolEnvironment,
+    View,
+)
 from tirjudge_environments.orders import letter
 from tirjudge_sandbox import Execution
-from typing import cast
 
 REQUEST = """\
 An earlier judgment came to the wrong end:

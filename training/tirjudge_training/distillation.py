@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from collections.abc import Coroutine
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from tirjudge.generation import Generator
-from tirjudge.generation import Sampling
-from tirjudge.storage.records import trajectory_record
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge_environments import Budget
-from tirjudge_environments import Encoder
-from tirjudge_environments import Environment
-from tirjudge_environments import Trajectory
-from tirjudge_environments import derive_seed
-from tirjudge_environments.registry import with_options
-from tirjudge_sandbox import Sandbox
-from tirjudge_sandbox import open_sandbox
-from tirjudge_training.correction import Correcting
-from tirjudge_training.correction import can_tell
-from tirjudge_training.grouping import Draw
-from tirjudge_training.harvest import Harvest
-from tirjudge_training.harvest import written
-from tirjudge_training.inquiry import Inquiry
-from tirjudge_training.inquiry import Question
-from tirjudge_training.inquiry import Terms
-from tirjudge_training.samples import Sample
-from tirjudge_training.teacher_config import TeacherConfig
-from tirjudge_training.teacher_config import Tier
 from typing import Any
+
+from tirjudge.generation import Generator, Sampling
+from tirjudge.storage.records import trajectory_record
+from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge_environments import Budget, Encoder, Environment, Trajectory, derive_seed
+from tirjudge_environments.registry import with_options
+from tirjudge_sandbox import Sandbox, open_sandbox
+from tirjudge_training.correction import Correcting, can_tell
+from tirjudge_training.grouping import Draw
+from tirjudge_training.harvest import Harvest, written
+from tirjudge_training.inquiry import Inquiry, Question, Terms
+from tirjudge_training.samples import Sample
+from tirjudge_training.teacher_config import TeacherConfig, Tier
 
 DIALOGUES, CORRECTIONS = "dialogues.jsonl", "corrections.jsonl"
 TURNS_BESIDE_PROGRAMS = 5

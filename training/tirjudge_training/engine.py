@@ -3,35 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from contextlib import ExitStack
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
-from pydantic import model_validator
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
 from tirjudge.generation import Sampling
 from tirjudge.rollout import Rollout
 from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge_environments import Environment
 from tirjudge_environments.types import Budget
-from tirjudge_sandbox import Limits
-from tirjudge_sandbox import open_sandbox
+from tirjudge_sandbox import Limits, open_sandbox
 from tirjudge_training import models
-from tirjudge_training.policies.base import Policy
-from tirjudge_training.policies.base import Sampler
+from tirjudge_training.policies.base import Policy, Sampler
 from tirjudge_training.policies.copied import CopyPolicy
 from tirjudge_training.policies.own import OwnPolicy
 from tirjudge_training.policies.vllm import VllmPolicy
-from tirjudge_training.policies.vllm_server import VllmServerConfig
-from tirjudge_training.policies.vllm_server import VllmServerPolicy
-from tirjudge_training.processes import ALONE
-from tirjudge_training.processes import Processes
+from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
+from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.waiting import WaitedSandbox
-from types import TracebackType
-from typing import Any
-from typing import Self
-from typing import TypeVar
 
 T = TypeVar("T")
 

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from tirjudge.rollout import as_finished
-from tirjudge_environments import Environment
-from tirjudge_environments import Episode
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Reward
-from tirjudge_environments import Score
-from tirjudge_environments import Trajectory
-from tirjudge_environments import Unscored
-from tirjudge_environments import View
-from tirjudge_training.advantages import Filter
-from tirjudge_training.advantages import teaches
-from tirjudge_training.processes import ALONE
-from tirjudge_training.processes import Processes
 from typing import Protocol
+
+from tirjudge.rollout import as_finished
+from tirjudge_environments import Environment, Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
+from tirjudge_training.advantages import Filter, teaches
+from tirjudge_training.processes import ALONE, Processes
 
 CORRECT = "correct"
 """The reward part that dynamic sampling uses: TIR-Judge's Rc, 0 or 1."""

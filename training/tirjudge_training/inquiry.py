@@ -3,32 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from pathlib import Path
-from tirjudge.console_text import Interval
-from tirjudge.console_text import printable
-from tirjudge.generation import Generator
-from tirjudge.generation import Sampling
-from tirjudge.rollout import Rollout
-from tirjudge.rollout import as_finished
-from tirjudge.storage.records import read_trajectory
-from tirjudge.storage.records import trajectory_record
+from typing import Any
+
+from tirjudge.console_text import Interval, printable
+from tirjudge.generation import Generator, Sampling
+from tirjudge.rollout import Rollout, as_finished
+from tirjudge.storage.records import read_trajectory, trajectory_record
 from tirjudge.storage.result_file import digest
 from tirjudge.storage.run_folder import RunFolder
-from tirjudge_environments import Budget
-from tirjudge_environments import Environment
-from tirjudge_environments import StopReason
-from tirjudge_environments import Trajectory
-from tirjudge_environments import Usage
-from tirjudge_environments import View
+from tirjudge_environments import Budget, Environment, StopReason, Trajectory, Usage, View
 from tirjudge_sandbox import Sandbox
 from tirjudge_training.grouping import Draw
-from typing import Any
 
 SHOWN_FAILURES = 5
 DOWN = (StopReason.GENERATOR_DOWN, StopReason.SANDBOX_DOWN)

@@ -4,26 +4,19 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from statistics import fmean
-from tirjudge.storage.records import episode_record
-from tirjudge.storage.records import failed
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import encode_line
-from tirjudge_environments import Reward
-from tirjudge_environments import Trajectory
+from typing import Any
+
+from tirjudge.storage.records import episode_record, failed
+from tirjudge.storage.run_folder import RunFolder, encode_line
+from tirjudge_environments import Reward, Trajectory
 from tirjudge_environments.session import Transcript
 from tirjudge_sandbox import Execution
-from tirjudge_training.grouping import Batch
-from tirjudge_training.grouping import CORRECT
-from tirjudge_training.grouping import Roll
+from tirjudge_training.grouping import CORRECT, Batch, Roll
 from tirjudge_training.health import Health
 from tirjudge_training.rl import Generation
-from tirjudge_training.rollout_shards import shard
-from tirjudge_training.rollout_shards import shard_name
-from typing import Any
+from tirjudge_training.rollout_shards import shard, shard_name
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+
 from tirjudge.cli.errors import say
 
 

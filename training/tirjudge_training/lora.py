@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
-from tirjudge.generation.model_files import Adapter
 from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge.generation.model_files import Adapter
 
 
 class LoraConfig(BaseModel):

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
-from pydantic import model_validator
+from typing import Any, Self, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_environments import open_environment
-from tirjudge_environments.constraints import CHECKABLE
-from tirjudge_environments.constraints import Shown
-from tirjudge_training.synthesis import CANDIDATES
-from tirjudge_training.synthesis import train_draw
-from typing import Any
-from typing import Self
-from typing import get_args
+from tirjudge_environments.constraints import CHECKABLE, Shown
+from tirjudge_training.synthesis import CANDIDATES, train_draw
 
 ENVIRONMENT = {"prompts": "mini"}
 """Options of the environments that the miniature is trained and used with."""

@@ -5,15 +5,15 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
 from tirjudge.embedded import NOTE_FILE
 from tirjudge_environments import Prompt
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training import lora
 from tirjudge_training.computing import here
-from tirjudge_training.processes import ALONE
-from tirjudge_training.processes import Processes
+from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.weights import on_the_first
-from typing import Any
 
 
 def load(path: str | Path, device: str | None = None) -> tuple[Any, Any]:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, TypeVar
+
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.sharing import Sharing
-from typing import Any
-from typing import TypeVar
 
 T = TypeVar("T")
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge.meta_judge import MetaJudgeConfig
-from tirjudge_sandbox.plugins import Plugins
+from tirjudge_sandbox.registry import Plugins
 from tirjudge_training import config
 from tirjudge_training.data import DataConfig, EnvironmentConfig
 from tirjudge_training.heldout import HeldoutConfig

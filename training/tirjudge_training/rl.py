@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
 from tirjudge_environments.types import derive_seed
 from tirjudge_training import reporters
 from tirjudge_training.computing import here
-from tirjudge_training.dealing import dealt
-from tirjudge_training.dealing import seed_shuffle
-from tirjudge_training.grouping import Batch
-from tirjudge_training.grouping import Draw
-from tirjudge_training.grouping import gather
+from tirjudge_training.dealing import dealt, seed_shuffle
+from tirjudge_training.grouping import Batch, Draw, gather
 from tirjudge_training.importance import truncated_weights
 from tirjudge_training.lora import LoraConfig
 from tirjudge_training.losses import open_loss
-from tirjudge_training.memory import forget_peak
-from tirjudge_training.memory import gpu_peak
-from tirjudge_training.memory import held
-from tirjudge_training.padding import buckets
-from tirjudge_training.padding import from_the_left
-from tirjudge_training.processes import ALONE
-from tirjudge_training.processes import Processes
+from tirjudge_training.memory import forget_peak, gpu_peak, held
+from tirjudge_training.padding import buckets, from_the_left
+from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.rl_config import RlConfig
-from tirjudge_training.stopwatch import Laps
-from tirjudge_training.stopwatch import shares_of_time
-from tirjudge_training.stopwatch import times
-from tirjudge_training.trl_rollout import Row
-from tirjudge_training.trl_rollout import batch_rows
-from tirjudge_training.trl_rollout import rollout_output
-from typing import Any
-from typing import TYPE_CHECKING
+from tirjudge_training.stopwatch import Laps, shares_of_time, times
+from tirjudge_training.trl_rollout import Row, batch_rows, rollout_output
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer

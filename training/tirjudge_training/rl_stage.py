@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
 from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Environment
@@ -15,12 +16,9 @@ from tirjudge_training.engine import Engine
 from tirjudge_training.health import Health
 from tirjudge_training.journal import Journal
 from tirjudge_training.lora import LoraConfig
-from tirjudge_training.processes import ALONE
-from tirjudge_training.processes import Processes
-from tirjudge_training.rl import Source
-from tirjudge_training.rl import build_trainer
+from tirjudge_training.processes import ALONE, Processes
+from tirjudge_training.rl import Source, build_trainer
 from tirjudge_training.rl_config import RlConfig
-from typing import Any
 
 CHECKPOINTS, MACHINE = "checkpoints", "machine.json"
 

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import BytesIO
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Reward
-from tirjudge_environments import Score
-from tirjudge_environments import Trajectory
-from tirjudge_environments import Transcript
-from tirjudge_environments.orders import letter
-from tirjudge_training.grouping import Batch
-from tirjudge_training.grouping import Roll
 from typing import Any
+
+from tirjudge_environments import JudgeTask, Reward, Score, Trajectory, Transcript
+from tirjudge_environments.orders import letter
+from tirjudge_training.grouping import Batch, Roll
 
 FOLDER = "rollouts"
 """The folder inside an RL stage's folder; `datasets.load_dataset` and `tirjudge data inspect` read it."""

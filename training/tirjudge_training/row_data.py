@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from tirjudge.data.rows import BadRow
-from tirjudge.data.rows import Row
+
+from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import open_rows
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Prompt
-from tirjudge_environments import derive_seed
-from tirjudge_environments.tasks import Columns
-from tirjudge_environments.tasks import RowError
-from tirjudge_environments.tasks import read_task
-from tirjudge_training.config import MIXTURES
-from tirjudge_training.config import shipped
-from tirjudge_training.corpora.build import DATA
-from tirjudge_training.corpora.build import WORK
-from tirjudge_training.data import DataConfig
-from tirjudge_training.data import EnvironmentConfig
-from tirjudge_training.data import WHOLE
-from tirjudge_training.data import choose_tools
-from tirjudge_training.data import open_judges
-from tirjudge_training.data import prompt_seed
-from tirjudge_training.data import tool_variants
+from tirjudge_environments import JudgeTask, Prompt, derive_seed
+from tirjudge_environments.tasks import Columns, RowError, read_task
+from tirjudge_training.config import MIXTURES, shipped
+from tirjudge_training.corpora.build import DATA, WORK
+from tirjudge_training.data import (
+    WHOLE,
+    DataConfig,
+    EnvironmentConfig,
+    choose_tools,
+    open_judges,
+    prompt_seed,
+    tool_variants,
+)
 from tirjudge_training.grouping import Draw
 from tirjudge_training.rl import Source
 

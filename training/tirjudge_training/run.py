@@ -6,15 +6,12 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import write_atomically
+
+from tirjudge.storage.run_folder import JsonObject, RunFolder, write_atomically
 from tirjudge_training import models
 from tirjudge_training.card import model_card
-from tirjudge_training.claim import CONFIG
-from tirjudge_training.claim import claim
-from tirjudge_training.config import BadRecipe
-from tirjudge_training.config import to_toml
+from tirjudge_training.claim import CONFIG, claim
+from tirjudge_training.config import BadRecipe, to_toml
 from tirjudge_training.course import Course
 from tirjudge_training.data import Data
 from tirjudge_training.full_disk import full_disk_told
@@ -23,16 +20,11 @@ from tirjudge_training.log_line import log
 from tirjudge_training.memory import release
 from tirjudge_training.pipelines import open_method
 from tirjudge_training.preflight import check
-from tirjudge_training.processes import ALONE
-from tirjudge_training.processes import Processes
+from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.results import table
-from tirjudge_training.row_data import RowData
-from tirjudge_training.row_data import require_rows
-from tirjudge_training.stages.base import DONE
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import Say
-from tirjudge_training.stages.base import Stage
+from tirjudge_training.row_data import RowData, require_rows
+from tirjudge_training.stages.base import DONE, Run, Say, Stage
 
 RESULTS = "results.md"
 

@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
 from random import Random
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import encode_line
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_training import checkpoints
 from tirjudge_training.computing import here
 from tirjudge_training.lora import LoraConfig
-from tirjudge_training.processes import ALONE
-from tirjudge_training.processes import Processes
+from tirjudge_training.processes import ALONE, Processes
 from tirjudge_training.samples import Sample
-from typing import Any
 
 SORTED = 6
 """The number of batches that are sorted by length together."""

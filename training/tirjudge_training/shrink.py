@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
+
 from tirjudge.embedded import embedded_model
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_training.config import BadRecipe
 from tirjudge_training.pipelines import open_method
 from tirjudge_training.recipe import Recipe
-from typing import Any
 
 FOLDER = "shrunk"
 """The subfolder of the run folder with the model and the rows that are made for it."""

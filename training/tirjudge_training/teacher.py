@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
 from random import Random
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import View
-from tirjudge_environments.constraints import CHECKABLE
-from tirjudge_environments.constraints import Family
-from tirjudge_environments.constraints import LOOPS
-from tirjudge_environments.constraints import Shown
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge_environments import JudgeTask, View
+from tirjudge_environments.constraints import CHECKABLE, LOOPS, Family, Shown
 from tirjudge_environments.orders import letter
 
 MISCONCEPTIONS = {

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
-from pydantic import field_validator
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.judge_config import KEY_VARIABLES
 from tirjudge_training.replay import Reasoning
-from typing import Literal
 
 TEACHER_KEY, CORRECTOR_KEY = "TIRJUDGE_TEACHER_API_KEY", "TIRJUDGE_CORRECTOR_API_KEY"
 """Environment variables of the API keys, which are read from nowhere else. The teacher's key may also be in

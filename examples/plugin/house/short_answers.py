@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from tirjudge.evaluation.benchmarks.base import Benchmark
-from tirjudge.evaluation.benchmarks.base import Fields
-from tirjudge.evaluation.benchmarks.base import Part
-from tirjudge.evaluation.benchmarks.base import PublishedRow
+
+from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 
 
 def _read(row: PublishedRow) -> Iterator[Fields]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import pytest
 import signal
 import socket
 import struct
@@ -13,8 +12,10 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from tirjudge_sandbox import Program
-from tirjudge_sandbox import Status
+
+import pytest
+
+from tirjudge_sandbox import Program, Status
 from tirjudge_sandbox.containers import client
 from tirjudge_sandbox.containers.docker import DockerSandbox
 from tirjudge_sandbox.containers.owner import LABEL

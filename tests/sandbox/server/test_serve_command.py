@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import httpx
 import os
-import pytest
 import re
 import signal
 import socket
@@ -12,6 +10,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+
+import httpx
+import pytest
+
 from tests.command import tirjudge
 from tests.served_command import ServedCommand
 

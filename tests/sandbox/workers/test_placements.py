@@ -5,11 +5,13 @@ from __future__ import annotations
 import errno
 import json
 import os
-import pytest
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import pytest
+
 from tirjudge_sandbox.containers import client
 
 HERE = Path(__file__).parents[1]

@@ -2,43 +2,36 @@
 
 from __future__ import annotations
 
-import pytest
-import pytest_asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from itertools import combinations
 from random import Random
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
 from tirjudge import Judge
 from tirjudge.batch import Failure
-from tirjudge.best_of_n import Grade
-from tirjudge.best_of_n import Question
-from tirjudge.best_of_n import RefereeDown
-from tirjudge.best_of_n import Selection
-from tirjudge.best_of_n import abest_of
-from tirjudge.best_of_n import best_of
-from tirjudge.best_of_n import majority
-from tirjudge.best_of_n import open_method
-from tirjudge.best_of_n.grading import Instructions
-from tirjudge.best_of_n.grading import Recorded
-from tirjudge.best_of_n.mathematics import Mathematics
-from tirjudge.best_of_n.mathematics import PRELOAD
+from tirjudge.best_of_n import (
+    Grade,
+    Question,
+    RefereeDown,
+    Selection,
+    abest_of,
+    best_of,
+    majority,
+    open_method,
+)
+from tirjudge.best_of_n.grading import Instructions, Recorded
+from tirjudge.best_of_n.mathematics import PRELOAD, Mathematics
 from tirjudge.best_of_n.questions import questions
-from tirjudge.best_of_n.unit_tests import UnitTests
-from tirjudge.best_of_n.unit_tests import code_of
+from tirjudge.best_of_n.unit_tests import UnitTests, code_of
 from tirjudge.data.rows import Row
-from tirjudge.generation.base import GeneratorFailed
-from tirjudge.generation.base import Sampling
-from tirjudge_environments import Completion
-from tirjudge_environments import Context
-from tirjudge_environments import Finish
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_sandbox import Limits
-from tirjudge_sandbox import Sandbox
-from tirjudge_sandbox import open_sandbox
-from typing import Any
+from tirjudge.generation.base import GeneratorFailed, Sampling
+from tirjudge_environments import Completion, Context, Finish, JudgeTask, Message
+from tirjudge_sandbox import Limits, Sandbox, open_sandbox
 
 
 class Taste:

@@ -1,12 +1,16 @@
 """Rows from Parquet files and from data sets as the hub holds them, read by the real libraries."""
 
-import datasets
 import io
 import json
+from pathlib import Path
+from typing import Any
+
+import datasets
 import pyarrow as pa
 import pytest
-from pathlib import Path
 from pyarrow import parquet
+from typer.testing import CliRunner
+
 from tests.command import tirjudge
 from tests.tirjudge.endpoint_server import EndpointServer
 from tests.tirjudge.hub_server import hub
@@ -14,8 +18,6 @@ from tirjudge.cli import app
 from tirjudge.data.rows import Row
 from tirjudge.data.sources import open_rows
 from tirjudge.evaluation.benchmarks import open_benchmark
-from typer.testing import CliRunner
-from typing import Any
 
 ROWS = [
     {"id": n, "prompt": [{"role": "user", "content": f"q{n}"}], "responses": ["x", "y"], "label": n % 2}

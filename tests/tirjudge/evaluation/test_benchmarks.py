@@ -1,20 +1,21 @@
 """Benchmarks: published rows become tasks, from the hub's layout and from files."""
 
-import datasets
 import json
 import os
-import pyarrow as pa
-import pytest
 from collections import Counter
 from pathlib import Path
+from typing import Any
+
+import datasets
+import pyarrow as pa
+import pytest
 from pyarrow import parquet
+
 from tirjudge.data.rows import BadRow
-from tirjudge.evaluation.benchmarks import benchmark_names
-from tirjudge.evaluation.benchmarks import open_benchmark
+from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.registry import environment_names
-from typing import Any
 
 DATA = Path(os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[4] / "shared" / "benchmarks"))
 PUBLISHED = pytest.mark.skipif(not DATA.is_dir(), reason=f"no published files in {DATA}")

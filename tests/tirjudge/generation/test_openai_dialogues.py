@@ -3,38 +3,33 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
 import pytest
 import torch
-from collections.abc import AsyncIterator
-from collections.abc import Callable
-from pathlib import Path
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import called
-from tests.tirjudge.endpoint_server import chat
-from tests.tirjudge.endpoint_server import failure
-from tests.tirjudge.endpoint_server import tokens
-from tests.tirjudge.tiny_models import bpe_tokenizer
-from tests.tirjudge.tiny_models import tiny_qwen3
-from tirjudge.generation.base import ContextTooLong
-from tirjudge.generation.base import GeneratorFailed
-from tirjudge.generation.base import Sampling
+
+from tests.tirjudge.endpoint_server import EndpointServer, called, chat, failure, tokens
+from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
+from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.rollout import Rollout
-from tirjudge_environments import By
-from tirjudge_environments import Context
-from tirjudge_environments import Finish
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Prompt
-from tirjudge_environments import StopReason
-from tirjudge_environments import Trajectory
-from tirjudge_environments import Usage
+from tirjudge_environments import (
+    By,
+    Context,
+    Finish,
+    JudgeTask,
+    Message,
+    Prompt,
+    StopReason,
+    Trajectory,
+    Usage,
+)
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.session import Transcript
 from tirjudge_environments.tokenization import ChatEncoder
-from tirjudge_sandbox import Sandbox
-from tirjudge_sandbox import open_sandbox
-from typing import Any
+from tirjudge_sandbox import Sandbox, open_sandbox
 
 PROGRAM = "Let me count.\n```python\nprint(len(response_a.split()))\n```\n"
 OUTPUT = "```output\n2\n```\n"

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import pytest
+
 from tests.tirjudge.tiny_models import bpe_tokenizer
-from tirjudge.generation import GeneratorFailed
-from tirjudge.generation import Sampling
+from tirjudge.generation import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge_environments import By
-from tirjudge_environments import Completion
-from tirjudge_environments import Context
-from tirjudge_environments import Finish
-from tirjudge_environments import Prompt
-from tirjudge_environments import Segment
+from tirjudge_environments import By, Completion, Context, Finish, Prompt, Segment
 from tirjudge_environments.tokenization import ChatEncoder
 
 EMPTY = Context(Prompt(messages=()))

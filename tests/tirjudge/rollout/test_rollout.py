@@ -3,40 +3,26 @@
 from __future__ import annotations
 
 import asyncio
-import pytest
-import torch
-from collections.abc import AsyncIterator
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from functools import cache
-from tests.tirjudge.tiny_models import bpe_tokenizer
-from tests.tirjudge.tiny_models import tiny_qwen3
-from tirjudge.generation import ContextTooLong
-from tirjudge.generation import Generator
-from tirjudge.generation import GeneratorFailed
-from tirjudge.generation import Sampling
+from typing import Any
+
+import pytest
+import torch
+
+from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
+from tirjudge.generation import ContextTooLong, Generator, GeneratorFailed, Sampling
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
-from tirjudge_environments import By
-from tirjudge_environments import Completion
-from tirjudge_environments import Context
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import StopReason
-from tirjudge_environments import Trajectory
+from tirjudge_environments import By, Completion, Context, JudgeTask, Message, StopReason, Trajectory
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_environments.session import Transcript
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_environments.types import Budget
-from tirjudge_sandbox import Execution
-from tirjudge_sandbox import Limits
-from tirjudge_sandbox import Program
-from tirjudge_sandbox import Sandbox
-from tirjudge_sandbox import Status
-from tirjudge_sandbox import open_sandbox
-from typing import Any
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
 
 JUDGE = TirPairwise(order="given")
 PROGRAM = "I count.\n```python\nprint(len(response_a.split()))\n```\n"

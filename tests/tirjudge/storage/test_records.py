@@ -1,36 +1,36 @@
 """Records and passages of real dialogues."""
 
 import json
-import pytest
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
+
+import pytest
+
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
-from tirjudge.storage.records import episode_record
-from tirjudge.storage.records import passages
-from tirjudge.storage.records import read_trajectory
-from tirjudge.storage.records import trajectory_record
+from tirjudge.storage.records import episode_record, passages, read_trajectory, trajectory_record
 from tirjudge.storage.run_folder import encode_line
-from tirjudge_environments import By
-from tirjudge_environments import Call
-from tirjudge_environments import Completion
-from tirjudge_environments import Episode
-from tirjudge_environments import Finish
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Prompt
-from tirjudge_environments import Refused
-from tirjudge_environments import RunCode
-from tirjudge_environments import Segment
-from tirjudge_environments import StopReason
-from tirjudge_environments import ToolCall
-from tirjudge_environments import Trajectory
-from tirjudge_environments import View
+from tirjudge_environments import (
+    By,
+    Call,
+    Completion,
+    Episode,
+    Finish,
+    JudgeTask,
+    Message,
+    Prompt,
+    Refused,
+    RunCode,
+    Segment,
+    StopReason,
+    ToolCall,
+    Trajectory,
+    View,
+)
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
-from tirjudge_sandbox import Sandbox
-from tirjudge_sandbox import open_sandbox
-from typing import Any
+from tirjudge_sandbox import Sandbox, open_sandbox
 
 TASK = JudgeTask(
     id="t", prompt=(Message("user", "p"),), candidates=("x", "y\x1b\ud800"), label=1, domain="math"

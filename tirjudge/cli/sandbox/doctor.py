@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import typer
 from collections.abc import Sequence
 from dataclasses import fields
+
+import typer
 from rich.console import Console
 from rich.table import Table
+
 from tirjudge.cli.help import examples
 from tirjudge.console_text import printable
 from tirjudge_sandbox import Isolation
-from tirjudge_sandbox.doctor import Finding
-from tirjudge_sandbox.doctor import LOCAL
-from tirjudge_sandbox.doctor import examine
+from tirjudge_sandbox.doctor import LOCAL, Finding, examine
 from tirjudge_sandbox.workers.host import Host
 
 UNSOUND = 1

@@ -4,27 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import typer
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tirjudge.cli.errors import NO_SANDBOX
-from tirjudge.cli.errors import USAGE
-from tirjudge.cli.errors import say
-from tirjudge.cli.errors import stop
+from typing import Annotated, Any, TextIO
+
+import typer
+
+from tirjudge.cli.errors import NO_SANDBOX, USAGE, say, stop
 from tirjudge.cli.help import examples
-from tirjudge_sandbox import Execution
-from tirjudge_sandbox import ImportPolicy
-from tirjudge_sandbox import Limits
-from tirjudge_sandbox import Program
-from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_sandbox import Status
-from tirjudge_sandbox import open_sandbox
-from tirjudge_sandbox.containers import client
-from tirjudge_sandbox.containers import image
-from typing import Annotated
-from typing import Any
-from typing import TextIO
+from tirjudge_sandbox import (
+    Execution,
+    ImportPolicy,
+    Limits,
+    Program,
+    SandboxUnavailable,
+    Status,
+    open_sandbox,
+)
+from tirjudge_sandbox.containers import client, image
 
 _LONGEST_BUILD_STEP = 1800
 """Seconds without any message from the engine."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from difflib import get_close_matches
 
 from tirjudge.evaluation.benchmarks.base import Benchmark
-from tirjudge_sandbox.plugins import Plugins
+from tirjudge_sandbox.registry import Plugins
 
 BENCHMARKS = Plugins("tirjudge.benchmarks", "benchmark")
 _AMBIGUOUS = {

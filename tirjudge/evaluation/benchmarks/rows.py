@@ -2,24 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
-from tirjudge.data.rows import BadRow
-from tirjudge.data.rows import Row
-from tirjudge.data.rows import is_file_name
-from tirjudge.data.sources import HubRows
-from tirjudge.data.sources import RowSource
-from tirjudge.data.sources import open_rows
-from tirjudge.data.sources import split_names
-from tirjudge.evaluation.benchmarks.base import Benchmark
-from tirjudge.evaluation.benchmarks.base import Part
-from tirjudge.evaluation.benchmarks.base import PublishedRow
+
+from tirjudge.data.rows import BadRow, Row, is_file_name
+from tirjudge.data.sources import HubRows, RowSource, open_rows, split_names
+from tirjudge.evaluation.benchmarks.base import Benchmark, Part, PublishedRow
 from tirjudge_environments import JudgeTask
-from tirjudge_environments.tasks import RowError
-from tirjudge_environments.tasks import read_task
+from tirjudge_environments.tasks import RowError, read_task
 
 
 class BenchmarkRows:

@@ -6,7 +6,7 @@ Each entry point names a `ScoringProtocol` object; a module may define several v
 from __future__ import annotations
 
 from tirjudge.evaluation.base import ScoringProtocol
-from tirjudge_sandbox.plugins import Plugins
+from tirjudge_sandbox.registry import Plugins
 
 PROTOCOLS = Plugins("tirjudge.protocols", "protocol")
 OTHER_NAMES = {"tie-half": "tir", "tie-wrong": "one-order", "best-of-k": "rewardbench2"}

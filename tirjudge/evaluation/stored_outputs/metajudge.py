@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+
 from tirjudge.evaluation.base import JudgedRow
-from tirjudge.evaluation.stored_outputs.base import Fields
-from tirjudge.evaluation.stored_outputs.base import Unreadable
+from tirjudge.evaluation.stored_outputs.base import Fields, Unreadable
 from tirjudge_environments import Malformed
 from tirjudge_environments.formats.rationale import EVALUATED
-from tirjudge_environments.rationales.matching import Matching
-from tirjudge_environments.rationales.matching import match
-from tirjudge_environments.rationales.matching import read_scores
+from tirjudge_environments.rationales.matching import Matching, match, read_scores
 
 _PEOPLE = "human-checklist"
 _SUFFIX = "-checklist"

@@ -10,10 +10,10 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
+from tirjudge.data.rows import BadRow, Row, RowFile
 from tirjudge.evaluation.base import JudgedRow
 from tirjudge.evaluation.stored_outputs.base import StoredOutputFormat, Unreadable
-from tirjudge.rows import BadRow, Row, RowFile
-from tirjudge_sandbox.plugins import Plugins
+from tirjudge_sandbox.registry import Plugins
 
 STORED_OUTPUTS = Plugins("tirjudge.stored_outputs", "format of stored outputs")
 """Each entry point names a `StoredOutputFormat` object."""

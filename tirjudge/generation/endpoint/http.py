@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import httpx
 import json
 import logging
 import random
 import re
-from asyncio import Semaphore
-from asyncio import sleep
+from asyncio import Semaphore, sleep
 from collections.abc import Mapping
-from datetime import UTC
-from datetime import datetime
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from pydantic import BaseModel
-from pydantic import SecretStr
-from pydantic import ValidationError
-from tenacity import AsyncRetrying
-from tenacity import RetryCallState
-from tenacity import retry_if_exception_type
+from typing import Any, TypeVar
+
+import httpx
+from pydantic import BaseModel, SecretStr, ValidationError
+from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
+
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge_environments.registry import first_fault
-from typing import Any
-from typing import TypeVar
 
 logger = logging.getLogger(__name__)
 

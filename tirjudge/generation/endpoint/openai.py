@@ -3,38 +3,26 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeVar, get_args
+
 from pydantic import BaseModel
-from tirjudge.generation.base import ContextTooLong
-from tirjudge.generation.base import GeneratorFailed
-from tirjudge.generation.base import Sampling
-from tirjudge.generation.base import Withheld
-from tirjudge.generation.endpoint.chat import alternating
-from tirjudge.generation.endpoint.chat import continued
-from tirjudge.generation.endpoint.chat import tools
-from tirjudge.generation.endpoint.chat import unfinished
+
+from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling, Withheld
+from tirjudge.generation.endpoint.chat import alternating, continued, tools, unfinished
 from tirjudge.generation.endpoint.dialect import Dialect
-from tirjudge.generation.endpoint.http import Endpoint
-from tirjudge.generation.endpoint.http import Refused
-from tirjudge.generation.endpoint.responses import ChatAnswer
-from tirjudge.generation.endpoint.responses import ChatChoice
-from tirjudge.generation.endpoint.responses import ChatMessage
-from tirjudge.generation.endpoint.responses import TokenAnswer
-from tirjudge.generation.endpoint.responses import TokenChoice
-from tirjudge.generation.endpoint.responses import restored
+from tirjudge.generation.endpoint.http import Endpoint, Refused
+from tirjudge.generation.endpoint.responses import (
+    ChatAnswer,
+    ChatChoice,
+    ChatMessage,
+    TokenAnswer,
+    TokenChoice,
+    restored,
+)
 from tirjudge.generation.model_files import load_encoder
-from tirjudge_environments import Completion
-from tirjudge_environments import Context
-from tirjudge_environments import Finish
-from tirjudge_environments import Prompt
-from tirjudge_environments import ToolCall
-from tirjudge_environments import Usage
+from tirjudge_environments import Completion, Context, Finish, Prompt, ToolCall, Usage
 from tirjudge_environments.tokenization import ChatEncoder
-from typing import Any
-from typing import Literal
-from typing import TypeVar
-from typing import get_args
 
 Tier = Literal["auto", "completions", "continue", "turns", "tools"]
 Answer = TypeVar("Answer", bound=BaseModel)

@@ -5,27 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
-from contextlib import contextmanager
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any, Self
+
 from tirjudge.console_text import first_line
-from tirjudge.generation.base import BusyClock
-from tirjudge.generation.base import ContextTooLong
-from tirjudge.generation.base import GeneratorFailed
-from tirjudge.generation.base import Sampling
-from tirjudge.generation.local.continuous_batching import Decoder
-from tirjudge.generation.local.continuous_batching import Row
-from tirjudge.generation.local.sampling import StopStrings
-from tirjudge.generation.local.sampling import noise
+from tirjudge.generation.base import BusyClock, ContextTooLong, GeneratorFailed, Sampling
+from tirjudge.generation.local.continuous_batching import Decoder, Row
+from tirjudge.generation.local.sampling import StopStrings, noise
 from tirjudge.generation.model_files import Adapter
-from tirjudge_environments import Completion
-from tirjudge_environments import Context
-from tirjudge_environments import Usage
+from tirjudge_environments import Completion, Context, Usage
 from tirjudge_environments.tokenization import ChatEncoder
-from typing import Any
-from typing import Self
 
 
 class TransformersGenerator:

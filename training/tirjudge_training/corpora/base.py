@@ -14,7 +14,7 @@ from pydantic import BaseModel
 
 from tirjudge_environments import Message
 from tirjudge_sandbox import Sandbox
-from tirjudge_sandbox.plugins import Plugins
+from tirjudge_sandbox.registry import Plugins
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
 KINDS: tuple[Kind, ...] = ("pointwise", "pairwise", "listwise")

@@ -6,18 +6,15 @@ import json
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import read_lines
-from tirjudge_training.claim import CONFIG
-from tirjudge_training.claim import claim
+
+from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
+from tirjudge_training.claim import CONFIG, claim
 from tirjudge_training.corpora.base import open_source
 from tirjudge_training.corpora.card import CorpusCard
 from tirjudge_training.corpora.config import CorpusConfig
 from tirjudge_training.corpora.decontamination import benchmark_texts
 from tirjudge_training.corpora.overlap import OverlapIndex
-from tirjudge_training.corpora.source_build import DROPPED
-from tirjudge_training.corpora.source_build import SourceBuild
+from tirjudge_training.corpora.source_build import DROPPED, SourceBuild
 from tirjudge_training.full_disk import full_disk_told
 
 CARD, REPORT = "README.md", "report.json"

@@ -5,44 +5,36 @@ from __future__ import annotations
 import json
 import shlex
 import time
-import typer
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from tirjudge.cli.errors import INTERRUPTED
-from tirjudge.cli.errors import USAGE
-from tirjudge.cli.errors import refuse_input
-from tirjudge.cli.errors import stop
+from typing import Annotated
+
+import typer
+
+from tirjudge.cli.errors import INTERRUPTED, USAGE, refuse_input, stop
 from tirjudge.console_text import printable
 from tirjudge.data.sources import open_rows
 from tirjudge.rollout.reward_questions import NotAnswered
 from tirjudge.storage.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_training.config import BadRecipe
-from tirjudge_training.config import MIXTURES
-from tirjudge_training.config import load
-from tirjudge_training.config import shipped
+from tirjudge_training.config import MIXTURES, BadRecipe, load, shipped
 from tirjudge_training.corpora.build import build as build_corpus
-from tirjudge_training.corpora.card import CorpusCard
-from tirjudge_training.corpora.card import HEAD
+from tirjudge_training.corpora.card import HEAD, CorpusCard
 from tirjudge_training.corpora.config import CorpusConfig
-from tirjudge_training.corpora.decontamination import BadRows
-from tirjudge_training.corpora.decontamination import BenchmarkUnavailable
-from tirjudge_training.corpora.decontamination import benchmark_texts
+from tirjudge_training.corpora.decontamination import (
+    BadRows,
+    BenchmarkUnavailable,
+    benchmark_texts,
+    dropped_path,
+)
 from tirjudge_training.corpora.decontamination import decontaminate as drop_overlaps
-from tirjudge_training.corpora.decontamination import dropped_path
-from tirjudge_training.corpora.hub import SchemaChanged
-from tirjudge_training.corpora.hub import SourceUnavailable
+from tirjudge_training.corpora.hub import SchemaChanged, SourceUnavailable
 from tirjudge_training.corpora.inspection import Inspection
-from tirjudge_training.corpora.overlap import OverlapIndex
-from tirjudge_training.corpora.overlap import WORDS
-from tirjudge_training.full_disk import DiskFull
-from tirjudge_training.full_disk import full_disk_told
+from tirjudge_training.corpora.overlap import WORDS, OverlapIndex
+from tirjudge_training.full_disk import DiskFull, full_disk_told
 from tirjudge_training.log_line import log
 from tirjudge_training.table import table
-from typing import Annotated
 
 SHORT, FAILED = 1, 3
 

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
+from dataclasses import dataclass, field
 from random import Random
+from typing import Any
+
 from tirjudge_environments import derive_seed
 from tirjudge_environments.orders import letter
-from tirjudge_training.corpora.base import KINDS
-from tirjudge_training.corpora.base import Kind
-from tirjudge_training.corpora.base import Question
-from typing import Any
+from tirjudge_training.corpora.base import KINDS, Kind, Question
 
 FEWEST, MOST = 3, 5
 """The number of wrong answers in a list (TIR App. C)."""

@@ -9,12 +9,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tirjudge.evaluation.benchmarks.catalog import benchmark_names, open_benchmark
-from tirjudge.evaluation.benchmarks.reading import BenchmarkRows
-from tirjudge.hub_rows import HubRows
-from tirjudge.row_source import RowSource, open_rows
-from tirjudge.rows import BadRow
-from tirjudge.run_folder import encode_line
+from tirjudge.data.rows import BadRow
+from tirjudge.data.sources import HubRows, RowSource, open_rows
+from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
+from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
+from tirjudge.storage.run_folder import encode_line
 from tirjudge_training.corpora.output import Progress, complete_file
 from tirjudge_training.corpora.overlap import OverlapIndex, Text
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from collections.abc import Mapping
-from pydantic import ValidationError
-from tirjudge.console_text import first_line
-from tirjudge.data.sources import datasets_library
-from tirjudge.data.sources import mirrored
-from tirjudge_training.corpora.base import Columns
-from tirjudge_training.corpora.base import SourceCard
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from pydantic import ValidationError
+
+from tirjudge.console_text import first_line
+from tirjudge.data.sources import datasets_library, mirrored
+from tirjudge_training.corpora.base import Columns, SourceCard
 
 EVERY = "*"
 SHOWN = 12

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Iterator
-from dataclasses import dataclass
-from dataclasses import field
-from tirjudge.data.rows import BadRow
-from tirjudge.data.rows import Row
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from tirjudge.data.rows import BadRow, Row
 from tirjudge_environments import JudgeTask
-from tirjudge_environments.tasks import RowError
-from tirjudge_environments.tasks import read_task
+from tirjudge_environments.tasks import RowError, read_task
 from tirjudge_training.corpora.base import KINDS
 
 NO_LABEL = "none"

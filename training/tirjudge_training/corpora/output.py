@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO, Self, TypeVar
 
-from tirjudge.interval import Interval
+from tirjudge.console_text import Interval
 from tirjudge_training.corpora.composition import Row
 
 T = TypeVar("T")

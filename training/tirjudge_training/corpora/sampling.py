@@ -4,22 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator
-from collections.abc import Awaitable
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
 from pathlib import Path
+from typing import TypeVar
+
 from tirjudge.generation.base import Sampling
 from tirjudge.model_config import AskedModel
-from tirjudge.rollout.reward_questions import AnswerStore
-from tirjudge.rollout.reward_questions import RewardQuestions
-from tirjudge_environments import Ask
-from tirjudge_environments import Message
-from tirjudge_environments import Prompt
+from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
+from tirjudge_environments import Ask, Message, Prompt
 from tirjudge_training.corpora.base import Answer
 from tirjudge_training.corpora.config import SamplingConfig
-from typing import TypeVar
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

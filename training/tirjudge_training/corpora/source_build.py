@@ -5,39 +5,24 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Iterator
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
-from contextlib import aclosing
-from dataclasses import asdict
-from dataclasses import dataclass
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import encode_line
-from tirjudge.storage.run_folder import read_lines
-from tirjudge.storage.run_folder import write_atomically
+from typing import Any
+
+from tirjudge.storage.run_folder import JsonObject, encode_line, read_lines, write_atomically
 from tirjudge_environments import Message
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training.corpora import hub
-from tirjudge_training.corpora.base import Kind
-from tirjudge_training.corpora.base import Question
-from tirjudge_training.corpora.base import Skipped
-from tirjudge_training.corpora.base import Source
+from tirjudge_training.corpora.base import Kind, Question, Skipped, Source
 from tirjudge_training.corpora.composition import Composer
 from tirjudge_training.corpora.config import CorpusConfig
-from tirjudge_training.corpora.output import Progress
-from tirjudge_training.corpora.output import ShardWriter
-from tirjudge_training.corpora.output import complete_file
-from tirjudge_training.corpora.overlap import Overlap
-from tirjudge_training.corpora.overlap import OverlapIndex
+from tirjudge_training.corpora.output import Progress, ShardWriter, complete_file
+from tirjudge_training.corpora.overlap import Overlap, OverlapIndex
 from tirjudge_training.corpora.question_sample import QuestionSample
-from tirjudge_training.corpora.sampling import Generators
-from tirjudge_training.corpora.sampling import in_order
-from typing import Any
+from tirjudge_training.corpora.sampling import Generators, in_order
 
 UNFINISHED = "questions.unfinished.jsonl"
 QUESTIONS, DROPPED, READ, DONE = "questions.jsonl", "dropped.jsonl", "read.json", "done.json"

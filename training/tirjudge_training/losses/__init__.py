@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from tirjudge_sandbox.plugins import Plugins
+from tirjudge_sandbox.registry import Plugins
 from tirjudge_training.losses.base import Loss
 
 __all__ = ["LOSSES", "Loss", "open_loss"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from typing import Any
+
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge_training.computing import here
 from tirjudge_training.weights import whole_weights
-from typing import Any
 
 
 class CopyPolicy:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge_training.computing import here
-from typing import Any
 
 
 class OwnPolicy:

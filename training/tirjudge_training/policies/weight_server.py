@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import httpx
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
+
+import httpx
+
 from tirjudge.console_text import printable
 from tirjudge.generation import GeneratorFailed
 from tirjudge.generation.endpoint.http import api_root
-from typing import Any
 
 EXTENSION = "tirjudge.generation.vllm_worker.WeightReloader"
 START = (

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge_training.data import Data
-from tirjudge_training.data import trajectories
+
+from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge_training.data import Data, trajectories
 from tirjudge_training.engine import RolloutConfig
-from tirjudge_training.heldout import HeldoutConfig
-from tirjudge_training.heldout import lines
-from tirjudge_training.heldout import measure
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import Size
-from tirjudge_training.stages.base import Stage
+from tirjudge_training.heldout import HeldoutConfig, lines, measure
+from tirjudge_training.stages.base import Run, Size, Stage
 
 
 class Measurement(Stage):

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
+
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training import models
 from tirjudge_training.data import Data
 from tirjudge_training.journal import METRICS
 from tirjudge_training.lora import LoraConfig
 from tirjudge_training.rl_config import RlConfig
 from tirjudge_training.rl_stage import train_rl
-from tirjudge_training.stages.base import Disk
-from tirjudge_training.stages.base import MODEL
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import Size
-from tirjudge_training.stages.base import Stage
+from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 
 CPU = "cpu_seconds/"
 

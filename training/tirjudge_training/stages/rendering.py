@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments import ChatEncoder
 from tirjudge_training.data import Data
 from tirjudge_training.distillation import Distillation
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import SAMPLES
-from tirjudge_training.stages.base import Size
-from tirjudge_training.stages.base import Stage
+from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 from tirjudge_training.teacher_config import TeacherConfig
 
 

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge_training.data import Data
-from tirjudge_training.data import trajectories
-from tirjudge_training.distillation import Distillation
-from tirjudge_training.distillation import asked_by
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import Size
-from tirjudge_training.stages.base import Stage
+from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge_training.data import Data, trajectories
+from tirjudge_training.distillation import Distillation, asked_by
+from tirjudge_training.stages.base import Run, Size, Stage
 from tirjudge_training.teacher_config import TeacherConfig
 
 

@@ -3,26 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
+
+from pydantic import BaseModel, ConfigDict
+
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_sandbox import open_sandbox
-from tirjudge_training import miniature
-from tirjudge_training import models
+from tirjudge_training import miniature, models
 from tirjudge_training.data import Data
 from tirjudge_training.miniature import ShapeConfig
 from tirjudge_training.samples import Sample
-from tirjudge_training.sft import KEPT_CHECKPOINTS
-from tirjudge_training.sft import SftConfig
-from tirjudge_training.sft import train_sft
-from tirjudge_training.stages.base import Disk
-from tirjudge_training.stages.base import MODEL
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import Size
-from tirjudge_training.stages.base import Stage
-from tirjudge_training.warmup import CorpusConfig
-from tirjudge_training.warmup import corpus
+from tirjudge_training.sft import KEPT_CHECKPOINTS, SftConfig, train_sft
+from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
+from tirjudge_training.warmup import CorpusConfig, corpus
 
 BASE = "base"
 """The subfolder of the random weights."""

@@ -4,22 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import ClassVar
+
 from pydantic import BaseModel
+
 from tirjudge.evaluation.checklists import remarks_of
 from tirjudge.storage.run_folder import JsonObject
 from tirjudge_environments import Malformed
-from tirjudge_environments.rationales.decomposition import SIZES
-from tirjudge_environments.rationales.decomposition import decomposition_ask
-from tirjudge_environments.rationales.decomposition import read_decomposition
+from tirjudge_environments.rationales.decomposition import SIZES, decomposition_ask, read_decomposition
 from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import Sandbox
-from tirjudge_training.corpora.base import ChatTurn
-from tirjudge_training.corpora.base import Question
-from tirjudge_training.corpora.base import Sampler
-from tirjudge_training.corpora.base import Skipped
-from tirjudge_training.corpora.base import Source
-from tirjudge_training.corpora.base import SourceCard
-from typing import ClassVar
+from tirjudge_training.corpora.base import ChatTurn, Question, Sampler, Skipped, Source, SourceCard
 
 LABELS = {-3: "A>>B", -2: "A>>B", -1: "A>B", 0: "A=B", 1: "B>A", 2: "B>>A", 3: "B>>A"}
 """The five verdicts by the dataset's seven preferences (ours: the paper does not give the mapping)."""

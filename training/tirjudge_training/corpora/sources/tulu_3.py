@@ -3,21 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from collections.abc import Mapping
-from pydantic import BaseModel
-from pydantic import BeforeValidator
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, ClassVar
+
+from pydantic import BaseModel, BeforeValidator
+
 from tirjudge_environments.instruction_checks import open_verifier
 from tirjudge_sandbox import Sandbox
-from tirjudge_training.corpora.base import ChatTurn
-from tirjudge_training.corpora.base import Question
-from tirjudge_training.corpora.base import Sampler
-from tirjudge_training.corpora.base import Skipped
-from tirjudge_training.corpora.base import Source
-from tirjudge_training.corpora.base import SourceCard
-from typing import Annotated
-from typing import Any
-from typing import ClassVar
+from tirjudge_training.corpora.base import ChatTurn, Question, Sampler, Skipped, Source, SourceCard
 
 UNDECIDED = "no answer that follows the constraint, or none that does not"
 Arguments = Mapping[str, Any]

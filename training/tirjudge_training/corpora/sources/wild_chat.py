@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import BaseModel
+
 from tirjudge_environments import Message
 from tirjudge_environments.parsing import behind_thinking
 from tirjudge_sandbox import Sandbox
-from tirjudge_training.corpora.base import Answer
-from tirjudge_training.corpora.base import Question
-from tirjudge_training.corpora.base import Sampler
-from tirjudge_training.corpora.base import Skipped
-from tirjudge_training.corpora.base import Source
-from tirjudge_training.corpora.base import SourceCard
-from typing import ClassVar
+from tirjudge_training.corpora.base import Answer, Question, Sampler, Skipped, Source, SourceCard
 
 NOISE = """\
 This is what a user asked an AI assistant:
