@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.rollout.reward_questions import AnswerStore
 from tirjudge.cli.benchmark_run import print_benchmarks, run_benchmark
 from tirjudge.cli.errors import SOME_FAILED, say
 from tirjudge.cli.help import examples
@@ -34,6 +33,7 @@ from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
 from tirjudge.evaluation.scoring import compare, score
 from tirjudge.evaluation.stored_outputs.reading import Replay, open_replay
 from tirjudge.meta_judge import MetaJudgeConfig
+from tirjudge.rollout.reward_questions import AnswerStore
 from tirjudge.storage.run_folder import JsonObject, read_lines
 
 TIRJUDGE = "tirjudge"
