@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tirjudge.generation.base import Sampling
     from tirjudge.judge import Judge
-    from tirjudge.judge_config import JudgeConfig, JudgeOptions
-    from tirjudge.judgment import Judgment
+    from tirjudge.judging.config import JudgeConfig, JudgeOptions
+    from tirjudge.judging.judgment import Judgment
     from tirjudge.rollout import Rollout
 
 __version__ = version("tirjudge")
@@ -18,9 +18,9 @@ __all__ = ["Judge", "JudgeConfig", "JudgeOptions", "Judgment", "Rollout", "Sampl
 
 _MODULES = {
     "Judge": "tirjudge.judge",
-    "JudgeConfig": "tirjudge.judge_config",
-    "JudgeOptions": "tirjudge.judge_config",
-    "Judgment": "tirjudge.judgment",
+    "JudgeConfig": "tirjudge.judging.config",
+    "JudgeOptions": "tirjudge.judging.config",
+    "Judgment": "tirjudge.judging.judgment",
     "Rollout": "tirjudge.rollout",
     "Sampling": "tirjudge.generation.base",
 }

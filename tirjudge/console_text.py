@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
+from io import StringIO
 
 SECONDS = 10.0
 """Time between two progress lines."""
@@ -40,3 +42,35 @@ class Interval:
             return False
         self._begun = now
         return True
+
+
+WIDTH = 10_000
+"""Columns of the virtual terminal: a line is never wrapped, however long a stage's description is."""
+
+
+def table(rows: Sequence[Sequence[str]], *, words: int = 1) -> Iterator[str]:
+    """Yield aligned lines: the first `words` columns to the left, the others (numbers) to the right."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    grid = Table.grid(padding=(0, 2))
+    for column in range(len(rows[0]) if rows else 0):
+        grid.add_column(justify="left" if column < words else "right", no_wrap=True)
+    for row in rows:
+        grid.add_row(*map(Text, row))
+    lines = StringIO()
+    Console(file=lines, width=WIDTH, color_system=None).print(grid)
+    yield from (line.rstrip() for line in lines.getvalue().splitlines())
+
+
+def span(least: float, most: float) -> str:
+    """Format a range of seconds, such as `2.0 to 3.5 h`; a single duration if both ends read alike."""
+    shown = _duration(least), _duration(most)
+    return shown[0] if shown[0] == shown[1] else " to ".join(shown)
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return "under 1 min"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"

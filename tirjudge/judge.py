@@ -10,11 +10,11 @@ from typing import Any, Self
 from pydantic import ValidationError
 
 from tirjudge.generation.base import Generator
-from tirjudge.judge_config import JudgeOptions
-from tirjudge.judging import Judging, Kind, MeteredCache, kind_for, local_weights, truncated
-from tirjudge.judgment import Judgment
+from tirjudge.generation.spending import Spending
+from tirjudge.judging.config import JudgeOptions
+from tirjudge.judging.engine import Judging, Kind, MeteredCache, kind_for, local_weights, truncated
+from tirjudge.judging.judgment import Judgment
 from tirjudge.rollout.concurrency import LoopThread
-from tirjudge.spending import Spending
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.types import derive_seed

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
+from importlib.resources import files
 from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from tirjudge_environments.registry import first_fault
 
 _BLOCK = 1 << 20
 
@@ -23,3 +29,42 @@ def weights_digest(folder: str) -> str:
             while block := stream.read(_BLOCK):
                 digest.update(block)
     return digest.hexdigest()
+
+
+NOTE_FILE = "tirjudge.json"
+EMBEDDED_NAME = "tirjudge-mini"
+
+
+class ModelNote(BaseModel):
+    """The file `tirjudge.json` in a model folder, written by `tirjudge train`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    prompts: str = "tir"
+    """The family of prompts with which the judge was trained."""
+    note: str = ""
+    """The judge's purpose in one line, shown with its verdicts."""
+
+
+def read_note(folder: str) -> ModelNote:
+    """Return the note in a model folder; an empty one for a folder without a note, and for a hub id.
+
+    Raises ValueError, in one line, for a note that cannot be read.
+    """
+    path = Path(folder) / NOTE_FILE
+    if not path.is_file():
+        return ModelNote()
+    try:
+        return ModelNote.model_validate(json.loads(path.read_text(encoding="utf-8")))
+    except ValidationError as error:
+        raise ValueError(f"{path}: {first_fault(error)}") from None
+    except ValueError as error:
+        raise ValueError(f"{path}: not JSON: {error}") from None
+
+
+def embedded_model() -> str:
+    """Return the folder of the model that ships with the package; raises ValueError if it is missing."""
+    folder = Path(str(files("tirjudge") / "models" / "mini"))
+    if not (folder / "model.safetensors").is_file():
+        raise ValueError("this installation has no embedded model: name one with --model or --base-url")
+    return str(folder)

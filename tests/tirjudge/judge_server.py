@@ -11,8 +11,8 @@ import httpx
 
 from tests.loopback import loopback
 from tirjudge.generation.base import Generator
-from tirjudge.judge_config import JudgeConfig
-from tirjudge.judging import Judging
+from tirjudge.judging.config import JudgeConfig
+from tirjudge.judging.engine import Judging
 from tirjudge.serve.app import create_app
 from tirjudge.serve.service import JudgeServerSettings
 from tirjudge_sandbox.local import LocalSandbox

@@ -12,12 +12,13 @@ from typing import Self
 import pytest
 
 from tests.tirjudge.endpoint_server import chat, serving
-from tirjudge import Judge, judging
+from tirjudge import Judge
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judge_config import JudgeConfig
-from tirjudge.judging import Judging, NoSandbox
-from tirjudge.spending import CostReached
+from tirjudge.generation.spending import CostReached
+from tirjudge.judging import engine
+from tirjudge.judging.config import JudgeConfig
+from tirjudge.judging.engine import Judging, NoSandbox
 from tirjudge_environments import Completion, Context, JudgeTask, Message, StopReason
 from tirjudge_sandbox import Sandbox, SandboxUnavailable
 
@@ -213,7 +214,7 @@ async def test_a_judge_without_tools_opens_no_sandbox(monkeypatch: pytest.Monkey
     def refuse(name: str, **options: object) -> Sandbox:
         raise SandboxUnavailable("programs cannot be isolated here")
 
-    monkeypatch.setattr(judging, "open_sandbox", refuse)
+    monkeypatch.setattr(engine, "open_sandbox", refuse)
     with pytest.raises(SandboxUnavailable):
         Judge(generator=ScriptedGenerator([])).open()
     task = JudgeTask(id="t", prompt=(Message("user", "p"),), candidates=("x", "y"))

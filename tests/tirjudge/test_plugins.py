@@ -14,8 +14,8 @@ from typer.testing import CliRunner
 
 from tests.tirjudge.judge_command import results, write_rows
 from tirjudge.cli import app
-from tirjudge.embedded import embedded_model
 from tirjudge.judge import Judge
+from tirjudge.model_folder import embedded_model
 from tirjudge_sandbox.testing import CHECKS
 
 WHERE = """

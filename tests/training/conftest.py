@@ -20,7 +20,7 @@ from tirjudge_environments import Environment, JudgeTask, Message, Prompt, View
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_environments.tokenization import ChatEncoder
-from tirjudge_training.grouping import Draw
+from tirjudge_training.rl.dynamic_sampling import Draw
 
 # Every stage ends with a garbage collection, which would walk through all of torch and TRL each time: a fifth
 # of a small run's CPU seconds.

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.tirjudge.endpoint_server import called, chat
 from tirjudge_environments import JudgeTask, Message, open_environment
-from tirjudge_training.grouping import Draw
+from tirjudge_training.rl.dynamic_sampling import Draw
 
 STUDENT = {format: open_environment(format, prompts="mini") for format in ("tir-pairwise", "tir-pointwise")}
 """Return the student's judges."""

@@ -11,9 +11,9 @@ import typer
 from typer.testing import CliRunner, Result
 
 from tirjudge.storage.run_folder import RunFolder
-from tirjudge_training import preflight
 from tirjudge_training.cli import heldout, train
-from tirjudge_training.config import shipped
+from tirjudge_training.config_files import shipped
+from tirjudge_training.planning import preflight
 
 SMALL = {
     "warmup.corpus.programs": 16,

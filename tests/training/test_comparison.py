@@ -9,8 +9,8 @@ import pytest
 
 from tests.training.test_cli import SMALL, run
 from tirjudge_training import comparison
-from tirjudge_training.config import BadRecipe, load, load_arms
-from tirjudge_training.heldout import Answer, summary
+from tirjudge_training.config_files import BadRecipe, load, load_arms
+from tirjudge_training.evaluation import Answer, summary
 from tirjudge_training.recipe import Recipe
 
 

@@ -17,13 +17,12 @@ from typer.testing import CliRunner
 
 from tirjudge.cli import app
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_training import models
-from tirjudge_training.lora import LoraConfig
-from tirjudge_training.processes import Processes
-from tirjudge_training.rl_config import RlConfig
-from tirjudge_training.rl_stage import train_rl
-from tirjudge_training.samples import Sample
-from tirjudge_training.sft import SftConfig, train_sft
+from tirjudge_training import model_folder
+from tirjudge_training.distributed.processes import Processes
+from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.run import train_rl
+from tirjudge_training.sft import Sample, SftConfig, train_sft
 
 LORA = LoraConfig(rank=4, alpha=8)
 RL = RlConfig(
@@ -53,7 +52,7 @@ def main(start: Path, folder: Path) -> None:
             with pytest.raises(Interrupted):
                 stage(start, folder / name, processes, interrupt)
         model = stage(start, folder / name, processes, lambda line: None)
-        models.save(folder / name / "model", model, start=str(start), processes=processes)
+        model_folder.save(folder / name / "model", model, start=str(start), processes=processes)
 
 
 def interrupt(line: str) -> None:
@@ -133,7 +132,7 @@ def test_checkpoint_and_model_judge_alike(runs: tuple[Path, Path], tmp_path: Pat
     stage = runs[0] / "rl"
     verdicts = [judged(stage / part, tmp_path) for part in ("checkpoints/checkpoint-3", "model")]
     assert verdicts[0] == verdicts[1]
-    adapter, whole = (models.load(stage / part)[0] for part in ("checkpoints/checkpoint-3", "model"))
+    adapter, whole = (model_folder.load(stage / part)[0] for part in ("checkpoints/checkpoint-3", "model"))
     for name, weight in whole.state_dict().items():
         assert torch.allclose(adapter.state_dict()[name], weight, rtol=0, atol=1e-6), name
 

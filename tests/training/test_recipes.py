@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tirjudge_environments import open_environment
-from tirjudge_training.config import load, shipped
+from tirjudge_training.config_files import load, shipped
 from tirjudge_training.recipe import Recipe
 
 OURS = re.compile(r"#\s*(ours|inferred)\b")

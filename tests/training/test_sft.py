@@ -14,11 +14,11 @@ from safetensors.torch import load_file
 
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import ChatEncoder
-from tirjudge_training import checkpoints, miniature
-from tirjudge_training.samples import IGNORED, Sample
-from tirjudge_training.sft import SftConfig, in_batches, train_sft
-from tirjudge_training.teacher import Habits
-from tirjudge_training.warmup import program_example
+from tirjudge_training.distributed import checkpoints
+from tirjudge_training.miniature.model import build_model, save
+from tirjudge_training.miniature.scripted_teacher import Habits
+from tirjudge_training.miniature.warmup_corpus import program_example
+from tirjudge_training.sft import IGNORED, Sample, SftConfig, in_batches, train_sft
 
 CONFIG = SftConfig(batch=8, micro_batch=4, learning_rate=3e-3, checkpoint_every=8)
 TRAIN = """
@@ -55,7 +55,7 @@ def train(start: Path, folder: Path, kill_at: str = "", config: SftConfig = CONF
 @pytest.fixture(scope="module")
 def start(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("start")
-    miniature.save(folder, *miniature.build_model(0))
+    save(folder, *build_model(0))
     return folder
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tirjudge.best_of_n.base import Question, RefereeDown
-from tirjudge.judging import Judging, Kind, kind_for
-from tirjudge.judgment import result_row
+from tirjudge.judging.engine import Judging, Kind, kind_for
+from tirjudge.judging.judgment import result_row
 from tirjudge.storage.result_file import ResultFile, digest
 
 

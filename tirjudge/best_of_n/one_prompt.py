@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tirjudge.best_of_n.base import Grade, Question, RefereeDown, Selection
 from tirjudge.best_of_n.methods import open_method
 from tirjudge.judge import Conversation, Judge
-from tirjudge.judgment import Judgment
+from tirjudge.judging.judgment import Judgment
 from tirjudge.rollout.concurrency import LoopThread
 from tirjudge_environments import derive_seed
 from tirjudge_environments.tasks import read_task

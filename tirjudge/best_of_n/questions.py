@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from tirjudge.batch import Failure
 from tirjudge.best_of_n.base import Question
 from tirjudge.data.rows import BadRow, Row
+from tirjudge.judging.batch import Failure
 from tirjudge_environments.instruction_checks import verifiers_of
 from tirjudge_environments.outputs import cut_middle
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task

@@ -8,12 +8,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from tirjudge.batch import Failure, GivenUp
 from tirjudge.best_of_n.base import Grade, Method, Question, RefereeDown, Selection
 from tirjudge.best_of_n.grading import Grades
 from tirjudge.best_of_n.judgments import Judgments
 from tirjudge.best_of_n.methods import majority
 from tirjudge.best_of_n.questions import shown
+from tirjudge.judging.batch import Failure, GivenUp
 from tirjudge.rollout import as_finished
 from tirjudge.statistics import Proportion
 

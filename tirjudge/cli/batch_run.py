@@ -10,15 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tirjudge.batch import Batch, GivenUp, Plan
 from tirjudge.cli.errors import INTERRUPTED, refuse_input, stop
 from tirjudge.cli.options import RowOptions
 from tirjudge.cli.progress import Display, print_summary
 from tirjudge.data.sources import RowSource
-from tirjudge.judging import Judging, MeteredCache, local_weights
-from tirjudge.spending import CostReached, Spending
+from tirjudge.generation.spending import CostReached, Spending
+from tirjudge.judging.batch import Batch, GivenUp, Plan, Tally
+from tirjudge.judging.engine import Judging, MeteredCache, local_weights
 from tirjudge.storage.result_file import ResultFile
-from tirjudge.tally import Tally
 
 _MOVABLE = {"base_url", "concurrency", "backend", "backend_options", "allow_weak_isolation"}
 """Options that may differ when a run resumes: they say where it runs, not what the judge is asked."""

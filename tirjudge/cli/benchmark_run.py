@@ -12,8 +12,8 @@ from tirjudge.console_text import printable
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.base import Benchmark
 from tirjudge.evaluation.benchmarks.rows import BenchmarkRows, missing
-from tirjudge.judge_config import JudgeConfig
-from tirjudge.judging import Kind
+from tirjudge.judging.config import JudgeConfig
+from tirjudge.judging.engine import Kind
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_environments.registry import environment_options, open_environment
 

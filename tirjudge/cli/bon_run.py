@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tirjudge.batch import Failure, GivenUp
 from tirjudge.best_of_n.base import Method
 from tirjudge.best_of_n.grading import Grades
 from tirjudge.best_of_n.judgments import Judgments
@@ -24,11 +23,11 @@ from tirjudge.cli.options import RowOptions
 from tirjudge.cli.progress import say_failure
 from tirjudge.console_text import Interval, printable
 from tirjudge.data.sources import RowSource
-from tirjudge.judging import Judging, MeteredCache, local_weights
-from tirjudge.spending import CostReached, Spending
+from tirjudge.generation.spending import CostReached, Spending
+from tirjudge.judging.batch import Failure, GivenUp, Tally
+from tirjudge.judging.engine import Judging, MeteredCache, local_weights
 from tirjudge.storage.result_file import ResultFile
 from tirjudge.storage.run_folder import JsonLines
-from tirjudge.tally import Tally
 from tirjudge_environments.tasks import Columns
 
 

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.batch import Failure
 from tirjudge.cli.errors import INTERRUPTED, SOME_FAILED, output_file, refuse_input, say, stop
 from tirjudge.cli.help import examples
 from tirjudge.cli.options import takes_options
@@ -18,7 +17,8 @@ from tirjudge.cli.progress import say_failure
 from tirjudge.console_text import Interval
 from tirjudge.data.rows import RowFile
 from tirjudge.evaluation.checklists import REMARKS, Checked, checklists
-from tirjudge.meta_judge import MetaJudgeConfig
+from tirjudge.judging.batch import Failure
+from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.rollout.reward_questions import AnswerStore
 from tirjudge.storage.run_folder import JsonLines
 from tirjudge_environments.rationales.decomposition import SIZES

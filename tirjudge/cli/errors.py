@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -107,3 +108,8 @@ def _watched(stream: TextIO) -> TextIO:
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
+
+
+def log(line: str) -> None:
+    """Print one line of progress to standard error."""
+    say(f"{time.strftime('%H:%M:%S')} {line}")

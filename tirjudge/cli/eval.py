@@ -32,7 +32,7 @@ from tirjudge.evaluation.protocols import all_protocols, open_protocol
 from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
 from tirjudge.evaluation.scoring import compare, score
 from tirjudge.evaluation.stored_outputs.reading import Replay, open_replay
-from tirjudge.meta_judge import MetaJudgeConfig
+from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.rollout.reward_questions import AnswerStore
 from tirjudge.storage.run_folder import JsonObject, read_lines
 

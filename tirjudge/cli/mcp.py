@@ -24,7 +24,7 @@ from tirjudge.cli.listening import (
     url_of,
 )
 from tirjudge.cli.options import takes_options
-from tirjudge.judge_config import JudgeOptions
+from tirjudge.judging.config import JudgeOptions
 from tirjudge.mcp.running import ReturnMode
 from tirjudge.mcp.server import PATH, create_server, http_app
 from tirjudge.mcp.verdicts import Verdicts

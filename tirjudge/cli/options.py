@@ -14,10 +14,10 @@ import typer
 from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
 
-from tirjudge.batch import Plan
 from tirjudge.cli.errors import one_line_errors
-from tirjudge.judge_config import JudgeOptions, Option
-from tirjudge.judging import Kind
+from tirjudge.judging.batch import Plan
+from tirjudge.judging.config import JudgeOptions, Option
+from tirjudge.judging.engine import Kind
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
 

@@ -12,11 +12,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from rich.table import Table
 from rich.text import Text
 
-from tirjudge.batch import Failure
 from tirjudge.cli.errors import say
 from tirjudge.console_text import Interval, printable
-from tirjudge.spending import Spending
-from tirjudge.tally import Tally
+from tirjudge.generation.spending import Spending
+from tirjudge.judging.batch import Failure, Tally
 
 SHOWN_FAILURES = 20
 

@@ -25,11 +25,11 @@ from tirjudge.cli.listening import (
     url_of,
 )
 from tirjudge.cli.options import takes_options
-from tirjudge.judge_config import JudgeOptions
-from tirjudge.judging import Judging, MeteredCache, local_weights
+from tirjudge.generation.spending import Spending
+from tirjudge.judging.config import JudgeOptions
+from tirjudge.judging.engine import Judging, MeteredCache, local_weights
 from tirjudge.serve.app import create_app
 from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
-from tirjudge.spending import Spending
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.lifetime import serve_app
 

@@ -7,13 +7,13 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.batch import Failure
 from tirjudge.cli.errors import SOME_FAILED, one_line_errors, refuse_input
 from tirjudge.cli.help import examples
 from tirjudge.cli.progress import say_failure
 from tirjudge.console_text import printable
 from tirjudge.data.sources import RowSource, open_rows
 from tirjudge.evaluation.instruction_following import Checked, FollowingTally, check, instructions_by_prompt
+from tirjudge.judging.batch import Failure
 from tirjudge.statistics import Proportion
 from tirjudge.storage.run_folder import JsonLines
 from tirjudge_environments.instruction_checks import verifier_names

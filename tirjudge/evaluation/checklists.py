@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from tirjudge.batch import Failure
 from tirjudge.data.rows import BadRow, Row
+from tirjudge.judging.batch import Failure
 from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.storage.run_folder import JsonObject
 from tirjudge_environments import Ask, Malformed

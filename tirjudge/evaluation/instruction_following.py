@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tirjudge.batch import Failure
 from tirjudge.data.rows import BadRow, Row
+from tirjudge.judging.batch import Failure
 from tirjudge.statistics import Proportion
 from tirjudge_environments.instruction_checks import Followed, MissingExtra, followed, verifiers_of
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task

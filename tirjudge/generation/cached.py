@@ -9,10 +9,10 @@ import sqlite3
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from tirjudge import __version__
 from tirjudge.generation.base import Generator, Sampling
 from tirjudge_environments import Completion, Context, Encoder, Finish, ToolCall, Usage
 
@@ -83,7 +83,7 @@ class CachedGenerator:
     def __init__(self, inner: Generator, store: CompletionStore, identity: Mapping[str, Any]) -> None:
         """`identity` identifies the model: a name alone is not enough where its weights may change."""
         self._inner, self._store = inner, store
-        self._identity = {"tirjudge": __version__, **identity}
+        self._identity = {"tirjudge": version("tirjudge"), **identity}
         self.hits = 0
 
     @property

@@ -10,11 +10,10 @@ from typing import Self
 from pydantic import BaseModel, ConfigDict
 
 from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.spending import CostReached
 from tirjudge.judge import Judge
-from tirjudge.judge_config import JudgeOptions
-from tirjudge.judged_program import JudgedProgram, judged_programs
-from tirjudge.judgment import Judgment
-from tirjudge.spending import CostReached
+from tirjudge.judging.config import JudgeOptions
+from tirjudge.judging.judgment import JudgedProgram, Judgment, judged_programs
 from tirjudge_sandbox import SandboxUnavailable
 
 

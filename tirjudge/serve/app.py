@@ -3,8 +3,8 @@
 # No `from __future__ import annotations`: FastAPI reads the routes' annotations, whose names are local here.
 from typing import Any
 
-from tirjudge.judging import Judging
-from tirjudge.judgment import Judgment
+from tirjudge.judging.engine import Judging
+from tirjudge.judging.judgment import Judgment
 from tirjudge.serve.messages import Answer, Questions
 from tirjudge.serve.openrlhf import RewardRequest, RewardResponse
 from tirjudge.serve.service import Down, JudgeMetrics, JudgeServerSettings, JudgeService

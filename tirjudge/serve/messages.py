@@ -6,9 +6,8 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag
 
-from tirjudge.judged_program import JudgedProgram, judged_programs
-from tirjudge.judging import Kind
-from tirjudge.judgment import Judgment
+from tirjudge.judging.engine import Kind
+from tirjudge.judging.judgment import JudgedProgram, Judgment, judged_programs
 from tirjudge_environments import JudgeTask, derive_seed
 from tirjudge_environments.tasks import read_task
 from tirjudge_sandbox.http.fields import Message, Text

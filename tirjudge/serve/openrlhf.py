@@ -6,7 +6,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, JsonValue
 
-from tirjudge.judgment import Judgment
+from tirjudge.judging.judgment import Judgment
 from tirjudge.serve.messages import MOST_QUESTIONS, Question
 from tirjudge_sandbox.http.fields import Message, Text
 from tirjudge_sandbox.server.settings import FieldRefused

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from pydantic import BaseModel, ConfigDict, FiniteFloat, PositiveFloat
 
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.judging import Judging, truncated
-from tirjudge.judgment import Judgment
+from tirjudge.generation.spending import CostReached
+from tirjudge.judging.engine import Judging, truncated
+from tirjudge.judging.judgment import Judgment
 from tirjudge.rollout import all_or_none
 from tirjudge.serve.messages import Question
-from tirjudge.spending import CostReached
 from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.server.guard import Access

@@ -6,11 +6,11 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tirjudge import __version__
 from tirjudge.storage.run_folder import JsonLines, JsonObject, read_lines, write_atomically
 from tirjudge_environments import JudgeTask
 
@@ -89,7 +89,7 @@ class ResultFile:
                     "repeat them, choose another --output, or --overwrite"
                 )
             return
-        record = {"tirjudge": __version__, "settings": settings}
+        record = {"tirjudge": version("tirjudge"), "settings": settings}
         write_atomically(self._sidecar, json.dumps(record, indent=2) + "\n")
 
     def _recorded(self) -> Mapping[str, Any]:

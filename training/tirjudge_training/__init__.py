@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tirjudge_training.recipe import Recipe
+    from tirjudge_training.rl.trl_rollout import JudgeRolloutFunc
     from tirjudge_training.run import train
-    from tirjudge_training.trl_rollout import JudgeRolloutFunc
 
 __all__ = ["JudgeRolloutFunc", "Recipe", "train"]
 
 _HOMES = {
-    "JudgeRolloutFunc": "tirjudge_training.trl_rollout",
+    "JudgeRolloutFunc": "tirjudge_training.rl.trl_rollout",
     "Recipe": "tirjudge_training.recipe",
     "train": "tirjudge_training.run",
 }

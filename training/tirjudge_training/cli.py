@@ -12,24 +12,23 @@ from typing import Annotated, Literal
 
 import typer
 
-from tirjudge.cli.errors import INTERRUPTED, USAGE, stop
+from tirjudge.cli.errors import INTERRUPTED, USAGE, log, stop
 from tirjudge.storage.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.comparison import compare
-from tirjudge_training.config import BadRecipe, load, load_arms, shipped
-from tirjudge_training.data import Data, DataConfig
-from tirjudge_training.engine import RolloutConfig
-from tirjudge_training.expected_rows import ExpectedRows
-from tirjudge_training.generated import GeneratedData
-from tirjudge_training.heldout import lines, measure
-from tirjudge_training.log_line import log
-from tirjudge_training.plan import NoRows
-from tirjudge_training.plan import plan as planned
-from tirjudge_training.processes import FirstFailed, Processes
+from tirjudge_training.config_files import BadRecipe, load, load_arms, shipped
+from tirjudge_training.data.base import Data, DataConfig
+from tirjudge_training.data.rows import ExpectedRows
+from tirjudge_training.distributed.processes import FirstFailed, Processes
+from tirjudge_training.evaluation import lines, measure
+from tirjudge_training.miniature.tasks import GeneratedData
+from tirjudge_training.planning.plan import NoRows
+from tirjudge_training.planning.plan import plan as planned
+from tirjudge_training.planning.shrink import shrunk
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.run import RunMismatch, counted, course_of, data_of
 from tirjudge_training.run import train as run_train
-from tirjudge_training.shrink import shrunk
 
 FAILED = 1
 LAUNCH = "launch"

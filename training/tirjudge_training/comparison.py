@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tirjudge_training.course import HELDOUT, WARM_UP, Course
-from tirjudge_training.heldout import percentage
-from tirjudge_training.processes import ALONE, Processes
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.evaluation import percentage
+from tirjudge_training.pipelines.pipeline import HELDOUT, WARM_UP, Course
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import course_of, train
 from tirjudge_training.stages.base import DONE, Say

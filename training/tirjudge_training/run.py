@@ -7,23 +7,20 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tirjudge.storage.run_folder import JsonObject, RunFolder, write_atomically
-from tirjudge_training import models
-from tirjudge_training.card import model_card
-from tirjudge_training.claim import CONFIG, claim
-from tirjudge_training.config import BadRecipe, to_toml
-from tirjudge_training.course import Course
-from tirjudge_training.data import Data
-from tirjudge_training.full_disk import full_disk_told
-from tirjudge_training.generated import GeneratedData
-from tirjudge_training.log_line import log
-from tirjudge_training.memory import release
+from tirjudge.cli.errors import log
+from tirjudge.storage.run_folder import JsonObject, RunFolder, full_disk_told, write_atomically
+from tirjudge_training import model_folder
+from tirjudge_training.config_files import CONFIG, BadRecipe, claim, to_toml
+from tirjudge_training.data.base import Data
+from tirjudge_training.data.rows import RowData, require_rows
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.miniature.tasks import GeneratedData
 from tirjudge_training.pipelines import open_method
-from tirjudge_training.preflight import check
-from tirjudge_training.processes import ALONE, Processes
+from tirjudge_training.pipelines.model_card import model_card, table
+from tirjudge_training.pipelines.pipeline import Course
+from tirjudge_training.planning.preflight import check
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.results import table
-from tirjudge_training.row_data import RowData, require_rows
+from tirjudge_training.rl.profiling import release
 from tirjudge_training.stages.base import DONE, Run, Say, Stage
 
 RESULTS = "results.md"
@@ -61,7 +58,7 @@ def data_of(recipe: Recipe) -> Data:
             return GeneratedData(recipe.data)
         require_rows(recipe.data)
         base, limited = recipe.model.base, recipe.data.max_prompt_tokens is not None
-        tokens = models.prompt_tokens(base) if base is not None and limited else None
+        tokens = model_folder.prompt_tokens(base) if base is not None and limited else None
         return RowData(recipe.data, recipe.environments, tokens=tokens)
     except ValueError as error:
         raise BadRecipe(str(error)) from None

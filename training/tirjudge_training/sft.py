@@ -5,18 +5,19 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.storage.run_folder import RunFolder, encode_line
-from tirjudge_training import checkpoints
-from tirjudge_training.computing import here
-from tirjudge_training.lora import LoraConfig
-from tirjudge_training.processes import ALONE, Processes
-from tirjudge_training.samples import Sample
+from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
+from tirjudge_training.distributed import checkpoints
+from tirjudge_training.distributed.device import here
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.model_folder import LoraConfig
 
 SORTED = 6
 """The number of batches that are sorted by length together."""
@@ -192,3 +193,51 @@ def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> 
             checkpoints.mark(Path(args.output_dir) / f"checkpoint-{state.global_step}", processes)
 
     return Watch()
+
+
+IGNORED = -100
+"""The label of a token that the loss ignores."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One dialogue; `ids` and `labels` have the same length."""
+
+    ids: tuple[int, ...]
+    labels: tuple[int, ...]
+    """The token id where the model wrote; IGNORED on the prompt and on program outputs."""
+
+    @property
+    def taught(self) -> int:
+        """The number of tokens in the loss."""
+        return sum(label != IGNORED for label in self.labels)
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> Self:
+        """Return a sampled trajectory as a sample; raises ValueError if it has no token ids."""
+        transcript = Transcript.of(trajectory)
+        written = zip(transcript.completion_ids, transcript.mask, strict=True)
+        return cls(
+            transcript.prompt_ids + transcript.completion_ids,
+            (IGNORED,) * len(transcript.prompt_ids) + tuple(i if own else IGNORED for i, own in written),
+        )
+
+    @classmethod
+    def written(cls, trajectory: Trajectory, encoder: Encoder, end: int) -> Self:
+        """Encode a dialogue without token ids, each segment separately; the last turn ends with `end`."""
+        # Segment by segment, as the student will sample: a token never spans model and sandbox text.
+        ids = list(encoder.prompt(trajectory.prompt))
+        labels = [IGNORED] * len(ids)
+        for segment in trajectory.segments:
+            encoded = encoder.text(segment.text)
+            ids += encoded
+            labels += encoded if segment.by is By.MODEL else [IGNORED] * len(encoded)
+        return cls((*ids, end), (*labels, end))
+
+    @classmethod
+    def answer(cls, encoder: Encoder, question: Prompt | str, answer: str, end: int) -> Self:
+        """Return a prompt, or one user message, with its answer, which ends with the token `end`."""
+        asked = Prompt(messages=(Message("user", question),)) if isinstance(question, str) else question
+        prompt = tuple(encoder.prompt(asked))
+        written = (*encoder.text(answer), end)
+        return cls(prompt + written, (IGNORED,) * len(prompt) + written)

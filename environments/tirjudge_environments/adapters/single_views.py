@@ -13,7 +13,7 @@ VIEW_COLUMN = "view"
 
 _WHO_CAN = (
     "use our own trainer (`tirjudge train`), or TRL with the rollout_func "
-    "`tirjudge_training.trl_rollout.JudgeRolloutFunc`"
+    "`tirjudge_training.rl.trl_rollout.JudgeRolloutFunc`"
 )
 
 

@@ -40,7 +40,7 @@ class ToolDialogue:
         if prompt.stop or prompt.prefill or len(prompt.messages) != 1:
             raise ValueError(
                 f"{framework} needs native tools and one user message: open the judge with protocol='tool', "
-                "or use TRL's rollout_func tirjudge_training.trl_rollout.JudgeRolloutFunc"
+                "or use TRL's rollout_func tirjudge_training.rl.trl_rollout.JudgeRolloutFunc"
             )
         self.prompt = prompt.messages[0].content
         self._live: JudgeSession | None = None

@@ -1,4 +1,4 @@
-"""The short form of the soak: the script of `tests/bench`, as a reader of the documentation runs it."""
+"""The short form of the soak: the script of `benchmarks`, as a reader of the documentation runs it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_four_hundred_programs_leave_nothing_behind():
-    command = [sys.executable, "-m", "tests.bench.sandbox_soak", "--programs", "400", "--seed", "1"]
+    command = [sys.executable, "-m", "benchmarks.sandbox_soak", "--programs", "400", "--seed", "1"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 anomalies" in done.stdout

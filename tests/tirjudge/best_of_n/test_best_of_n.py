@@ -13,7 +13,6 @@ import pytest
 import pytest_asyncio
 
 from tirjudge import Judge
-from tirjudge.batch import Failure
 from tirjudge.best_of_n import (
     Grade,
     Question,
@@ -30,6 +29,7 @@ from tirjudge.best_of_n.questions import questions
 from tirjudge.best_of_n.unit_tests import UnitTests, code_of
 from tirjudge.data.rows import Row
 from tirjudge.generation.base import GeneratorFailed, Sampling
+from tirjudge.judging.batch import Failure
 from tirjudge_environments import Completion, Context, Finish, JudgeTask, Message
 from tirjudge_sandbox import Limits, Sandbox, open_sandbox
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from tirjudge.batch import Batch, Failure, Plan
 from tirjudge.evaluation.benchmarks import open_benchmark
 from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs import open_replay
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judge_config import JudgeConfig
-from tirjudge.judging import Judging
+from tirjudge.judging.batch import Batch, Failure, Plan
+from tirjudge.judging.config import JudgeConfig
+from tirjudge.judging.engine import Judging
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments import By, Context
 

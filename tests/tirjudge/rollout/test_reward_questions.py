@@ -11,7 +11,7 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.meta_judge import MetaJudgeConfig
+from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.rollout import Rollout
 from tirjudge.rollout.reward_questions import AnswerStore, NotAnswered, RewardQuestions
 from tirjudge.storage.run_folder import read_lines

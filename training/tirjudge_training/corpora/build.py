@@ -7,15 +7,14 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
-from tirjudge_training.claim import CONFIG, claim
+from tirjudge.storage.run_folder import JsonObject, RunFolder, full_disk_told, read_lines
+from tirjudge_training.config_files import CONFIG, claim
 from tirjudge_training.corpora.base import open_source
 from tirjudge_training.corpora.card import CorpusCard
 from tirjudge_training.corpora.config import CorpusConfig
 from tirjudge_training.corpora.decontamination import benchmark_texts
 from tirjudge_training.corpora.overlap import OverlapIndex
 from tirjudge_training.corpora.source_build import DROPPED, SourceBuild
-from tirjudge_training.full_disk import full_disk_told
 
 CARD, REPORT = "README.md", "report.json"
 DATA, WORK, SHARDS = "data", "work", "shards"

@@ -12,13 +12,13 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.cli.errors import INTERRUPTED, USAGE, refuse_input, stop
-from tirjudge.console_text import printable
+from tirjudge.cli.errors import INTERRUPTED, USAGE, log, refuse_input, stop
+from tirjudge.console_text import printable, table
 from tirjudge.data.sources import open_rows
 from tirjudge.rollout.reward_questions import NotAnswered
-from tirjudge.storage.run_folder import Locked
+from tirjudge.storage.run_folder import DiskFull, Locked, full_disk_told
 from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_training.config import MIXTURES, BadRecipe, load, shipped
+from tirjudge_training.config_files import MIXTURES, BadRecipe, load, shipped
 from tirjudge_training.corpora.build import build as build_corpus
 from tirjudge_training.corpora.card import HEAD, CorpusCard
 from tirjudge_training.corpora.config import CorpusConfig
@@ -32,9 +32,6 @@ from tirjudge_training.corpora.decontamination import decontaminate as drop_over
 from tirjudge_training.corpora.hub import SchemaChanged, SourceUnavailable
 from tirjudge_training.corpora.inspection import Inspection
 from tirjudge_training.corpora.overlap import WORDS, OverlapIndex
-from tirjudge_training.full_disk import DiskFull, full_disk_told
-from tirjudge_training.log_line import log
-from tirjudge_training.table import table
 
 SHORT, FAILED = 1, 3
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tirjudge.model_config import AskedModel
+from tirjudge.judging.meta_judge import AskedModel
 from tirjudge_training.corpora.base import KINDS, Kind
 from tirjudge_training.corpora.overlap import WORDS
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from tirjudge.generation.base import Sampling
-from tirjudge.model_config import AskedModel
+from tirjudge.judging.meta_judge import AskedModel
 from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
 from tirjudge_environments import Ask, Message, Prompt
 from tirjudge_training.corpora.base import Answer

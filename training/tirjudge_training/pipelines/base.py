@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from tirjudge_training.course import Course
-from tirjudge_training.published_costs import PublishedCost
+from tirjudge_training.pipelines.pipeline import Course
 from tirjudge_training.recipe import METHODS, Recipe
 
 
@@ -52,3 +52,22 @@ class Method(ABC):
 def open_method(recipe: Recipe) -> Method:
     """Return the training method of a recipe."""
     return cast(Method, METHODS.open(recipe.method, **(recipe.method_options or {})))
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCost:
+    """The cost of TIR-Judge's 8B model with one method (TIR App. F, Table 8)."""
+
+    sft: float
+    """Hours of 8 H100; so are `rejection` and `rl`."""
+    rejection: float
+    rl: float
+    compute: float
+    """Dollars for the devices, approximately."""
+    teacher: float
+    """Dollars for the teacher's API, approximately."""
+
+    @property
+    def hours(self) -> float:
+        """Hours of 8 H100 in total."""
+        return self.sft + self.rejection + self.rl

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from tirjudge_training.course import Course, begin, measure, rl
 from tirjudge_training.pipelines.base import Method
+from tirjudge_training.pipelines.pipeline import Course, begin, measure, rl
 from tirjudge_training.recipe import Recipe
 
 RL = "rl"

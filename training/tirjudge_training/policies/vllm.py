@@ -6,8 +6,8 @@ import os
 from typing import Any
 
 from tirjudge.generation.vllm import VllmGenerator
-from tirjudge_training.policies.weight_folder import WeightFolder
-from tirjudge_training.processes import ALONE, Processes
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.policies.weight_sync import WeightFolder
 
 
 class VllmPolicy:

@@ -13,9 +13,8 @@ from tirjudge.generation.base import BusyClock
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge_environments import Completion, Context
-from tirjudge_training.policies.weight_folder import WeightFolder
-from tirjudge_training.policies.weight_server import WeightServer
-from tirjudge_training.processes import ALONE, Processes
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.policies.weight_sync import WeightFolder, WeightServer
 
 
 class VllmServerConfig(BaseModel):

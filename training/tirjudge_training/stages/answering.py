@@ -16,8 +16,8 @@ from tirjudge_environments import (
     View,
 )
 from tirjudge_environments.orders import letter
-from tirjudge_training.data import Data
-from tirjudge_training.samples import Sample
+from tirjudge_training.data.base import Data
+from tirjudge_training.sft import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 
 LETTER = "{letter}"

@@ -10,11 +10,11 @@ from typing import ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge.meta_judge import MetaJudgeConfig
+from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
 from tirjudge.storage.run_folder import JsonObject, RunFolder
-from tirjudge_training.data import Data
-from tirjudge_training.processes import ALONE, Processes
+from tirjudge_training.data.base import Data
+from tirjudge_training.distributed.processes import ALONE, Processes
 
 MODEL = "model"
 """The subfolder of a stage that holds the model it made."""

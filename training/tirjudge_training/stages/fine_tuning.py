@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
-from tirjudge_training import models
-from tirjudge_training.data import Data, trajectories
-from tirjudge_training.lora import LoraConfig
-from tirjudge_training.samples import Sample
-from tirjudge_training.sft import KEPT_CHECKPOINTS, SftConfig, train_sft
+from tirjudge_training import model_folder
+from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.sft import KEPT_CHECKPOINTS, Sample, SftConfig, train_sft
 from tirjudge_training.stages.base import MODEL, SAMPLES, Disk, Run, Size, Stage
 
 
@@ -51,7 +50,7 @@ class FineTuning(Stage):
             say=run.say,
             processes=run.processes,
         )
-        models.save(folder.path / MODEL, model, start=start, processes=run.processes)
+        model_folder.save(folder.path / MODEL, model, start=start, processes=run.processes)
         return {"samples": len(samples), "too_long": len(found) - len(samples)}
 
     def size(self, data: Data) -> Size:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from tirjudge.storage.run_folder import JsonObject, RunFolder
-from tirjudge_training.data import Data, trajectories
-from tirjudge_training.engine import RolloutConfig
-from tirjudge_training.heldout import HeldoutConfig, lines, measure
+from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.evaluation import HeldoutConfig, lines, measure
+from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.stages.base import Run, Size, Stage
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from tirjudge.storage.run_folder import JsonObject, RunFolder
-from tirjudge_training import models
-from tirjudge_training.data import Data
-from tirjudge_training.journal import METRICS
-from tirjudge_training.lora import LoraConfig
-from tirjudge_training.rl_config import RlConfig
-from tirjudge_training.rl_stage import train_rl
+from tirjudge_training import model_folder
+from tirjudge_training.data.base import Data
+from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.metrics import METRICS
+from tirjudge_training.rl.run import checkpoints_kept, train_rl
 from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 
 CPU = "cpu_seconds/"
@@ -39,7 +39,7 @@ class Reinforcement(Stage):
             processes=run.processes,
             asking=run.asking(folder),
         )
-        models.save(folder.path / MODEL, model, start=start, processes=run.processes)
+        model_folder.save(folder.path / MODEL, model, start=start, processes=run.processes)
         rows = list(folder.read(METRICS))
         return {
             "steps": len(rows),
@@ -70,14 +70,6 @@ class Reinforcement(Stage):
     @property
     def reference(self) -> bool:
         return self.config.beta > 0
-
-
-def checkpoints_kept(config: RlConfig, steps: int) -> int:
-    """Return how many checkpoints an RL stage of so many generation batches leaves.
-
-    For 0 steps (epochs that have not been counted yet) it is the upper limit.
-    """
-    return min(config.keep_checkpoints, -(-steps // config.checkpoint_every)) or config.keep_checkpoints
 
 
 def _length(config: RlConfig) -> str:

@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from tirjudge.storage.records import episode_record
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments import Reward, Transcript
-from tirjudge_training.data import Data, trajectories
-from tirjudge_training.engine import Engine, RolloutConfig
-from tirjudge_training.grouping import Roll, rolls
-from tirjudge_training.samples import Sample
+from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.rl.dynamic_sampling import Roll, rolls
+from tirjudge_training.rl.engine import Engine, RolloutConfig
+from tirjudge_training.sft import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 
 REPORT_EVERY = 100

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments import ChatEncoder
-from tirjudge_training.data import Data
-from tirjudge_training.distillation import Distillation
+from tirjudge_training.data.base import Data
+from tirjudge_training.distillation.config import TeacherConfig
+from tirjudge_training.distillation.lessons import Distillation
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
-from tirjudge_training.teacher_config import TeacherConfig
 
 
 class Rendering(Stage):

@@ -8,11 +8,12 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.storage.run_folder import JsonObject, RunFolder
-from tirjudge_training import checkpoints, models
-from tirjudge_training.data import Data, trajectories
-from tirjudge_training.engine import RolloutConfig
-from tirjudge_training.heldout import correct, measure
-from tirjudge_training.rl_stage import CHECKPOINTS
+from tirjudge_training import model_folder
+from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.distributed import checkpoints
+from tirjudge_training.evaluation import correct, measure
+from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.rl.run import CHECKPOINTS
 from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 
 
@@ -76,5 +77,5 @@ class Selection(Stage):
         )
 
     def _keep(self, checkpoint: Path, folder: RunFolder, run: Run) -> None:
-        model, _ = models.load(checkpoint)
-        models.save(folder.path / MODEL, model, start=run.model(self.stage))
+        model, _ = model_folder.load(checkpoint)
+        model_folder.save(folder.path / MODEL, model, start=run.model(self.stage))

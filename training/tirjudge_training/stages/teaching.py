@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tirjudge.storage.run_folder import JsonObject, RunFolder
-from tirjudge_training.data import Data, trajectories
-from tirjudge_training.distillation import Distillation, asked_by
+from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.distillation.config import TeacherConfig
+from tirjudge_training.distillation.lessons import Distillation, asked_by
 from tirjudge_training.stages.base import Run, Size, Stage
-from tirjudge_training.teacher_config import TeacherConfig
 
 
 class Teaching(Stage):

@@ -8,13 +8,12 @@ from pydantic import BaseModel, ConfigDict
 
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_sandbox import open_sandbox
-from tirjudge_training import miniature, models
-from tirjudge_training.data import Data
-from tirjudge_training.miniature import ShapeConfig
-from tirjudge_training.samples import Sample
-from tirjudge_training.sft import KEPT_CHECKPOINTS, SftConfig, train_sft
+from tirjudge_training import model_folder
+from tirjudge_training.data.base import Data
+from tirjudge_training.miniature.model import ShapeConfig, build_model, save
+from tirjudge_training.miniature.warmup_corpus import CorpusConfig, corpus
+from tirjudge_training.sft import KEPT_CHECKPOINTS, Sample, SftConfig, train_sft
 from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
-from tirjudge_training.warmup import CorpusConfig, corpus
 
 BASE = "base"
 """The subfolder of the random weights."""
@@ -37,9 +36,9 @@ class WarmUp(Stage):
     distributed = True
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
-        model, tokenizer = miniature.build_model(self.seed, self.config.shape)
+        model, tokenizer = build_model(self.seed, self.config.shape)
         base = model
-        run.processes.first(lambda: miniature.save(folder.path / BASE, base, tokenizer))
+        run.processes.first(lambda: save(folder.path / BASE, base, tokenizer))
         run.say(f"writing {self.config.corpus.samples} samples")
 
         async def write() -> list[Sample]:
@@ -56,7 +55,7 @@ class WarmUp(Stage):
             say=run.say,
             processes=run.processes,
         )
-        models.save(folder.path / MODEL, model, start=str(folder.path / BASE), processes=run.processes)
+        model_folder.save(folder.path / MODEL, model, start=str(folder.path / BASE), processes=run.processes)
         return {"samples": len(samples)}
 
     def size(self, data: Data) -> Size:

@@ -1,0 +1,85 @@
+"""`tirjudge train --distill` with a miniature as the teacher, behind a real endpoint on loopback.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.distill_miniature --output runs/distill-0
+
+The teacher is the embedded model, served as chat whose last message is continued, and sampled at temperature
+1; what it gets right teaches a fresh warm-up's model. Further options go to `tirjudge train`; `results.md` in
+the run folder has the accuracies. A test of the mechanism: teacher and student are of one kind.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+
+import torch
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from tests.command import TIRJUDGE
+from tests.loopback import served
+from tirjudge.generation import Sampling
+from tirjudge.generation.local.transformers import TransformersGenerator
+from tirjudge.model_folder import embedded_model
+from tirjudge_environments import Context, Finish, Message, Prompt
+
+CONCURRENCY = 128
+
+
+class ChatServer:
+    """`/v1/chat/completions` of a local model, with vLLM's `continue_final_message` and `stop_reason`."""
+
+    def __init__(self, folder: str) -> None:
+        self._generator = TransformersGenerator.load(folder, max_rows=CONCURRENCY)
+
+    async def answer(self, request: Request) -> Response:
+        body = await request.json()
+        messages = [Message(**message) for message in body["messages"]]
+        written = messages.pop().content if body["continue_final_message"] else ""
+        prompt = Prompt(messages=tuple(messages), stop=tuple(body.get("stop", ())))
+        encoder = self._generator.encoder
+        ids = tuple(encoder.prompt(prompt) + encoder.text(written))
+        sampling = Sampling(temperature=body["temperature"], max_tokens=body["max_tokens"], seed=body["seed"])
+        completion = await self._generator.generate(Context(prompt, ids=ids), sampling)
+        stops = prompt.stop if completion.finish is Finish.STOP else ()
+        turn = written + completion.text
+        return JSONResponse(
+            {
+                "choices": [
+                    {
+                        "message": {"role": "assistant", "content": completion.text},
+                        "finish_reason": "length" if completion.finish is Finish.LENGTH else "stop",
+                        "stop_reason": max(stops, key=turn.rfind, default=None),
+                    }
+                ],
+                "usage": {
+                    "prompt_tokens": completion.usage.prompt_tokens,
+                    "completion_tokens": completion.usage.completion_tokens,
+                },
+            }
+        )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--teacher", default=embedded_model(), help="a miniature's folder")
+    known, rest = parser.parse_known_args()
+    torch.set_num_threads(1)
+    settings = {
+        "teacher.family": "mini",
+        "teacher.tier": "continue",
+        "teacher.max_tokens": "320",
+        "teacher.concurrency": str(CONCURRENCY),
+    }
+    answer = ChatServer(known.teacher).answer
+    with served(Route("/v1/chat/completions", answer, methods=["POST"])) as url:
+        command = [TIRJUDGE, "train", "--distill"]
+        command += ["--teacher", "miniature", "--teacher-base-url", url]
+        command += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+        sys.exit(subprocess.run([*command, *rest], check=False).returncode)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,187 @@
+"""Tokens a second, shares of time and peak memory of a model trained from random weights on one GPU.
+
+    python -m benchmarks.gpu_training --output FOLDER
+
+runs `tirjudge train --recipe mini` with a larger network of the miniature's kind and prints what the run's
+own `rl/metrics.jsonl` says of its batches. Groups are not filtered, so that every batch trains on all of its
+rollouts. The first batch, in which kernels are chosen and compiled, is in `measured.json` but in no median.
+The same command goes on where a stopped run was. Without a GPU it computes in float32: `--parameters 1M
+--samples 64 --steps 2` takes about a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import typer
+
+from tirjudge.storage.run_folder import read_lines
+from tirjudge_training.cli import train
+from tirjudge_training.miniature.model import MINIATURE, ShapeConfig
+from tirjudge_training.planning import memory
+
+UNITS = {"M": 10**6, "G": 10**9}
+CORPUS = {"programs": 26, "readings": 10, "dialogues": 12}
+"""Of 48 samples of the warm-up, as the miniature's recipe has them."""
+ASPECT, EXPANSION = 64, 3
+"""Hidden units a layer, and how many times as many the feed-forward part has."""
+RESULT = "measured.json"
+
+
+def parameters(text: str) -> int:
+    number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "")
+    return round(float(number) * UNITS.get(unit, 1))
+
+
+def shape(least: int) -> ShapeConfig:
+    """The miniature, if it is enough, or the smallest of a family with at least so many parameters.
+
+    A layer of width h has about 12 h^2: 3 h^2 for attention whose keys are half as many, 9 h^2 behind it.
+    """
+    if least <= MINIATURE.parameters:
+        return MINIATURE
+    hidden = 128 * max(1, round((least * ASPECT / 12) ** (1 / 3) / 128))
+    heads = hidden // 64
+    for layers in range(1, least):
+        found = ShapeConfig(
+            hidden_size=hidden,
+            num_hidden_layers=layers,
+            num_attention_heads=heads,
+            num_key_value_heads=heads // 2,
+            head_dim=64,
+            intermediate_size=EXPANSION * hidden,
+        )
+        if found.parameters >= least:
+            return found
+    raise ValueError(f"{least} parameters")
+
+
+def assignments(options: argparse.Namespace) -> Iterator[str]:
+    """What differs from the recipe; learning rates fall with the network's width."""
+    if options.model is not None:
+        yield f"model.base={json.dumps(str(options.model))}"
+    else:
+        network = shape(options.parameters)
+        slower = MINIATURE.hidden_size / network.hidden_size
+        yield from (f"warmup.shape.{name}={value}" for name, value in network.model_dump().items())
+        yield from (
+            f"warmup.corpus.{kind}={options.samples * share // sum(CORPUS.values())}"
+            for kind, share in CORPUS.items()
+        )
+        yield f"warmup.sft.learning_rate={3e-3 * slower}"
+        yield f"rl.learning_rate={5e-4 * slower}"
+    yield f"rl.steps={options.steps}"
+    yield f"rl.groups={options.groups}"
+    yield 'rl.filter="none"'
+    yield "rl.replacement_rounds=0"
+    yield f"rl.checkpoint_every={options.steps}"
+    yield "rl.health.tool_use=0"
+    yield "heldout.n=1"
+    if options.generator == "vllm":
+        yield 'rl.generator="vllm"'
+        yield "rl.importance_cap=2.0"
+        yield "rl.vllm.gpu_memory_utilization=0.4"
+    yield from options.set
+
+
+def measures(row: dict[str, Any]) -> dict[str, float]:
+    """Of one batch, by name and unit."""
+    training = row["seconds/logprobs"] + row["seconds/train"]
+    shares = {part: row[f"share/{part}"] for part in ("generation", "sandbox", "training")}
+    return {
+        "generated, tokens a second of the batch": row["tokens/generated"] / row["seconds/step"],
+        "generated, tokens a second of generation": row["tokens/generated"] / row["seconds/generating"],
+        "trained, tokens a second of training": row["tokens/trained"] / training,
+        **{f"share of time, {part}": share for part, share in shares.items()},
+        "share of time, the rest": 1 - sum(shares.values()),
+        "a batch, seconds": row["seconds/step"],
+        **{name: value for name, value in row.items() if name.startswith("gib/")},
+        "generated, tokens": row["tokens/generated"],
+        "trained, tokens": row["tokens/trained"],
+        "programs a rollout": row["tools/calls"],
+        "program errors, share": row["tools/error_rate"],
+        "reward": row["reward"],
+        "sampler_gap": row["sampler_gap"],
+    }
+
+
+def spread(rows: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    return {
+        name: {"median": median(values), "least": min(values), "most": max(values)}
+        for name, values in columns.items()
+    }
+
+
+def measured(folder: Path, options: argparse.Namespace, command: str) -> dict[str, Any]:
+    rows = list(read_lines(folder / "rl" / "metrics.jsonl"))
+    steady = rows[1:] or rows
+    network = memory.shape(str(folder / "rl" / "model"))
+    return {
+        "command": command,
+        "seed": options.seed,
+        "machine": json.loads((folder / "rl" / "machine.json").read_text()),
+        "parameters": network.parameters,
+        "vocabulary": network.vocabulary,
+        "batches": len(steady),
+        "summary": spread([measures(row) for row in steady]),
+        "metrics": rows,
+    }
+
+
+def lines(found: dict[str, Any]) -> Iterator[str]:
+    machine = ", ".join(f"{name} {value}" for name, value in found["machine"].items())
+    yield f"{found['parameters']:,} parameters; {machine}"
+    yield f"seed {found['seed']}, n = {found['batches']} batches"
+    yield f"{'':42}{'median':>12}{'least':>12}{'most':>12}"
+    for name, one in found["summary"].items():
+        yield f"{name:42}" + "".join(f"{shown(one[part]):>12}" for part in ("median", "least", "most"))
+
+
+def shown(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
+
+
+def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--parameters", type=parameters, default="100M", help="at least so many: 1M, 100M, 1G"
+    )
+    parser.add_argument("--model", type=Path, help="a folder to begin RL from instead, without the warm-up")
+    parser.add_argument("--generator", choices=("transformers", "vllm"), default="transformers")
+    parser.add_argument("--samples", type=int, default=16_000, help="of the warm-up, 32 to a step")
+    parser.add_argument("--steps", type=int, default=20, help="RL batches")
+    parser.add_argument("--groups", type=int, default=32, help="of 8 rollouts, in a batch")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a recipe's key")
+    parser.add_argument("--output", type=Path, default=Path("runs/gpu-training"), help="the run folder")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parsed(arguments)
+    assign = list(assignments(options))
+    words = ["tirjudge", "train", "--recipe", "mini", "--seed", str(options.seed)]
+    command = shlex.join([*words, *(word for one in assign for word in ("--set", one))])
+    print(command, flush=True)
+    try:
+        train(recipe="mini", output=options.output, assign=assign, seed=options.seed)
+    except typer.Exit as stopped:
+        return stopped.exit_code
+    found = measured(options.output, options, command)
+    (options.output / RESULT).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+    for line in lines(found):
+        print(line)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

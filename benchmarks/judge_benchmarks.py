@@ -1,0 +1,70 @@
+"""A full pass over IFBench's 444 pairs, PandaLM's 999 and JudgeBench's 350, the last two in both orders.
+
+    python -m benchmarks.judge_benchmarks                                   # the embedded model
+    python -m benchmarks.judge_benchmarks --model M --base-url URL          # whatever `tirjudge eval` takes
+    python -m benchmarks.judge_benchmarks --only pandalm --output results --max-tokens 256
+
+From the published files as they are. It prints each benchmark's numbers under its protocols, and what the
+pass cost: seconds and tokens. What the verdicts are worth is the model's affair. With `--output FOLDER` the
+result files stay there, and the same command goes on where a stopped one was.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.command import TIRJUDGE
+from tirjudge.judging.batch import Tally
+from tirjudge.storage.run_folder import read_lines
+
+DATA = Path(os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[2] / "shared" / "benchmarks"))
+FILES = {
+    "ifbench-agentrm": "ifbench/agentrm-ifbench-444.json",
+    "pandalm": "pandalm/testset-v1.json",
+    "judgebench": "judgebench/pairs-gpt-4o.jsonl",
+}
+
+
+def main() -> int:
+    """Returns how many of the benchmarks left a row without a result."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=FILES, action="append")
+    parser.add_argument("--output", type=Path)
+    options, further = parser.parse_known_args()
+    incomplete = 0
+    with tempfile.TemporaryDirectory() as name:
+        folder = options.output or Path(name)
+        folder.mkdir(parents=True, exist_ok=True)
+        for benchmark in options.only or FILES:
+            output = folder / f"{benchmark}.verdicts.jsonl"
+            command = [TIRJUDGE, "eval", benchmark, "--no-cache"]
+            command += ["--data", str(DATA / FILES[benchmark]), "--output", str(output), *further]
+            started = time.monotonic()
+            code = subprocess.run(command, check=False).returncode
+            incomplete += code != 0
+            report(benchmark, output, code, time.monotonic() - started)
+    return incomplete
+
+
+def report(name: str, output: Path, code: int, seconds: float) -> None:
+    tally = Tally()
+    for row in read_lines(output):
+        tally.add(row)
+    calls = list(read_lines(output.with_name(output.name + ".calls.jsonl")))
+    failures = sum(1 for _ in read_lines(output.with_name(output.name + ".failed.jsonl")))
+    print(
+        f"{name}: exit code {code}, n = {tally.judged}, failures {failures}, verdicts {tally.verdicts}, "
+        f"accuracy {tally.accuracy}, programs {tally.programs} ({tally.programs_failed} failed), "
+        f"tokens {tally.prompt_tokens} + {tally.completion_tokens}, calls {len(calls)}, {seconds:.1f} s",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,76 @@
+"""Requests a second and latencies of the judge server, with a judge that costs nothing.
+
+    python -m benchmarks.judge_server [--seconds 10]
+
+The server is a process of its own, around a scripted generator: what is measured is all but the model, so
+HTTP, guard, prompt, reading and verdict. Clients are in this process, 1, 8 and 64 of them, each with one
+request out. An answer other than the scripted one ends it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.http_load import HEAD, Answer, load, request, server
+from benchmarks.sandbox_latency.contenders import usable_cpus
+from tirjudge import __version__
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.judging.config import JudgeConfig
+from tirjudge.judging.engine import Judging
+from tirjudge.serve.app import create_app
+from tirjudge.serve.service import JudgeServerSettings
+from tirjudge_sandbox.server.lifetime import listen, serve_app
+
+REQUEST = request("/v1/judge", {"prompt": "Name a prime above 10.", "responses": ["11"]})
+SCORE = 7.0
+CLIENTS = (1, 8, 64)
+
+
+async def main_of_server() -> None:
+    """Print the URL, serve until SIGTERM."""
+    settings = JudgeServerSettings()
+    generator = ScriptedGenerator(lambda _: f"<score>{SCORE:g}</score>")
+    async with Judging(JudgeConfig(tools=False), generator=generator) as judging:
+        listening = listen("127.0.0.1", 0, settings.access)
+        app = create_app(judging, settings, version=__version__)
+        url = f"http://127.0.0.1:{listening.getsockname()[1]}"
+        await serve_app(app, listening, settings.intake.requests, lambda: print(url, flush=True))
+
+
+async def measure(seconds: float) -> Table:
+    title = f"/v1/judge, scripted judge, {usable_cpus()} CPUs, load {os.getloadavg()[0]:.1f}"
+    table = Table(title=title, title_justify="left")
+    for column in ("clients", *HEAD):
+        table.add_column(column, justify="right")
+    async with server("benchmarks.judge_server", "--serve") as (url, _):
+        await load(url, REQUEST, right, max(CLIENTS), min(1.0, seconds))
+        for clients in CLIENTS:
+            found = await load(url, REQUEST, right, clients, seconds)
+            table.add_row(str(clients), *found.cells)
+    return table
+
+
+def right(answer: Answer) -> bool:
+    return answer.body.get("scores") == [SCORE]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--seconds", type=float, default=10.0, help="for each number of clients")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.serve:
+        asyncio.run(main_of_server())
+        return 0
+    Console().print(asyncio.run(measure(arguments.seconds)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,144 @@
+"""A full cycle killed at random moments ends as an uninterrupted one does, and no finished stage is repeated.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.kill_cycles
+
+Both runs are `tirjudge train --iterative` from the embedded model, at sizes that take about two minutes. A
+kill is a SIGKILL up to a second after a line of progress drawn from all that an uninterrupted run prints.
+Prints what differs, and exits with 1 if anything does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import load_file
+
+from tests.command import TIRJUDGE
+from tirjudge.model_folder import embedded_model
+from tirjudge.storage.run_folder import read_lines
+
+RECIPE = ["mini", "--control"]
+SETTINGS = {
+    "model.base": embedded_model(),
+    "rl.steps": 4,
+    "rl.groups": 4,
+    "rl.samples": 4,
+    "rl.micro_batch": 16,
+    "rl.learning_rate": 1e-4,
+    "rl.replacement_rounds": 1,
+    "rl.checkpoint_every": 2,
+    "rejection.prompts": 24,
+    "sft.batch": 8,
+    "sft.micro_batch": 8,
+    "sft.learning_rate": 1e-4,
+    "sft.checkpoint_every": 1,
+    "validation.n": 8,
+    "heldout.n": 8,
+}
+COUNTED = {"samples.jsonl": "index", "answers.jsonl": "index", "metrics.jsonl": "step"}
+"""Files whose rows have a number that may stand there once."""
+
+
+def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    command = [TIRJUDGE, "train", "--iterative"]
+    command += ["--recipe", *RECIPE, "--output", str(folder)]
+    command += [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
+    with log.open("ab") as said:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+
+
+def places(log: Path) -> list[str]:
+    """What a run said, without its clock and its numbers."""
+    lines = log.read_text().splitlines() if log.exists() else []
+    return [line.split(" ", 1)[1].split("  ")[0] for line in lines]
+
+
+def killed(folder: Path, log: Path, order: list[str], place: int, delay: float) -> str | None:
+    """Run to a place in the order of the uninterrupted run, and kill `delay` seconds later.
+
+    Returns where that was; None if the run had ended before.
+    """
+    before, process = len(places(log)), start(folder, log)
+    while process.poll() is None:
+        if any(line in order and order.index(line) >= place for line in places(log)[before:]):
+            time.sleep(delay)
+            process.send_signal(signal.SIGKILL)
+            break
+        time.sleep(0.02)
+    return None if process.wait() == 0 else places(log)[-1]
+
+
+def finished(folder: Path) -> dict[str, int]:
+    """Each finished stage and when it finished."""
+    return {path.parent.name: path.stat().st_mtime_ns for path in folder.glob("*/done.json")}
+
+
+def differences(whole: Path, resumed: Path) -> list[str]:
+    """What is not the same in two runs, clocks left out."""
+    found = []
+    for path in sorted(whole.glob("*/done.json")):
+        other = resumed / path.relative_to(whole)
+        if timeless(json.loads(path.read_text())) != timeless(json.loads(other.read_text())):
+            found.append(f"{path.parent.name}: other results")
+    for path in sorted(whole.glob("*/model/model.safetensors")):
+        ours, theirs = load_file(path), load_file(resumed / path.relative_to(whole))
+        if any(not ours[name].equal(theirs[name]) for name in ours):
+            found.append(f"{path.parent.parent.name}: other weights")
+    return found + repeated(resumed)
+
+
+def repeated(folder: Path) -> list[str]:
+    """Rows that stand in their file twice."""
+    found = []
+    for name, number in COUNTED.items():
+        for path in sorted(folder.glob(f"*/{name}")):
+            numbers = [row[number] for row in read_lines(path)]
+            if len(set(numbers)) < len(numbers):
+                found.append(f"{path.relative_to(folder)}: rows twice")
+    return found
+
+
+def timeless(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: timeless(item) for key, item in value.items() if "seconds" not in key}
+    return value
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--kills", type=int, default=10)
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    rng = random.Random(options.seed)
+    with tempfile.TemporaryDirectory() as name:
+        root = Path(name)
+        began = time.perf_counter()
+        assert start(root / "whole", root / "whole.log").wait() == 0, (root / "whole.log").read_text()
+        seconds, order = time.perf_counter() - began, places(root / "whole.log")
+        print(f"uninterrupted: {seconds:.0f} s, {len(finished(root / 'whole'))} stages", flush=True)
+        done: dict[str, int] = {}
+        changed = set()
+        for place in sorted(rng.sample(range(len(order)), options.kills)):
+            line = killed(root / "resumed", root / "resumed.log", order, place, rng.random())
+            now = finished(root / "resumed")
+            changed |= {stage for stage, time in done.items() if now[stage] != time}
+            done = now
+            print(f"killed, with {len(done)} stages done, after: {line}", flush=True)
+        assert start(root / "resumed", root / "resumed.log").wait() == 0, (root / "resumed.log").read_text()
+        found = differences(root / "whole", root / "resumed")
+        found += [f"{stage}: finished twice" for stage in sorted(changed)]
+    print("\n".join(found) or "the same results and weights in every stage; none was repeated")
+    return bool(found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

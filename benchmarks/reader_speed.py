@@ -1,0 +1,78 @@
+"""How long every judge takes to read a megabyte of nested, unclosed or repeated tags, at its worst.
+
+python -m benchmarks.reader_speed
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from tirjudge_environments import (
+    Completion,
+    Environment,
+    Finish,
+    JudgeTask,
+    Message,
+    environment_names,
+    open_environment,
+)
+from tirjudge_environments.rationales import read_decomposition, read_flaws, read_matching
+
+MEGABYTE = 1_000_000
+TAGS = (
+    "answer",
+    "think",
+    "score",
+    "score_A",
+    "preference",
+    "plan",
+    "rubric",
+    "justify",
+    "eval",
+    "quote_A",
+    "type",
+)
+PIECES = (
+    *(piece for tag in TAGS for piece in (f"<{tag}>", f"</{tag}>", f"<{tag}></{tag}>", f"<{tag}>7")),
+    *("<answer><think>", "</think></answer>", "<answer>[[A]]</answer>", "<eval><quote_A>", "[[A]]", "50%"),
+    *("```python\n", "```\n", "```output\n", "`", "<", "[", "9", " ", "\n", "- x\n", "  - x\n", "1. x\n"),
+    *("<RESULT_START>\n- a\n", "<RESULT_END>", "\\boxed{", "\\boxed{A>B}", "Final assessment result"),
+    *("C1: x\n", "R1@S1: 0.5\n", "R1@S1: 0.5 (x", "S1: EG F1\n", "CLAIM_COUNT=1\nCLAIMS:\n"),
+)
+AROUND = (("", ""), ("<think>x</think>", ""), ("<RESULT_START>\n", "\n<RESULT_END>"))
+TASK = JudgeTask(id="task", prompt=(Message("user", "q"),), candidates=("a", "b"), label=0)
+LIST = JudgeTask(id="list", prompt=(Message("user", "q"),), candidates=("a", "b", "c"), label=0)
+
+
+def main() -> None:
+    for name in environment_names():
+        report(name, reader(open_environment(name)))
+    report("decomposition", read_decomposition)
+    report("matching", lambda text: read_matching(text, humans=5, reasons=5))
+    report("flaws", lambda text: read_flaws(text, 5))
+
+
+def reader(judge: Environment) -> Callable[[str], object]:
+    """What reads a turn of the first view of a pair, or of a list where it takes no pair."""
+    try:
+        task, view = TASK, judge.views(TASK)[0]
+    except ValueError:
+        task, view = LIST, judge.views(LIST)[0]
+    return lambda text: judge.read(task, view, Completion(text=text, finish=Finish.END))
+
+
+def report(name: str, read: Callable[[str], object]) -> None:
+    worst, of = max((seconds(read, piece, around), piece) for piece in PIECES for around in AROUND)
+    print(f"{name:16} {worst:.2f} CPU s at most, of {len(PIECES) * len(AROUND)} texts: {of!r}", flush=True)
+
+
+def seconds(read: Callable[[str], object], piece: str, around: tuple[str, str]) -> float:
+    text = around[0] + piece * (MEGABYTE // len(piece)) + around[1]
+    started = time.process_time()
+    read(text)
+    return time.process_time() - started
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,95 @@
+"""Peak memory of a run over many rows, with a judge that answers at once.
+
+    OMP_NUM_THREADS=1 python -m benchmarks.stream_memory --rows 10000 100000
+
+Each number of rows is judged twice by a process of its own: all of them, and once more when all are judged
+already (what going on costs). JSON lines in, the result file out; the judge is a scripted generator.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tirjudge.data.rows import RowFile
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.judging.batch import Batch, Failure, Tally
+from tirjudge.judging.config import JudgeConfig
+from tirjudge.judging.engine import Judging
+from tirjudge.storage.result_file import ResultFile
+
+
+class Counting:
+    """A watcher that counts."""
+
+    def __init__(self) -> None:
+        self.tally = Tally()
+        self.known = 0
+
+    def judged(self, row: Mapping[str, Any]) -> None:
+        self.tally.add(row)
+
+    def failed(self, failure: Failure) -> None:
+        raise AssertionError(failure)
+
+    def skipped(self) -> None:
+        self.known += 1
+
+
+def write_rows(path: Path, count: int) -> None:
+    with path.open("w") as file:
+        for number in range(count):
+            row = {"id": f"row-{number}", "prompt": f"Question {number}: " + "why? " * 100}
+            row |= {"responses": ["because " * 100, "no " * 100], "label": number % 2}
+            file.write(json.dumps(row) + "\n")
+
+
+async def judge(rows: Path, output: Path) -> Counting:
+    watcher = Counting()
+    generator = ScriptedGenerator(lambda context: "Both are long. <preference>A</preference>")
+    async with Judging(JudgeConfig(tools=False), generator=generator) as judging:
+        with ResultFile(output, {}) as results:
+            await Batch(judging, results, watcher).run(RowFile(str(rows)))
+    return watcher
+
+
+def measure(rows: Path, output: Path) -> None:
+    """In a process of its own: peak memory is a process's."""
+    began = time.perf_counter()
+    watcher = asyncio.run(judge(rows, output))
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    seconds = time.perf_counter() - began
+    print(
+        f"judged {watcher.tally.judged}, known {watcher.known}: peak {peak:.1f} MiB, {seconds:.1f} s",
+        flush=True,
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--measure", type=Path, nargs=2, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.measure:
+        measure(*options.measure)
+        return
+    with tempfile.TemporaryDirectory() as name:
+        for count in options.rows:
+            rows, output = Path(name) / f"{count}.jsonl", Path(name) / f"{count}.verdicts.jsonl"
+            write_rows(rows, count)
+            command = [sys.executable, "-m", "benchmarks.stream_memory", "--measure", str(rows), str(output)]
+            for _ in range(2):
+                subprocess.run(command, check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,76 @@
+"""The benchmark for a GPU, small and on a CPU: every number is there, and they agree with each other."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from benchmarks.gpu_training import RESULT, main, parameters, shape
+from tirjudge.model_folder import embedded_model
+from tirjudge_training.miniature.model import build_model
+
+SMALL = ["--groups", "2", "--steps", "2", "--set", "rl.max_tokens=80", "--set", "heldout.max_tokens=16"]
+FROM_SCRATCH = [*SMALL, "--parameters", "1M", "--samples", "48"]
+"""Random weights write no programs."""
+TAUGHT = [*SMALL, "--model", embedded_model()]
+
+
+@pytest.mark.parametrize("size", ["1M", "12M", "100M", "1.2G"])
+def test_a_network_has_as_many_parameters_as_were_asked_for(size: str) -> None:
+    asked, found = parameters(size), shape(parameters(size))
+    assert asked <= found.parameters < 1.3 * asked
+
+
+def test_parameters_are_counted_as_torch_counts_them() -> None:
+    network, _ = build_model(0, shape(parameters("3M")))
+    assert network.num_parameters() == shape(parameters("3M")).parameters
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", [FROM_SCRATCH, TAUGHT], ids=["from scratch", "a model that is there"])
+def test_all_numbers_are_there_and_agree(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--output", str(tmp_path)]) == 0
+    found = json.loads((tmp_path / RESULT).read_text())
+    assert found["machine"]["training"] == found["machine"]["sampling"] == "float32"
+    assert found["batches"] == 1, "the first of the two is no measurement"
+    first, second = found["metrics"]
+    for row in (first, second):
+        rollouts = shard(tmp_path, row["step"])
+        assert row["tokens/generated"] == sum(sum(one["mask"]) for one in rollouts)
+        assert row["tokens/trained"] == sum(
+            len(one["prompt_ids"] + one["completion_ids"]) for one in rollouts
+        )
+    one = {name: values["median"] for name, values in found["summary"].items()}
+    shares = [one[f"share of time, {part}"] for part in ("generation", "sandbox", "training", "the rest")]
+    assert min(shares) >= 0
+    assert sum(shares) == pytest.approx(1)
+    each_second = one["generated, tokens a second of the batch"]
+    assert each_second * one["a batch, seconds"] == pytest.approx(second["tokens/generated"])
+    in_training = one["trained, tokens a second of training"] * one["share of time, training"]
+    assert in_training * one["a batch, seconds"] == pytest.approx(second["tokens/trained"])
+    assert one["gib/process"] > 0.1
+    taught = "--model" in words
+    assert (one["programs a rollout"] > 0.5) == taught
+    assert (second["seconds/programs"] > 0) == taught
+    assert taught or one["share of time, sandbox"] == 0, "who runs no program waits for none"
+    assert found["parameters"] == (918_912 if taught else shape(parameters("1M")).parameters)
+    printed = capsys.readouterr().out
+    assert all(name in printed for name in found["summary"])
+
+
+def shard(folder: Path, step: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(folder / f"rl/rollouts/step-{step:06}.parquet").to_pylist()
+    return rows
+
+
+def test_what_cannot_be_run_is_told_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--model", str(tmp_path / "none"), "--output", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert "no model " in told
+    assert told.count("\n") == 1

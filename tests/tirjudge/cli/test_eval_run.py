@@ -1,0 +1,227 @@
+"""`tirjudge eval BENCHMARK` as a user runs it: judged, scored, resumed, metered."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.command import TIRJUDGE
+from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tirjudge.cli import app
+from tirjudge.evaluation.benchmarks import open_benchmark
+
+
+@pytest.fixture(autouse=True)
+def at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TIRJUDGE_CACHE", str(tmp_path / "cache.sqlite"))
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.chdir(tmp_path)
+
+
+def evaluate(*arguments: str, url: str = "") -> Result:
+    through = ("--model", "m", "--base-url", url, "--no-tools") if url else ()
+    return CliRunner().invoke(app, ["eval", *arguments, *through])
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def pairs(count: int, label: str = "A>B") -> list[dict[str, Any]]:
+    example = dict(open_benchmark("judgebench").example)
+    return [
+        {**example, "pair_id": f"p{n}", "question": f"Question {n}", "label": label} for n in range(count)
+    ]
+
+
+def results(path: Path) -> dict[str, dict[str, Any]]:
+    rows = [json.loads(line) for line in path.read_text().splitlines()]
+    assert len({row["id"] for row in rows}) == len(rows)
+    return {row["id"]: row for row in rows}
+
+
+def test_a_benchmark_is_judged_in_its_orders_and_scored_under_its_protocols(
+    tmp_path: Path, server: EndpointServer
+) -> None:
+    """A judge that prefers what comes first is right in one order, consistent never, and wins no net vote."""
+    data = write(tmp_path / "rows.jsonl", pairs(4))
+    run = evaluate("judgebench", "--data", data, "--json", "scores.json", url=server.url)
+    assert run.exit_code == 0, run.stderr
+    rows = results(tmp_path / "judgebench.verdicts.jsonl")
+    assert {row["domain"] for row in rows.values()} == {"math"}
+    assert [view["order"] for view in rows["p0"]["views"]] == [[0, 1], [1, 0]]
+    scores = {record["protocol"]: record for record in json.loads(Path("scores.json").read_text())}
+    assert {"net-vote", "both-orders", "first-order", "second-order", "errors", "cost"} <= set(scores)
+    again = evaluate("--replay", "judgebench.verdicts.jsonl", "--protocol", "first-order", "--json", "r.json")
+    assert again.exit_code == 0, again.stderr
+    (replayed,) = json.loads(Path("r.json").read_text())
+    assert {**replayed} == {**scores["first-order"]}
+    settings = json.loads(Path("judgebench.verdicts.jsonl.settings.json").read_text())["settings"]
+    assert (settings["benchmark"], settings["parts"], settings["order"]) == ("judgebench", ["gpt"], "both")
+
+
+@pytest.mark.parametrize(("benchmark", "of_the_paper"), [("judgebench", True), ("pandalm", False)])
+def test_published_error_rates_stand_beside_the_benchmarks_of_their_paper_alone(
+    benchmark: str, of_the_paper: bool, tmp_path: Path, server: EndpointServer
+) -> None:
+    """TIR-Judge's Table 3. A judge without programs has no share of them that failed."""
+    data = write(tmp_path / "rows.jsonl", [dict(open_benchmark(benchmark).example)])
+    run = evaluate(benchmark, "--data", data, "--json", "scores.json", url=server.url)
+    assert run.exit_code == 0, run.stderr
+    (errors,) = [one for one in json.loads(Path("scores.json").read_text()) if one["protocol"] == "errors"]
+    told = [(one["model"], one["figure"], one["value"]) for one in errors["published"]]
+    assert (("Qwen-3-Tool", "format errors", pytest.approx(0.0097)) in told) == of_the_paper
+    assert bool(told) == of_the_paper
+    assert "nan" not in run.stdout
+
+
+def test_a_pointwise_judge_sees_the_six_responses_of_rm_bench_once(
+    tmp_path: Path, server: EndpointServer
+) -> None:
+    server.script = lambda body: chat(
+        f"<score>{9 if 'even' in body['messages'][0]['content'] else 3}</score>"
+    )
+    data = write(tmp_path / "rows.jsonl", [dict(open_benchmark("rm-bench").example)])
+    run = evaluate("rm-bench", "--pointwise", "--no-cache", "--data", f"train={data}", url=server.url)
+    assert run.exit_code == 0, run.stderr
+    (row,) = results(tmp_path / "rm-bench.verdicts.jsonl").values()
+    assert len(server.asked) == 6
+    assert row["scores"] == [3, 9, 3, 3, 3, 3]
+
+
+def test_several_samples_are_drawn_and_most_of_them_decide(tmp_path: Path, server: EndpointServer) -> None:
+    server.answers(*[chat(f"<preference>{letter}</preference>") for letter in "ABBBA"])
+    data = write(tmp_path / "rows.jsonl", pairs(1))
+    arguments = ("judgebench", "--data", data, "--order", "given", "--samples", "5", "--concurrency", "1")
+    run = evaluate(*arguments, "--json", "scores.json", url=server.url)
+    assert run.exit_code == 0, run.stderr
+    scored = {record["protocol"] for record in json.loads(Path("scores.json").read_text())}
+    assert {"self-consistency", "one-order", "tir"} <= scored
+    row = results(tmp_path / "judgebench.verdicts.jsonl")["p0"]
+    assert (row["choice"], row["correct"]) == (1, 0.0)
+    assert [view["sample"] for view in row["views"]] == [0, 1, 2, 3, 4]
+    assert {(body["temperature"], body["top_p"]) for body in server.bodies} == {(1.0, 0.95)}
+    assert len({body["seed"] for body in server.bodies}) == 5
+
+
+def test_the_cache_answers_what_was_asked_before_under_whatever_name(
+    tmp_path: Path, server: EndpointServer
+) -> None:
+    data = write(tmp_path / "rows.jsonl", pairs(3))
+    assert evaluate("judgebench", "--data", data, url=server.url).exit_code == 0
+    assert len(server.asked) == 6
+    renamed = [{**row, "pair_id": f"other-{row['pair_id']}"} for row in pairs(3)]
+    data = write(tmp_path / "renamed.jsonl", renamed)
+    run = evaluate("judgebench", "--data", data, "--output", "again.jsonl", url=server.url)
+    assert len(server.asked) == 6
+    assert "0 in 0.0 s of the model's time, 6 more from the cache" in run.stdout
+    changed = write(tmp_path / "changed.jsonl", [{**row, "response_A": "other"} for row in pairs(3)])
+    evaluate("judgebench", "--data", changed, "--output", "changed.out", url=server.url)
+    assert len(server.asked) == 12
+    evaluate("judgebench", "--data", data, "--output", "anew.jsonl", "--no-cache", url=server.url)
+    assert len(server.asked) == 18
+
+
+def test_a_run_stops_before_its_cost_is_passed_and_goes_on_with_more(
+    tmp_path: Path, server: EndpointServer
+) -> None:
+    """A call takes 7 + 3 tokens, which cost 37 millionths; its highest possible cost is more."""
+    data = write(tmp_path / "rows.jsonl", pairs(20))
+    price = ("--price-in", "1", "--price-out", "10", "--max-tokens", "50")
+    arguments = ("judgebench", "--data", data, "--order", "given", *price)
+    run = evaluate(*arguments, "--max-cost", "0.00001", url=server.url)
+    assert run.exit_code == 1
+    assert server.asked == []
+    limit = float(run.stderr.split("the next call may cost ")[1].split(";")[0]) + 10 * 37e-6
+    run = evaluate(*arguments, "--max-cost", str(limit), url=server.url)
+    assert run.exit_code == 1
+    assert "stopped: " in run.stderr
+    assert "the same command resumes" in run.stderr
+    calls = Path("judgebench.verdicts.jsonl.calls.jsonl").read_text().splitlines()
+    assert 0 < len(calls) < 20
+    assert len(calls) == len(server.asked) == len(results(tmp_path / "judgebench.verdicts.jsonl"))
+    assert len(calls) * 37e-6 <= limit
+    run = evaluate(*arguments, "--max-cost", str(limit), url=server.url)
+    assert run.exit_code == 1
+    assert len(server.asked) == len(calls)
+    run = evaluate(*arguments, "--max-cost", "1", url=server.url)
+    assert run.exit_code == 0, run.stderr
+    assert len(results(tmp_path / "judgebench.verdicts.jsonl")) == len(server.asked) == 20
+    assert f"cost      {20 * 37e-6:.4f} for 140 tokens read, 60 written" in run.stdout
+
+
+def test_killed_at_random_moments_it_ends_with_every_verdict_once(
+    tmp_path: Path, server: EndpointServer
+) -> None:
+    """The short form of `benchmarks/eval_kill_cycles.py`."""
+    data = write(tmp_path / "rows.jsonl", pairs(60))
+    server.delay = 0.02
+    environment = {**os.environ, "TIRJUDGE_CACHE": str(tmp_path / "cache.sqlite")}
+    command = [TIRJUDGE, "eval", "judgebench", "--data", data]
+    command += ["--model", "m", "--base-url", server.url, "--no-tools", "--concurrency", "2"]
+    output, draw, kills = tmp_path / "judgebench.verdicts.jsonl", random.Random(0), 0
+    for _ in range(3):
+        before = len(output.read_bytes().splitlines()) if output.exists() else 0
+        process = subprocess.Popen(
+            command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        while process.poll() is None:
+            if output.exists() and len(output.read_bytes().splitlines()) >= before + draw.randint(3, 9):
+                process.send_signal(signal.SIGKILL)
+                kills += 1
+                break
+            time.sleep(0.005)
+        process.wait()
+    assert kills == 3
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    rows = results(output)
+    assert sorted(rows) == sorted(f"p{n}" for n in range(60))
+    assert {row["verdict"] for row in rows.values()} == {"tie"}
+    server.delay = 0.0
+    evaluate("judgebench", "--data", data, "--output", "whole.jsonl", "--no-cache", url=server.url)
+    whole = results(tmp_path / "whole.jsonl")
+    assert {name: row["views"][0]["verdict"] for name, row in rows.items()} == {
+        name: row["views"][0]["verdict"] for name, row in whole.items()
+    }
+
+
+def test_the_list_tells_what_each_benchmark_is_and_lacks() -> None:
+    run = evaluate("--list")
+    assert run.exit_code == 0
+    told = run.stdout.split("\nifbench-agentrm\n")[1].split("\njudgebench\n")[0]
+    assert "train 444 (THU-KEG/IFBench)" in told
+    assert "protocols tir, one-order" in told
+    assert "licence   MIT-style" in told
+    assert "missing   nothing" in told
+    assert "missing   --data test=FILE: no public id is known" in run.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "reason"),
+    [
+        (("ifbench",), "'ifbench' could be several: ifbench-agentrm is the 444 pairs"),
+        (("judgebnch",), "did you mean judgebench"),
+        (("judgebench", "--part", "o1"), "judgebench has no part 'o1'; there are gpt, claude"),
+        (("judgebench", "--data", "claude=x.jsonl"), "the part is gpt"),
+        (("ppe-correctness", "--data", "x.jsonl"), "write PART=FILE, PART being one of MMLU-Pro, MATH"),
+        (("judgebench", "--data", "none.jsonl"), "none.jsonl"),
+        (("judgebench", "--max-cost", "1", "--data", "rows.jsonl"), "give --price-in and --price-out"),
+        (("followbench-eval",), "give --data test=FILE"),
+        ((), "give one of BENCHMARK, --replay FILE, --compare FILE FILE"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_run_is_one_line(tmp_path: Path, arguments: tuple[str, ...], reason: str) -> None:
+    write(tmp_path / "rows.jsonl", pairs(1))
+    run = evaluate(*arguments, url="http://127.0.0.1:9")
+    assert run.exit_code == 2
+    assert reason in run.stderr
+    assert len(run.stderr.splitlines()) == 1

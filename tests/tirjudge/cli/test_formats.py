@@ -1,0 +1,183 @@
+"""The judges of other papers as users reach them: `--format`, `Judge(format=...)`, `tirjudge formats`."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
+from tirjudge import Judge
+from tirjudge.cli import app
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.judging import engine
+from tirjudge_environments import Context, environment_names
+from tirjudge_environments.registry import judge_table
+
+DOCS = Path(__file__).parents[3] / "docs"
+
+
+@pytest.fixture
+def endpoint() -> Iterator[EndpointServer]:
+    with serving() as server:
+        yield server
+
+
+def run(folder: Path, endpoint: EndpointServer, *arguments: str) -> Result:
+    command = ["judge", str(folder / "rows.jsonl"), "--output", str(folder / "out.jsonl"), *arguments]
+    return CliRunner().invoke(app, [*command, "--base-url", endpoint.url, "--model", "m"])
+
+
+def write(folder: Path, *rows: dict[str, Any]) -> None:
+    pair = {"id": "one", "prompt": "Which?", "responses": ["good", "bad"], "label": "A"}
+    (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows or (pair,)))
+
+
+def only_row(folder: Path) -> dict[str, Any]:
+    (line,) = (folder / "out.jsonl").read_text().splitlines()
+    return json.loads(line)
+
+
+def prefers_good(body: dict[str, Any]) -> dict[str, Any]:
+    text = body["messages"][-1]["content"]
+    return chat(f"<plan>p</plan><execution>e</execution><answer> [[{_shown(text)}]] </answer>")
+
+
+def _shown(text: str) -> str:
+    return "A" if "Assistant A's Answer]\ngood" in text else "B"
+
+
+def test_a_pair_in_both_orders_by_the_prompt_that_was_asked_for(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    endpoint.script = prefers_good
+    write(tmp_path)
+    done = run(tmp_path, endpoint, "--format", "j1-pav", "--option", "seed_prompt=plan")
+    assert done.exit_code == 0, done.output
+    row = only_row(tmp_path)
+    assert (row["format"], row["verdict"], row["correct"], row["scores"]) == ("j1-pav", "A", 1.0, None)
+    assert [view["view"] for view in row["views"]] == ["AB", "BA"]
+    assert all("<plan> and </plan>" in body["messages"][0]["content"] for body in endpoint.bodies)
+    assert not any("stop" in body for body in endpoint.bodies)
+
+
+def test_scores_given_apart_are_compared(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = lambda body: chat(
+        f"<think>t</think><score>{7.5 if 'good' in body['messages'][0]['content'] else 3}</score>"
+    )
+    write(tmp_path)
+    assert run(tmp_path, endpoint, "--format", "j1-pos").exit_code == 0
+    row = only_row(tmp_path)
+    assert (row["scores"], row["verdict"]) == ([7.5, 3.0], "A")
+
+
+def test_scores_of_both_orders_are_averaged(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """It likes what comes first: the orders contradict each other, and the row says by how much."""
+    endpoint.script = lambda body: chat("<think>t</think><answer>8</answer><answer>5</answer>")
+    write(tmp_path)
+    assert run(tmp_path, endpoint, "--format", "judgelrm-pair", "--order", "both").exit_code == 0
+    row = only_row(tmp_path)
+    assert (row["scores"], row["verdict"], row["correct"]) == ([6.5, 6.5], "tie", 0.5)
+    assert row["views"][1]["verdict"]["scores"] == {"1": 8.0, "0": 5.0}
+    roles = [message["role"] for message in endpoint.bodies[0]["messages"]]
+    assert roles[:2] == ["system", "user"]
+
+
+def test_equal_scores_are_a_tie(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = lambda body: chat("<think>t</think><answer>8</answer><answer>8</answer>")
+    write(tmp_path)
+    assert run(tmp_path, endpoint, "--format", "judgelrm-pair").exit_code == 0
+    assert (only_row(tmp_path)["verdict"], only_row(tmp_path)["scores"]) == ("tie", [8.0, 8.0])
+
+
+def test_thinking_that_the_endpoint_cut_out_counts_as_thinking(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    endpoint.script = lambda body: chat("<answer>8</answer><answer>3</answer>", reasoning_content="why")
+    write(tmp_path)
+    assert run(tmp_path, endpoint, "--format", "judgelrm-pair").exit_code == 0
+    assert only_row(tmp_path)["verdict"] == "A"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--format", "j2"), "no environment 'j2'; there are j1-pas, j1-pav"),
+        (("--format", "j1-pav", "--option", "size=3"), "environment 'j1-pav': size: no such option"),
+        (("--format", "j1-pav", "--option", "seed_prompt=x"), "Input should be 'thinking' or 'plan'"),
+        (("--format", "j1-pav", "--option", "plan"), "--option 'plan': write KEY=VALUE"),
+        (("--format", "j1-pav", "--pairwise"), "--format and --pairwise exclude each other"),
+        (("--option", "seed_prompt=plan"), "options belong to a format: give --format"),
+    ],
+)
+def test_a_format_or_option_that_cannot_be_is_one_line(
+    arguments: tuple[str, ...], complaint: str, tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    write(tmp_path)
+    done = run(tmp_path, endpoint, *arguments)
+    assert done.exit_code == 2
+    assert complaint in done.stderr
+    assert done.stderr.strip().count("\n") == 0
+    assert not endpoint.asked
+
+
+def test_the_embedded_model_is_not_asked_what_it_never_learnt(tmp_path: Path) -> None:
+    write(tmp_path)
+    command = ["judge", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out.jsonl")]
+    done = CliRunner().invoke(app, [*command, "--format", "j1-pav"])
+    assert done.exit_code == 2
+    assert "the embedded model knows only TIR-Judge's formats: give --model for j1-pav" in done.stderr
+
+
+def test_a_row_that_does_not_fit_fails_alone(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = prefers_good
+    rows = [{"id": f"n{n}", "prompt": "p", "responses": ["good", "bad", "bad"][:n]} for n in (2, 3)]
+    write(tmp_path, *rows)
+    done = run(tmp_path, endpoint, "--format", "j1-pav", "--option", "seed_prompt=plan")
+    assert done.exit_code == 1
+    assert only_row(tmp_path)["id"] == "n2"
+    assert "a pair has two responses; task 'n3' has 3" in done.output + done.stderr
+
+
+def test_going_on_with_another_format_is_refused(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = prefers_good
+    write(tmp_path)
+    assert run(tmp_path, endpoint, "--format", "j1-pav", "--option", "seed_prompt=plan").exit_code == 0
+    done = run(tmp_path, endpoint, "--format", "j1-pav")
+    assert done.exit_code == 2
+    assert "judged with other settings (options was" in done.stderr
+    assert run(tmp_path, endpoint, "--format", "j1-pavs").exit_code == 2
+
+
+def test_a_judge_in_code_takes_a_format_and_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    def good_first(context: Context) -> str:
+        return f"<answer>[[{_shown(context.prompt.messages[0].content)}]]</answer>"
+
+    monkeypatch.setattr(engine, "open_sandbox", lambda *args, **options: pytest.fail("it runs no programs"))
+    with Judge(generator=ScriptedGenerator(good_first), format="j1-pav", options={"order": "both"}) as judge:
+        result = judge.compare("Which?", "bad", "good")
+        assert (result.kind, result.verdict, len(result.trajectories)) == ("j1-pav", "B", 2)
+        with pytest.raises(ValueError, match="a pair has two responses"):
+            judge.score("Which?", "good")
+    with Judge(generator=ScriptedGenerator(["<score>7</score>"]), format="j1-pos") as judge:
+        assert judge.score("Which?", "good").score == 7.0
+    with pytest.raises(ValueError, match="no such option"):
+        Judge(generator=ScriptedGenerator([]), format="j1-pos", options={"order": "both"}).open()
+
+
+def test_the_formats_are_listed_with_what_they_are() -> None:
+    done = CliRunner().invoke(app, ["formats"])
+    assert done.exit_code == 0
+    named = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
+    assert tuple(named) == environment_names()
+    assert "J1 section 2.5, Fig. 11" in done.stdout
+    assert "seed_prompt" in done.stdout
+
+
+def test_the_documented_table_is_that_of_the_catalog() -> None:
+    """Stale? `tirjudge formats --markdown` prints the one that docs/judges.md should hold."""
+    table = CliRunner().invoke(app, ["formats", "--markdown"]).stdout.strip()
+    assert table == judge_table("tirjudge_environments.")
+    assert table in (DOCS / "judges.md").read_text()

@@ -1,0 +1,100 @@
+"""Local models on the command line: their note, their prompts, and rows that do not fit them."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
+from tirjudge.cli import app
+from tirjudge.model_folder import embedded_model, read_note
+from tirjudge_environments.constraints import FAMILIES
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "candidates.jsonl"
+NOTE = "demonstration model: knows nothing"
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Random weights, and a note that asks for the short prompts."""
+    folder = tmp_path_factory.mktemp("model")
+    tokenizer = bpe_tokenizer("Instruction: Which is better? Response A: Response B:")
+    tiny_qwen3(len(tokenizer)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    (folder / "tirjudge.json").write_text(json.dumps({"prompts": "mini", "note": NOTE}))
+    return str(folder)
+
+
+def judge(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["judge", *arguments])
+
+
+def rows(path: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+def test_a_models_note_stands_wherever_its_verdicts_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = judge("--listwise", str(EXAMPLE), "--model", model, "--max-tokens", "8", "--limit", "3")
+    assert run.exit_code == 0, run.output
+    assert f"judging with {model}, {NOTE}" in run.stderr
+    assert NOTE in run.stdout
+    judged = rows("candidates.verdicts.jsonl")
+    assert len(judged) == 3
+    assert {(row["model"], row["note"], row["format"]) for row in judged} == {(model, NOTE, "listwise")}
+    assert all(row["completion_tokens"] <= 8 for row in judged)
+
+
+def test_a_row_too_long_for_the_model_fails_and_fits_when_truncated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    row = {"prompt": "p", "responses": ["long " * 5000, "y"]}
+    Path("rows.jsonl").write_text(json.dumps(row) + "\n")
+    arguments = ("rows.jsonl", "--model", model, "--max-tokens", "4")
+    run = judge(*arguments)
+    assert run.exit_code == 1
+    assert "rows.jsonl:1: prompt_too_long: " in run.stderr
+    assert "tokens" in run.stderr
+    run = judge(*arguments, "--truncate", "200", "--output", "cut.jsonl")
+    assert run.exit_code == 0, run.output
+    assert rows("cut.jsonl")[0]["cut"] is True
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [("{", "not JSON"), ('{"promts": "mini"}', "promts: Extra inputs"), ("[]", "Input should be")],
+)
+def test_a_note_that_cannot_be_read_is_named(tmp_path: Path, text: str, reason: str) -> None:
+    (tmp_path / "tirjudge.json").write_text(text)
+    with pytest.raises(ValueError, match=r"tirjudge\.json: ") as raised:
+        read_note(str(tmp_path))
+    assert reason in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_the_labels_of_the_example_are_right() -> None:
+    """Checks with the families' reference programs, split into what they parse and what they check."""
+    examples = rows(str(EXAMPLE))
+    assert len(examples) >= 10
+    for row in examples:
+        (family,) = (FAMILIES[tag] for tag in row["tags"])
+        names: dict[str, Any] = {"prompt": row["prompt"]}
+        exec(family.setup, names)
+        kept = [bool(eval(family.check, {**names, "r": response})) for response in row["responses"]]
+        assert kept == [letter == row["label"] for letter in "ABCD"], row["id"]
+
+
+def test_the_embedded_model_judges_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    note = read_note(embedded_model())
+    assert note.note.startswith("demonstration model")
+    run = judge("--listwise", str(EXAMPLE))
+    assert run.exit_code == 0, run.output
+    judged = rows("candidates.verdicts.jsonl")
+    assert {(row["model"], row["note"]) for row in judged} == {("tirjudge-mini", note.note)}
+    assert sum(row["programs"] for row in judged) > 0

@@ -1,0 +1,181 @@
+"""Options of the judging commands: one model for all of them, config files, help, completion, suggestions."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from tests.command import TIRJUDGE
+from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judge_command import pairs, results, through, write_rows
+from tirjudge.cli import app
+from tirjudge.cli.options import RowOptions, read_options
+from tirjudge.judging.config import JudgeConfig, JudgeOptions, Option
+from tirjudge.judging.meta_judge import MetaJudgeConfig
+
+COMMANDS = ["bon", "checklist", "eval", "formats", "judge", "mcp", "serve", "verify"]
+SANDBOX_COMMANDS = ["run", "build", "serve", "doctor", "bench"]
+
+
+def shown(*words: str) -> str:
+    run = CliRunner().invoke(app, [*words, "--help"], env={"COLUMNS": "200"})
+    assert run.exit_code == 0, run.output
+    return run.stdout
+
+
+@pytest.mark.parametrize("command", ["judge", "eval", "bon", "serve", "mcp"])
+def test_every_option_of_the_model_is_an_option_of_every_judging_command(command: str) -> None:
+    group = get_command(app)
+    found = group.get_command(None, command)  # type: ignore[attr-defined]
+    options = {parameter.name: parameter for parameter in found.params}
+    for name, field in JudgeOptions.model_fields.items():
+        (option,) = (one for one in field.metadata if isinstance(one, Option))
+        assert options[name].rich_help_panel == option.panel
+        assert field.description
+        assert options[name].help.startswith(field.description)
+        flag = f"--{option.name or name.replace('_', '-')}"
+        assert flag in options[name].opts
+        if field.annotation is bool:
+            assert options[name].secondary_opts == [flag.replace("--", "--no-", 1)]
+
+
+def test_a_config_file_is_overridden_by_the_command_line(tmp_path: Path) -> None:
+    file = tmp_path / "judge.toml"
+    file.write_text(
+        'model = "m"\nseed = 7\ntools = false\nsamples = 4\n'
+        '[generator_options]\ndevice = "cpu"\nmax_rows = 8\n'
+    )
+    given = dict.fromkeys(RowOptions.model_fields)
+    options = read_options(RowOptions, file, given)
+    assert (options.model, options.seed, options.tools, options.concurrency) == ("m", 7, False, 32)
+    assert (options.temperature, options.top_p) == (1.0, 0.95)
+    options = read_options(
+        RowOptions, file, {**given, "seed": 1, "tools": True, "generator_options": ["max_rows=2"]}
+    )
+    assert (options.model, options.seed, options.tools) == ("m", 1, True)
+    assert options.generator_options == {"device": "cpu", "max_rows": 2}
+    assert options.config == JudgeConfig(
+        model="m", seed=1, samples=4, generator_options={"device": "cpu", "max_rows": 2}
+    )
+
+
+def test_rows_are_judged_by_a_config_file(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = lambda body: chat("<preference>B</preference>")
+    rows = write_rows(tmp_path / "rows.jsonl", pairs(3))
+    config = {"model": "m", "base_url": endpoint.url, "tools": False, "order": "given", "limit": 2}
+    (tmp_path / "judge.json").write_text(json.dumps(config))
+    words = ["judge", str(rows), "--config", str(tmp_path / "judge.json"), "--output", str(tmp_path / "out")]
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code == 0, run.stderr
+    assert [row["verdict"] for row in results(tmp_path / "out")] == ["B", "B"]
+    assert CliRunner().invoke(app, [*words, "--limit", "3"]).exit_code == 0
+    assert len(results(tmp_path / "out")) == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "reason"),
+    [
+        ("judge.toml", "sample = 4", "sample: there is no such option; did you mean samples?"),
+        ("judge.toml", "api_key = 'sk-secret'", "api_key: there is no such option"),
+        ("judge.toml", "seed = -1", "seed: Input should be greater than or equal to 0"),
+        ("judge.toml", "seed", "is not TOML"),
+        ("judge.json", "{", "is not JSON"),
+    ],
+)
+def test_a_bad_config_file_is_one_line(tmp_path: Path, name: str, text: str, reason: str) -> None:
+    (tmp_path / name).write_text(text)
+    run = CliRunner().invoke(app, ["judge", "rows.jsonl", "--config", str(tmp_path / name)])
+    assert run.exit_code == 2
+    assert run.stderr.startswith(f"tirjudge judge: {tmp_path / name}")
+    assert reason in run.stderr
+    assert len(run.stderr.splitlines()) == 1
+    assert "sk-secret" not in run.stderr
+
+
+def test_the_former_meaning_of_config_is_refused_with_the_new_name() -> None:
+    """`--config` once named a configuration of a hub dataset."""
+    run = CliRunner().invoke(app, ["judge", "some/dataset", "--config", "english"])
+    assert run.exit_code == 2
+    assert run.stderr == (
+        "tirjudge judge: --config english: there is no such file "
+        "(--subset names a configuration of a hub dataset)\n"
+    )
+
+
+def test_half_a_price_is_refused(tmp_path: Path, endpoint: EndpointServer) -> None:
+    rows = write_rows(tmp_path / "rows.jsonl", pairs(1))
+    run = CliRunner().invoke(app, ["judge", str(rows), "--price-in", "1", *through(endpoint)])
+    assert run.exit_code == 2
+    assert "give --price-in and --price-out" in run.stderr
+
+
+@pytest.mark.parametrize(
+    "words", [*([name] for name in COMMANDS), *(["sandbox", name] for name in SANDBOX_COMMANDS)]
+)
+def test_help_shows_two_examples_that_name_the_command(words: list[str]) -> None:
+    text = shown(*words)
+    examples = text.split("\nExamples:\n")[1].strip().splitlines()
+    assert len(examples) >= 2
+    assert all(" ".join(["tirjudge", *words]) in line for line in examples)
+    assert CliRunner().invoke(app, [*words, "-h"], env={"COLUMNS": "200"}).stdout == text
+
+
+def test_help_groups_the_options() -> None:
+    headings = [line for line in shown("judge").splitlines() if line.endswith(":") and line[:1].isupper()]
+    assert headings == [
+        "Arguments:", "Rows:", "Model:", "Judging:", "Sandbox:", "Cost:", "Output:", "Options:", "Examples:",
+    ]  # fmt: skip
+    assert "Server:" in shown("serve")
+
+
+@pytest.mark.parametrize(
+    ("words", "suggestion"),
+    [
+        (["jugde"], "Did you mean 'judge'?"),
+        (["sandbox", "dokter"], "Did you mean 'doctor'?"),
+        (["judge", "x", "--modle", "m"], "--model"),
+    ],
+)
+def test_a_misspelled_word_is_answered_with_the_closest(words: list[str], suggestion: str) -> None:
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code == 2
+    assert suggestion in run.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "completed"),
+    [
+        ("tirjudge ju", "judge"),
+        ("tirjudge judge --max-tok", "--max-tokens"),
+        ("tirjudge sandbox doc", "doctor"),
+    ],
+)
+def test_the_shell_completes_commands_and_options(typed: str, completed: str) -> None:
+    words = {"COMP_WORDS": typed, "COMP_CWORD": str(len(typed.split()) - 1)}
+    environment = {**os.environ, "_TIRJUDGE_COMPLETE": "complete_bash", **words}
+    run = subprocess.run([TIRJUDGE], env=environment, capture_output=True, text=True, check=False)
+    assert run.stdout.split() == [completed]
+
+
+def test_the_completion_script_is_printed() -> None:
+    # Without detection of the shell the option takes its name, so that the test runs under any parent.
+    environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    command = [TIRJUDGE, "--show-completion", "bash"]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert "_TIRJUDGE_COMPLETE=complete_bash" in run.stdout
+
+
+def test_the_options_of_checklist_derive_from_the_meta_judge(tmp_path: Path) -> None:
+    found = get_command(app).get_command(None, "checklist")  # type: ignore[attr-defined]
+    assert {parameter.name for parameter in found.params} >= set(MetaJudgeConfig.model_fields)
+    file = tmp_path / "meta.toml"
+    file.write_text("max_tokens = 99\n")
+    given = dict.fromkeys(MetaJudgeConfig.model_fields)
+    options = read_options(MetaJudgeConfig, file, {**given, "model": "m"})
+    assert (options.model, options.max_tokens) == ("m", 99)
+    run = CliRunner().invoke(app, ["checklist", "rows.jsonl"])
+    assert (run.exit_code, run.stderr) == (2, "tirjudge checklist: model: Field required\n")

@@ -1,0 +1,140 @@
+"""The completion cache: equal questions are asked once, and no other question is answered from it."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tirjudge.generation.base import Sampling
+from tirjudge.generation.cached import CachedGenerator, CompletionStore
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.judging.config import JudgeConfig
+from tirjudge.judging.engine import Judging
+from tirjudge.model_folder import weights_digest
+from tirjudge_environments import (
+    By,
+    Completion,
+    Context,
+    Finish,
+    JudgeTask,
+    Message,
+    Prompt,
+    Segment,
+    ToolCall,
+    Usage,
+)
+
+CONTEXT = Context(Prompt(messages=(Message("user", "Which?"),), stop=("```",)))
+SAMPLING = Sampling(temperature=1.0, top_p=0.9, max_tokens=50, seed=3)
+ANSWER = Completion(
+    text="A \ud800",
+    finish=Finish.TOOL_CALL,
+    token_ids=(1, 2),
+    reasoning="because",
+    tool_calls=(ToolCall("c", "run_python", "{}"),),
+    usage=Usage(7, 2),
+)
+
+
+class Counting(ScriptedGenerator):
+    """A generator that answers with the number of its calls."""
+
+    def __init__(self, answer: Completion = ANSWER) -> None:
+        super().__init__(lambda context: answer)
+        self.asked = 0
+
+    async def generate(self, context: Context, sampling: Sampling) -> Completion:
+        self.asked += 1
+        return await super().generate(context, sampling)
+
+
+def cached(inner: ScriptedGenerator, path: Path, **identity: Any) -> CachedGenerator:
+    return CachedGenerator(inner, CompletionStore(path), {"model": "m", **identity})
+
+
+async def test_an_answer_comes_back_as_it_was_given_in_another_process_too(tmp_path: Path) -> None:
+    path = tmp_path / "folder" / "cache.sqlite"
+    for expected in (1, 0):
+        inner = Counting()
+        generator = cached(inner, path)
+        assert await generator.generate(CONTEXT, SAMPLING) == ANSWER
+        assert (inner.asked, generator.hits) == (expected, 1 - expected)
+        await generator.close()
+
+
+async def test_whatever_a_judgment_depends_on_makes_another_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner, path = Counting(), tmp_path / "cache.sqlite"
+    generator = cached(inner, path)
+    said = Segment(by=By.MODEL, text="```python\n1\n```")
+    contexts = [
+        CONTEXT,
+        replace(CONTEXT, prompt=replace(CONTEXT.prompt, messages=(Message("user", "Which? "),))),
+        replace(CONTEXT, prompt=replace(CONTEXT.prompt, messages=(Message("system", "Which?"),))),
+        replace(CONTEXT, prompt=replace(CONTEXT.prompt, prefill="<think>")),
+        replace(CONTEXT, prompt=replace(CONTEXT.prompt, stop=())),
+        replace(CONTEXT, segments=(said,)),
+        replace(CONTEXT, segments=(said, Segment(by=By.SANDBOX, text="1"))),
+        replace(CONTEXT, segments=(said, Segment(by=By.SANDBOX, text="2"))),
+        replace(CONTEXT, ids=(1, 2)),
+        replace(CONTEXT, ids=(1, 3)),
+    ]
+    samplings = [
+        replace(SAMPLING, temperature=0.9),
+        replace(SAMPLING, top_p=1.0),
+        replace(SAMPLING, max_tokens=51),
+        replace(SAMPLING, seed=4),
+    ]
+    questions = [(context, SAMPLING) for context in contexts] + [(CONTEXT, draw) for draw in samplings]
+    for number, question in enumerate(questions, 1):
+        await generator.generate(*question)
+        assert inner.asked == number
+    for identity in ({"model": "n"}, {"weights": "abc"}, {"base_url": "http://other"}):
+        await cached(inner, path, **identity).generate(CONTEXT, SAMPLING)
+    assert inner.asked == len(questions) + 3
+    monkeypatch.setattr("tirjudge.generation.cached.__version__", "99")
+    await cached(inner, path).generate(CONTEXT, SAMPLING)
+    assert inner.asked == len(questions) + 4
+
+
+async def test_a_greedy_answer_does_not_depend_on_the_seed(tmp_path: Path) -> None:
+    inner = Counting()
+    generator = cached(inner, tmp_path / "cache.sqlite")
+    for seed in (1, 2):
+        await generator.generate(CONTEXT, Sampling(seed=seed))
+    assert inner.asked == 1
+
+
+async def test_a_row_of_another_name_in_another_place_is_the_same_question(tmp_path: Path) -> None:
+    inner = Counting(Completion(text="<preference>A</preference>", finish=Finish.END))
+
+    def around(generator: Any) -> CachedGenerator:
+        return cached(inner, tmp_path / "cache.sqlite")
+
+    task = JudgeTask(id="one", prompt=(Message("user", "p"),), candidates=("x", "y"))
+    config = JudgeConfig(model="m", base_url="http://127.0.0.1:9", tools=False, order="given")
+    async with Judging(config, around=around) as judging:
+        first = await judging.judge(task)
+        again = await judging.judge(replace(task, id="two", label=1))
+        other = await judging.judge(replace(task, id="one", candidates=("x", "z")))
+    assert (first.choice, again.choice, other.choice) == (0, 0, 0)
+    assert inner.asked == 2
+
+
+def test_what_is_no_cache_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "cache.sqlite").write_text("no database, but text that is long enough to be read as a page")
+    with pytest.raises(ValueError, match=r"cannot be used .*--no-cache runs without it") as raised:
+        CompletionStore(tmp_path / "cache.sqlite")
+    assert "\n" not in str(raised.value)
+
+
+def test_weights_are_told_apart_by_what_they_hold(tmp_path: Path) -> None:
+    (tmp_path / "model.safetensors").write_bytes(b"1")
+    (tmp_path / "config.json").write_text("{}")
+    before = weights_digest(str(tmp_path))
+    assert before == weights_digest(str(tmp_path))
+    (tmp_path / "model.safetensors").write_bytes(b"2")
+    assert weights_digest(str(tmp_path)) != before
+    assert weights_digest("owner/name") == ""

@@ -1,0 +1,93 @@
+"""The cost of calls: counted, kept after a kill, and never above the limit."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tirjudge.generation.base import GeneratorFailed, Sampling
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.generation.spending import CostReached, MeteredGenerator, Price, Spending
+from tirjudge_environments import Completion, Context, Finish, Message, Prompt, Usage
+
+PRICE = Price(prompt=1.0, completion=10.0)
+ASKED = Context(Prompt(messages=(Message("user", "x" * 36),)))
+"""A context of at most 100 tokens, the chat template included."""
+
+
+def answering(usage: Usage) -> ScriptedGenerator:
+    return ScriptedGenerator(lambda context: Completion(text="a", finish=Finish.END, usage=usage))
+
+
+def test_calls_and_tokens_and_money_are_counted_over_restarts(tmp_path: Path) -> None:
+    async def ask(spending: Spending, times: int) -> None:
+        generator = MeteredGenerator(answering(Usage(70, 5)), spending)
+        for _ in range(times):
+            await generator.generate(ASKED, Sampling())
+
+    path = tmp_path / "calls.jsonl"
+    for times, calls in ((3, 3), (2, 5)):
+        with Spending(path, price=PRICE) as spending:
+            asyncio.run(ask(spending, times))
+            assert (spending.calls, spending.usage) == (calls, Usage(70 * calls, 5 * calls))
+            assert spending.cost == pytest.approx(calls * (70 * 1 + 5 * 10) / 1e6)
+    with Spending(path, overwrite=True) as spending:
+        assert (spending.calls, spending.cost) == (0, None)
+
+
+@pytest.mark.parametrize("at_once", [1, 50])
+async def test_the_limit_is_never_passed_however_many_calls_run_at_once(at_once: int) -> None:
+    """A call may take (100 + 10 * 20) / 1e6; it takes 270 / 1e6. Three may fit, a fourth could pass 1e-3."""
+    spending = Spending(price=PRICE, limit=1e-3)
+    most_in_flight = 0
+
+    class Slow(ScriptedGenerator):
+        in_flight = 0
+
+        async def generate(self, context: Context, sampling: Sampling) -> Completion:
+            nonlocal most_in_flight
+            Slow.in_flight += 1
+            most_in_flight = max(most_in_flight, Slow.in_flight)
+            await asyncio.sleep(0.001)
+            Slow.in_flight -= 1
+            return await super().generate(context, sampling)
+
+    usage = Usage(70, 20)
+    generator = MeteredGenerator(
+        Slow(lambda context: Completion(text="a", finish=Finish.END, usage=usage)), spending
+    )
+    free = asyncio.Semaphore(at_once)
+
+    async def call() -> Completion:
+        async with free:
+            return await generator.generate(ASKED, Sampling(max_tokens=20))
+
+    ended = await asyncio.gather(*(call() for _ in range(50)), return_exceptions=True)
+    refused = [one for one in ended if isinstance(one, CostReached)]
+    assert len(refused) == 47
+    assert spending.calls == 3
+    assert spending.cost is not None
+    assert spending.cost <= 1e-3
+    assert most_in_flight <= min(at_once, 3)
+    assert "0.0008 of 0.001 are spent, and the next call may cost 0.0003" in str(refused[0])
+
+
+async def test_a_call_whose_tokens_nobody_counts_costs_the_most_it_could() -> None:
+    spending = Spending(price=PRICE)
+    await MeteredGenerator(answering(Usage()), spending).generate(ASKED, Sampling(max_tokens=20))
+    assert spending.usage == Usage(100, 20)
+
+
+async def test_a_failed_call_gives_its_room_back() -> None:
+    spending = Spending(price=PRICE, limit=3.5e-4)
+    failing = MeteredGenerator(ScriptedGenerator([]), spending)
+    for _ in range(3):
+        with pytest.raises(GeneratorFailed):
+            await failing.generate(ASKED, Sampling(max_tokens=20))
+    await MeteredGenerator(answering(Usage(1, 1)), spending).generate(ASKED, Sampling(max_tokens=20))
+    assert spending.calls == 1
+
+
+def test_a_limit_needs_a_price() -> None:
+    with pytest.raises(ValueError, match="needs a price"):
+        Spending(limit=1.0)

@@ -1,0 +1,132 @@
+"""Judgments: several views of one task, combined."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import pytest
+
+from tirjudge.judging.judgment import Judgment, consensus, judgment, result_row
+from tirjudge_environments import Episode, JudgeTask, Message, Prompt, StopReason, Trajectory, Verdict, View
+
+End = Verdict | StopReason
+
+
+def judged(*ends: End, candidates: int = 2, label: int | None = 0) -> Judgment:
+    """A judgment of views that ended with these verdicts or stops."""
+    task = JudgeTask(
+        id="t", prompt=(Message("user", "p"),), candidates=tuple("xyz"[:candidates]), label=label
+    )
+    trajectories = tuple(_trajectory(f"v{number}", end) for number, end in enumerate(ends))
+    return judgment("pairwise", Episode(task, 0, trajectories))
+
+
+def alone(*scores: float | None) -> Judgment:
+    """A sample in which each response was scored alone; None is a view without a score."""
+    task = JudgeTask(id="t", prompt=(Message("user", "p"),), candidates=("x", "y"), label=0)
+    ends = [StopReason.MALFORMED if s is None else Verdict(scores={n: s}) for n, s in enumerate(scores)]
+    views = [replace(_trajectory(f"{n}", end), view=View(f"{n}", (n,))) for n, end in enumerate(ends)]
+    return judgment("pointwise", Episode(task, 0, tuple(views)))
+
+
+def _trajectory(name: str, end: End) -> Trajectory:
+    verdict = end if isinstance(end, Verdict) else None
+    return Trajectory(
+        view=View(name, (0, 1)),
+        sample=0,
+        prompt=Prompt(messages=()),
+        prompt_ids=None,
+        segments=(),
+        calls=(),
+        stop=end if isinstance(end, StopReason) else StopReason.VERDICT,
+        verdict=verdict,
+        detail="" if verdict else f"why {end}",
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends", "verdict", "credit"),
+    [
+        ((Verdict(choice=0),), "A", 1.0),
+        ((Verdict(choice=1),), "B", 0.0),
+        ((Verdict(choice=0), Verdict(choice=0)), "A", 1.0),
+        ((Verdict(choice=0), Verdict(choice=1)), "tie", 0.5),
+        ((Verdict(scores={0: 4.0}), Verdict(scores={1: 3.5})), "A", 1.0),
+        ((Verdict(scores={0: 4.0}), Verdict(scores={1: 4.0})), "tie", 0.5),
+        ((Verdict(choice=0), StopReason.MALFORMED), None, 0.0),
+        ((StopReason.TOKEN_BUDGET,), None, 0.0),
+    ],
+)
+def test_views_agree_tie_or_leave_no_verdict(
+    ends: tuple[End, ...], verdict: str | None, credit: float
+) -> None:
+    assert (judged(*ends).verdict, judged(*ends).credit) == (verdict, credit)
+    assert judged(*ends, label=None).credit is None
+
+
+def test_a_tie_that_leaves_out_the_label_is_wrong() -> None:
+    assert judged(Verdict(choice=1), Verdict(choice=2), candidates=3, label=0).credit == 0.0
+
+
+def test_scores_stand_when_another_view_gave_none() -> None:
+    result = judged(Verdict(scores={0: 8.0}), StopReason.MALFORMED, Verdict(scores={2: 3.0}), candidates=3)
+    assert result.verdict is None
+    assert result_row(result)["scores"] == [8.0, None, 3.0]
+    assert (result.stop, result.detail) == (StopReason.MALFORMED, "why malformed")
+
+
+def test_a_part_that_was_down_comes_before_what_the_judge_did() -> None:
+    result = judged(StopReason.MALFORMED, StopReason.SANDBOX_DOWN, Verdict(choice=0))
+    assert (result.stop, result.stop.down) == (StopReason.SANDBOX_DOWN, True)
+    assert not judged(StopReason.MALFORMED).stop.down
+
+
+@pytest.mark.parametrize(
+    ("scores", "ranking"), [({0: 2.0, 1: 9.0, 2: 5.0}, (1, 2, 0)), ({0: 5.0, 1: 5.0, 2: 9.0}, (2, 0, 1))]
+)
+def test_a_ranking_orders_all_that_have_scores(scores: Mapping[int, float], ranking: tuple[int, ...]) -> None:
+    ends = [Verdict(scores={index: score}) for index, score in scores.items()]
+    assert judged(*ends, candidates=3).ranking == ranking
+
+
+def test_a_single_response_has_a_score_and_no_choice() -> None:
+    result = judged(Verdict(scores={0: 7.0}), candidates=1, label=0)
+    assert (result.score, result.choice, result.verdict, result.credit) == (7.0, None, None, None)
+
+
+def test_a_view_that_says_tie_names_both() -> None:
+    tie = Verdict(scores={0: 4.0, 1: 4.0}, tie=True)
+    assert judged(tie).verdict == "tie"
+    assert judged(Verdict(choice=0), tie).verdict == "tie"
+    assert judged(Verdict(tie=True)).best == (0, 1)
+
+
+def test_scores_of_several_views_are_averaged_and_a_choice_stands() -> None:
+    result = judged(Verdict(choice=1, scores={0: 9.0, 1: 2.0}), Verdict(choice=1, scores={0: 6.0, 1: 3.0}))
+    assert (result.verdict, dict(result.scores)) == ("B", {0: 7.5, 1: 2.5})
+
+
+@pytest.mark.parametrize(
+    ("samples", "verdict"),
+    [
+        ((Verdict(choice=0), Verdict(choice=1), Verdict(choice=1)), "B"),
+        ((Verdict(choice=0), Verdict(choice=1)), "tie"),
+        ((Verdict(tie=True), Verdict(choice=1), StopReason.MALFORMED), "B"),
+        ((Verdict(tie=True), StopReason.MALFORMED), "tie"),
+        ((StopReason.MALFORMED, StopReason.MALFORMED), None),
+        ((Verdict(choice=0), Verdict(choice=0), StopReason.GENERATOR_DOWN), None),
+    ],
+)
+def test_most_samples_decide(samples: tuple[End, ...], verdict: str | None) -> None:
+    together = consensus([judged(sample) for sample in samples])
+    assert together.verdict == verdict
+    assert len(together.trajectories) == len(samples)
+    assert together.stop.unscored == (StopReason.GENERATOR_DOWN in samples)
+
+
+def test_responses_judged_alone_are_compared_by_their_mean_scores() -> None:
+    """Two of three samples prefer x, and y has the higher mean."""
+    together = consensus([alone(6, 5), alone(6, 5), alone(1, 9)])
+    assert (together.verdict, together.scores) == ("B", {0: 13 / 3, 1: 19 / 3})
+    assert consensus([alone(6, 5), alone(None, 9)]).scores == {0: 6, 1: 7}

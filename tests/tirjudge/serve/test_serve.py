@@ -1,0 +1,257 @@
+"""The judge over HTTP: verdicts and rewards; a failure is never one of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from pydantic import SecretStr
+
+from tests.tirjudge.judge_server import JudgeServer, judge_serving
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.generation.spending import CostReached
+from tirjudge.judge import Judge
+from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
+from tirjudge_environments import Context
+from tirjudge_sandbox.server.guard import Access
+from tirjudge_sandbox.server.intake import IntakeLimits
+
+TOKEN = "0123456789abcdef"
+PROGRAM = "```python\nprint(len(response_a), len(response_b))\n```\n"
+
+
+def script(context: Context) -> str:
+    """Counts before it prefers B; scores with the number of letters; of three names C, and fails on DOWN."""
+    words = context.prompt.messages[-1].content
+    if "DOWN" in words:
+        raise GeneratorFailed("the model's machine is off")
+    if "MUMBLE" in words:
+        return "I would rather not say."
+    if "<score>" in words:
+        return "<score>7</score>"
+    if "Response C" in words or "[Response C" in words or "response C" in words:
+        return "<preference>C</preference>"
+    return "Counted. <preference>B</preference>" if context.segments else PROGRAM
+
+
+@pytest.fixture(scope="module")
+def served() -> Iterator[JudgeServer]:
+    with judge_serving(ScriptedGenerator(script), order="given") as server:
+        yield server
+
+
+def question(*responses: str, prompt: str = "Which is longer?", **more: object) -> dict[str, object]:
+    return {"prompt": prompt, "responses": list(responses), **more}
+
+
+def test_a_pair_with_the_program_that_proves_it(served: JudgeServer) -> None:
+    assert served.judge(question("one", "three", id="row 1")) == {
+        "id": "row 1",
+        "format": "pairwise",
+        "verdict": "B",
+        "choice": 1,
+        "scores": None,
+        "stop": "verdict",
+        "detail": "",
+        "programs": [{"source": "print(len(response_a), len(response_b))\n", "output": "3 5"}],
+        "prompt_tokens": 0,
+        "completion_tokens": 0,
+    }
+
+
+def test_many_are_answered_in_their_order(served: JudgeServer) -> None:
+    chat = [{"role": "user", "content": "Say it."}, {"role": "assistant", "content": "What?"}]
+    asked = [
+        question("a", "b", id="pair"),
+        question("a", id="single", prompt="Rate it."),
+        question("a", "b", "c", id="list"),
+        question("a", "b", id="both", kind="pointwise"),
+        {"prompt": chat, "responses": ["a"], "id": "chat"},
+    ]
+    answers = served.judge(asked)
+    assert [one["id"] for one in answers] == ["pair", "single", "list", "both", "chat"]
+    assert [one["format"] for one in answers] == [
+        "pairwise", "pointwise", "listwise", "pointwise", "pointwise",
+    ]  # fmt: skip
+    assert [one["verdict"] for one in answers] == ["B", None, "C", "tie", None]
+    assert [one["scores"] for one in answers] == [None, [7.0], None, [7.0, 7.0], [7.0]]
+
+
+def test_it_answers_as_the_judge_in_python_does() -> None:
+    """The same words get the same id, so the same order and the same draws."""
+
+    def first_shown(context: Context) -> str:
+        return "<preference>A</preference>"
+
+    pairs = [(f"left {number}", f"right {number}") for number in range(8)]
+    with (
+        Judge(generator=ScriptedGenerator(first_shown), tools=False) as judge,
+        judge_serving(ScriptedGenerator(first_shown), tools=False) as server,
+    ):
+        mine = [judge.compare("Which?", *pair).verdict for pair in pairs]
+        theirs = [server.judge(question(*pair, prompt="Which?"))["verdict"] for pair in pairs]
+    assert mine == theirs
+    assert set(mine) == {"A", "B"}
+
+
+def test_no_verdict_says_why(served: JudgeServer) -> None:
+    answer = served.judge(question("a", "b", prompt="MUMBLE"))
+    assert (answer["verdict"], answer["choice"], answer["stop"]) == (None, None, "malformed")
+    assert answer["detail"]
+
+
+def test_one_that_failed_leaves_no_answer_at_all(served: JudgeServer) -> None:
+    for body in (question("a", "b", prompt="DOWN"), [question("a", "b"), question("a", prompt="DOWN")]):
+        response = served.post("/v1/judge", body)
+        assert response.status_code == 503
+        assert response.json() == {"detail": "generator_down: the model's machine is off"}
+        assert response.headers["retry-after"] == "1"
+
+
+@pytest.mark.parametrize(
+    ("body", "way"),
+    [
+        ({"prompt": "p"}, ["body", "one", "responses"]),
+        ({"prompt": "", "responses": ["a"]}, ["body", "one", "prompt"]),
+        ({"prompt": "  ", "responses": ["a"]}, ["body", "one"]),
+        ({"prompt": "p", "responses": []}, ["body", "one", "responses"]),
+        ({"prompt": "p", "responses": ["a"], "kind": "pairwise"}, ["body", "one", "responses"]),
+        ({"prompt": "p", "responses": ["a"] * 65}, ["body", "one", "responses"]),
+        ([question("a", "b"), question("a", kind="pairwise")], ["body", "many", 1, "responses"]),
+        ([], ["body", "many"]),
+        ([question("a")] * 257, ["body", "many"]),
+    ],
+)
+def test_what_does_not_fit_is_named(served: JudgeServer, body: object, way: list[object]) -> None:
+    response = served.post("/v1/judge", body)
+    assert response.status_code == 422
+    assert response.json()["detail"][0]["loc"][: len(way)] == way
+    assert response.json()["detail"][0]["msg"]
+
+
+def test_openrlhf_gets_a_reward_for_each_query(served: JudgeServer) -> None:
+    prompt = "<|im_start|>user\nRate me.<|im_end|>\n<|im_start|>assistant\n"
+    asked = {
+        "query": [f"{prompt}one<|im_end|>", f"<s>{prompt}two"],
+        "prompts": [prompt, prompt],
+        "labels": ["", None],
+    }
+    assert served.post("/get_reward", asked).json() == {
+        "rewards": [7.0, 7.0],
+        "scores": [7.0, 7.0],
+        "extra_logs": {"judge_programs": [0.0, 0.0], "judge_no_verdict": [0.0, 0.0]},
+    }
+
+
+def test_the_judge_sees_the_response_alone() -> None:
+    seen: list[str] = []
+
+    def watching(context: Context) -> str:
+        seen.append(context.prompt.messages[-1].content)
+        return "<score>3</score>"
+
+    with judge_serving(ScriptedGenerator(watching)) as server:
+        assert server.post("/get_reward", {"query": ["Ask.Answer<|im_end|>\n"], "prompts": ["Ask."]}).json()
+    assert "Answer" in seen[0]
+    assert "<|im_end|>" not in seen[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "prompts", "way"),
+    [
+        (["b a"], ["a", "b"], ["body", "prompts"]),
+        (["other"], ["prompt"], ["body", "query", 0]),
+        (["a", "x" * 50 + "p"], ["a", "p"], ["body", "query", 1]),
+        (["a"], [" "], ["body", "prompts", 0]),
+        ([], [], ["body", "query"]),
+    ],
+)
+def test_a_query_must_hold_its_prompt(
+    served: JudgeServer, query: list[str], prompts: list[str], way: list[object]
+) -> None:
+    response = served.post("/get_reward", {"query": query, "prompts": prompts})
+    assert response.status_code == 422
+    assert response.json()["detail"][0]["loc"] == way
+
+
+def test_no_reward_is_made_up(served: JudgeServer) -> None:
+    asked = {"query": ["Rate it. x", "MUMBLE x"], "prompts": ["Rate it.", "MUMBLE"]}
+    response = served.post("/get_reward", asked)
+    assert response.status_code == 502
+    assert response.json() == {"detail": "query 1: the judge ended without a score (malformed)"}
+    down = served.post("/get_reward", {"query": ["DOWN x"], "prompts": ["DOWN"]})
+    assert (down.status_code, "rewards" in down.json()) == (503, False)
+    with judge_serving(ScriptedGenerator(script), JudgeServerSettings(no_verdict_reward=-1.0)) as server:
+        told = server.post("/get_reward", asked).json()
+        assert told["rewards"] == [7.0, -1.0]
+        assert told["extra_logs"]["judge_no_verdict"] == [0.0, 1.0]
+        assert server.post("/get_reward", {"query": ["DOWN x"], "prompts": ["DOWN"]}).status_code == 503
+
+
+def test_a_server_of_one_format_refuses_a_kind() -> None:
+    with judge_serving(ScriptedGenerator(["[[A]]"]), format="j1-pav") as server:
+        response = server.post("/v1/judge", question("a", "b", kind="pairwise"))
+        assert response.json()["detail"][0]["loc"] == ["body", "one", "kind"]
+
+
+def test_ready_while_the_model_answers() -> None:
+    broken = [True]
+
+    def flaky(context: Context) -> str:
+        if broken[0]:
+            raise GeneratorFailed("the model's machine is off")
+        return "<score>5</score>"
+
+    with judge_serving(ScriptedGenerator(flaky)) as server:
+        assert server.get("/healthz").json() == "ok"
+        assert server.get("/readyz").status_code == 503
+        broken[0] = False
+        assert server.get("/readyz").status_code == 200
+        broken[0] = True
+        assert server.get("/readyz").status_code == 200, "nothing is known to be wrong"
+        assert server.post("/v1/judge", question("a")).status_code == 503
+        told = server.get("/readyz")
+        assert (told.status_code, told.json()) == (503, {"detail": "the model's machine is off"})
+
+
+def test_the_cost_limit_is_a_failure_and_never_a_verdict() -> None:
+    def spent(context: Context) -> str:
+        raise CostReached("1.0 of 1 are spent, and the next call may cost 0.1")
+
+    with judge_serving(ScriptedGenerator(spent)) as server:
+        answer = server.post("/v1/judge", question("a", "b"))
+        assert answer.status_code == 503
+        assert answer.json() == {"detail": "1.0 of 1 are spent, and the next call may cost 0.1"}
+        assert server.get("/readyz").status_code == 503
+
+
+def test_the_guard_and_the_intake_stand_before_it() -> None:
+    settings = JudgeServerSettings(
+        access=Access(token=SecretStr(TOKEN), open_paths=OPEN_PATHS), intake=IntakeLimits(body_bytes=1000)
+    )
+    with judge_serving(ScriptedGenerator(script), settings) as server:
+        assert server.post("/v1/judge", question("a")).status_code == 401
+        assert server.get("/metrics").status_code == 401
+        assert [server.get(path).status_code for path in ("/healthz", "/readyz")] == [200, 200]
+        holder = {"authorization": f"Bearer {TOKEN}"}
+        assert server.post("/v1/judge", question("a"), headers=holder).status_code == 200
+        assert server.post("/v1/judge", question("a" * 2000), headers=holder).status_code == 413
+        assert server.get("/healthz", headers={"host": "evil.example"}).status_code == 403
+        page = {**holder, "origin": "http://evil.example"}
+        assert server.post("/v1/judge", question("a"), headers=page).status_code == 403
+
+
+def test_what_was_judged_is_counted() -> None:
+    with judge_serving(ScriptedGenerator(script), order="given") as server:
+        server.judge([question("a", "b"), question("a")])
+        server.post("/v1/judge", question("a", prompt="DOWN"))
+        text = server.get("/metrics").text
+    counts = dict(re.findall(r"^(tirjudge_\S+) (\S+)$", text, re.MULTILINE))
+    assert counts['tirjudge_http_requests_total{path="/v1/judge",status="200"}'] == "1.0"
+    assert counts['tirjudge_http_requests_total{path="/v1/judge",status="503"}'] == "1.0"
+    assert counts['tirjudge_judgments_total{format="pairwise",stop="verdict"}'] == "1.0"
+    assert counts['tirjudge_judgments_total{format="pointwise",stop="generator_down"}'] == "1.0"
+    assert counts["tirjudge_judge_programs_total"] == "1.0"
+    assert counts["tirjudge_judgment_seconds_count"] == "3.0"

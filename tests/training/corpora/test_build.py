@@ -1,0 +1,279 @@
+"""`tirjudge data build`: Table 6 from small files in the real columns, from the hub to the trainer."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.tirjudge.endpoint_server import EndpointServer, serving
+from tests.training.hub import Hub, Part
+from tests.training.table6 import SOURCES, TABLE_6, TOTAL, answer, fill, question
+from tirjudge.cli import app
+from tirjudge.data.rows import Row
+from tirjudge.data.sources import MIRROR, open_rows
+from tirjudge_environments.tasks import read_task
+from tirjudge_training.config_files import MIXTURES, load
+from tirjudge_training.corpora.base import KINDS, open_source
+from tirjudge_training.corpora.config import CorpusConfig
+from tirjudge_training.data.base import DataConfig, EnvironmentConfig
+from tirjudge_training.data.rows import RowData
+
+SCALE = 0.008
+PAIRS = ("help-steer-3", "safe-rlhf", "ultra-interact")
+OTHERS = [name for name in SOURCES if name not in PAIRS]
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    """The ten datasets, each with a little more than twice the rows that the small corpus takes."""
+    made = Hub(tmp_path_factory.mktemp("hub"))
+    fill(made, lambda name: 20 + round(3 * SCALE * TABLE_6[name][-1]))
+    os.environ[MIRROR] = str(made.folder)
+    yield made
+    del os.environ[MIRROR]
+
+
+@pytest.fixture
+def server() -> Iterator[EndpointServer]:
+    with serving() as state:
+        state.script = answer
+        yield state
+
+
+def tirjudge(*words: object) -> Result:
+    return CliRunner().invoke(app, ["data", *map(str, words)])
+
+
+def rows(folder: Path) -> list[Row]:
+    found = list(open_rows(str(folder)))
+    assert all(isinstance(row, Row) for row in found)
+    return [row for row in found if isinstance(row, Row)]
+
+
+def build(folder: Path, *words: object, without: tuple[str, ...] | list[str] = ()) -> Result:
+    left = [word for name in without for word in ("--without", name)]
+    return tirjudge("build", "tir", "--output", folder, "--against", "-", *left, *words)
+
+
+def test_the_mixture_is_table_6() -> None:
+    sources = load(CorpusConfig, "tir", home=MIXTURES).sources
+    assert list(sources) == list(TABLE_6)
+    for name, (domain, *counts, total) in TABLE_6.items():
+        assert list(sources[name].counts(1).values()) == counts
+        assert sum(counts) == total
+        assert open_source(name).card.domain == domain
+    columns = zip(*(row[1:] for row in TABLE_6.values()), strict=True)
+    assert tuple(map(sum, columns)) == TOTAL
+
+
+@pytest.mark.slow
+def test_all_of_table_6_is_built_and_can_be_trained_on(
+    hub: Hub, server: EndpointServer, tmp_path: Path
+) -> None:
+    """At 0.8 %: `datasets`, HTTP generators, verifiers, math-verify, sandbox, Parquet and RowData."""
+    against = tmp_path / "bench.jsonl"
+    planted = question(1, "what would you do?")
+    against.write_text(json.dumps({"prompt": f"Tell me. {planted}"}) + "\n")
+    generators = [word for model in ("good", "bad") for word in ("--generator", f"{model}@{server.url}")]
+    folder = tmp_path / "tir"
+    result = tirjudge(
+        *("build", "tir", "--output", folder, "--scale", SCALE, "--set", "sampling.window=8"),
+        *(*generators, "--against", against),
+    )
+    assert result.exit_code == 0, result.output
+    found = rows(folder)
+    made = Counter((row.fields["source"], row.fields["format"]) for row in found)
+    for name, (domain, *counts, _) in TABLE_6.items():
+        assert [made[name, kind] for kind in KINDS] == [round(count * SCALE) for count in counts], name
+        assert {row.fields["domain"] for row in found if row.fields["source"] == name} == {domain}
+    tasks = [read_task(row.fields, default_id=row.default_id) for row in found]
+    assert len({task.id for task in tasks}) == len(tasks)
+    assert planted not in {task.prompt[0].content for task in tasks}
+    for row, task in zip(found, tasks, strict=True):
+        listwise = row.fields["format"] == "listwise"
+        assert len(task.candidates) in ((4, 5, 6) if listwise else (2,))
+        assert row.fields["environment"] == f"tir-{row.fields['format']}"
+    assert_labels_are_right(found)
+    judges = {f"tir-{kind}": EnvironmentConfig(name=f"tir-{kind}") for kind in KINDS}
+    data = RowData(DataConfig(train=folder), judges)
+    assert {draw.format for draw in data.prompts(None, 0)} == set(judges)
+    (dropped,) = (json.loads(line) for line in (folder / "dropped.jsonl").read_text().splitlines())
+    assert dropped["source"] == "help-steer-3"
+    assert dropped["words"] == "case 1 of clocks and rivers what would"
+
+
+def assert_labels_are_right(found: list[Row]) -> None:
+    """Labels are verified against the answers' text; no position gives the label away."""
+    for row in found:
+        good = row.fields["responses"]["ABCDEF".index(row.fields["label"])]
+        bad = [text for text in row.fields["responses"] if text != good]
+        match row.fields["source"]:
+            case "tulu-3":
+                assert "," not in good
+                assert all("," in text for text in bad)
+            case "math" | "dapo-bigmath" | "web-instruct" | "loong":
+                numbers = row.fields["prompt"][0]["content"].rsplit("is ", 1)[1].rstrip("?").split(" plus ")
+                total = f"\\boxed{{{sum(map(int, numbers))}}}"
+                assert total in good
+                assert all(total not in text for text in bad)
+            case "code-rm":
+                assert "a + b" in good
+                assert all("a - b" in text for text in bad)
+            case "help-steer-3":
+                number = int(good.split()[1])
+                assert (number % 7 in (0, 1)) == good.startswith("first")
+                assert number % 7 not in (2, 3, 4)
+            case "safe-rlhf":
+                assert good.startswith("careful")
+    places = Counter(row.fields["label"] for row in found if len(row.fields["responses"]) == 2)
+    assert 0.4 < places["A"] / places.total() < 0.6
+
+
+def test_the_same_seed_makes_the_same_rows_and_another_does_not(hub: Hub, tmp_path: Path) -> None:
+    for name, seed in (("a", 0), ("b", 0), ("c", 1)):
+        assert build(tmp_path / name, "--scale", 0.01, "--seed", seed, without=OTHERS).exit_code == 0
+    first, again, other = ([row.fields for row in rows(tmp_path / name)] for name in "abc")
+    assert first == again
+    assert {row["id"] for row in first} != {row["id"] for row in other}
+
+
+def test_weights_are_shares_of_the_mixture(hub: Hub, tmp_path: Path) -> None:
+    weights = ("--set", "sources.safe-rlhf.weight=2", "--set", "sources.ultra-interact.weight=0")
+    assert build(tmp_path / "a", "--scale", 0.01, *weights, without=OTHERS).exit_code == 0
+    found = Counter(row.fields["source"] for row in rows(tmp_path / "a"))
+    assert found == {"help-steer-3": 40, "safe-rlhf": 20}
+
+
+KILLED = """
+import sys
+from tirjudge.cli import app
+app(["data", *sys.argv[1:]])
+"""
+
+
+def test_killed_and_started_again_it_asks_for_nothing_twice(
+    hub: Hub, server: EndpointServer, tmp_path: Path
+) -> None:
+    """kill -9 while answers are sampled; the rows are those of an uninterrupted build."""
+    without = [name for name in SOURCES if name != "math"]
+    words = ["--scale", "0.008", "--set", "sampling.window=8"]
+    words += ["--generator", f"good@{server.url}", "--generator", f"bad@{server.url}"]
+    assert build(tmp_path / "whole", *words, without=without).exit_code == 0
+    server.asked.clear()
+    server.delay = 0.05
+    left = [word for name in without for word in ("--without", name)]
+    command = ["build", "tir", "--output", str(tmp_path / "cut"), "--against", "-", *left, *words]
+    child = subprocess.Popen([sys.executable, "-c", KILLED, *command], stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    answers = tmp_path / "cut" / "work" / "math" / "asked.jsonl"
+    while (
+        not (answers.exists() and len(answers.read_text().splitlines()) >= 8) and time.monotonic() < deadline
+    ):
+        time.sleep(0.01)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    kept = len(answers.read_text().splitlines())
+    assert not (tmp_path / "cut" / "data").exists(), "nothing half-made can be mistaken for a corpus"
+    assert kept >= 8
+    server.delay = 0
+    cut = len(server.asked)
+    assert build(tmp_path / "cut", *words, without=without).exit_code == 0
+    asked = [json.dumps([body["model"], body["messages"], body["seed"]]) for body in server.bodies]
+    repeated = len(asked) - len(set(asked))
+    assert repeated <= cut - kept, "only what the kill lost is asked for again"
+    undisturbed, resumed = ([row.fields for row in rows(tmp_path / name)] for name in ("whole", "cut"))
+    assert resumed == undisturbed
+
+
+def test_a_finished_corpus_is_not_made_again_and_not_mixed_with_another(hub: Hub, tmp_path: Path) -> None:
+    words = ("--scale", 0.01)
+    assert build(tmp_path / "a", *words, without=OTHERS).exit_code == 0
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "a" / "data").iterdir()}
+    assert build(tmp_path / "a", *words, without=OTHERS).exit_code == 0
+    assert before == {path: path.stat().st_mtime_ns for path in (tmp_path / "a" / "data").iterdir()}
+    other = build(tmp_path / "a", "--scale", 0.02, without=OTHERS)
+    assert other.exit_code == 2
+    assert "has a different scale: use the same command, or another --output" in other.output
+
+
+def test_fewer_rows_than_wanted_are_told_and_kept(hub: Hub, tmp_path: Path) -> None:
+    result = build(tmp_path / "a", "--scale", 1, without=[n for n in SOURCES if n != "safe-rlhf"])
+    assert result.exit_code == 1
+    found = rows(tmp_path / "a")
+    assert f"safe-rlhf: {len(found)} of 1,000 rows: the source has no more that fit" in result.output
+    assert 0 < len(found) < 1000
+
+
+@pytest.mark.parametrize("part", [None, ("default", "test")])
+def test_a_source_that_is_gone(part: Part | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole dataset, or only the split that is read, is missing."""
+    dataset, _, row = SOURCES["safe-rlhf"]
+    Hub(tmp_path).add(dataset, {} if part is None else {part: [row(0)]})
+    monkeypatch.setenv(MIRROR, str(tmp_path))
+    result = build(tmp_path / "out", without=[name for name in SOURCES if name != "safe-rlhf"])
+    assert result.exit_code == 3
+    told = result.output.splitlines()[-1]
+    assert told.startswith("tirjudge data: PKU-Alignment/PKU-SafeRLHF (default, train) cannot be read: ")
+    assert not (tmp_path / "out" / "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"overall_preference": None}, "overall_preference: Input should be a valid integer"),
+        ({"overall_preference": 7}, "overall_preference: Input should be less than or equal to 3"),
+        ({"context": [{"role": "tool", "content": ""}]}, "context.0.role: Input should be 'system', 'user'"),
+    ],
+)
+def test_a_changed_schema_names_data_set_row_and_column(
+    change: dict[str, object], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, part, row = SOURCES["help-steer-3"]
+    changed = [row(0), row(1), row(2) | change]
+    Hub(tmp_path).add("nvidia/HelpSteer3", {part: changed})
+    monkeypatch.setenv(MIRROR, str(tmp_path))
+    result = build(tmp_path / "out", without=[name for name in SOURCES if name != "help-steer-3"])
+    assert result.exit_code == 3
+    assert f"tirjudge data: nvidia/HelpSteer3, preference/train, row 2: {told}" in result.output
+
+
+def test_a_renamed_column_is_told_with_those_there_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, part, row = SOURCES["safe-rlhf"]
+    renamed = {("question" if name == "prompt" else name): value for name, value in row(0).items()}
+    Hub(tmp_path).add("PKU-Alignment/PKU-SafeRLHF", {part: [renamed]})
+    monkeypatch.setenv(MIRROR, str(tmp_path))
+    result = build(tmp_path / "out", without=[name for name in SOURCES if name != "safe-rlhf"])
+    assert result.exit_code == 3
+    assert "default/train, row 0: prompt: no such column; the row has question, response_0" in result.output
+
+
+def test_without_generators_it_says_so_before_anything_is_read(tmp_path: Path) -> None:
+    result = build(tmp_path / "out")
+    assert result.exit_code == 2
+    assert "source tulu-3 needs sampled answers: name models with --generator MODEL@URL" in result.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_inspect_counts_what_there_is_and_names_what_is_wrong(hub: Hub, tmp_path: Path) -> None:
+    assert build(tmp_path / "a", "--scale", 0.01, without=OTHERS).exit_code == 0
+    shown = tirjudge("inspect", tmp_path / "a")
+    assert shown.exit_code == 0
+    assert re.search("safe-rlhf +5 +5 +0 +10\n", shown.output)
+    assert "domains: helpfulness 40, code 40, safety 10" in shown.output
+    (tmp_path / "bad.jsonl").write_text('{"prompt": "p", "responses": ["a"]}\n{"prompt": "p"}\n')
+    bad = tirjudge("inspect", tmp_path / "bad.jsonl")
+    assert bad.exit_code == 1
+    assert "1 rows cannot be read: no responses" in bad.output

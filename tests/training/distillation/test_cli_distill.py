@@ -1,0 +1,218 @@
+"""`tirjudge train --distill` as it is typed, and what is found out before anything is lost."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
+from tirjudge.generation.endpoint import http
+from tirjudge.storage.run_folder import read_lines
+from tirjudge_training.cli import train
+from tirjudge_training.planning import memory
+
+MINI = "tirjudge/models/mini"
+SMALL = {
+    "teacher.prompts": 12,
+    "teacher.give_up_after": 3,
+    "rl.steps": 1,
+    "rl.groups": 2,
+    "rl.samples": 2,
+    "rl.micro_batch": 4,
+    "rl.max_tokens": 40,
+    "validation.n": 1,
+    "heldout.n": 1,
+    "heldout.max_tokens": 40,
+}
+
+
+@pytest.fixture
+def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> EndpointServer:
+    monkeypatch.setattr(http, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(http, "LONGEST_PAUSE", 0.002)
+    running.asked.clear()
+    running.script = lucky
+    return running
+
+
+def lucky(body: dict[str, Any]) -> dict[str, Any]:
+    """Always the first response: half of the pairs are right."""
+    pair = "Response B" in body["messages"][0]["content"]
+    return chat("The first.\n<preference>A</preference>" if pair else "Fine.\n<score>7</score>")
+
+
+def run(*words: str) -> Result:
+    app = typer.Typer()
+    app.command("train")(train)
+    return CliRunner().invoke(app, words)
+
+
+def distill(folder: Path, url: str, *words: str, model: str = MINI, **more: object) -> Result:
+    settings = [word for key, value in {**SMALL, **more}.items() for word in ("--set", f"{key}={value}")]
+    teacher = ("--distill", "--teacher", "gemini", "--teacher-base-url", url, "--model", model)
+    return run("--output", str(folder), *teacher, *settings, *words)
+
+
+@pytest.mark.slow
+def test_from_a_teacher_to_a_judge(
+    server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its stages in their order, with what each leaves; asked once, and the key is nowhere."""
+    monkeypatch.setenv("TIRJUDGE_TEACHER_API_KEY", "secret-key")
+    done = distill(tmp_path, server.url)
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.strip() == str(tmp_path / "select" / "model")
+    assert server.asked[0].headers["authorization"] == "Bearer secret-key"
+    stages = [line.split()[1] for line in done.stderr.splitlines()]
+    assert list(dict.fromkeys(stages)) == [
+        "teacher:", "heldout-base:", "sft:", "heldout-sft:", "rl:", "select:", "heldout-rl:",
+    ]  # fmt: skip
+    taught = json.loads((tmp_path / "teacher" / "done.json").read_text())
+    kept = [row for row in read_lines(tmp_path / "lessons" / "samples.jsonl") if row["kept"]]
+    assert 0 < len(kept) == taught["prompts_with_full_reward"] < 12
+    assert json.loads((tmp_path / "sft" / "done.json").read_text())["samples"] == len(kept)
+    assert {"base", "sft", "rl"} <= set((tmp_path / "results.md").read_text().split())
+    files = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(b"secret-key" in content for content in files)
+    assert "secret-key" not in done.stderr
+
+    server.asked.clear()
+    again = distill(tmp_path, "http://127.0.0.1:1/elsewhere")
+    assert again.exit_code == 0, "the teacher may have moved, and nothing of him is needed any more"
+    assert not server.asked
+    other = distill(tmp_path, server.url, **{"teacher.samples": 2})
+    assert (other.exit_code, "has another teacher.samples" in other.stderr) == (2, True)
+
+
+def test_a_teacher_that_fails_costs_nothing_but_the_attempt(server: EndpointServer, tmp_path: Path) -> None:
+    """The teacher comes before any training; once it is back, or has moved, the same command resumes."""
+    server.script = lambda body: failure(401, "no such key")
+    down = distill(tmp_path, server.url)
+    assert down.exit_code == 1
+    *_, last = down.stderr.splitlines()
+    assert last == (
+        "tirjudge train: the teacher failed in 3 consecutive dialogues, the last one because: "
+        f"{server.url}/v1/chat/completions: 401 Unauthorized: no such key; set the key in TIRJUDGE_API_KEY "
+        "or OPENAI_API_KEY; the same command resumes with the 0 dialogues in "
+        f"{tmp_path}/teacher/dialogues.jsonl"
+    )
+    assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"teacher"}
+    assert not (tmp_path / "teacher" / "done.json").exists()
+
+
+BIG = {
+    "model_type": "qwen3",
+    "architectures": ["Qwen3ForCausalLM"],
+    "hidden_size": 8192,
+    "intermediate_size": 28672,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "vocab_size": 151936,
+}
+
+
+def test_a_model_too_large_for_the_machine_is_refused_before_anyone_is_asked(
+    server: EndpointServer, tmp_path: Path
+) -> None:
+    """16 bytes per parameter, known from the configuration alone: this folder has no weights."""
+    big, out = tmp_path / "big", tmp_path / "run"
+    big.mkdir()
+    (big / "config.json").write_text(json.dumps(BIG))
+    result = distill(out, server.url, model=str(big))
+    assert result.exit_code == 1
+    assert result.stderr.startswith(
+        f"tirjudge train: {big} has 70.94 billion parameters: training takes at least 1,057.1 GiB, and "
+    )
+    assert result.stderr.count("\n") == 1
+    assert not out.exists()
+    assert not server.asked
+
+
+def test_a_disk_too_small_for_the_run_is_refused_before_anyone_is_asked(
+    server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At 12 bytes a parameter SFT keeps two checkpoints and RL's one step one, with one more on its way.
+
+    Both stages and the selection leave a model of 4; four rollouts are nothing.
+    """
+    monkeypatch.setattr(memory, "disk_there", lambda folder: 50_000_000)
+    result = distill(tmp_path / "run", server.url)
+    assert result.exit_code == 1
+    assert (
+        "0.00 billion parameters: the run writes about 52.6 MiB of checkpoints, models and rollouts"
+        in result.stderr
+    )
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+    assert not server.asked
+
+
+@pytest.mark.parametrize("library", ["trl", "accelerate", "datasets", "transformers", "torch"])
+def test_a_missing_extra_is_named_before_anyone_is_asked(
+    server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str
+) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    result = distill(tmp_path / "run", server.url)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("tirjudge train: training needs `pip install tirjudge[train]`: ")
+    assert library in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+    assert not server.asked
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--distill",), "distillation needs a teacher: --teacher MODEL and --teacher-base-url URL"),
+        (
+            ("--distill", "--teacher", "m"),
+            "distillation needs a teacher: --teacher MODEL and --teacher-base-url",
+        ),
+        (("--distill", "--iterative"), "--iterative and --distill exclude each other"),
+        (
+            ("--teacher-base-url", "ftp://host"),
+            "teacher.base_url: the base URL must be http(s)://",
+        ),
+        (
+            ("--teacher-base-url", "https://me:hunter2@host"),
+            "teacher.base_url: the base URL must be http(s)://",
+        ),
+        (
+            ("--set", "teacher.api_key=hunter2"),
+            "unknown key 'teacher.api_key'; the nearest known one is 'teacher.",
+        ),
+        (("--set", "teacher.corrector.modell=m"), "teacher.corrector.model: Field required"),
+        (
+            ("--model", "nowhere/at/all"),
+            "no model 'nowhere/at/all', neither a folder with one nor a hub id: ",
+        ),
+        (("--model", "./nowhere"), "no model './nowhere': there is no such folder"),
+        (("--model", "docs"), "no model 'docs', neither a folder with one nor a hub id: "),
+        (("--set", "teacher.family=mini"), "teacher.family: no prompt template 'mini-"),
+        (("--set", "teacher.prompts=0"), "teacher.prompts: Input should be greater than 0"),
+    ],
+)
+def test_bad_input_gets_one_line_and_leaves_nothing_behind(
+    server: EndpointServer, tmp_path: Path, words: tuple[str, ...], line: str
+) -> None:
+    out = tmp_path / "run"
+    whole = words if "--distill" in words else (
+        "--distill", "--teacher", "m", "--teacher-base-url", server.url, *words
+    )  # fmt: skip
+    result = run("--output", str(out), *whole)
+    assert result.exit_code == 2, result.stderr
+    assert result.stderr.startswith("tirjudge train: ")
+    assert line in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert "hunter2" not in result.stderr
+    assert not out.exists()
+    assert not server.asked

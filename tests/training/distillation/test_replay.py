@@ -1,0 +1,151 @@
+"""A teacher's dialogue in any protocol becomes what the student's own session would have recorded."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from tests.training.conftest import tokenizer_of_words
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.rollout import Rollout
+from tirjudge.storage.records import read_trajectory, trajectory_record
+from tirjudge_environments import (
+    Budget,
+    ChatEncoder,
+    Completion,
+    Environment,
+    Finish,
+    JudgeTask,
+    Message,
+    Reward,
+    StopReason,
+    TirPairwise,
+    ToolCall,
+    Trajectory,
+    open_environment,
+)
+from tirjudge_environments.types import Episode
+from tirjudge_sandbox import Sandbox, open_sandbox
+from tirjudge_training.distillation.replay import replayed
+from tirjudge_training.sft import IGNORED, Sample
+
+TASK = JudgeTask(
+    id="t", prompt=(Message("user", "Say two words."),), candidates=("one", "two words"), label=1
+)
+STUDENT = open_environment("tir-pairwise", prompts="mini", order="given")
+COUNT = "print(len(response_a.split()))"
+VERDICT = "B keeps it.\n<preference>B</preference>"
+FORM = f"I count.\n```python\n{COUNT}\n```\n```output\n1\n```\n{VERDICT}"
+
+
+@pytest.fixture
+async def sandbox() -> AsyncIterator[Sandbox]:
+    async with open_sandbox("local", capacity=1, preload=()) as opened:
+        yield opened
+
+
+def calling(text: str, *sources: str, reasoning: str = "") -> Completion:
+    """A turn of native calls; many servers name the first call of every turn alike."""
+    calls = [
+        ToolCall(f"call_{i}", "run_python", json.dumps({"code": source})) for i, source in enumerate(sources)
+    ]
+    return Completion(text=text, finish=Finish.TOOL_CALL, tool_calls=tuple(calls), reasoning=reasoning)
+
+
+async def led(sandbox: Sandbox, *turns: str | Completion, **options: Any) -> Trajectory:
+    """Return the teacher's dialogue, written to a run folder and read back."""
+    teacher = TirPairwise(order="given", **options)
+    episode = await Rollout(teacher, ScriptedGenerator(turns), sandbox, budget=Budget()).episode(TASK)
+    return read_trajectory(json.loads(json.dumps(trajectory_record(episode.trajectories[0]))))
+
+
+def text(trajectory: Trajectory) -> str:
+    return "".join(segment.text for segment in trajectory.segments)
+
+
+def reward(trajectory: Trajectory, environment: Environment = STUDENT) -> float | None:
+    (score,) = environment.score([Episode(TASK, 0, (trajectory,))], {})[0]
+    return score.total if isinstance(score, Reward) else None
+
+
+async def test_native_calls_become_programs_in_fences_under_the_students_prompt(sandbox: Sandbox) -> None:
+    led_natively = await led(sandbox, calling("I count.", COUNT), VERDICT, protocol="tool")
+    form = await replayed(led_natively, STUDENT, TASK)
+    assert text(form) == FORM
+    assert [segment.by for segment in form.segments] == ["model", "sandbox", "model"]
+    assert form.prompt.messages[0].content == (
+        "A: one\n\nB: two words\n\nInstruction: Say two words.\n\nWhich is better? You may run Python."
+    )
+    assert reward(form) == 1.0
+
+
+async def test_fences_stay_as_they_are_but_for_a_missing_line_end(sandbox: Sandbox) -> None:
+    fenced = await led(sandbox, f"I count.\n```python\n{COUNT}\n```", VERDICT)
+    form = await replayed(fenced, STUDENT, TASK)
+    assert text(form) == FORM
+    assert form.segments[0].text.endswith("```\n"), "the student itself has to write the line's end"
+    opened = await led(sandbox, f"```python\n{COUNT}\n```\n```output", VERDICT)
+    assert text(await replayed(opened, STUDENT, TASK)) == text(opened)
+
+
+async def test_every_call_of_one_turn_gets_a_turn_of_its_own(sandbox: Sandbox) -> None:
+    both = await led(
+        sandbox, calling("Both.", "print(1)", "print(2)\n"), calling("", "1/0"), VERDICT, protocol="tool"
+    )
+    form = await replayed(both, STUDENT, TASK)
+    assert text(form) == (
+        "Both.\n```python\nprint(1)\n```\n```output\n1\n```\n```python\nprint(2)\n```\n```output\n2\n```\n"
+        "```python\n1/0\n```\n```output\nZeroDivisionError: division by zero\n```\n" + VERDICT
+    )
+    assert reward(form) == 0.1, "a program that failed leaves a tenth"
+
+
+async def test_hidden_reasoning_is_dropped_or_written_before_its_turn(sandbox: Sandbox) -> None:
+    told = await led(sandbox, calling("I count.", COUNT, reasoning="Hm, words.\n"), VERDICT, protocol="tool")
+    assert text(await replayed(told, STUDENT, TASK)) == FORM
+    assert text(await replayed(told, STUDENT, TASK, reasoning="keep")) == "Hm, words.\n\n" + FORM
+
+
+@pytest.mark.parametrize(
+    "turn",
+    [
+        calling("First a draft:\n```python\nprint(3)\n```\n", COUNT),
+        calling("", 'print("""\n```\n""")'),
+        calling("I think.", COUNT, reasoning="Perhaps\n```python\nprint(9)\n```\n"),
+    ],
+    ids=["a draft in the text", "a fence in the program", "a draft in kept reasoning"],
+)
+async def test_what_the_form_would_run_otherwise_is_not_kept(sandbox: Sandbox, turn: Completion) -> None:
+    form = await replayed(await led(sandbox, turn, VERDICT, protocol="tool"), STUDENT, TASK, reasoning="keep")
+    assert form.stop is StopReason.SANDBOX_DOWN
+    assert reward(form) is None
+
+
+async def test_a_dialogue_without_an_end_stays_without_one(sandbox: Sandbox) -> None:
+    broken = await led(sandbox, calling("I count.", COUNT), "I cannot say.", protocol="tool")
+    form = await replayed(broken, STUDENT, TASK)
+    assert (form.stop, reward(form)) == (StopReason.MALFORMED, 0.0)
+    spent = await led(sandbox, *[calling("", COUNT)] * 4, VERDICT, protocol="tool")
+    form = await replayed(spent, STUDENT, TASK)
+    assert "The budget of 3 programs is spent: this one was not run." in text(form)
+    assert reward(form) == 0.1
+
+
+async def test_only_what_the_model_wrote_is_learned(sandbox: Sandbox) -> None:
+    """Prompt and outputs are masked, and every segment is encoded as in the student's RL rollouts."""
+    tokenizer = tokenizer_of_words()
+    encoder = ChatEncoder(tokenizer)
+    form = await replayed(
+        await led(sandbox, calling("I count.", COUNT), VERDICT, protocol="tool"), STUDENT, TASK
+    )
+    sample = Sample.written(form, encoder, tokenizer.eos_token_id)
+    learned = [token for token in sample.labels if token != IGNORED]
+    assert encoder.decode(learned) == f"I count.\n```python\n{COUNT}\n```\n{VERDICT}"
+    assert learned[-1] == tokenizer.eos_token_id
+    assert all(label in (IGNORED, token) for token, label in zip(sample.ids, sample.labels, strict=True))
+    prompt = encoder.prompt(form.prompt)
+    assert list(sample.ids[: len(prompt)]) == prompt
+    assert encoder.decode(sample.ids[len(prompt) :]) == FORM

@@ -1,0 +1,185 @@
+"""`tirjudge train` under `accelerate launch` with the shipped DeepSpeed file, in two CPU processes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate.utils import DistributedType
+from safetensors.torch import load_file
+
+from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
+from tirjudge.storage.run_folder import read_lines
+from tirjudge_training import cli, model_folder, sft
+from tirjudge_training.distributed import device
+from tirjudge_training.distributed.device import Computing
+from tirjudge_training.policies import transformers
+from tirjudge_training.rl import trainer
+
+pytestmark = [
+    pytest.mark.deepspeed,
+    pytest.mark.skipif(find_spec("deepspeed") is None, reason="DeepSpeed is not installed"),
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.timeout(600),
+]
+CONFIG = "deepspeed.yaml"
+RL = (
+    *("--recipe", "tir-judge-zero-8b", "--shrink"),
+    *(
+        "--set",
+        "rl.sandbox=local",
+        "--set",
+        "rl.learning_rate=1e-3",
+        "--set",
+        "rl.length_buckets=2",
+    ),
+    # Random weights earn no reward: without the bonus there would be no gradient.
+    *("--set", "rl.entropy_bonus=0.1"),
+)
+SFT = (
+    *("--recipe", "ablations/rm-r1-instruct-32b-answer-only-9k", "--shrink"),
+    *("--set", "sft.learning_rate=1e-3", "--set", "sft.checkpoint_every=1"),
+)
+RUNS = {
+    "rl-clipped": (*RL, "--set", "rl.max_grad_norm=1e-6"),
+    "rl-lora": (*RL, "--set", "model.lora.rank=4"),
+    "sft": SFT,
+    "sft-lora": (*SFT, "--set", "model.lora.rank=4"),
+    "rl": RL,
+}
+KILLED = "rl"
+"""In the middle of its second batch, by kill -9; of the others the second checkpoint is taken away."""
+
+
+def main(folder: Path, how: str) -> None:
+    """The runs, or what is left of them, by the processes that were launched."""
+    share_out_on_cpu()
+    if how == "as on GPUs":
+        for module in (device, model_folder, transformers, trainer, sft):
+            module.here = lambda: Computing("cpu", autocast="bfloat16", checkpointing=True)
+        typed(*RL, "--output", str(folder))
+        return
+    for name, words in RUNS.items():
+        if (name, how) == (KILLED, "killed"):
+            cli.log = die_at_the_second_batch
+        typed(*words, "--output", str(folder / name))
+
+
+def share_out_on_cpu() -> None:
+    """DeepSpeed has an accelerator for it."""
+    import deepspeed
+
+    take_cpus_for(DistributedType.DEEPSPEED)
+    # It would be compiled, for two minutes, and inference alone has a use for it.
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+
+
+def die_at_the_second_batch(line: str) -> None:
+    if "rl 2/2" in line:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stage(run: str) -> str:
+    return run.partition("-")[0]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """The same commands, typed in this process, and launched in two processes twice."""
+    one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
+    for name, words in RUNS.items():
+        typed(*words, "--output", str(one / name))
+    assert launched(CONFIG, FLOAT32, __file__, str(two), "killed").returncode == 1
+    assert not (two / KILLED / "rl" / "done.json").exists()
+    for name in RUNS.keys() - {KILLED}:
+        whole = two / name / stage(name)
+        shutil.copytree(whole, two / name / "uninterrupted")
+        shutil.rmtree(whole / "checkpoints" / "checkpoint-2")
+        (whole / "done.json").unlink()
+    ran = launched(CONFIG, FLOAT32, __file__, str(two), "to the end")
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    return one, two
+
+
+@pytest.mark.parametrize("name", [name for name in RUNS if stage(name) == "rl"])
+def test_two_processes_give_the_loss_of_one(name: str, runs: tuple[Path, Path]) -> None:
+    alone, shared = (list(read_lines(folder / name / "rl" / "metrics.jsonl")) for folder in runs)
+    assert len(alone) == len(shared) == 2
+    for one, two in zip(alone, shared, strict=True):
+        for number in ("loss", "grad_norm", "kl", "entropy", "reward"):
+            assert two[number] == pytest.approx(one[number], abs=1e-5), number
+        assert one["grad_norm"] > 1e-4
+        assert two["sampler_gap"] < 1e-5, "samples are drawn with the weights as they are"
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_weights_are_those_of_one_process_after_a_resume_too(name: str, runs: tuple[Path, Path]) -> None:
+    """A learning rate of 1e-3 moves them by about as much in each of two steps."""
+    one, two = (folder / name / stage(name) for folder in runs)
+    expected = load_file(one / "model" / "model.safetensors")
+    start = load_file(runs[0] / name / "shrunk" / "model" / "model.safetensors")
+    assert far(expected, start) > 1e-3
+    assert far(load_file(two / "model" / "model.safetensors"), expected) < 1e-5
+    assert far(model_folder.load(two / "checkpoints" / "checkpoint-2")[0].state_dict(), expected) < 1e-5
+    if name != KILLED:
+        undisturbed = load_file(two.parent / "uninterrupted" / "model" / "model.safetensors")
+        assert far(undisturbed, expected) < 1e-5
+
+
+def test_gradients_are_clipped_by_the_recipes_norm(runs: tuple[Path, Path]) -> None:
+    """And not by the 1.0 that accelerate puts where nobody says otherwise."""
+    clipped, free = (
+        load_file(runs[1] / name / "rl" / "model" / "model.safetensors") for name in ("rl-clipped", "rl")
+    )
+    assert far(clipped, free) > 1e-4
+
+
+def test_the_moments_are_shared_out_over_the_processes(runs: tuple[Path, Path]) -> None:
+    """A half each: a weight in float32, as DeepSpeed keeps it, and Adam's two moments of it.
+
+    The checkpoint has the weights twice besides, once in transformers' form and once in DeepSpeed's.
+    """
+    weights = load_file(runs[1] / "rl" / "rl" / "model" / "model.safetensors")
+    parameters = sum(weight.numel() for weight in weights.values())
+    each = 12 * parameters / 2
+    checkpoint = runs[1] / "rl" / "rl" / "checkpoints" / "checkpoint-2"
+    states = list(checkpoint.glob("global_step2/zero_pp_rank_*"))
+    assert [path.stat().st_size for path in states] == pytest.approx([each, each], rel=0.02)
+    written = sum(path.stat().st_size for path in checkpoint.rglob("*") if path.is_file())
+    assert written == pytest.approx((2 * 4 + 12) * parameters, rel=0.05)
+
+
+def test_in_bfloat16_as_the_file_has_it_for_gpus(tmp_path: Path) -> None:
+    """DeepSpeed casts the model itself, and trains a copy in float32."""
+    ran = launched(CONFIG, (), __file__, str(tmp_path), "as on GPUs")
+    assert ran.returncode == 0, ran.stderr[-3000:]
+    rows = list(read_lines(tmp_path / "rl" / "metrics.jsonl"))
+    assert [row["step"] for row in rows] == [0, 1]
+    assert all(row["grad_norm"] > 1e-4 and row["sampler_gap"] < 1e-2 for row in rows)
+    start, model, checkpoint = (
+        load_file(tmp_path / folder / "model.safetensors")
+        for folder in ("shrunk/model", "rl/model", "rl/checkpoints/checkpoint-2")
+    )
+    assert {weight.dtype for weight in model.values()} == {torch.bfloat16}
+    assert all(checkpoint[name].equal(weight) for name, weight in model.items())
+    assert far(model, start) > 1e-3
+    parameters = sum(weight.numel() for weight in start.values())
+    folder = tmp_path / "rl" / "checkpoints" / "checkpoint-2"
+    written = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    assert written == pytest.approx((2 * 2 + 12) * parameters, rel=0.07)
+
+
+def far(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
+    return max((found[name] - weight).abs().max().item() for name, weight in expected.items())
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2])

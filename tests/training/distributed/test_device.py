@@ -1,0 +1,242 @@
+"""The settings of a GPU, tested on a CPU, which also supports bfloat16 and activation checkpointing."""
+
+from __future__ import annotations
+
+import gc
+import json
+import math
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.training.conftest import ENVIRONMENTS, source
+from tirjudge.generation.local.transformers import TransformersGenerator
+from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
+from tirjudge_training import model_folder, sft
+from tirjudge_training.config_files import BadRecipe, load
+from tirjudge_training.data.base import Data, DataConfig
+from tirjudge_training.distributed import device
+from tirjudge_training.distributed.device import Computing
+from tirjudge_training.miniature.tasks import GeneratedData
+from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.planning.preflight import check
+from tirjudge_training.policies import transformers
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.rl import engine, trainer
+from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.engine import Engine, RolloutConfig
+from tirjudge_training.rl.run import train_rl
+from tirjudge_training.run import _done as run_stage
+from tirjudge_training.run import course_of, data_of
+from tirjudge_training.sft import Sample, SftConfig, train_sft
+from tirjudge_training.stages.base import Run, Size, Stage
+
+CONFIG = RlConfig(
+    steps=2,
+    groups=4,
+    samples=4,
+    optimizer_steps=2,
+    micro_batch=4,
+    length_buckets=2,
+    beta=0.01,
+    importance_cap=2.0,
+    learning_rate=1e-3,
+    max_tokens=60,
+    filter="none",
+)
+HALF = Computing("cpu", autocast="bfloat16", checkpointing=True)
+
+
+@pytest.fixture
+def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in (device, model_folder, transformers, trainer, sft):
+        monkeypatch.setattr(module, "here", lambda: HALF)
+
+
+@pytest.fixture
+def products(monkeypatch: pytest.MonkeyPatch) -> set[tuple[bool, torch.dtype]]:
+    """Return (gradient kept, type) of every product of a query projection."""
+    seen: set[tuple[bool, torch.dtype]] = set()
+    forward = torch.nn.Linear.forward
+
+    def watched(self: torch.nn.Linear, value: torch.Tensor) -> torch.Tensor:
+        product = forward(self, value)
+        seen.add((torch.is_grad_enabled(), product.dtype))
+        return product
+
+    monkeypatch.setattr(torch.nn.Linear, "forward", watched)
+    return seen
+
+
+def reinforced(start: Path, folder: Path, lora: LoraConfig | None = None) -> list[dict[str, Any]]:
+    with RunFolder(folder) as run:
+        model = train_rl(
+            start,
+            run,
+            CONFIG,
+            lora=lora,
+            environments=ENVIRONMENTS,
+            source=source,
+            seed=1,
+            say=lambda line: None,
+        )
+    assert model.is_activation_checkpointing
+    model_folder.save(folder / "model", model, start=str(start))
+    return list(read_lines(folder / "metrics.jsonl"))
+
+
+@pytest.mark.parametrize("lora", [None, LoraConfig(rank=4)], ids=["all weights", "lora"])
+def test_policy_and_trainer_compute_in_bfloat16_over_float32_weights(
+    lora: LoraConfig | None,
+    tiny_model: Path,
+    tmp_path: Path,
+    as_on_a_gpu: None,
+    products: set[tuple[bool, torch.dtype]],
+) -> None:
+    rows = reinforced(tiny_model, tmp_path, lora)
+    assert {kind for _, kind in products} == {torch.bfloat16}
+    assert {kept for kept, _ in products} == {True, False}
+    for row in rows:
+        assert math.isfinite(row["loss"])
+        assert row["grad_norm"] > 0
+        assert 1e-5 < row["sampler_gap"] < 0.2
+    machine = json.loads((tmp_path / "machine.json").read_text())
+    assert (machine["weights"], machine["training"], machine["sampling"]) == ("float32", *["bfloat16"] * 2)
+    before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, tmp_path / "model"))
+    assert {weight.dtype for weight in after.values()} == {torch.float32}
+    assert any(not before[name].equal(after[name]) for name in before)
+
+
+def test_fine_tuning_computes_in_bfloat16_too(
+    tiny_model: Path, tmp_path: Path, as_on_a_gpu: None, products: set[tuple[bool, torch.dtype]]
+) -> None:
+    samples = [Sample((1, 2 + i % 9, 3), (-100, 2 + i % 9, 3)) for i in range(16)]
+    config = SftConfig(batch=4, micro_batch=2, learning_rate=1e-3)
+    with RunFolder(tmp_path) as run:
+        model = train_sft(tiny_model, run, config, samples, seed=0, say=lambda line: None)
+    assert products == {(True, torch.bfloat16)}
+    assert model.is_activation_checkpointing
+    assert model.dtype == torch.float32
+
+
+def test_a_cpu_computes_in_the_weights_own_precision(tiny_model: Path) -> None:
+    assert device.here() == Computing("cpu", autocast=None, checkpointing=False)
+    with Engine.load(str(tiny_model), ENVIRONMENTS, RolloutConfig()) as found:
+        assert found.generator.precision == "float32"
+
+
+def test_an_engine_of_its_own_leaves_the_gpu_to_itself(
+    tiny_model: Path, as_on_a_gpu: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model that only passes its weights to vLLM stays out of vLLM's GPU memory."""
+    monkeypatch.setattr(model_folder, "here", lambda: Computing("meta", "bfloat16", True))
+    given: list[Any] = []
+
+    class Kept:
+        def __init__(self, model: Any, *rest: Any, **options: Any) -> None:
+            given.append(model)
+            self.generator = TransformersGenerator(model, rest[0], name="kept")
+
+    monkeypatch.setattr(engine, "VllmPolicy", Kept)
+    Engine.load(str(tiny_model), ENVIRONMENTS, RolloutConfig(generator="vllm"))
+    assert given[0].device.type == "cpu"
+    model, _ = model_folder.load(tiny_model)
+    assert model.device.type == "meta"
+
+
+class Cyclic(Stage):
+    """Leave objects that refer to each other, as a trainer and its model do."""
+
+    left: ClassVar[list[weakref.ref[Any]]] = []
+
+    def work(self, folder: RunFolder, run: Run) -> JsonObject:
+        model = torch.nn.Linear(1, 1)
+        model.forward = model.forward  # as accelerate and TRL replace it
+        self.left.append(weakref.ref(model))
+        return {}
+
+    def size(self, data: Data) -> Size:
+        return Size("nothing")
+
+
+@pytest.fixture
+def uncollected() -> Iterator[None]:
+    """Turn off the garbage collector, as between two of its rounds."""
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_what_a_stage_held_is_given_back_when_it_ends(tmp_path: Path) -> None:
+    """Otherwise the next stage's engine finds the GPU full."""
+    run_stage(Cyclic(name="stage"), Run(tmp_path, None, GeneratedData(DataConfig()), say=lambda line: None))
+    assert Cyclic.left[0]() is None
+
+
+@pytest.mark.usefixtures("uncollected")
+def test_a_model_that_was_sampled_from_goes_with_its_engine(tiny_model: Path) -> None:
+    """Checkpoints are evaluated one after the other, with room for one."""
+    assert sampled_from(tiny_model)() is None
+
+
+def sampled_from(folder: Path) -> weakref.ref[Any]:
+    with Engine.load(str(folder), ENVIRONMENTS, RolloutConfig(max_tokens=20)) as found:
+        sample(found)
+        return weakref.ref(found.generator._network)  # type: ignore[attr-defined]
+
+
+def sample(found: Engine) -> None:
+    found.refresh()
+    draw = source(0, 0, 0)
+    found.run(found.rollouts(0)[draw.format].group(draw.task, 4))
+
+
+def test_keys_and_values_are_gone_before_training(tiny_model: Path) -> None:
+    with Engine.load(str(tiny_model), ENVIRONMENTS, RolloutConfig(max_tokens=20)) as found:
+        sample(found)
+        assert cached()
+        found.rest()
+        assert not cached()
+
+
+def cached() -> int:
+    """Return tensors in a cache's shape: slots or heads, positions, head dimension."""
+    return sum(
+        issubclass(type(one), torch.Tensor) and one.dim() in (3, 4) and one.shape[-1] == 16
+        for one in gc.get_objects()
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpus", "exact", "told"),
+    [
+        (2, True, "there are 2 GPUs and one process: start one per GPU"),
+        (1, False, "Tesla does not support bfloat16"),
+    ],
+)
+def test_gpus_that_cannot_be_trained_on_are_told_of_before_the_run(
+    gpus: int, exact: bool, told: str, recipe_checked: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    played = {
+        "is_available": lambda: True,
+        "device_count": lambda: gpus,
+        "is_bf16_supported": lambda including_emulation: exact,
+        "get_device_name": lambda: "Tesla",
+    }
+    for name, call in played.items():
+        monkeypatch.setattr(torch.cuda, name, call)
+    monkeypatch.delenv("LOCAL_RANK", raising=False)
+    with pytest.raises(BadRecipe, match=told):
+        recipe_checked()
+
+
+@pytest.fixture
+def recipe_checked(tmp_path: Path) -> Callable[[], None]:
+    recipe = load(Recipe, "mini")
+    return lambda: check(recipe, course_of(recipe), data_of(recipe), tmp_path)

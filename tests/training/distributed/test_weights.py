@@ -1,0 +1,32 @@
+"""The weights that are saved and sampled with have the adapter merged."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from peft import get_peft_model
+from transformers import Qwen2Config, Qwen2ForCausalLM
+
+from tirjudge_training.distributed.checkpoints import whole_weights
+from tirjudge_training.model_folder import LoraConfig
+
+SIZE = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing` is deprecated")
+def test_they_are_those_that_peft_merges_where_layers_have_a_bias_too() -> None:
+    """Qwen2's projections have a bias."""
+    torch.manual_seed(0)
+    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=64, num_hidden_layers=2, **SIZE))
+    settings = LoraConfig(rank=4, alpha=8).adapter()
+    settings.init_lora_weights = False
+    adapted = get_peft_model(model, settings)
+    for name, parameter in model.named_parameters():
+        if name.endswith("bias"):
+            torch.nn.init.normal_(parameter)
+    found = {name: weight.clone() for name, weight in whole_weights(model)}
+    expected = adapted.merge_and_unload().state_dict()
+    assert found.keys() == expected.keys()
+    assert any(name.endswith("bias") for name in found)
+    for name, weight in expected.items():
+        assert torch.allclose(found[name], weight, rtol=0, atol=1e-6), name

@@ -1,0 +1,109 @@
+"""The warm-up corpus: the judge's own form, real outputs, the teacher's mistakes, and nothing held out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import pytest
+
+from tirjudge_environments import ChatEncoder, StopReason, Trajectory
+from tirjudge_environments.constraints import CHECKABLE, FAMILIES, HELD_OUT
+from tirjudge_environments.types import By
+from tirjudge_sandbox import Status, open_sandbox
+from tirjudge_training.miniature.model import build_tokenizer
+from tirjudge_training.miniature.scripted_teacher import MISCONCEPTIONS, Habits, program
+from tirjudge_training.miniature.warmup_corpus import (
+    CorpusConfig,
+    corpus,
+    dialogues,
+    program_example,
+    reading_example,
+)
+from tirjudge_training.sft import IGNORED, Sample
+
+PERFECT = Habits(careful=1, careless=1, crash=0, misread=0, needless=0)
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    return build_tokenizer(0)
+
+
+async def taught(tokenizer, config: CorpusConfig, count: int) -> list[Trajectory]:
+    async with open_sandbox(preload=()) as sandbox:
+        return await dialogues(tokenizer, sandbox, config.model_copy(update={"dialogues": count}), 0)
+
+
+async def test_a_perfect_teacher_is_always_right_and_well_formed(tokenizer) -> None:
+    """Every program it writes decides its case, so the reward of every pair and list is 1."""
+    for trajectory in await taught(tokenizer, CorpusConfig(text_only=0, habits=PERFECT), 120):
+        assert trajectory.stop is StopReason.VERDICT
+        assert all(call.outcome.status is Status.OK for call in trajectory.calls)
+        said = trajectory.segments[-1].text
+        assert ("keeps it" in said) or ("breaks it" in said)
+        if trajectory.calls:
+            assert [s.by for s in trajectory.segments] == [By.MODEL, By.SANDBOX, By.MODEL]
+            output = trajectory.calls[0].outcome.stdout.strip()
+            assert trajectory.segments[1].text == f"```output\n{output}\n```\n"
+
+
+async def test_labels_are_on_the_models_own_tokens_only(tokenizer) -> None:
+    encoder = ChatEncoder(tokenizer)
+    for trajectory in await taught(tokenizer, CorpusConfig(text_only=0), 20):
+        sample = Sample.of(trajectory)
+        assert len(sample.ids) == len(sample.labels)
+        written = [label for label in sample.labels if label != IGNORED]
+        own = [i for s in trajectory.segments if s.by is By.MODEL for i in s.ids or ()]
+        assert written == own
+        assert written[-1] == tokenizer.eos_token_id
+        assert "```output" not in encoder.decode(written)
+        assert all(a == b for a, b in zip(sample.ids, sample.labels, strict=True) if b != IGNORED)
+
+
+async def test_the_teacher_goes_wrong_as_often_as_it_is_told(tokenizer) -> None:
+    config = CorpusConfig(text_only=0.25, habits=Habits(crash=0.2))
+    trajectories = await taught(tokenizer, config, 400)
+    statuses = Counter(call.outcome.status for t in trajectories for call in t.calls)
+    assert set(statuses) == {Status.OK, Status.ERROR}
+    assert statuses[Status.ERROR] / statuses.total() == pytest.approx(0.2, abs=0.07)
+    assert sum(not t.prompt.stop for t in trajectories) / 400 == pytest.approx(0.25, abs=0.07)
+
+
+@pytest.mark.parametrize("family", CHECKABLE, ids=lambda family: family.name)
+def test_the_teacher_is_right_as_often_as_it_is_told(family) -> None:
+    programs = Counter(program(Random(i), Habits(), family, "pairwise") for i in range(300))
+    share = 0.35 if family.name in MISCONCEPTIONS else 0.9
+    assert programs[family.program("pairwise")] / 300 == pytest.approx(0.92 * share, abs=0.1)
+    if family.name in MISCONCEPTIONS:
+        assert programs.most_common(1)[0][0].count(MISCONCEPTIONS[family.name]) == 1
+
+
+def test_a_program_example_asks_for_a_program() -> None:
+    for index in range(20):
+        question, answer = program_example(PERFECT, index, 0)
+        shown = question.split("Write a ")[1].removesuffix(" check.")
+        assert answer in {f"```python\n{family.program(shown)}\n```\n" for family in CHECKABLE}
+
+
+def test_a_reading_example_gives_the_verdict_of_an_output() -> None:
+    seen = dict(reading_example(index, 0) for index in range(300))
+    assert seen["```output\nFalse\nTrue\n```\nWhich is better?"] == (
+        "B keeps it.\n<preference>B</preference>"
+    )
+    assert seen["```output\nD\n```\nWhich is best?"] == "D keeps it.\n<preference>D</preference>"
+    assert seen["```output\nFalse\n```\nHow good is it?"] == "It breaks it.\n<score>2</score>"
+    assert seen["```output\nTrue\nTrue\n```\nWhich is better?"].startswith("Maybe ")
+
+
+async def test_the_corpus_is_reproducible_and_sees_nothing_held_out(tokenizer) -> None:
+    config = CorpusConfig(programs=60, readings=20, dialogues=40)
+    async with open_sandbox(preload=()) as sandbox:
+        first, second = [await corpus(tokenizer, sandbox, config, 4) for _ in range(2)]
+    assert first == second
+    assert len(first) == 120
+    text = " ".join(tokenizer.decode(sample.ids) for sample in first).lower()
+    assert not set("".join(c if c.isalpha() else " " for c in text).split()) & set(HELD_OUT.words)
+    wordings = [w for f in FAMILIES.values() for w in f.wordings.of(HELD_OUT) if "{" not in w]
+    assert wordings
+    assert [wording for wording in wordings if wording in text] == []

@@ -1,0 +1,74 @@
+"""Answer-only training: the letter of the right response is learned, and nothing of the prompt."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from typer.testing import CliRunner, Result
+
+from tirjudge.storage.run_folder import read_lines
+from tirjudge_environments import ChatEncoder, open_environment
+from tirjudge_environments.tasks import read_task
+from tirjudge_training.cli import train
+from tirjudge_training.sft import IGNORED
+
+RECIPE = "ablations/rm-r1-instruct-32b-answer-only"
+LABELS = ["A", "B", "tie", "B", "A", "B", "A", "B"]
+
+
+def rows(folder: Path) -> Path:
+    """Pairs, one of them a tie, which some judges learn from and this one cannot."""
+    lines = (
+        {"id": f"r{n}", "prompt": f"q{n}", "responses": ["x", "y"], "label": label, "checklist": []}
+        for n, label in enumerate(LABELS)
+    )
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def run(folder: Path, model: Path, *settings: str) -> Result:
+    words = ["--recipe", RECIPE, "--model", str(model), "--data", str(rows(folder))]
+    for setting in ("data.max_prompt_tokens=8000", "sft.batch=2", *settings):
+        words += ["--set", setting]
+    app = typer.Typer()
+    app.command()(train)
+    return CliRunner().invoke(app, [*words, "--output", str(folder / "run")])
+
+
+def test_the_right_letter_is_learned_in_the_order_shown(roomy_model: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, roomy_model, "sft.learning_rate=1e-2", "sft.epochs=4")
+    assert done.exit_code == 0, done.stderr
+    model = tmp_path / "run" / "sft" / "model"
+    assert done.stdout.strip() == str(model)
+    AutoModelForCausalLM.from_pretrained(model)
+    encoder = ChatEncoder(tokenizer := AutoTokenizer.from_pretrained(roomy_model))
+    judge = open_environment("rm-r1", style="answer-only")
+    tasks = {row["id"]: read_task(row, default_id="") for row in read_lines(tmp_path / "rows.jsonl")}
+    written = list(read_lines(tmp_path / "run" / "answers" / "samples.jsonl"))
+    taught = set()
+    for one in written:
+        task = tasks[one["id"]]
+        for sample in one["kept"]:
+            [view] = judge.views(task)
+            prompt = encoder.prompt(judge.prompt(task, view))
+            letter = "AB"[view.order.index(task.label)]
+            answer = [*encoder.text(letter), tokenizer.eos_token_id]
+            assert sample["ids"] == [*prompt, *answer]
+            assert sample["labels"] == [IGNORED] * len(prompt) + answer
+            taught.add((view.name, letter))
+    assert len(taught) > 2, "both letters, whatever the order"
+    assert len(written) == len(LABELS) - 1, "one prompt is held back"
+    losses = [row["loss"] for row in read_lines(tmp_path / "run" / "sft" / "metrics.jsonl")]
+    assert losses[-1] < losses[0]
+
+
+def test_an_answer_that_the_judge_would_not_read_is_no_answer(roomy_model: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, roomy_model, "answers.text=[[{letter}]]")
+    assert done.exit_code == 1
+    assert "answers.text: the judge does not read" in done.stderr
+    assert done.stderr.startswith("tirjudge train: ")
+    assert done.stderr.count("\n") == 1

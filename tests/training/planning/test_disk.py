@@ -1,0 +1,75 @@
+"""The estimated disk space of a run, compared with what a real run of the miniature writes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from tirjudge.model_folder import embedded_model
+from tirjudge_training.cli import train
+from tirjudge_training.config_files import load
+from tirjudge_training.distributed.processes import Sharing
+from tirjudge_training.planning.memory import shape
+from tirjudge_training.planning.requirements import disk_bytes
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.run import course_of, data_of
+
+ASSIGNMENTS = (
+    "rl.steps=4",
+    "rl.groups=8",
+    "rl.micro_batch=32",
+    "rl.replacement_rounds=0",
+    "rl.checkpoint_every=1",
+    "rl.keep_checkpoints=2",
+    "heldout.n=1",
+)
+
+
+def written(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize(
+    ("sharing", "precision", "checkpoint", "model"),
+    [
+        (Sharing.NONE, "bf16", 12, 4),
+        (Sharing.FSDP, "bf16", 16, 4),
+        (Sharing.DEEPSPEED, "no", 20, 4),
+        (Sharing.DEEPSPEED, "bf16", 16, 2),
+    ],
+)
+def test_bytes_of_a_parameter(
+    sharing: Sharing, precision: str, checkpoint: int, model: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same numbers as test_fsdp.py and test_deepspeed.py find in the files of real runs."""
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", precision)
+    base = str(embedded_model())
+    recipe = load(Recipe, "mini", [f'model.base="{base}"', *ASSIGNMENTS])
+    found = disk_bytes(recipe, course_of(recipe), data_of(recipe), shape(base), sharing=sharing)
+    assert found["checkpoints"] == (2 + 1) * checkpoint * 918_912
+    assert found["models"] == model * 918_912
+
+
+@pytest.mark.slow
+def test_a_run_writes_what_was_estimated(tmp_path: Path) -> None:
+    """Weights within 2 %: tokenizers and a few small files are not counted. Rollouts within a half."""
+    model = str(embedded_model())
+    assignments = [f'model.base="{model}"', *ASSIGNMENTS]
+    recipe = load(Recipe, "mini", assignments)
+    course, data = course_of(recipe), data_of(recipe)
+    told = disk_bytes(recipe, course, data, shape(model), sharing=Sharing.NONE)
+    app = typer.Typer()
+    app.command()(train)
+    words = [word for one in assignments for word in ("--set", one)]
+    ran = CliRunner().invoke(app, ["--recipe", "mini", *words, "--output", str(tmp_path / "run")])
+    assert ran.exit_code == 0, ran.stderr
+    stage = tmp_path / "run" / "rl"
+    kept = len(list((stage / "checkpoints").glob("checkpoint-*")))
+    assert kept == 2
+    assert written(stage / "checkpoints") / kept == pytest.approx(told["checkpoints"] / (kept + 1), rel=0.02)
+    assert written(stage / "model") == pytest.approx(told["models"], rel=0.02)
+    rollouts = written(stage / "rollouts") + (stage / "episodes.jsonl").stat().st_size
+    assert rollouts == pytest.approx(told["rollouts"], rel=0.5)

@@ -1,0 +1,246 @@
+"""`--plan`: its numbers from an independent computation, and nothing is started."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from tirjudge.cli import app
+from tirjudge_training.config_files import load
+from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.planning import memory
+from tirjudge_training.planning.plan import NoRows, plan
+from tirjudge_training.policies.base import Sampler
+from tirjudge_training.recipe import Rates, Recipe
+from tirjudge_training.run import course_of, data_of
+from tirjudge_training.stages.base import Size
+
+
+def lines(recipe: Recipe, folder: Path) -> list[str]:
+    data = data_of(recipe) if recipe.generated else NoRows()
+    return list(plan(recipe, course_of(recipe), data, folder))
+
+
+def table(found: list[str]) -> dict[str, list[str]]:
+    """The cells of each stage's line."""
+    stages = found[found.index("") + 1 :]
+    stages = stages[: stages.index("")]
+    return {line.split()[0]: re.split(r"\s{2,}", line) for line in stages}
+
+
+def test_every_stage_with_its_size(tmp_path: Path) -> None:
+    recipe = load(
+        Recipe, "mini", ["method=iterative", "rl.steps=10", "rl.groups=4", "rl.replacement_rounds=3"]
+    )
+    recipe = recipe.model_copy(update={"iterate": recipe.iterate.model_copy(update={"steps": None})})
+    found = table(lines(recipe, tmp_path))
+    assert list(found)[1:-1] == [stage.name for stage in course_of(recipe).stages]
+    assert found["warmup"][1:3] == ["48,000 generated samples", "48,000"]
+    assert found["rl-1"][1:4] == ["10 batches of 4 x 8", "320 to 1,280", "320"]
+    assert found["heldout-base"][2] == "2,000", "500 pairs, 500 lists and 500 singles of two views"
+    assert list(tmp_path.iterdir()) == [], "nothing was started"
+
+
+def test_finished_stages_cost_nothing(tmp_path: Path) -> None:
+    recipe = load(Recipe, "mini")
+    (tmp_path / "warmup").mkdir()
+    (tmp_path / "warmup" / "done.json").write_text("{}")
+    found = table(lines(recipe, tmp_path))
+    assert found["warmup"][-1] == "done"
+    assert found["rl"][-1] != "done"
+
+
+def test_seconds_are_tokens_over_rates() -> None:
+    rates = Rates(
+        devices=2, prompt_tokens=100, response_tokens=50, sampled_per_second=10, trained_per_second=30
+    )
+    size = Size("", sampled=40, resampled=80, trained=20, compared=20)
+    # 40 x 50 / 10 sampled, 20 x 150 / 30 trained, a quarter of that for the reference's forward pass
+    assert rates.seconds(size, 1) == ((200 + 100 + 25) / 2, (600 + 100 + 25) / 2)
+
+
+def test_without_stated_rates_the_devices_peak_is_reckoned_with() -> None:
+    """8.2 B parameters on an H100: 10 % of 989 TFLOP/s at 2 operations a token, 40 % at 8."""
+    assert Rates().sampled(8_200_000_000) == pytest.approx(6030, abs=1)
+    assert Rates().trained(8_200_000_000) == pytest.approx(6030, abs=1)
+
+
+QWEN3_8B = {
+    "architectures": ["Qwen3ForCausalLM"],
+    "model_type": "qwen3",
+    "head_dim": 128,
+    "hidden_size": 4096,
+    "intermediate_size": 12288,
+    "num_attention_heads": 32,
+    "num_hidden_layers": 36,
+    "num_key_value_heads": 8,
+    "tie_word_embeddings": False,
+    "vocab_size": 151936,
+}
+"""A folder with the published config.json and no weights."""
+GIB = 2**30
+
+
+@pytest.fixture(scope="module")
+def qwen(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("qwen")
+    (folder / "config.json").write_text(json.dumps(QWEN3_8B))
+    return folder
+
+
+@cache
+def planned(name: str, *assignments: object) -> str:
+    words = [word for one in assignments for word in ("--set", str(one))]
+    result = CliRunner().invoke(app, ["train", "--recipe", name, "--plan", *words])
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_the_papers_8b_before_its_rows_are_here(qwen: Path) -> None:
+    """Steps by hand: 95 % of each judge's rows, pointwise ones in two views, twice, in 128 slots a batch."""
+    found = planned("tir-judge-zero-8b", f"model.base={qwen}", f"data.train={qwen}/none")
+    assert "none does not exist: counted with 26,361 rows ([rates.tasks])" in found
+    trained = 12450 - round(0.05 * 12450), 1461 - round(0.05 * 1461)
+    slots = 3 * trained[0] + trained[1]
+    assert abs(2 * slots / 128 - 576) < 2
+    assert len(re.findall(r"rl-[012] +576 batches of 128 x 8 +589,824 to 1,769,472 +589,824 ", found)) == 3
+    assert f"{2 * trained[0] + trained[1]:,} prompts x 4" in found
+
+
+FEW = tuple(f"rates.tasks.tir-{kind}=40" for kind in ("pointwise", "pairwise", "listwise"))
+"""What is needed of a device's memory depends on no number of rows, and these are counted sooner."""
+
+
+def test_memory_of_a_device_by_part(qwen: Path) -> None:
+    """8.19 B parameters sharded over eight; logits of four rows of 8,192 tokens in 12 bytes."""
+    words = (f"model.base={qwen}", f"data.train={qwen}/none", *FEW)
+    found = planned("tir-judge-zero-8b", *words)
+    parameters = 8_190_735_360
+    for part, size in {
+        "weights, float32, sharded": 4 * parameters / 8,
+        "Adam's moments, float32, sharded": 8 * parameters / 8,
+        "KL reference, float32, sharded": 4 * parameters / 8,
+        "logits": 4 * 8192 * 151936 * 12,
+        "generator: weights, bfloat16, whole": 2 * parameters,
+        "generator: KV cache": 32 * 2100 * 2 * 36 * 8 * 128 * 2,
+    }.items():
+        assert re.search(rf"{re.escape(part)} +{size / GIB:,.1f} GiB", found), part
+    assert "does not fit; rl.micro_batch = 1 does, with 63.2 GiB" in found
+    assert "of 74.5 GiB: fits" in planned("tir-judge-zero-8b", *words, "rl.micro_batch=1")
+
+
+def test_with_an_adapter_only_it_is_trained(qwen: Path) -> None:
+    """36 layers of seven matrices, rank * (in + out) each: 4,096 wide, keys and values 1,024, MLPs 12,288."""
+    words = (f"model.base={qwen}", f"data.train={qwen}/none", *FEW, "model.lora.rank=64")
+    found = planned("tir-judge-zero-8b", *words)
+    each = 2 * (4096 + 4096) + 2 * (4096 + 1024) + 3 * (4096 + 12288)
+    adapter, parameters = 36 * 64 * each, 8_190_735_360
+    for part, size in {
+        "weights, float32, sharded": 4 * parameters / 8,
+        "adapter, float32, sharded": 4 * adapter / 8,
+        "gradients, float32, sharded": 4 * adapter / 8,
+        "Adam's moments, float32, sharded": 8 * adapter / 8,
+    }.items():
+        gib = f"{size / GIB:,.1f} GiB" if size >= 2**29 else f"{size / 2**20:,.1f} MiB"
+        assert re.search(rf"{re.escape(part)} +{gib}", found), part
+    assert "KL reference" not in found, "it is the model without its adapter"
+    alone = memory.adapted(str(qwen), LoraConfig(rank=64))
+    assert memory.training_bytes(alone, reference=True) == 4 * parameters + 16 * adapter
+
+
+def test_without_vllm_each_device_has_a_whole_copy_to_sample_with(qwen: Path) -> None:
+    """And so has its cache, in float32; on a single device the trained weights themselves sample."""
+    words = (f"model.base={qwen}", f"data.train={qwen}/none", *FEW, "rl.generator=transformers")
+    copy = f"generator: weights, float32, whole +{4 * 8_190_735_360 / GIB:,.1f} GiB"
+    cache = f"generator: KV cache +{32 * 2100 * 2 * 36 * 8 * 128 * 4 / GIB:,.1f} GiB"
+    shared = planned("tir-judge-zero-8b", *words)
+    assert re.search(copy, shared)
+    assert re.search(cache, shared)
+    alone = planned("tir-judge-zero-8b", *words, "rates.devices=1")
+    assert "generator: weights" not in alone
+    assert re.search(cache, alone)
+    served = ("rl.generator=vllm-server", 'rl.server.urls=["http://127.0.0.1:8000"]')
+    assert "generator: " not in planned("tir-judge-zero-8b", *words[:-1], *served)
+
+
+@pytest.mark.parametrize(
+    ("shared_by", "precision", "sampler", "bytes_a_parameter"),
+    [
+        ("", "no", "transformers", 16 + 4),
+        ("FSDP", "bf16", "transformers", (16 + 4) / 8 + 4),
+        ("FSDP", "bf16", "vllm", (16 + 4) / 8),
+        ("FSDP", "bf16", "vllm-server", (16 + 4) / 8),
+        ("DEEPSPEED", "no", "transformers", 16 / 8 + 4 + 4),
+        ("DEEPSPEED", "bf16", "transformers", 16 / 8 + 2 + 2),
+    ],
+)
+def test_what_a_launched_process_cannot_do_without(
+    shared_by: str,
+    precision: str,
+    sampler: Sampler,
+    bytes_a_parameter: float,
+    qwen: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Weight, gradient and two moments, and the KL reference; shared out over eight, but for whole copies."""
+    for name in ("FSDP", "DEEPSPEED"):
+        monkeypatch.setenv(f"ACCELERATE_USE_{name}", str(name == shared_by).lower())
+    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", precision)
+    monkeypatch.setenv("WORLD_SIZE", "8")
+    found = memory.training_bytes(memory.shape(str(qwen)), reference=True, sampler=sampler)
+    assert found == 8_190_735_360 * bytes_a_parameter
+
+
+def test_disk_by_part(qwen: Path) -> None:
+    """Three RL and two SFT stages keep two checkpoints each, with one more on its way, and three choose one.
+
+    Under FSDP a checkpoint is 16 bytes a parameter; a rollout is its record, 1,500 tokens of prompt, 600 of
+    response with their programs again, and 7 bytes for each of these in Parquet.
+    """
+    found = planned("tir-judge-zero-8b", f"model.base={qwen}", f"data.train={qwen}/none")
+    each = 800 + 4 * (1500 + 2 * 600) + 7 * 600
+    rollouts = 3 * 589_824 * each
+    for part, size in {
+        "checkpoints": f"{11 * 16 * 8_190_735_360 / GIB:,.1f} GiB",
+        "models": f"{8 * 4 * 8_190_735_360 / GIB:,.1f} GiB",
+        "rollouts": f"{rollouts / GIB:,.1f} GiB to {3 * rollouts / GIB:,.1f} GiB",
+    }.items():
+        assert re.search(rf"^  {part} +{size}$", found, re.MULTILINE), part
+
+
+@pytest.mark.parametrize(
+    ("name", "hours", "dollars"),
+    [
+        ("tir-judge-zero-8b", ["2.5", "3.5", "23.0", "29.0"], ["about \\$690", "\\$0"]),
+        ("tir-judge-distill-8b", ["1.0", "1.5", "8.5", "11.0"], ["about \\$210", "about \\$130"]),
+    ],
+)
+def test_cost_stands_beside_table_8(name: str, hours: list[str], dollars: list[str], qwen: Path) -> None:
+    found = planned(name, f"model.base={qwen}", f"data.train={qwen}/none")
+    shown = dict(zip(("SFT", "rejection sampling", "RL", "total"), hours, strict=True))
+    for kind, printed in shown.items():
+        assert re.search(rf"^  {kind} .* {printed} h$", found, re.MULTILINE), kind
+    for who, printed in zip(("devices", "teacher"), dollars, strict=True):
+        assert re.search(rf"^  {who} +\$.* {printed}$", found, re.MULTILINE), who
+
+
+def test_dollars_are_hours_of_devices(qwen: Path) -> None:
+    rates = Rates(devices=8, dollars=2.5, teacher_prompt_dollars=0.3, teacher_response_dollars=2.5)
+    assert rates.cost(29 * 3600) == pytest.approx(580)
+    assert rates.teacher_cost(1_000_000) == pytest.approx(1500 * 0.3 + 600 * 2.5)
+    other = planned("rm-r1-instruct-7b", f"model.base={qwen}", f"data.train={qwen}/none")
+    assert "Table 8" not in other
+
+
+def test_before_there_are_rows_or_a_model_there_is_a_plan(tmp_path: Path) -> None:
+    missing = tmp_path / "rows.jsonl"
+    recipe = load(Recipe, "j1-8b", [f"data.train={missing}", f"model.base={tmp_path}", "rl.epochs=2"])
+    found = lines(recipe, tmp_path / "run")
+    assert "whose config.json is not available" in found[0]
+    assert found[1] == f"{missing} does not exist: stages that go through its rows are not counted"
+    assert table(found)["rl"][1] == "2 epochs in batches of 512 x 5"

@@ -1,0 +1,182 @@
+"""The messages when a vLLM server cannot take the trainer's weights, or has lost them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+from safetensors.torch import load_file
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from typer.testing import CliRunner
+
+from tests.loopback import served
+from tirjudge.cli import app
+from tirjudge.generation import GeneratorFailed
+from tirjudge_training.policies import weight_sync
+from tirjudge_training.policies.weight_sync import EXTENSION, WeightServer
+from tirjudge_training.rl.engine import RolloutConfig
+
+WEIGHTS = Path("/weights")
+
+
+class Vllm:
+    """The routes that a trainer uses, with the answers of vLLM 0.31."""
+
+    def __init__(self) -> None:
+        self.extension: str | None = EXTENSION
+        self.logprobs = "processed_logprobs"
+        self.reload = Response()
+        self.forgets = True
+        self.holds = "default"
+        self.asked: list[tuple[str, Any]] = []
+
+    async def info(self, request: Request) -> Response:
+        assert request.query_params["config_format"] == "json"
+        parallel, model = {"worker_extension_cls": self.extension}, {"logprobs_mode": self.logprobs}
+        return JSONResponse({"vllm_config": {"parallel_config": parallel, "model_config": model}})
+
+    async def models(self, _: Request) -> Response:
+        return JSONResponse({"data": [{"id": "served"}]})
+
+    async def rpc(self, request: Request) -> Response:
+        self.asked.append(("rpc", await request.json()))
+        return self.reload
+
+    async def reset(self, _: Request) -> Response:
+        self.asked.append(("reset", None))
+        return JSONResponse({"success": self.forgets})
+
+    async def name(self, request: Request) -> Response:
+        self.holds = (await request.json())["new_version"]
+        self.asked.append(("name", self.holds))
+        return JSONResponse({"success": True})
+
+    async def weights(self, _: Request) -> Response:
+        return JSONResponse({"weight_version": self.holds})
+
+    @contextmanager
+    def up(self, without: str = "") -> Iterator[WeightServer]:
+        handlers: Mapping[str, tuple[str, Any]] = {
+            "/server_info": ("GET", self.info),
+            "/v1/models": ("GET", self.models),
+            "/collective_rpc": ("POST", self.rpc),
+            "/reset_prefix_cache": ("POST", self.reset),
+            "/update_weight_version": ("POST", self.name),
+            "/weight_info": ("GET", self.weights),
+        }
+        there = [
+            Route(path, handler, methods=[method])
+            for path, (method, handler) in handlers.items()
+            if path != without
+        ]
+        with served(*there) as url:
+            yield WeightServer(url)
+
+
+async def test_weights_are_loaded_what_was_cached_is_dropped_and_their_name_is_told() -> None:
+    vllm = Vllm()
+    with vllm.up() as server:
+        server.check()
+        assert server.served_model() == "served"
+        server.load(WEIGHTS, "first")
+        await server.require("first")
+        await server.close()
+    assert vllm.asked == [
+        ("rpc", {"method": "reload_from", "args": [str(WEIGHTS)]}),
+        ("reset", None),
+        ("name", "first"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("extension", "logprobs"), [(None, "processed_logprobs"), (EXTENSION, "raw_logprobs")]
+)
+def test_a_server_that_was_started_otherwise_is_refused_with_how_to_start_it(
+    extension: str | None, logprobs: str
+) -> None:
+    vllm = Vllm()
+    vllm.extension, vllm.logprobs = extension, logprobs
+    with vllm.up() as server, pytest.raises(GeneratorFailed) as refused:
+        server.check()
+    assert "VLLM_SERVER_DEV_MODE=1" in str(refused.value)
+    assert f"--worker-extension-cls {EXTENSION}" in str(refused.value)
+    assert repr(logprobs) in str(refused.value)
+
+
+def test_a_server_without_the_routes_of_development_is_told_so() -> None:
+    route = "/server_info"
+    with Vllm().up(without=route) as server, pytest.raises(GeneratorFailed) as refused:
+        server.check()
+    assert f"no route {route}: start it with VLLM_SERVER_DEV_MODE=1" in str(refused.value)
+
+
+def test_a_servers_own_words_come_in_one_printable_line() -> None:
+    vllm = Vllm()
+    vllm.reload = Response("shape [2]\n\x1b[2Jmismatch " + "x" * 1000, 500)
+    with vllm.up() as server, pytest.raises(GeneratorFailed) as refused:
+        server.load(WEIGHTS, "first")
+    said = str(refused.value)
+    assert "500: shape [2] \\x1b[2Jmismatch" in said
+    assert said.isprintable()
+    assert len(said) < 400
+
+
+def test_old_keys_and_values_that_are_held_are_a_failure() -> None:
+    vllm = Vllm()
+    vllm.forgets = False
+    with vllm.up() as server, pytest.raises(GeneratorFailed, match="the KV cache of the old weights"):
+        server.load(WEIGHTS, "first")
+
+
+async def test_weights_that_are_not_the_given_ones_are_found_out() -> None:
+    vllm = Vllm()
+    with vllm.up() as server:
+        server.load(WEIGHTS, "first")
+        vllm.holds = "default"
+        with pytest.raises(GeneratorFailed, match="it was restarted"):
+            await server.require("first")
+        await server.close()
+
+
+def test_nobody_there_is_one_line() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        port = closed.getsockname()[1]
+    with pytest.raises(GeneratorFailed, match=rf"http://127\.0\.0\.1:{port}: .*refused"):
+        WeightServer(f"http://127.0.0.1:{port}/v1").check()
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        {"generator": "vllm-server"},
+        {"server": {"urls": ("http://localhost:8000",)}},
+        {"generator": "vllm-server", "server": {"urls": ()}},
+        {"generator": "vllm-server", "server": {"urls": ("localhost:8000",)}},
+    ],
+)
+def test_the_generator_and_its_addresses_go_together(told: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="server"):
+        RolloutConfig.model_validate(told)
+
+
+def test_weights_that_do_not_fit_where_they_pass_through_are_told_before_a_run(
+    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The /dev/shm of a container has 64 MB by default."""
+    parameters = sum(weight.numel() for weight in load_file(tiny_model / "model.safetensors").values())
+    output, words = tmp_path / "run", ["train", "--recipe", "mini", "--model", str(tiny_model)]
+    words += ["--output", str(output), "--set", "rl.generator=vllm-server", "--set"]
+    with Vllm().up() as server:
+        monkeypatch.setattr(weight_sync, "room", lambda parent: 4 * parameters - 1)
+        ended = CliRunner().invoke(app, [*words, f'rl.server.urls=["{server.url}"]'])
+    assert ended.exit_code == 1
+    assert "passing them to vLLM takes" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert not output.exists()

@@ -1,0 +1,162 @@
+"""Dynamic sampling: what fills a batch, is dropped, or is sampled again; with a real judge format."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from tirjudge_environments import (
+    By,
+    Environment,
+    Episode,
+    JudgeTask,
+    Message,
+    Score,
+    Segment,
+    StopReason,
+    Trajectory,
+    Verdict,
+    View,
+)
+from tirjudge_environments.formats.tir_comparison import TirPairwise
+from tirjudge_environments.formats.tir_pointwise import TirPointwise
+from tirjudge_training.rl.dynamic_sampling import Batch, Draw, gather
+from tirjudge_training.rl.trl_rollout import batch_rows
+
+SIZE = 4
+RIGHT, WRONG, DOWN = "<preference>A</preference>", "<preference>B</preference>", "down"
+
+
+class Replay:
+    """Rollouts with scripted answers: (task id, view, sample) to the model's text."""
+
+    def __init__(self, environment: Environment, answer: Callable[[str, str, int], str]) -> None:
+        self.environment, self.answer = environment, answer
+
+    async def group(self, task: JudgeTask, size: int) -> Sequence[Episode]:
+        return [await self.episode(task, sample) for sample in range(size)]
+
+    async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]:
+        return self.environment.score(group, {})
+
+    async def episode(self, task: JudgeTask, sample: int = 0) -> Episode:
+        views = self.environment.views(task)
+        return Episode(task, sample, tuple(self._trajectory(task, view, sample) for view in views))
+
+    def _trajectory(self, task: JudgeTask, view: View, sample: int) -> Trajectory:
+        text = self.answer(task.id, view.name, sample)
+        down = text == DOWN
+        ids = tuple(text.encode())
+        return Trajectory(
+            view=view,
+            sample=sample,
+            prompt=self.environment.prompt(task, view),
+            prompt_ids=(1, 2, 3),
+            segments=(Segment(by=By.MODEL, text=text, ids=ids, logprobs=(-0.5,) * len(ids)),),
+            calls=(),
+            stop=StopReason.SANDBOX_DOWN if down else StopReason.VERDICT,
+            verdict=None if down else Verdict(choice=0),
+        )
+
+
+def pair(name: str) -> Draw:
+    return Draw("pair", JudgeTask(id=name, prompt=(Message("user", "q"),), candidates=("x", "y"), label=0))
+
+
+def single(name: str) -> Draw:
+    return Draw("single", pair(name).task)
+
+
+async def collect(
+    answers: dict[str, list[str]], deals: dict[int, list[Draw]], *, slots: int = 2, **options: object
+) -> Batch:
+    def answer(task: str, view: str, sample: int) -> str:
+        return answers[f"{task}/{view}" if f"{task}/{view}" in answers else task][sample]
+
+    rollouts = {"pair": Replay(TirPairwise(order="given"), answer), "single": Replay(TirPointwise(), answer)}
+    return await gather(
+        lambda turn, position: deals[turn][position % len(deals[turn])],
+        rollouts,
+        slots=slots,
+        size=SIZE,
+        refills=len(deals) - 1,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def kept(batch: Batch) -> list[str]:
+    """Return the ids of the tasks whose groups enter the loss."""
+    rolls = (*batch.first, *batch.refills)
+    return [roll.draw.task.id for roll in rolls for group in roll.groups if group in batch.kept]
+
+
+MIXED = [RIGHT, WRONG, RIGHT, RIGHT]
+UNTIDILY_RIGHT = [RIGHT, RIGHT + " trailing", RIGHT, RIGHT]
+
+
+async def test_an_all_right_group_is_dropped_though_its_rewards_differ() -> None:
+    answers = {"right": UNTIDILY_RIGHT, "mixed": MIXED}
+    deals = {0: [pair("right"), pair("mixed")]}
+    batch = await collect(answers, deals)
+    assert [score.total for score in batch.first[0].groups[0].scores] == [1.0, 0.1, 1.0, 1.0]
+    assert kept(batch) == ["mixed"]
+    assert kept(await collect(answers, deals, by="reward")) == ["right", "mixed"]
+
+
+async def test_replacements_are_drawn_until_the_batch_is_full_and_no_longer() -> None:
+    answers = {"right": [RIGHT] * 4, "wrong": [WRONG] * 4, "mixed": MIXED, "late": MIXED}
+    deals = {
+        0: [pair("right"), pair("wrong")],
+        1: [pair("mixed"), pair("right")],
+        2: [pair("late")],
+        3: [pair("never")],
+    }
+    batch = await collect(answers, deals)
+    assert kept(batch) == ["mixed", "late"]
+    assert [roll.draw.task.id for roll in batch.refills] == ["mixed", "right", "late"]
+    assert batch.rounds == 2
+
+
+async def test_a_batch_that_stays_short_is_filled_with_rows_that_do_not_count() -> None:
+    batch = await collect({"right": [RIGHT] * 4, "mixed": MIXED}, {0: [pair("right"), pair("mixed")]})
+    rows = batch_rows(batch, slots=2, size=SIZE, blank=9)
+    assert len(rows) == 2 * SIZE
+    assert [any(row.mask) for row in rows] == [True] * 4 + [False] * 4
+    assert [row.advantage for row in rows] == pytest.approx([0.5, -1.5, 0.5, 0.5, 0, 0, 0, 0])
+
+
+async def test_an_unscored_episode_is_drawn_again_and_stays_out_if_it_fails_again() -> None:
+    answers = {"a": [RIGHT, DOWN, WRONG, WRONG, DOWN, RIGHT], "b": [RIGHT, WRONG, DOWN, WRONG] + [DOWN] * 4}
+    batch = await collect(answers, {0: [pair("a"), pair("b")]}, redraws=1)
+    again, failed = (roll.groups[0] for roll in batch.first)
+    assert [t.sample for t in again.trajectories] == [0, 5, 2, 3]
+    assert again.rewards == [1.0, 1.0, 0.0, 0.0]
+    assert failed.rewards == [1.0, 0.0, None, 0.0]
+    rows = batch_rows(batch, slots=2, size=SIZE, blank=9)[SIZE:]
+    assert [any(row.mask) for row in rows] == [True, True, False, True]
+    assert [row.advantage for row in rows] == pytest.approx([1.1547, -0.57735, 0, -0.57735], abs=1e-4)
+
+
+async def test_nothing_scored_is_an_error_and_no_batch() -> None:
+    with pytest.raises(RuntimeError, match=r"none of 8 rollouts could be scored, .*: sandbox_down"):
+        await collect({"a": [DOWN] * 99}, {0: [pair("a")]})
+
+
+async def test_the_views_of_a_task_stay_together() -> None:
+    """A pointwise task takes two slots; with one left it is skipped for a task that fits."""
+    scores = ["<score>9</score>", "<score>2</score>"]
+    answers = {
+        "first": MIXED,
+        "one/0": [scores[0]] * 4,
+        "one/1": [scores[1], scores[0], scores[1], scores[1]],
+        "two/0": [scores[0]] * 4,
+        "two/1": [scores[1]] * 4,
+        "last": MIXED,
+    }
+    order = [pair("first"), single("one"), single("two"), pair("last")]
+    batch = await collect(answers, {0: order}, slots=4)
+    assert [roll.draw.task.id for roll in batch.first] == ["first", "one", "last"]
+    assert kept(batch) == ["first", "one", "one", "last"]
+    linked = batch.first[1].groups
+    assert linked[0].rewards == linked[1].rewards == [1.0, 0.0, 1.0, 1.0]

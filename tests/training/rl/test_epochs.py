@@ -1,0 +1,111 @@
+"""Epochs over a file of rows: the number of batches, and rows that are too long."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tirjudge_training import model_folder
+from tirjudge_training.config_files import BadRecipe
+from tirjudge_training.data.base import DataConfig
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.run import counted, data_of
+
+LENGTHS = [10 * number for number in range(1, 41)]
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """Forty pairs with growing prompts; two are held back for validation."""
+    path = tmp_path / "rows.jsonl"
+    lines = (
+        {"prompt": "x" * length, "response_a": "good", "response_b": "bad", "label": "A"}
+        for length in LENGTHS
+    )
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def recipe(
+    rows: Path, judge: dict[str, object], rl: dict[str, object], base: Path | str = "nowhere", **data: object
+) -> Recipe:
+    return Recipe.model_validate(
+        {
+            "model": {"base": str(base)},
+            "data": {"train": rows, **data},
+            "environments": {"judge": judge},
+            "rl": {"groups": 8, "samples": 2, "micro_batch": 4, **rl},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("judge", "epochs", "steps"),
+    [
+        ({"name": "rm-r1"}, 1, 5),
+        ({"name": "rm-r1"}, 2, 10),
+        ({"name": "rm-r1"}, 0.5, 3),
+        ({"name": "rm-r1", "options": {"order": "both"}}, 1, 10),
+    ],
+)
+def test_an_epoch_shows_every_training_row_once(
+    rows: Path, judge: dict[str, object], epochs: float, steps: int
+) -> None:
+    """38 rows in batches of 8 views."""
+    planned = recipe(rows, judge, {"epochs": epochs})
+    data = data_of(planned)
+    rl = counted(planned, data).rl
+    assert (rl.steps, rl.epochs) == (steps, None)
+    views = 2 if "options" in judge else 1
+    source = data.source(8, 0)
+    drawn = [source(step, 0, place).task.id for step in range(steps) for place in range(8 // views)]
+    if epochs == 1:
+        assert len(set(drawn)) == 38
+
+
+def test_a_number_of_batches_stays_as_it_is(rows: Path) -> None:
+    planned = recipe(rows, {"name": "rm-r1"}, {"steps": 7})
+    assert counted(planned, data_of(planned)) is planned
+
+
+def test_generated_tasks_have_no_epochs() -> None:
+    planned = Recipe.model_validate({"rl": {"epochs": 1}})
+    with pytest.raises(BadRecipe, match=r"task stream is endless: set the number of batches with rl\.steps"):
+        counted(planned, data_of(planned))
+
+
+def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) -> None:
+    """The tiny tokenizer has one token per byte, so a row's length is known."""
+    judge = {"name": "rm-r1", "options": {"style": "reasoning"}}
+    every = data_of(recipe(rows, judge, {"steps": 1}))
+    count = model_folder.prompt_tokens(tiny_model)
+    draws = every.prompts(None, 0)
+    sizes = {
+        draw.task.id: count(every.environments["judge"].prompt(draw.task, view))
+        for draw in draws
+        for view in every.environments["judge"].views(draw.task)
+    }
+    limit = sorted(sizes.values())[18]
+    limited = recipe(rows, judge, {"steps": 1}, tiny_model, max_prompt_tokens=limit)
+    kept = {draw.task.id for draw in data_of(limited).prompts(None, 0)}
+    assert kept == {name for name, size in sizes.items() if size <= limit}
+    assert len(kept) == 19
+
+
+def test_nothing_short_enough_is_an_error(rows: Path, tiny_model: Path) -> None:
+    limited = recipe(rows, {"name": "rm-r1"}, {"steps": 1}, tiny_model, max_prompt_tokens=1)
+    with pytest.raises(BadRecipe, match="no rows are left to train on"):
+        data_of(limited)
+
+
+@pytest.mark.parametrize("rl", [{}, {"steps": 1, "epochs": 1}])
+def test_a_run_has_steps_or_epochs(rl: dict[str, object]) -> None:
+    with pytest.raises(ValueError, match="set either steps or epochs"):
+        Recipe.model_validate({"rl": rl})
+
+
+def test_the_limit_is_of_tokens() -> None:
+    with pytest.raises(ValueError, match="greater than 0"):
+        DataConfig(max_prompt_tokens=0)

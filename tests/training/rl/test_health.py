@@ -1,0 +1,193 @@
+"""The causes that stop an RL run, each provoked: the message names it, and the run resumes without it."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import typer
+from safetensors.torch import load_file
+from typer.testing import CliRunner
+
+from tests.training.conftest import ENVIRONMENTS, source
+from tirjudge.storage.run_folder import RunFolder, read_lines
+from tirjudge_environments import Environment, Reward
+from tirjudge_sandbox import Execution, Limits, Program, Status
+from tirjudge_training import cli
+from tirjudge_training.distributed import checkpoints
+from tirjudge_training.rl import run as rl_run
+from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.engine import Engine, WaitedSandbox
+from tirjudge_training.rl.health import Health, HealthConfig, Unhealthy
+
+CONFIG = RlConfig(
+    steps=3,
+    groups=4,
+    samples=4,
+    micro_batch=8,
+    beta=0.0,
+    learning_rate=1e-3,
+    max_tokens=120,
+    checkpoint_every=1,
+    health=HealthConfig(patience=1, window=1),
+)
+
+
+class BrokenSandbox:
+    """A sandbox that keeps the contract and fails every program."""
+
+    capacity = 1
+
+    async def run(self, program: Program, limits: Limits) -> Execution:
+        return Execution(status=Status.SANDBOX_FAILED, detail="the worker was killed")
+
+
+def poison(engine: Engine) -> None:
+    with torch.no_grad():
+        engine.model.model.norm.weight[0] = math.nan
+
+
+def forget_programs(engine: Engine) -> None:
+    """Zero the output weights of the two tokens that are programs."""
+    with torch.no_grad():
+        engine.model.lm_head.weight[256:258] = 0.0
+
+
+def break_sandbox(engine: Engine) -> None:
+    engine._sandbox = WaitedSandbox(BrokenSandbox(), generating=lambda: 0.0)
+
+
+def spoil_rewards(engine: Engine) -> None:
+    class Spoilt:
+        def __init__(self, environment: Environment) -> None:
+            self._environment = environment
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._environment, name)
+
+        def score(self, group: Any, answers: Any) -> Any:
+            scores = self._environment.score(group, answers)
+            return [
+                tuple(dataclasses.replace(s, total=math.nan) if isinstance(s, Reward) else s for s in row)
+                for row in scores
+            ]
+
+    engine.environments = {name: Spoilt(environment) for name, environment in engine.environments.items()}
+
+
+def train(start: Path, folder: Path) -> None:
+    with RunFolder(folder) as run:
+        model = reinforcement.train_rl(
+            start,
+            run,
+            CONFIG,
+            environments=ENVIRONMENTS,
+            source=source,
+            seed=1,
+            say=lambda line: None,
+        )
+        model.save_pretrained(folder / "model")
+
+
+@pytest.fixture(scope="module")
+def healthy(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("healthy")
+    train(tiny_model, folder)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("fault", "line"),
+    [
+        (poison, r"none of 16 rollouts could be scored, .*: generator_down: .* logits are NaN"),
+        (forget_programs, r"rl stopped at step 2: tool use has collapsed: 0\.0\d calls per response over"),
+        (break_sandbox, r"rl stopped at step 2: the sandbox keeps failing: \d+% of the rollouts"),
+        (spoil_rewards, r"rl stopped at step 2: the reward of task '1-0-0' is nan: check the environ"),
+    ],
+)
+def test_a_sick_run_stops_and_goes_on_when_the_cause_is_gone(
+    fault: Callable[[Engine], None],
+    line: str,
+    healthy: Path,
+    tiny_model: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    steps = []
+
+    class Faulty(Engine):
+        def __init__(self, model: Any, *args: Any, **options: Any) -> None:
+            super().__init__(model, *args, **options)
+            self.model = model
+
+        def rollouts(self, seed: int) -> Any:
+            steps.append(seed)
+            if len(steps) == 2:
+                fault(self)
+            return super().rollouts(seed)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(rl_run, "Engine", Faulty)
+        with pytest.raises(RuntimeError, match=line) as stopped:
+            train(tiny_model, tmp_path)
+    assert "\n" not in str(stopped.value)
+    assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-1"
+
+    train(tiny_model, tmp_path)
+    assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [0, 1, 2]
+    resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path, healthy))
+    assert all(resumed[name].equal(expected[name]) for name in expected)
+
+
+def row(step: int, calls: float, **more: float) -> dict[str, float]:
+    return {"step": step, "tools/calls": calls, **more}
+
+
+def test_a_judge_without_tools_has_no_tool_use_to_lose() -> None:
+    health = Health(HealthConfig(window=2))
+    for step in range(8):
+        health.trained(row(step, 0.05 if step < 4 else 0.0))
+
+
+def test_a_passing_dip_in_tool_use_or_in_the_sandbox_stops_nothing() -> None:
+    health = Health(HealthConfig(window=3, patience=2))
+    for step in range(12):
+        health.trained(row(step, 0.0 if step % 3 else 0.9, **{"stop/sandbox_down": 0.5 * (step % 2)}))
+
+
+def test_what_a_resumed_run_knows_is_what_an_uninterrupted_one_knows() -> None:
+    """The peak of tool calls is before the interruption."""
+    health = Health(HealthConfig(window=2))
+    health.earlier([row(0, 1.0), row(1, 1.0)])
+    health.trained(row(2, 0.0))
+    with pytest.raises(Unhealthy, match=r"stopped at step 4: .* 0\.00 calls .* down from 1\.00"):
+        health.trained(row(3, 0.0))
+
+
+@pytest.mark.parametrize("name", ["loss", "grad_norm", "sampler_gap"])
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_number_that_is_none_is_named(name: str, value: float) -> None:
+    with pytest.raises(Unhealthy, match=f"{name} is {value}"):
+        Health(HealthConfig()).trained(row(0, 0.0) | {name: value})
+
+
+def test_the_command_ends_with_that_line_and_exit_code_1(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sick(*args: Any, **options: Any) -> None:
+        Health(HealthConfig()).trained(row(6, 1.0, loss=math.nan))
+
+    monkeypatch.setattr(cli, "run_train", sick)
+    app = typer.Typer()
+    app.command("train")(cli.train)
+    result = CliRunner().invoke(app, ["--recipe", "mini", "--output", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "tirjudge train: rl stopped at step 7: loss is nan: a lower learning rate or max_grad_norm may help; "
+        "the same command resumes from the last checkpoint\n"
+    )

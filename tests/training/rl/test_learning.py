@@ -1,0 +1,264 @@
+"""Every text-only judge learns: on one fixed batch what its reward prefers becomes likelier, and, with the
+reward's sign turned, less likely."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, TypeVar
+
+import pytest
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer
+
+from tests.training.fitting import fit
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.judging.engine import NoSandbox
+from tirjudge.rollout import Rollout
+from tirjudge.rollout.reward_questions import RewardQuestions
+from tirjudge_environments import (
+    Context,
+    Environment,
+    Episode,
+    J1PaS,
+    J1PaV,
+    J1PaVS,
+    J1PoS,
+    JudgeLrmPair,
+    JudgeTask,
+    Message,
+    Prompt,
+    Reward,
+    RmR1,
+    Score,
+    View,
+)
+from tirjudge_environments.tokenization import ChatEncoder
+from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.dynamic_sampling import Draw
+from tirjudge_training.rl.trainer import build_trainer
+
+T = TypeVar("T")
+PAIR = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A judge, a task, and what the model is made to answer: the right answer and a wrong one by view."""
+
+    environment: Environment
+    task: JudgeTask
+    right: Mapping[str, str]
+    wrong: Mapping[str, str]
+    rl: Mapping[str, Any]
+    """What the paper's loss is told."""
+    asking: Callable[[], RewardQuestions] | None = None
+    """Makes what answers the questions of a judge whose reward asks another model."""
+
+
+JUDGELRM = {"sigma": "population", "eta": 1e-6, "beta": 1e-3, "epsilon": 0.5, "epsilon_high": 0.5}
+J1 = {"beta": 0.01, "epsilon": 0.2, "epsilon_high": 0.2}
+CASES = {
+    "judgelrm-pair": Case(
+        JudgeLrmPair(),
+        replace(PAIR, gold={"scores": [8, 3]}),
+        {"AB": "why</think><answer>8</answer><answer>3</answer>"},
+        {"AB": "why</think><answer>3</answer><answer>8</answer>"},
+        JUDGELRM,
+    ),
+    "judgelrm-pair, absolute": Case(
+        JudgeLrmPair(length=True),
+        replace(PAIR, gold={"scores": [8, 3]}),
+        {"AB": "why</think><answer>8</answer><answer>3</answer>"},
+        {"AB": "why</think><answer>6</answer><answer>5</answer>"},
+        JUDGELRM,
+    ),
+    "j1-pav": Case(
+        J1PaV(),
+        PAIR,
+        {"AB": "<answer> [[A]] </answer>", "BA": "<answer> [[B]] </answer>"},
+        {"AB": "<answer> [[B]] </answer>", "BA": "<answer> [[A]] </answer>"},
+        J1,
+    ),
+    "j1-pav, consistency": Case(
+        J1PaV(consistency=True, negative_reward=-1.0, seed_prompt="plan"),
+        PAIR,
+        {"AB": "<answer> [[A]] </answer>", "BA": "<answer> [[B]] </answer>"},
+        {"AB": "<answer> [[B]] </answer>", "BA": "Both are good."},
+        J1,
+    ),
+    "j1-pas": Case(
+        J1PaS(order="given"),
+        PAIR,
+        {"AB": "<score_A>7.5</score_A><score_B>3</score_B>"},
+        {"AB": "<score_A>3</score_A><score_B>3</score_B>"},
+        J1,
+    ),
+    "j1-pavs": Case(
+        J1PaVS(order="given"),
+        PAIR,
+        {"AB": "<score_A>7</score_A><score_B>3</score_B><answer>[[A]]</answer>"},
+        {"AB": "<score_A>7</score_A><score_B>3</score_B><answer>[[B]]</answer>"},
+        J1,
+    ),
+    "j1-pos": Case(
+        J1PoS(),
+        PAIR,
+        {"0": "<score>8</score>", "1": "<score>2</score>"},
+        {"0": "<score>5</score>", "1": "<score>9</score>"},
+        J1,
+    ),
+    "rm-r1": Case(
+        RmR1(style="reasoning", order="given"),
+        PAIR,
+        {"AB": "</think><answer>[[A]]</answer>"},
+        {"AB": "</think><answer>[[B]]</answer>"},
+        {"loss": "per_response", "beta": 1e-3, "epsilon": 0.2, "epsilon_high": 0.2},
+    ),
+    "rm-r1, cold start": Case(
+        RmR1(style="no-rubrics", order="given", reward="cold-start"),
+        PAIR,
+        {"AB": "A is better. <answer>[[A]]</answer>"},
+        {"AB": "B is better. [[B]]"},
+        {"loss": "per_response", "beta": 1e-3, "epsilon": 0.2, "epsilon_high": 0.2},
+    ),
+}
+"""In the order of the requests, every second sample of a view gives the right answer."""
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_what_the_reward_prefers_becomes_likelier_and_less_so_with_its_sign_turned(
+    case: Case, tiny_model: Path, tmp_path: Path
+) -> None:
+    for sign in (1.0, -1.0):
+        for view, (right, wrong) in learn(case, tiny_model, tmp_path, sign=sign).items():
+            assert sign * right > 0, f"the right answer to {view}, with {sign:+} times the reward"
+            assert sign * (right - wrong) > 0, f"the answers to {view}, with {sign:+} times the reward"
+
+
+def learn(case: Case, start: Path, folder: Path, *, sign: float) -> dict[str, tuple[float, float]]:
+    """By view, how much the log-probabilities of the right and of the wrong answer moved in three steps.
+
+    The model knows both answers before, each about as well: what they have in common is then no news to it.
+    It learns them once for all calls with the same folder.
+    """
+    tokenizer, known = AutoTokenizer.from_pretrained(start), folder / "known"
+    engine = FixedAnswers(case, ChatEncoder(tokenizer), sign)
+    if not known.exists():
+        model = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32)
+        fit(model, engine.dialogues(), tokenizer.pad_token_id)
+        model.save_pretrained(known)
+    model = AutoModelForCausalLM.from_pretrained(known, dtype=torch.float32)
+    views = case.environment.views(case.task)
+    config = RlConfig(
+        steps=3,
+        groups=len(views),
+        samples=4,
+        micro_batch=4 * len(views),
+        filter="none",
+        learning_rate=3e-4,
+        **case.rl,
+    )
+    trainer = build_trainer(
+        model,
+        tokenizer,
+        config,
+        engine=engine,  # type: ignore[arg-type]  # the rollouts are fixed
+        source=lambda *key: Draw("judge", case.task),
+        seed=0,
+        output=str(folder / f"{sign:+}"),
+    )
+    before = engine.log_probabilities(model)
+    with closing(engine):
+        trainer.train()
+    after = engine.log_probabilities(model)
+    return {view: (after[view][0] - before[view][0], after[view][1] - before[view][1]) for view in before}
+
+
+class Turned:
+    """An environment with `sign` times its rewards, and a prompt of a few bytes."""
+
+    def __init__(self, environment: Environment, sign: float) -> None:
+        self._environment, self._sign = environment, sign
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._environment, name)
+
+    def prompt(self, task: JudgeTask, view: View) -> Prompt:
+        shown = " ".join(task.candidates[index] for index in view.order)
+        return replace(self._environment.prompt(task, view), messages=(Message("user", shown),))
+
+    def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
+        scores = self._environment.score(group, answers)
+        return [tuple(self._turned(score) for score in episode) for episode in scores]
+
+    def _turned(self, score: Score) -> Score:
+        assert isinstance(score, Reward)
+        return replace(score, total=self._sign * score.total)
+
+
+class FixedAnswers:
+    """An engine whose every second rollout of a view is the right answer, and the others the wrong one."""
+
+    def __init__(self, case: Case, encoder: ChatEncoder, sign: float) -> None:
+        self.case, self.encoder, self.environment = case, encoder, Turned(case.environment, sign)
+        self.prompts = {
+            view.name: tuple(encoder.prompt(self.environment.prompt(case.task, view)))
+            for view in case.environment.views(case.task)
+        }
+        self.runner, self.asking = asyncio.Runner(), case.asking() if case.asking else None
+        self.generator, self.waited_seconds = SimpleNamespace(busy_seconds=0.0), 0.0
+
+    def refresh(self) -> None:
+        """The answers are no model's."""
+
+    def rest(self) -> None:
+        """Nothing is held."""
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(work)
+
+    def close(self) -> None:
+        if self.asking is not None:
+            self.run(self.asking.close())
+        self.runner.close()
+
+    def rollouts(self, seed: int) -> dict[str, Rollout]:
+        asked: Counter[str] = Counter()
+
+        def answer(context: Context) -> str:
+            view = next(name for name, ids in self.prompts.items() if ids == context.ids)
+            asked[view] += 1
+            return (self.case.right if asked[view] % 2 else self.case.wrong)[view]
+
+        generator = ScriptedGenerator(answer, encoder=self.encoder)
+        return {"judge": Rollout(self.environment, generator, NoSandbox(), asking=self.asking)}
+
+    def dialogues(self) -> list[tuple[Sequence[int], Sequence[int]]]:
+        """Both answers to each view."""
+        return [
+            (prompt, self.encoder.text(answers[view]))
+            for view, prompt in self.prompts.items()
+            for answers in (self.case.right, self.case.wrong)
+        ]
+
+    def log_probabilities(self, model: Any) -> dict[str, tuple[float, float]]:
+        """Of the right and the wrong answer to each view."""
+        return {
+            view: (
+                self._log_probability(model, prompt, self.case.right[view]),
+                self._log_probability(model, prompt, self.case.wrong[view]),
+            )
+            for view, prompt in self.prompts.items()
+        }
+
+    def _log_probability(self, model: Any, prompt: tuple[int, ...], answer: str) -> float:
+        ids = torch.tensor([*prompt, *self.encoder.text(answer)])
+        with torch.no_grad():
+            logits = model(input_ids=ids[None]).logits[0, :-1].log_softmax(-1)
+        return float(logits.gather(1, ids[1:, None])[len(prompt) - 1 :].sum())

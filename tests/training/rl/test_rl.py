@@ -1,0 +1,165 @@
+"""The RL stage end to end with a real sandbox, a real model and TRL's trainer, also killed half-way."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from safetensors.torch import load_file
+
+from tests.training.conftest import ENVIRONMENTS, source
+from tirjudge.storage.run_folder import RunFolder, read_lines
+from tirjudge_training.distributed import checkpoints
+from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.run import train_rl
+
+CONFIG = RlConfig(
+    steps=3,
+    groups=4,
+    samples=4,
+    optimizer_steps=2,
+    micro_batch=4,
+    beta=0.01,
+    learning_rate=1e-3,
+    max_tokens=120,
+    checkpoint_every=2,
+)
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.training.rl.test_rl import train
+
+start, folder, kill_at = sys.argv[1:]
+
+def say(line):
+    if line.startswith(kill_at):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+train(Path(start), Path(folder), say)
+"""
+
+
+def train(start: Path, folder: Path, say: Callable[[str], None] = lambda line: None) -> None:
+    with RunFolder(folder) as run:
+        model = train_rl(start, run, CONFIG, environments=ENVIRONMENTS, source=source, seed=1, say=say)
+        model.save_pretrained(run.path / "model")
+
+
+def killed(start: Path, folder: Path, kill_at: str) -> int:
+    """Train in a process that kills itself at this line of progress; returns its exit status."""
+    command = [sys.executable, "-c", KILLED, str(start), str(folder), kill_at]
+    return subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode
+
+
+def rows(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Return all rows without timings."""
+    return [_timeless(row) for row in read_lines(folder / name)]
+
+
+def _timeless(value: Any) -> Any:
+    """Drop the gap too: its last bits depend on which rows were decoded in one batch."""
+    if isinstance(value, dict):
+        timed = {key for key in value if "seconds" in key or key.startswith(("share/", "gib/"))} | {
+            "sampler_gap"
+        }
+        return {key: _timeless(item) for key, item in value.items() if key not in timed}
+    return [_timeless(item) for item in value] if isinstance(value, list) else value
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An uninterrupted run."""
+    folder = tmp_path_factory.mktemp("whole")
+    train(tiny_model, folder)
+    return folder
+
+
+def test_every_rollout_and_a_row_of_metrics_per_step_are_kept(whole: Path) -> None:
+    metrics, episodes = rows(whole, "metrics.jsonl"), rows(whole, "episodes.jsonl")
+    assert [row["step"] for row in metrics] == [0, 1, 2]
+    for row in metrics:
+        first = [e for e in episodes if e["step"] == row["step"] and not e["refill"]]
+        rewards = [t["reward"]["total"] for e in first for t in e["trajectories"]]
+        assert row["reward"] == pytest.approx(sum(rewards) / len(rewards))
+        assert len(rewards) == CONFIG.groups * CONFIG.samples
+        assert row["loss"] != 0
+        assert row["kl"] >= 0
+        assert row["entropy"] > 0
+    programs = [p for e in episodes for t in e["trajectories"] for p in t["programs"]]
+    assert {"ok", "error"} <= {program["status"] for program in programs}, "the sandbox ran them"
+
+
+def test_the_time_of_a_step_is_shared_out(whole: Path) -> None:
+    for row in read_lines(whole / "metrics.jsonl"):
+        shares = [row[f"share/{part}"] for part in ("generation", "sandbox", "training")]
+        assert all(share > 0 for share in shares)
+        assert sum(shares) <= 1
+        assert row["seconds/generating"] + row["seconds/waiting"] <= row["seconds/rollout"]
+        parts = ("refresh", "rollout", "logprobs", "record", "train")
+        assert row["seconds/step"] == pytest.approx(sum(row[f"seconds/{part}"] for part in parts))
+
+
+def test_tokens_are_those_of_the_shards(whole: Path) -> None:
+    """Generated tokens follow from the mask; trained ones from views neither all right nor all wrong."""
+    for row in read_lines(whole / "metrics.jsonl"):
+        shard = pq.read_table(whole / "rollouts" / f"step-{row['step']:06}.parquet").to_pylist()
+        assert row["tokens/generated"] == sum(sum(one["mask"]) for one in shard)
+        groups: dict[tuple[Any, ...], list[Any]] = {}
+        for one in shard:
+            groups.setdefault((one["refill"], one["format"], one["id"], one["view"]), []).append(one)
+        taught = [group for group in groups.values() if len({right(one) for one in group}) == 2]
+        assert len(taught) == row["groups/in_loss"]
+        assert row["tokens/trained"] == sum(
+            len(one["prompt_ids"]) + len(one["completion_ids"]) for group in taught for one in group
+        )
+
+
+def right(rollout: dict[str, Any]) -> float:
+    return next(part["value"] for part in rollout["parts"] if part["name"] == "correct")
+
+
+def test_the_policy_changes_and_its_samples_are_its_own(whole: Path, tiny_model: Path) -> None:
+    """Sampled logprobs equal the trainer's within 1e-5, also after the weights have changed."""
+    assert all(0 < row["sampler_gap"] < 1e-5 for row in read_lines(whole / "metrics.jsonl"))
+    before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, whole / "model"))
+    assert any(not before[name].equal(after[name]) for name in before)
+
+
+def test_clip_higher_acts_when_a_batch_is_used_for_several_steps(whole: Path) -> None:
+    metrics = rows(whole, "metrics.jsonl")
+    assert max(row["clipped_low"] for row in metrics) > 0
+    assert max(row["clipped_high"] for row in metrics) > 0
+
+
+def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
+    whole: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    """The kill comes after the last checkpoint, so a step is repeated and must not be recorded twice."""
+    assert killed(tiny_model, tmp_path, "rl 3/3") == -signal.SIGKILL
+    assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-4"
+    assert len(rows(tmp_path, "metrics.jsonl")) == 3
+    train(tiny_model, tmp_path)
+    for name in ("metrics.jsonl", "episodes.jsonl"):
+        assert rows(tmp_path, name) == rows(whole, name)
+    resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path, whole))
+    assert all(resumed[name].equal(expected[name]) for name in expected)
+
+
+def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
+    for step in (2, 10):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    checkpoints.mark(tmp_path / "checkpoint-2")
+    assert checkpoints.latest(tmp_path) == tmp_path / "checkpoint-2"
+    assert checkpoints.step_of(tmp_path / "checkpoint-2") == 2
+    assert checkpoints.latest(tmp_path / "none") is None
+
+
+def test_a_batch_that_cannot_be_divided_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"groups \* samples = 16 is not a multiple"):
+        RlConfig(steps=1, groups=4, samples=4, micro_batch=3)

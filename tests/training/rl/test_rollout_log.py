@@ -1,0 +1,88 @@
+"""The rollout log contains every rollout as sampled, in rows that other tools and our commands read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from datasets import load_dataset
+from typer.testing import CliRunner
+
+from tests.training.conftest import ENVIRONMENTS, source
+from tirjudge.cli import app
+from tirjudge.storage.run_folder import RunFolder, read_lines
+from tirjudge_environments import Message
+from tirjudge_training.distributed.processes import Onlooker
+from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.dynamic_sampling import Draw
+from tirjudge_training.rl.run import train_rl
+
+CONFIG = RlConfig(steps=2, groups=4, samples=4, micro_batch=4, max_tokens=120, learning_rate=1e-3)
+
+
+def halved(step: int, turn: int, position: int) -> Draw:
+    """A prompt with a lone surrogate, which JSON can store and UTF-8 cannot."""
+    draw = source(step, turn, position)
+    return Draw(draw.format, replace(draw.task, prompt=(Message("user", "q\ud800"),)))
+
+
+@pytest.fixture(scope="module")
+def stage(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("stage")
+    with RunFolder(folder) as run:
+        train_rl(
+            tiny_model,
+            run,
+            CONFIG,
+            environments=ENVIRONMENTS,
+            source=halved,
+            seed=1,
+            say=lambda line: None,
+        )
+    (folder / "rollouts" / ".step-000002.parquet.new").write_bytes(b"PAR1 what a killed writer left")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def rows(stage: Path, tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
+    cache = str(tmp_path_factory.mktemp("cache"))
+    return list(load_dataset(str(stage / "rollouts"), split="train", cache_dir=cache))
+
+
+def test_every_rollout_is_a_row(stage: Path, rows: list[dict[str, Any]]) -> None:
+    """The log has the dialogues of episodes.jsonl, in the same order."""
+    names = sorted(path.name for path in (stage / "rollouts").glob("*.parquet"))
+    assert names == ["step-000000.parquet", "step-000001.parquet"]
+    dialogues = [
+        (episode["step"], episode["id"], one["view"], one["sample"], one["reward"]["total"], one["stop"])
+        for episode in read_lines(stage / "episodes.jsonl")
+        for one in episode["trajectories"]
+    ]
+    columns = ("step", "id", "view", "sample", "reward", "stop")
+    assert [tuple(row[column] for column in columns) for row in rows] == dialogues
+    assert {row["refill"] for row in rows} == {False, True}
+
+
+def test_a_row_has_the_tokens_as_they_were_sampled(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        assert len(row["completion_ids"]) == len(row["mask"]) == len(row["logprobs"])
+        sampled = [logprob for logprob, own in zip(row["logprobs"], row["mask"], strict=True) if own]
+        assert sampled
+        assert all(logprob < 0 for logprob in sampled)
+        assert (0 in row["mask"]) == ("```output" in row["completion"]), "the sandbox's tokens"
+        assert row["prompt_ids"]
+        assert {part["name"] for part in row["parts"]} >= {"correct", "format", "tool"}
+
+
+def test_data_inspect_reads_them(stage: Path, rows: list[dict[str, Any]]) -> None:
+    ran = CliRunner().invoke(app, ["data", "inspect", str(stage / "rollouts")])
+    assert ran.exit_code == 0, ran.stderr
+    assert f"{len(rows):,}" in ran.stdout
+    assert "tir-pairwise" in ran.stdout
+
+
+def test_the_other_processes_write_nothing(tmp_path: Path) -> None:
+    Onlooker(tmp_path).write("rollouts/step-000000.parquet", b"")
+    assert not list(tmp_path.iterdir())

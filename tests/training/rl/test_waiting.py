@@ -1,0 +1,149 @@
+"""The shares of a batch's time, measured with a clock that the test sets."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from types import SimpleNamespace
+
+import pytest
+
+from tirjudge.generation import base
+from tirjudge.generation.base import BusyClock
+from tirjudge_sandbox import Execution, Limits, Program, Status
+from tirjudge_training.rl import engine, profiling
+from tirjudge_training.rl.engine import WaitedSandbox
+from tirjudge_training.rl.profiling import Laps, shares_of_time, times
+
+
+class Clock:
+    """A replacement of the time module."""
+
+    now = 0.0
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def process_time(self) -> float:
+        return self.now / 2
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    turned = Clock()
+    for module in (base, engine, profiling):
+        monkeypatch.setattr(module, "time", turned)
+    return turned
+
+
+class Held:
+    """A sandbox whose programs end when the test says so, identified by their source."""
+
+    capacity = 2
+
+    def __init__(self) -> None:
+        self.ends: dict[str, asyncio.Event] = {}
+
+    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        await self.ends.setdefault(program.source, asyncio.Event()).wait()
+        return Execution(status=Status.OK)
+
+
+async def turn(loops: int = 5) -> None:
+    for _ in range(loops):
+        await asyncio.sleep(0)
+
+
+async def test_programs_are_waited_for_while_none_generates(clock: Clock) -> None:
+    """a runs from 0 to 10, b from 4 to 12, c from 20 to 21; tokens are computed from 2 to 8 and 11 to 15."""
+    generator, held = BusyClock(), Held()
+    sandbox = WaitedSandbox(held, generating=lambda: generator.seconds)  # type: ignore[arg-type]
+    first = asyncio.create_task(sandbox.run(Program(source="a")))
+    await turn()
+    clock.now = 2
+    with generator.working():
+        clock.now = 4
+        second = asyncio.create_task(sandbox.run(Program(source="b")))
+        await turn()
+        clock.now = 8
+    clock.now = 10
+    held.ends["a"].set()
+    await first
+    assert sandbox.seconds == 0, "b still runs"
+    clock.now = 11
+    with generator.working():
+        clock.now = 12
+        held.ends["b"].set()
+        await second
+        assert sandbox.seconds == 12 - (8 - 2) - (12 - 11)
+        clock.now = 15
+    clock.now = 20
+    third = asyncio.create_task(sandbox.run(Program(source="c")))
+    await turn()
+    clock.now = 21
+    third.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await third
+    assert sandbox.seconds == 5 + 1
+
+
+def test_a_generator_tells_its_time_to_the_moment(clock: Clock) -> None:
+    generator = BusyClock()
+    assert generator.seconds == 0
+    with generator.working():
+        clock.now = 3
+        assert generator.seconds == 3
+        with generator.working():
+            clock.now = 5
+        assert generator.seconds == 5
+        assert generator.running == 1
+    clock.now = 9
+    assert generator.seconds == 5
+    with suppress(KeyError), generator.working():
+        clock.now = 10
+        raise KeyError
+    assert generator.seconds == 6
+
+
+def test_the_parts_of_a_batch_add_up(clock: Clock) -> None:
+    laps = Laps()
+    for part, end in {"refresh": 1, "rollout": 8, "logprobs": 10, "record": 11, "train": 16}.items():
+        clock.now = end
+        laps.end(part)
+    found = times([laps.parts, laps.parts])
+    assert found["seconds/step"] == 16
+    assert found["seconds/rollout"] == 7
+    assert found["cpu_seconds/rollout"] == 7, "two processes that each took half of the time"
+    shares = shares_of_time(found | {"seconds/generating": 4, "seconds/waiting": 2})
+    assert shares == {"share/generation": 4 / 16, "share/sandbox": 2 / 16, "share/training": (2 + 5) / 16}
+
+
+def test_the_peak_of_a_gpu_is_that_of_each_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Simulated torch counters: the peak of training does not include that of sampling before it."""
+    import torch
+
+    counter = SimpleNamespace(held=0, peak=0)
+
+    def allocate(gib: float) -> None:
+        counter.held += int(gib * 2**30)
+        counter.peak = max(counter.peak, counter.held)
+
+    played = {
+        "is_available": lambda: True,
+        "reset_peak_memory_stats": lambda: setattr(counter, "peak", counter.held),
+        "max_memory_allocated": lambda: counter.peak,
+        "mem_get_info": lambda: (3 * 2**30, 80 * 2**30),
+    }
+    for name, call in played.items():
+        monkeypatch.setattr(torch.cuda, name, call)
+    allocate(30)
+    allocate(-28)
+    profiling.forget_peak()
+    allocate(5)
+    allocate(-5)
+    assert profiling.gpu_peak("rollout") == {"gib/gpu_rollout": 7.0}
+    allocate(2.5)
+    assert profiling.gpu_peak("train") == {"gib/gpu_train": 4.5}
+    held = profiling.held()
+    assert held["gib/gpu_used"] == 77.0
+    assert 0 < held["gib/process"] < 1000

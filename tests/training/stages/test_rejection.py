@@ -1,0 +1,211 @@
+"""Rejection sampling: what is kept, what a kill costs, and what SFT then learns from."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.training.conftest import ENVIRONMENTS, source
+from tirjudge.storage.run_folder import RunFolder, read_lines
+from tirjudge_environments import (
+    Call,
+    Environment,
+    Episode,
+    JudgeTask,
+    Message,
+    Prompt,
+    Reward,
+    RunCode,
+    Segment,
+    StopReason,
+    Trajectory,
+    Unscored,
+    Verdict,
+    View,
+)
+from tirjudge_environments.types import By, Refused
+from tirjudge_training.rl.dynamic_sampling import Draw, Roll
+from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.rl.trainer import Source
+from tirjudge_training.sft import IGNORED, SftConfig
+from tirjudge_training.stages.base import Run
+from tirjudge_training.stages.fine_tuning import FineTuning, kept
+from tirjudge_training.stages.rejection import Rejection, RejectionConfig, chosen, row
+
+PROMPTS = 24
+ROLLOUT = RolloutConfig(max_tokens=120)
+WORK = """
+import os, runpy, signal, sys
+from pathlib import Path
+
+test, model, folder, kill = sys.argv[1:]
+runpy.run_path(test)["sample"](Path(model), Path(folder), int(kill))
+"""
+
+
+class Tasks:
+    """A user's data: pairs and singles that the tiny model half knows."""
+
+    def __init__(self) -> None:
+        self.environments: Mapping[str, Environment] = ENVIRONMENTS
+
+    def source(self, groups: int, seed: int) -> Source:
+        return source
+
+    def prompts(self, n: int | None, seed: int) -> list[Draw]:
+        return [source(0, 0, position) for position in range(n or PROMPTS)]
+
+    def validation(self, n: int) -> list[Draw]:
+        return [source(1, 0, position) for position in range(n)]
+
+    def heldout(self, n: int, seed: int) -> list[Draw]:
+        return []
+
+
+def run(folder: Path, model: Path, said: Any = lambda line: None) -> Run:
+    return Run(folder, str(model), Tasks(), said)
+
+
+def sample(model: Path, folder: Path, kill_at: int = 0) -> dict[str, Any]:
+    """The stage, killed as soon as that many prompts are written down."""
+
+    class Fragile(RunFolder):
+        def append(self, name: str, *rows: Mapping[str, Any]) -> None:
+            super().append(name, *rows)
+            if len(list(self.read(name))) == kill_at:
+                signal.raise_signal(signal.SIGKILL)
+
+    stage = Rejection(name="rejection-1", seed=5, start=None, config=RejectionConfig(), rollout=ROLLOUT)
+    with Fragile(folder / stage.name) as own:
+        return stage.work(own, run(folder, model))
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sampling that nobody interrupted."""
+    folder = tmp_path_factory.mktemp("whole")
+    sample(tiny_model, folder)
+    return folder
+
+
+def samples(folder: Path) -> list[dict[str, Any]]:
+    return sorted(read_lines(folder / "rejection-1" / "samples.jsonl"), key=lambda one: one["index"])
+
+
+def test_what_is_kept_is_right_in_every_view_well_formed_and_without_an_error(whole: Path) -> None:
+    rows = samples(whole)
+    assert [one["index"] for one in rows] == list(range(PROMPTS))
+    assert all(len(one["rewards"]) == 4 for one in rows), "G = 4"
+    assert {1.0, 0.1, 0.0} <= {reward for one in rows for views in one["rewards"] for reward in views}
+    for one in rows:
+        full = [views for views in one["rewards"] if all(reward == 1.0 for reward in views)]
+        assert bool(one["kept"]) is bool(full), "one per prompt, if there is any"
+        if one["kept"]:
+            trajectories = one["episode"]["trajectories"]
+            assert len(one["kept"]) == len(trajectories) == (2 if one["format"] == "tir-pointwise" else 1)
+            assert all(t["reward"]["total"] == 1.0 for t in trajectories)
+            assert all(p["status"] == "ok" for t in trajectories for p in t["programs"])
+
+
+def test_the_labels_are_the_models_own_words(whole: Path, tiny_model: Path) -> None:
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(tiny_model)
+    programs = 0
+    for one in samples(whole):
+        for trajectory, sample in zip(
+            one["episode"]["trajectories"] if one["kept"] else [], one["kept"], strict=True
+        ):
+            labelled = tokenizer.decode([label for label in sample["labels"] if label != IGNORED])
+            own = [segment["text"] for segment in trajectory["segments"] if segment["by"] == "model"]
+            assert labelled.removesuffix(tokenizer.eos_token) == "".join(own)
+            assert "```output" in tokenizer.decode(sample["ids"]) or not trajectory["programs"]
+            programs += len(trajectory["programs"])
+    assert programs
+
+
+def test_killed_and_started_again_no_prompt_is_sampled_twice(
+    whole: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", WORK, __file__, str(tiny_model), str(tmp_path), "9"]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    first = samples(tmp_path)
+    assert len(first) == 9
+    assert sample(tiny_model, tmp_path) == sample(tiny_model, whole), "the counts of an uninterrupted run"
+    rows = samples(tmp_path)
+    assert [one["index"] for one in rows] == list(range(PROMPTS))
+    assert [one["kept"] for one in rows] == [one["kept"] for one in samples(whole)]
+    assert first == [one for one in rows if one["index"] in {done["index"] for done in first}]
+
+
+def test_sft_learns_from_what_was_kept_in_the_order_of_the_prompts(
+    whole: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    rows = [one for one in samples(whole) for one in one["kept"]]
+    assert [list(one.ids) for one in kept(whole / "rejection-1")] == [one["ids"] for one in rows]
+    shortest = sorted(len(one["ids"]) for one in rows)
+    config = SftConfig(batch=4, micro_batch=4, learning_rate=1e-3, max_tokens=shortest[-1] - 1)
+    stage = FineTuning(name="sft-1", start=None, samples=("rejection-1",), prompts=None, config=config)
+    with RunFolder(tmp_path / stage.name) as own:
+        result = stage.work(own, run(whole, tiny_model))
+    long = sum(length == shortest[-1] for length in shortest)
+    assert result == {"samples": len(rows) - long, "too_long": long}
+    assert (tmp_path / "sft-1" / "model" / "model.safetensors").exists()
+
+
+def test_sft_without_anything_to_learn_from_says_so(whole: Path, tiny_model: Path, tmp_path: Path) -> None:
+    (tmp_path / "rejection-1").mkdir()
+    stage = FineTuning(name="sft-1", start=None, samples=("rejection-1",), prompts=None, config=SftConfig())
+    with (
+        RunFolder(tmp_path / stage.name) as own,
+        pytest.raises(RuntimeError, match="rejection-1 kept no trajectory"),
+    ):
+        stage.work(own, run(tmp_path, tiny_model))
+
+
+def trajectory(tokens: int, calls: int) -> Trajectory:
+    """Return a trajectory with that many tokens of the model, and twice as many of the sandbox."""
+    request = RunCode("print(1)")
+    return Trajectory(
+        view=View("AB", (0, 1)),
+        sample=0,
+        prompt=Prompt(messages=(Message("user", "q"),)),
+        prompt_ids=(1,),
+        segments=(
+            Segment(by=By.MODEL, text="", ids=(2,) * tokens, logprobs=(0.0,) * tokens),
+            Segment(by=By.SANDBOX, text="", ids=(3,) * (200 - tokens)),
+        ),
+        calls=(Call(request, Refused("")),) * calls,
+        stop=StopReason.VERDICT,
+        verdict=Verdict(choice=0),
+    )
+
+
+def roll(*episodes: tuple[int, int, float | None]) -> Roll:
+    task = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("a", "b"), label=0)
+    return Roll(
+        Draw("pairs", task),
+        tuple(Episode(task, i, (trajectory(n, calls),)) for i, (n, calls, _) in enumerate(episodes)),
+        tuple((Unscored("down") if r is None else Reward(r, {"correct": 1.0}),) for *_, r in episodes),
+        0,
+    )
+
+
+def test_the_shortest_or_the_one_with_the_fewest_calls_and_the_first_of_equals() -> None:
+    """The model's own tokens count: the sandbox's do not make a trajectory longer."""
+    one = roll((9, 0, 0.1), (30, 0, 1.0), (20, 2, 1.0), (20, 1, 1.0), (5, 0, None))
+    assert chosen(one, RejectionConfig(keep="shortest")) == 2
+    assert chosen(one, RejectionConfig(keep="fewest_calls")) == 1
+    assert chosen(roll((30, 1, 1.0), (20, 1, 1.0)), RejectionConfig(keep="fewest_calls")) == 1
+    assert chosen(roll((9, 0, 0.1), (9, 0, None)), RejectionConfig()) is None
+
+
+def test_a_prompt_without_a_right_answer_is_written_down_too() -> None:
+    found = row(7, roll((9, 0, 0.1), (9, 0, None)), RejectionConfig())
+    assert (found["index"], found["kept"], found["rewards"]) == (7, [], [[0.1], [None]])

@@ -1,0 +1,121 @@
+"""Recipes: what is typed reaches the run, and what is mistyped gets one line."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+
+from tirjudge.storage.run_folder import RunFolder
+from tirjudge_training.config_files import CONFIG, RENAMED, BadRecipe, claim, difference, load, to_toml
+from tirjudge_training.recipe import Recipe
+
+
+class Inner(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    learning_rate: float = 1e-6
+    note: str = 'a "quoted" \\ é line\nbreak'
+    limit: int | None = None
+
+
+class Outer(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+    seed: int
+    names: tuple[str, ...] = ("a", "b")
+    rl: Inner = Inner()
+    warmup: Inner | None = None
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> str:
+    path = tmp_path / "mine.toml"
+    path.write_text("seed = 3\n[rl]\nlearning_rate = 2e-4\n")
+    return str(path)
+
+
+def test_assignments_go_over_the_file(recipe: str) -> None:
+    config = load(Outer, recipe, ["rl.learning_rate=5e-5", "rl.note=plain text", "warmup.limit=7", "seed=9"])
+    assert config == Outer(seed=9, rl=Inner(learning_rate=5e-5, note="plain text"), warmup=Inner(limit=7))
+
+
+def test_the_resolved_recipe_reads_back_as_itself(recipe: str) -> None:
+    config = load(Outer, recipe, ["warmup.limit=1"])
+    assert Outer.model_validate(tomllib.loads(to_toml(config))) == config
+
+
+@pytest.mark.parametrize(
+    ("assignment", "line"),
+    [
+        ("rl.learning_rat=1", "unknown key 'rl.learning_rat'; the nearest known one is 'rl.learning_rate'"),
+        ("warmup.lmit=1", "unknown key 'warmup.lmit'; the nearest known one is 'warmup.limit'"),
+        ("rl.learning_rate=fast", "rl.learning_rate: Input should be a valid number"),
+        ("seed.x=1", "'seed' is a value, not a table"),
+        ("seed", "write it as key=value"),
+        ("=1", "write it as key=value"),
+    ],
+)
+def test_a_mistake_gets_one_line_that_names_it(recipe: str, assignment: str, line: str) -> None:
+    with pytest.raises(BadRecipe) as error:
+        load(Outer, recipe, [assignment])
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_a_recipe_that_is_no_toml_or_not_there(tmp_path: Path) -> None:
+    (tmp_path / "bad.toml").write_text("seed = = 1")
+    with pytest.raises(BadRecipe, match=r"bad\.toml: "):
+        load(Outer, str(tmp_path / "bad.toml"))
+    with pytest.raises(BadRecipe, match=r"no recipe 'minni': .*; the nearest is 'mini'"):
+        load(Outer, "minni")
+
+
+def test_a_recipe_goes_over_the_one_it_extends(recipe: str, tmp_path: Path) -> None:
+    (tmp_path / "middle.toml").write_text('extends = "mine.toml"\n[rl]\nlimit = 5\n[warmup]\nlimit = 1\n')
+    (tmp_path / "last.toml").write_text('extends = "middle.toml"\nseed = 4\n[rl]\nlimit = 6\n')
+    config = load(Outer, str(tmp_path / "last.toml"), ["warmup.limit=2"])
+    assert config == Outer(seed=4, rl=Inner(learning_rate=2e-4, limit=6), warmup=Inner(limit=2))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('extends = "none.toml"', "none.toml': neither a file nor a name that --list prints"),
+        ('extends = "self.toml"', "self.toml: extends itself"),
+        ("extends = 3", "self.toml: extends: write the name of a recipe"),
+    ],
+)
+def test_what_cannot_be_extended_is_named(tmp_path: Path, text: str, line: str) -> None:
+    (tmp_path / "self.toml").write_text(text)
+    with pytest.raises(BadRecipe) as error:
+        load(Outer, str(tmp_path / "self.toml"))
+    assert line in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+def test_the_first_difference_is_named() -> None:
+    assert difference({"a": 1, "b": {"c": 1}}, {"a": 1, "b": {"c": 2}}) == "b.c"
+    assert difference({"a": 1, "old": 2}, {"a": 1}) == "old"
+    assert difference({"a": 1}, {"a": 1}) is None
+
+
+@pytest.mark.parametrize(("old", "new"), RENAMED.items())
+def test_a_renamed_key_is_refused_with_its_new_name(old: str, new: str) -> None:
+    with pytest.raises(BadRecipe, match=rf"'{old}' was renamed: write '{new}'"):
+        load(Recipe, "mini", [f"{old}=1"])
+    assert load(Recipe, "mini", [f"{new}=1"])
+
+
+def test_a_run_folder_with_the_old_keys_is_resumed(tmp_path: Path) -> None:
+    recipe = load(Recipe, "mini", ["rl.resamples=3"])
+    stored = to_toml(recipe)
+    for old, new in RENAMED.items():
+        stored = stored.replace(f"\n{new.rpartition('.')[2]} =", f"\n{old.rpartition('.')[2]} =")
+    assert "redraws = 3" in stored
+    assert "resamples" not in stored
+    (tmp_path / CONFIG).write_text(stored)
+    with RunFolder(tmp_path) as folder:
+        assert claim(folder, load(Recipe, "mini", ["rl.resamples=4"]), ()) == "rl.resamples"
+        assert claim(folder, recipe, ()) is None
+    assert (tmp_path / CONFIG).read_text() == to_toml(recipe)

@@ -1,0 +1,150 @@
+"""A disk that really fills gives one line and no broken file, and the run resumes once there is space."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.tirjudge.endpoint_server import serving
+from tests.training.hub import Hub
+from tests.training.table6 import SOURCES
+from tests.training.teachers import native
+from tirjudge.storage.run_folder import DiskFull, full_disk_told
+
+Run = Callable[..., list[str]]
+
+START = """
+import subprocess, sys
+from pathlib import Path
+from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.run_folder import full_disk_told
+FOLDER = Path(sys.argv[1])
+"""
+DISTIL = """
+from tests.training.teachers import STUDENT, draws
+from tirjudge_training.distillation.lessons import Distillation
+from tirjudge_training.distillation.config import TeacherConfig
+config = TeacherConfig(model="teacher", base_url=sys.argv[2], concurrency=2)
+
+def work(run):
+    print(Distillation(run, config, draws(24), STUDENT, seed=0, say=lambda line: None).ask()["dialogues"])
+"""
+TUNE = """
+import torch, transformers
+from tirjudge_environments import ChatEncoder
+from tirjudge_training.sft import Sample
+from tirjudge_training.sft import SftConfig, train_sft
+torch.set_num_threads(1)
+transformers.utils.logging.disable_progress_bar()
+transformers.utils.logging.set_verbosity_error()
+model = Path(sys.argv[2])
+encoder = ChatEncoder(transformers.AutoTokenizer.from_pretrained(model))
+samples = [Sample.answer(encoder, f"q{i}", f"a{i}", 0) for i in range(8)]
+config = SftConfig(batch=2, micro_batch=2, checkpoint_every=1, learning_rate=1e-3)
+
+def work(run):
+    trained = train_sft(model, run, config, samples, seed=0, say=lambda line: None)
+    print(sum(float(weight.detach().double().sum()) for weight in trained.parameters()))
+"""
+EACH = """
+for number, size in enumerate(sys.argv[3:]):
+    options = f"{'remount,' if number else ''}size={size}"
+    subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", FOLDER], check=True)
+    try:
+        with full_disk_told(FOLDER), RunFolder(FOLDER / "run") as run:
+            work(run)
+    except Exception as error:
+        print(f"{type(error).__name__}: {error}")
+"""
+
+
+@pytest.fixture
+def on_small_disk(tmp_path: Path) -> Run:
+    """Works in the folder `disk` while a disk lies there that grows from each size to the next.
+
+    Gives what was printed each time.
+    """
+    place = tmp_path / "disk"
+    place.mkdir()
+    alone = ["unshare", "--mount", *([] if os.geteuid() == 0 else ["--user", "--map-root-user"])]
+
+    def run(script: str, argument: str, *sizes: str) -> list[str]:
+        if subprocess.run([*alone, "true"], capture_output=True).returncode:
+            pytest.skip("this machine lets nobody mount a disk of one's own")
+        command = [*alone, sys.executable, "-c", START + script + EACH, str(place), argument, *sizes]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return run
+
+
+def test_a_teachers_dialogues_survive_and_are_not_asked_for_again(on_small_disk: Run, tmp_path: Path) -> None:
+    with serving() as server:
+        server.script = native
+        full, dialogues = on_small_disk(DISTIL, server.url, "40k", "4m")
+        begun = [body["messages"][0]["content"] for body in server.bodies if len(body["messages"]) == 1]
+    assert full == (
+        f"DiskFull: no space left to write {tmp_path}/disk/run/dialogues.jsonl: "
+        "free some, and run the same command again to resume"
+    )
+    assert dialogues == "24"
+    assert len(set(begun)) == 24
+    assert len(begun) - 24 <= 3, "only what could not be written, and what ran beside it, is asked for again"
+
+
+@pytest.mark.slow
+def test_training_goes_on_from_the_last_whole_checkpoint(
+    on_small_disk: Run, tiny_model: Path, tmp_path: Path
+) -> None:
+    """Wherever it fills, in the weights or in the optimizer's state, the result is the undisturbed one."""
+    weights = (tiny_model / "model.safetensors").stat().st_size
+    small = [str(int(part * weights)) for part in (0.5, 2, 5)]
+    *failures, resumed = on_small_disk(TUNE, str(tiny_model), *small, "64m")
+    assert failures == 3 * [
+        f"DiskFull: no space left to write {tmp_path}/disk: "
+        "free some, and run the same command again to resume"
+    ]
+    (undisturbed,) = on_small_disk(TUNE, str(tiny_model), "64m")
+    assert float(resumed) == pytest.approx(float(undisturbed), abs=1e-9)
+
+
+def test_other_errors_are_left_as_they_are(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), full_disk_told(tmp_path):
+        (tmp_path / "none").read_text()
+    with pytest.raises(RuntimeError, match=r"^shapes differ$"), full_disk_told(tmp_path):
+        raise RuntimeError("shapes differ")
+    with pytest.raises(DiskFull, match="no space left to write here: free some"), full_disk_told(tmp_path):
+        raise OSError(122, "Disk quota exceeded", "here")
+
+
+BUILD = """
+import os
+os.environ["TIRJUDGE_HUB_MIRROR"] = sys.argv[2]
+from tirjudge_training.config_files import MIXTURES, load
+from tirjudge_training.corpora.build import build
+from tirjudge_training.corpora.config import CorpusConfig
+asked = ["decontaminate.against=[]", "scale=0.5"]
+config = load(CorpusConfig, "tir", asked, home=MIXTURES)
+config = config.model_copy(update={"sources": {"safe-rlhf": config.sources["safe-rlhf"]}})
+
+def work(run):
+    report = build(config, FOLDER / "corpus", command="", say=lambda line: None)
+    print(sum(report["safe-rlhf"]["made"].values()), len(list((FOLDER / "corpus" / "data").iterdir())))
+"""
+
+
+def test_a_corpus_is_there_as_a_whole_or_not_at_all(on_small_disk: Run, tmp_path: Path) -> None:
+    dataset, part, row = SOURCES["safe-rlhf"]
+    Hub(tmp_path / "hub").add(dataset, {part: [row(number) for number in range(1000)]})
+    *full, made = on_small_disk(BUILD, str(tmp_path / "hub"), "24k", "64k", "4m")
+    assert len(full) == 2
+    for told in full:
+        assert told.startswith(f"DiskFull: no space left to write {tmp_path}/disk")
+        assert told.endswith("free some, and run the same command again to resume")
+    assert made == "500 1"

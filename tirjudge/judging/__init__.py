@@ -1,0 +1,1 @@
+"""Judging: a configured judge, its engine, judgments, and batches of rows."""

@@ -1,0 +1,223 @@
+"""Judging a file of rows: concurrently, each recorded as it finishes, none twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import asdict, dataclass, field
+from typing import Any, Protocol
+
+from tirjudge.data.rows import BadRow, Row
+from tirjudge.judging.engine import Judging, Kind, kind_for, truncated
+from tirjudge.judging.judgment import result_row
+from tirjudge.rollout.concurrency import as_finished, read_in_thread
+from tirjudge.statistics import Proportion
+from tirjudge.storage.result_file import IdIndex, ResultFile, digest
+from tirjudge_environments import JudgeTask
+from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A row without a result, and the reason; the next start of the same run retries it."""
+
+    where: str
+    id: str | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """The rules by which rows become tasks, and the limits of a run."""
+
+    kind: Kind | None = None
+    """The kind of every judgment; None decides by each row's number of responses."""
+    columns: Columns = DEFAULT_COLUMNS
+    labels: Mapping[str, str] | None = None
+    truncate: int | None = None
+    """Characters of a response; longer ones are cut in the middle, under a visible mark."""
+    limit: int | None = None
+    """Judge only this many rows from the start."""
+    concurrency: int = 32
+    give_up_after: int = 50
+    """Abort after this many consecutive model or sandbox failures; 0 never aborts."""
+
+
+class Watcher(Protocol):
+    """Callbacks that display a run's progress."""
+
+    def judged(self, row: Mapping[str, Any]) -> None: ...
+
+    def failed(self, failure: Failure) -> None: ...
+
+    def skipped(self) -> None:
+        """Called for a row that an earlier run judged."""
+        ...
+
+
+class GivenUp(RuntimeError):
+    """The model or the sandbox failed for too many consecutive rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    where: str
+    task: JudgeTask
+    kind: Kind
+    cut: bool
+    """True if a response was shortened."""
+    digest: str
+
+
+@dataclass(slots=True)
+class Batch:
+    """A single pass over rows. Raises GivenUp; recorded results stay, whatever ends the run."""
+
+    judging: Judging
+    results: ResultFile
+    watcher: Watcher
+    plan: Plan = Plan()
+    _seen: IdIndex = field(default_factory=IdIndex)
+    """Id to the location of its row, in this run."""
+    _down: int = 0
+    """Consecutive rows that failed because the model or the sandbox was down."""
+
+    async def run(self, rows: Iterable[Row | BadRow]) -> None:
+        """Judge the rows without a result; rows are read only as fast as they are judged."""
+        try:
+            async with (
+                aclosing(read_in_thread(rows)) as arriving,
+                aclosing(as_finished(self._works(arriving), self.plan.concurrency)) as finished,
+            ):
+                async for _ in finished:
+                    pass
+        finally:
+            self._seen.close()
+
+    async def _works(self, rows: AsyncGenerator[Row | BadRow]) -> AsyncGenerator[Coroutine[Any, Any, None]]:
+        """Yield the judging of each row that is not judged yet; report the other rows."""
+        read = 0
+        async for row in rows:
+            work = self._prepare(row)
+            if isinstance(work, _Work):
+                yield self._judge(work)
+            elif isinstance(work, Failure):
+                self._fail(work)
+            else:
+                self.watcher.skipped()
+            read += 1
+            if read == self.plan.limit:
+                return
+
+    def _prepare(self, row: Row | BadRow) -> _Work | Failure | None:
+        """Return the task, or why there is none; None for a row that an earlier run judged."""
+        if isinstance(row, BadRow):
+            return Failure(row.where, None, row.reason)
+        plan = self.plan
+        try:
+            task = read_task(row.fields, default_id=row.default_id, columns=plan.columns, labels=plan.labels)
+            kind = _kind(task, plan.kind)
+        except RowError as error:
+            return Failure(row.where, None, str(error))
+        twin = self._seen.get(task.id)
+        if twin is not None:
+            return Failure(row.where, task.id, f"its id {task.id!r} is already used by {twin}")
+        self._seen[task.id] = row.where
+        asked, done = digest(task), self.results.digests.get(task.id)
+        if done is None:
+            shown = truncated(task, plan.truncate)
+            return _Work(row.where, shown, kind, cut=shown is not task, digest=asked)
+        if done != asked:
+            reason = (
+                "it was judged with another prompt, responses or label: --overwrite judges every row again"
+            )
+            return Failure(row.where, task.id, reason)
+        return None
+
+    async def _judge(self, work: _Work) -> None:
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        try:
+            result = await self.judging.judge(work.task, work.kind)
+        except ValueError as error:
+            self._fail(Failure(work.where, work.task.id, str(error)))
+            return
+        if result.stop.unscored:
+            self._fail(Failure(work.where, work.task.id, f"{result.stop}: {result.detail}"))
+            if result.stop.down:
+                self._count_down(result.detail)
+            return
+        self._down = 0
+        row = result_row(result) | {
+            "seconds": round(loop.time() - started, 3),
+            "model": self.judging.model,
+            "note": self.judging.note.note,
+            "where": work.where,
+            "cut": work.cut,
+            "digest": work.digest,
+        }
+        self.results.append(row)
+        self.watcher.judged(row)
+
+    def _count_down(self, detail: str) -> None:
+        self._down += 1
+        if self._down == self.plan.give_up_after:
+            raise GivenUp(f"gave up after {self._down} consecutive failures, the last one because: {detail}")
+
+    def _fail(self, failure: Failure) -> None:
+        self.results.append_failure(asdict(failure))
+        self.watcher.failed(failure)
+
+
+def _kind(task: JudgeTask, kind: Kind | None) -> Kind:
+    """Return the requested kind; raises RowError if the row has another number of responses."""
+    count = len(task.candidates)
+    if kind == "pairwise" and count != 2:
+        raise RowError(f"a pair has 2 responses, this row has {count}")
+    if kind == "listwise" and count < 3:
+        raise RowError(f"a list has 3 responses or more, this row has {count}")
+    return kind or kind_for(task)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Counts of result rows, and of rows that failed."""
+
+    judged: int = 0
+    """Rows with a line in the result file, with or without a verdict."""
+    failed: int = 0
+    """Rows without a line: unreadable, or the model or the sandbox was down."""
+    verdicts: int = 0
+    """Rows with a choice, a tie or a score."""
+    ties: int = 0
+    labelled: int = 0
+    credit: float = 0.0
+    """Sum over labelled rows: 1 for a right choice, a share for a tie, 0 for a wrong or missing verdict."""
+    programs: int = 0
+    """Programs executed, not counting refused ones."""
+    programs_failed: int = 0
+    programs_refused: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    stops: Counter[str] = field(default_factory=Counter)
+
+    def add(self, row: Mapping[str, Any]) -> None:
+        """Count a row of a result file."""
+        self.judged += 1
+        self.stops[row["stop"]] += 1
+        self.verdicts += row["stop"] == "verdict"
+        self.ties += row["verdict"] == "tie"
+        if row["correct"] is not None:
+            self.labelled += 1
+            self.credit += row["correct"]
+        self.programs += row["programs"]
+        self.programs_failed += row["programs_failed"]
+        self.programs_refused += row["programs_refused"]
+        self.prompt_tokens += row["prompt_tokens"]
+        self.completion_tokens += row["completion_tokens"]
+
+    @property
+    def accuracy(self) -> Proportion:
+        return Proportion(min(self.credit, float(self.labelled)), self.labelled)

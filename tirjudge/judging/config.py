@@ -1,0 +1,159 @@
+"""The options of a judge, declared once for Python, the command line, config files and the servers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tirjudge.generation.endpoint.openai import Tier
+from tirjudge.generation.spending import Price
+from tirjudge_environments.orders import Order
+
+KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")
+"""Environment variables that hold the key of an endpoint; the first one that is set is used."""
+_SAMPLED = {"temperature": 1.0, "top_p": 0.95}
+"""Defaults for several samples of a view (J1, Section 4): greedy samples would all be the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """The command-line side of a field; its help text is the docstring below the field."""
+
+    panel: str
+    """The group of options in `--help`."""
+    name: str = ""
+    """Without dashes; the field's own name by default."""
+    metavar: str | None = None
+    default: str | None = None
+    """Shown as the default where it is not the field's plain value."""
+
+
+class JudgeConfig(BaseModel):
+    """Everything that a verdict depends on; result files record it, so it never holds a key."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    model: Annotated[str, Option("Model", default="the embedded model")] = ""
+    """Folder, hub id, or an endpoint's name of the model."""
+    base_url: Annotated[str, Option("Model", metavar="URL")] = ""
+    """An OpenAI-compatible endpoint; without one the model runs in this process."""
+    generator: Annotated[str, Option("Model", metavar="NAME")] = "transformers"
+    """The engine that runs a model in this process."""
+    generator_options: Annotated[
+        Mapping[str, Any], Option("Model", name="generator-option", metavar="KEY=VALUE")
+    ] = Field(default_factory=dict)
+    """An option of the generator. Repeatable."""
+    tier: Annotated[Tier, Option("Model")] = "auto"
+    """The way in which the endpoint continues a dialogue."""
+    tokenizer: Annotated[str, Option("Model", metavar="MODEL")] = ""
+    """Folder or hub id of the endpoint model's tokenizer; tier `completions` needs it."""
+    concurrency: Annotated[int, Field(ge=1), Option("Model", metavar="N")] = 32
+    """Rows and requests at once. No verdict depends on it."""
+
+    format: Annotated[str, Option("Judging", metavar="NAME", default="TIR-Judge's, by the row")] = ""
+    """Judge format, one of those that `tirjudge formats` lists."""
+    options: Annotated[Mapping[str, Any], Option("Judging", name="option", metavar="KEY=VALUE")] = Field(
+        default_factory=dict
+    )
+    """An option of the format. Repeatable."""
+    prompts: Annotated[str, Option("Judging", metavar="NAME", default="the model's own, else tir")] = ""
+    """Family of prompts."""
+    order: Annotated[Order | None, Option("Judging", default="the format's own; random for TIR-Judge's")] = (
+        None
+    )
+    """Order in which responses are shown together; `both` judges twice."""
+    tools: Annotated[bool, Option("Judging")] = True
+    """Let the judge run programs; without tools it judges from the text alone."""
+    bindings: Annotated[bool, Option("Judging")] = True
+    """Define the prompt and the responses as variables of the programs."""
+    exact: Annotated[bool, Option("Judging")] = False
+    """Use nothing beyond the TIR-Judge paper: no bindings, outputs unedited."""
+    max_tool_calls: Annotated[int, Field(ge=0), Option("Judging", metavar="N")] = 3
+    """Programs that the judge may run in one view."""
+    max_tokens: Annotated[int, Field(ge=1), Option("Judging", metavar="N")] = 8192
+    """Tokens of one view after the prompt, program outputs included."""
+    samples: Annotated[int, Field(ge=1), Option("Judging", metavar="N")] = 1
+    """Samples of every view: the majority decides (self-consistency), scores are means."""
+    temperature: Annotated[
+        float, Field(ge=0.0), Option("Judging", default="0, which is greedy; 1 for several samples")
+    ] = 0.0
+    """Sampling temperature."""
+    top_p: Annotated[
+        float, Field(gt=0.0, le=1.0), Option("Judging", default="1; 0.95 for several samples")
+    ] = 1.0
+    """Nucleus sampling: probability mass that is kept."""
+    seed: Annotated[int, Field(ge=0), Option("Judging", metavar="N")] = 0
+    """Seed of the orders and of sampling."""
+
+    backend: Annotated[str, Option("Sandbox", metavar="NAME")] = "local"
+    """The sandbox that runs the programs."""
+    backend_options: Annotated[
+        Mapping[str, Any], Option("Sandbox", name="backend-option", metavar="KEY=VALUE")
+    ] = Field(default_factory=dict)
+    """An option of the sandbox. Repeatable."""
+    policy: Annotated[bool, Option("Sandbox")] = False
+    """Refuse imports that judging does not need, with a reason that the model can read."""
+    allow_weak_isolation: Annotated[bool, Option("Sandbox")] = False
+    """Run programs even where this machine cannot isolate them fully."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, given: Any) -> Any:
+        """Name the closest option for one that does not exist."""
+        for name in given if isinstance(given, Mapping) else ():
+            if name not in cls.model_fields:
+                close = get_close_matches(str(name), cls.model_fields, n=1)
+                hint = f"; did you mean {close[0]}?" if close else ""
+                raise ValueError(f"{name}: there is no such option{hint}")
+        return given
+
+    @model_validator(mode="before")
+    @classmethod
+    def _sample_several(cls, given: Any) -> Any:
+        several = (
+            isinstance(given, Mapping) and isinstance(given.get("samples"), int) and given["samples"] > 1
+        )
+        return {**_SAMPLED, **given} if several else given
+
+    def model_identity(self, weights: str) -> dict[str, Any]:
+        """Return the fields that decide which model answers; `weights` is a digest of its local files."""
+        fields = {"model", "base_url", "generator", "generator_options", "tier", "tokenizer"}
+        return {**self.model_dump(include=fields), "weights": weights}
+
+
+class JudgeOptions(JudgeConfig):
+    """A judge's config, and what its use may cost; the keyword arguments of `Judge`."""
+
+    truncate: Annotated[int | None, Field(ge=100), Option("Judging", metavar="CHARACTERS")] = None
+    """Cut longer responses in the middle, under a visible mark."""
+    price_in: Annotated[float | None, Field(ge=0), Option("Cost", metavar="PRICE")] = None
+    """Price of a million prompt tokens, in any currency."""
+    price_out: Annotated[float | None, Field(ge=0), Option("Cost", metavar="PRICE")] = None
+    """Price of a million completion tokens."""
+    max_cost: Annotated[float | None, Field(ge=0), Option("Cost", metavar="COST")] = None
+    """Stop before this is exceeded, in the currency of the prices."""
+    cache: Annotated[bool, Option("Cost", default="no; eval: yes")] = False
+    """Keep completions on disk and reuse them for equal questions."""
+
+    @property
+    def config(self) -> JudgeConfig:
+        """The part that a verdict depends on."""
+        return JudgeConfig(**{name: getattr(self, name) for name in JudgeConfig.model_fields})
+
+    def price(self) -> Price | None:
+        """Return the price, or None; raises ValueError for half of one, and for a limit without one."""
+        if self.price_in is None and self.price_out is None and self.max_cost is None:
+            return None
+        if self.price_in is None or self.price_out is None:
+            raise ValueError("a cost needs both prices: give --price-in and --price-out")
+        return Price(self.price_in, self.price_out)
+
+
+def endpoint_key(given: str | None = None) -> str | None:
+    """Return the key of an endpoint: the one given, else the environment's, else None."""
+    return given or next((os.environ[name] for name in KEY_VARIABLES if os.environ.get(name)), None)

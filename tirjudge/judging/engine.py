@@ -1,0 +1,273 @@
+"""The judge engine: a model, a sandbox and the judge formats, opened together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from types import TracebackType
+from typing import Literal, Self, get_args
+
+from tirjudge.generation.base import Generator, Sampling, open_generator
+from tirjudge.generation.cached import CachedGenerator, CompletionStore, cache_file
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge.generation.spending import MeteredGenerator, Spending
+from tirjudge.judging.config import JudgeConfig, JudgeOptions, endpoint_key
+from tirjudge.judging.judgment import Judgment, consensus, judgment
+from tirjudge.model_folder import EMBEDDED_NAME, ModelNote, embedded_model, read_note, weights_digest
+from tirjudge.rollout import Rollout
+from tirjudge_environments import Context, Environment, JudgeTask, Message, Prompt, ToolEnvironment
+from tirjudge_environments.outputs import cut_middle
+from tirjudge_environments.registry import environment_options, open_environment
+from tirjudge_environments.types import Budget
+from tirjudge_sandbox import (
+    Execution,
+    ImportPolicy,
+    Limits,
+    Program,
+    Sandbox,
+    SandboxUnavailable,
+    Status,
+    open_sandbox,
+)
+
+Kind = Literal["pointwise", "pairwise", "listwise"]
+_TURNS_WITHOUT_PROGRAMS = 5
+"""Turns of a view beyond those that run a program, the verdict's included."""
+
+
+class Judging:
+    """An async context manager that opens everything a judge needs; belongs to one event loop.
+
+    Opening raises GeneratorFailed for a model that cannot be loaded or reached, SandboxUnavailable for a
+    machine that cannot isolate programs, ValueError for options that contradict each other; each in one line.
+    """
+
+    def __init__(
+        self,
+        config: JudgeConfig,
+        *,
+        generator: Generator | None = None,
+        sandbox: Sandbox | None = None,
+        around: Callable[[Generator], Generator] | None = None,
+        api_key: str | None = None,
+    ) -> None:
+        """Use `generator` (left open) or `sandbox` (opened here) in place of the configured one.
+
+        `around` wraps the generator, for example in a cache. `api_key` is the endpoint's; None takes the
+        environment's (see `KEY_VARIABLES`).
+        """
+        self.config, self._around, self._api_key = config, around, api_key
+        self._given_generator, self._given_sandbox = generator, sandbox
+        self._stack = AsyncExitStack()
+        self._rollouts: dict[str, Rollout] = {}
+        self._runs_programs = config.tools
+
+    async def __aenter__(self) -> Self:
+        self._check_format()
+        sandbox = self._closed_sandbox()
+        async with AsyncExitStack() as stack:
+            self._open_generator(stack)
+            self._sandbox = await stack.enter_async_context(sandbox)
+            self._rollouts.clear()
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    async def judge(self, task: JudgeTask, kind: Kind | None = None) -> Judgment:
+        """Judge a task in the configured format, or else as `kind`, or else by its number of responses.
+
+        Raises ValueError if the format takes another number of responses.
+        """
+        name = self.config.format or kind or kind_for(task)
+        rollout = self.rollout(name)
+        if self.config.samples == 1:
+            return judgment(name, await rollout.episode(task))
+        group = await rollout.group(task, self.config.samples)
+        return consensus([judgment(name, episode) for episode in group])
+
+    async def check(self) -> None:
+        """Ask the model for one token and the sandbox for an empty program.
+
+        Raises GeneratorFailed or SandboxUnavailable, in one line, for the one that cannot answer.
+        """
+        prompt = Prompt(messages=(Message("user", "Hello"),))
+        encoder = self._generator.encoder
+        ids = None if encoder is None else tuple(encoder.prompt(prompt))
+        await self._generator.generate(Context(prompt, ids=ids), Sampling(max_tokens=1))
+        if self._runs_programs:
+            tried = await self._sandbox.run(Program(source=""))
+            if tried.status is not Status.OK:
+                raise SandboxUnavailable(tried.detail or f"an empty program ended with {tried.status}")
+
+    def rollout(self, name: str) -> Rollout:
+        """Return the rollout of a kind or format; raises ValueError for unknown prompts or options."""
+        if name not in self._rollouts:
+            config = self.config
+            self._rollouts[name] = Rollout(
+                self._environment(name),
+                self._generator,
+                self._sandbox,
+                budget=Budget(
+                    turns=config.max_tool_calls + _TURNS_WITHOUT_PROGRAMS,
+                    tool_calls=config.max_tool_calls,
+                    tokens=config.max_tokens,
+                ),
+                sampling=Sampling(
+                    temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens
+                ),
+                seed=config.seed,
+            )
+        return self._rollouts[name]
+
+    def _environment(self, name: str) -> Environment:
+        """Open a format with those configured options that it knows."""
+        config = self.config
+        format = f"tir-{name}" if name in get_args(Kind) else name
+        wanted = {
+            "tools": config.tools,
+            "prompts": config.prompts or self.note.prompts,
+            "bindings": config.bindings,
+            "exact": config.exact,
+            "protocol": "tool" if config.tier == "tools" else "fence",
+            "order": config.order,
+            "seed": config.seed,
+        }
+        known = environment_options(format)
+        taken = {key: value for key, value in wanted.items() if key in known and value is not None}
+        return open_environment(format, **{**taken, **config.options})
+
+    def _check_format(self) -> None:
+        """Raise ValueError for a wrong format now, since loading a model may take minutes."""
+        format = self.config.format
+        if not format:
+            if self.config.options:
+                raise ValueError("options belong to a format: give --format")
+            return
+        environment = open_environment(format, **self.config.options)
+        self._runs_programs = self.config.tools and isinstance(environment, ToolEnvironment)
+        embedded = not (self._given_generator or self.config.model or self.config.base_url)
+        if embedded and not format.startswith("tir-"):
+            raise ValueError(f"the embedded model knows only TIR-Judge's formats: give --model for {format}")
+
+    def _open_generator(self, stack: AsyncExitStack) -> None:
+        around = self._around or (lambda generator: generator)
+        if self._given_generator is not None:
+            self._generator, self.note = around(self._given_generator), ModelNote()
+            self.model = self._generator.model
+            return
+        generator, self.note, self.model = _generator(self.config, self._api_key)
+        self._generator = around(generator)
+        stack.push_async_callback(self._generator.close)
+
+    def _closed_sandbox(self) -> Sandbox:
+        """Create the sandbox; done before a model is loaded, so that an unknown backend fails at once."""
+        if self._given_sandbox is not None:
+            return self._given_sandbox
+        return _sandbox(self.config) if self._runs_programs else NoSandbox()
+
+
+class NoSandbox:
+    """The sandbox of a judge without programs, which also works where programs cannot be isolated."""
+
+    capacity = 1
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Do nothing; there is nothing to close."""
+
+    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        return Execution(status=Status.SANDBOX_FAILED, detail="this judge was opened without a sandbox")
+
+
+def kind_for(task: JudgeTask) -> Kind:
+    """Return the kind for a number of responses: one is scored, two are a pair, more are a list."""
+    match len(task.candidates):
+        case 1:
+            return "pointwise"
+        case 2:
+            return "pairwise"
+        case _:
+            return "listwise"
+
+
+def truncated(task: JudgeTask, limit: int | None) -> JudgeTask:
+    """Return the task with longer responses cut in the middle; the task itself if none is longer."""
+    if limit is None or all(len(text) <= limit for text in task.candidates):
+        return task
+    return replace(task, candidates=tuple(cut_middle(text, limit) for text in task.candidates))
+
+
+def local_weights(config: JudgeConfig) -> str:
+    """Return a digest of the local model's files; empty for an endpoint and for a hub id."""
+    return "" if config.base_url else weights_digest(config.model or embedded_model())
+
+
+class MeteredCache:
+    """Wraps a generator in a meter and, if the options say so, a cache of completions on disk."""
+
+    def __init__(self, options: JudgeOptions, spending: Spending, weights: str) -> None:
+        """`weights`: see `local_weights`; equal names with other weights must not share completions."""
+        self._options, self._spending, self._weights = options, spending, weights
+        self._cached: CachedGenerator | None = None
+
+    def __call__(self, generator: Generator) -> Generator:
+        # The meter is inside: a cached completion costs nothing.
+        metered = MeteredGenerator(generator, self._spending)
+        if not self._options.cache:
+            return metered
+        identity = self._options.model_identity(self._weights)
+        self._cached = CachedGenerator(metered, CompletionStore(cache_file()), identity)
+        return self._cached
+
+    @property
+    def hits(self) -> int:
+        """Completions that came from the cache."""
+        return self._cached.hits if self._cached else 0
+
+
+def _generator(config: JudgeConfig, api_key: str | None) -> tuple[Generator, ModelNote, str]:
+    """Open the generator; return it, the note of its model, and the name for result rows."""
+    if config.base_url:
+        if config.generator != "transformers" or config.generator_options:
+            raise ValueError("--generator runs a model in this process: leave out either it or --base-url")
+        return _endpoint(config, api_key), ModelNote(), config.model
+    if config.tier not in ("auto", "completions") or config.tokenizer:
+        raise ValueError("--tier and --tokenizer need an endpoint: give --base-url")
+    folder = config.model or embedded_model()
+    note = read_note(folder)
+    generator = open_generator(
+        config.generator, folder, **{"max_rows": config.concurrency, **config.generator_options}
+    )
+    return generator, note, config.model or EMBEDDED_NAME
+
+
+def _endpoint(config: JudgeConfig, api_key: str | None) -> OpenAIGenerator:
+    if not config.model:
+        raise ValueError("an endpoint needs the model's name: give --model")
+    return OpenAIGenerator(
+        config.model,
+        config.base_url,
+        api_key=endpoint_key(api_key),
+        tier=config.tier,
+        tokenizer=config.tokenizer or None,
+        concurrency=config.concurrency,
+    )
+
+
+def _sandbox(config: JudgeConfig) -> Sandbox:
+    # Pass on only what was chosen: not every backend has a policy or can isolate less.
+    options = dict(config.backend_options)
+    if config.policy:
+        options["import_policy"] = ImportPolicy()
+    if config.allow_weak_isolation:
+        options["allow_weak_isolation"] = True
+    return open_sandbox(config.backend, **options)

@@ -1,0 +1,224 @@
+"""Judgments: the verdicts of all views of one task, combined."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict
+
+from tirjudge.storage.records import failed, passages, verdict_record
+from tirjudge_environments import Episode, Refused, StopReason, Trajectory, Usage, Verdict, View
+from tirjudge_environments.orders import letter
+from tirjudge_environments.outputs import output_text
+from tirjudge_sandbox import Status
+
+
+@dataclass(frozen=True, slots=True)
+class Judgment:
+    """A verdict, or the reason why there is none."""
+
+    kind: str
+    """TIR-Judge's `pointwise`, `pairwise` or `listwise`, or the name of another format."""
+    best: tuple[int, ...]
+    """Candidates that share the first place: one is a choice, several are a tie. Empty without a verdict,
+    and for a single response, which is not compared with any other."""
+    scores: Mapping[int, float]
+    """Candidate index to score, the mean over the views that gave one; empty if none did."""
+    stop: StopReason
+    """VERDICT, or the stop of the first view without one; an unscored view comes before all others."""
+    detail: str
+    """The problem in one line, for a stop other than VERDICT."""
+    episode: Episode
+    further: tuple[Episode, ...] = ()
+    """Further samples of the same task, the first of which is `episode`."""
+
+    @property
+    def choice(self) -> int | None:
+        """Index of the best candidate; None for a tie or without a verdict."""
+        return self.best[0] if len(self.best) == 1 else None
+
+    @property
+    def verdict(self) -> str | None:
+        """The best candidate's letter (the first given is A), `tie`, or None."""
+        if self.choice is not None:
+            return letter(self.choice)
+        return "tie" if self.best else None
+
+    @property
+    def score(self) -> float | None:
+        """The score of a single response; None for several."""
+        return self.scores.get(0) if len(self.episode.task.candidates) == 1 else None
+
+    @property
+    def ranking(self) -> tuple[int, ...]:
+        """Candidates, best first: all that have scores, or else only the chosen one.
+
+        Equal scores keep the order given.
+        """
+        if self.scores:
+            return tuple(sorted(self.scores, key=lambda index: -self.scores[index]))
+        return self.best if len(self.best) == 1 else ()
+
+    @property
+    def trajectories(self) -> tuple[Trajectory, ...]:
+        """The trajectories of all samples."""
+        return tuple(one for episode in (self.episode, *self.further) for one in episode.trajectories)
+
+    @property
+    def usage(self) -> Usage:
+        return sum((trajectory.usage for trajectory in self.trajectories), Usage())
+
+    @property
+    def credit(self) -> float | None:
+        """1 for the labelled candidate, 1 / k for a tie of k with it, else 0; None without a label."""
+        label = self.episode.task.label
+        if label is None or len(self.episode.task.candidates) < 2:
+            return None
+        return 1 / len(self.best) if label in self.best else 0.0
+
+
+def judgment(kind: str, episode: Episode) -> Judgment:
+    """Combine the views of an episode into one judgment.
+
+    Views that name different candidates make a tie, and so do equal highest scores and a view that says so.
+    One view without a verdict leaves the task without one; scores that other views gave are kept.
+    """
+    stop, detail = _worst([(one.stop, one.detail) for one in episode.trajectories])
+    ended = [(one.verdict, one.view) for one in episode.trajectories if one.verdict is not None]
+    scores = _mean_scores(_verdicts(episode))
+    best: tuple[int, ...] = ()
+    if stop is StopReason.VERDICT:
+        named = {index for verdict, view in ended for index in _named(verdict, view)}
+        best = tuple(sorted(named)) if named else _highest(scores)
+    return Judgment(kind, best, scores, stop, detail, episode)
+
+
+def consensus(samples: Sequence[Judgment]) -> Judgment:
+    """Combine several samples of one task: SC@N, and mean-score@N for judges of single responses.
+
+    The candidate that most samples choose is the best; equal counts are a tie, and a sample that is a tie or
+    has no verdict does not vote. Where responses were judged alone, the highest mean score decides (J1,
+    Section 4.2). Scores are means over all samples that gave one.
+    """
+    first = samples[0]
+    scores = _mean_scores([verdict for sample in samples for verdict in _verdicts(sample.episode)])
+    stop, detail = _worst([(sample.stop, sample.detail) for sample in samples])
+    best: tuple[int, ...] = ()
+    if not stop.unscored:
+        seen = [sample for sample in samples if sample.stop is StopReason.VERDICT]
+        stop, detail = (StopReason.VERDICT, "") if seen else (stop, detail)
+        alone = all(len(one.view.order) == 1 for one in first.trajectories)
+        best = _highest(scores) if alone else _most_chosen(seen) or next((one.best for one in seen), ())
+    further = tuple(sample.episode for sample in samples[1:])
+    return replace(first, best=best, scores=scores, stop=stop, detail=detail, further=further)
+
+
+def result_row(result: Judgment) -> dict[str, Any]:
+    """Return a judgment's line of a result file (see `docs/judge.md`), without the fields that a run adds."""
+    task = result.episode.task
+    calls = [call for trajectory in result.trajectories for call in trajectory.calls]
+    refused = sum(isinstance(call.outcome, Refused) for call in calls)
+    return {
+        "id": task.id,
+        "format": result.kind,
+        "verdict": result.verdict,
+        "choice": result.choice,
+        "scores": [result.scores.get(index) for index in range(len(task.candidates))]
+        if result.scores
+        else None,
+        "label": task.label,
+        "strength": task.gold.get("strength"),
+        **({"checklist": list(task.gold["checklist"])} if "checklist" in task.gold else {}),
+        "correct": result.credit,
+        "stop": result.stop.value,
+        "detail": result.detail,
+        "domain": task.domain,
+        "tags": list(task.tags),
+        "views": [_view(trajectory) for trajectory in result.trajectories],
+        "programs": len(calls) - refused,
+        "programs_failed": sum(map(failed, calls)),
+        "programs_refused": refused,
+        "prompt_tokens": result.usage.prompt_tokens,
+        "completion_tokens": result.usage.completion_tokens,
+    }
+
+
+def _view(trajectory: Trajectory) -> dict[str, Any]:
+    return {
+        "view": trajectory.view.name,
+        "sample": trajectory.sample,
+        "order": list(trajectory.view.order),
+        "verdict": verdict_record(trajectory.verdict),
+        "stop": trajectory.stop.value,
+        "detail": trajectory.detail,
+        "segments": passages(trajectory),
+        "prompt_tokens": trajectory.usage.prompt_tokens,
+        "completion_tokens": trajectory.usage.completion_tokens,
+        "seconds": round(trajectory.seconds, 3),
+    }
+
+
+def _worst(stops: Sequence[tuple[StopReason, str]]) -> tuple[StopReason, str]:
+    """Return the first stop without a verdict, unscored ones before all others."""
+    ended = [(stop, detail) for stop, detail in stops if stop is not StopReason.VERDICT]
+    ended.sort(key=lambda pair: not pair[0].unscored)
+    return ended[0] if ended else (StopReason.VERDICT, "")
+
+
+def _verdicts(episode: Episode) -> list[Verdict]:
+    return [one.verdict for one in episode.trajectories if one.verdict is not None]
+
+
+def _most_chosen(samples: Sequence[Judgment]) -> tuple[int, ...]:
+    votes = Counter(sample.choice for sample in samples if sample.choice is not None)
+    return tuple(sorted(index for index, count in votes.items() if count == max(votes.values())))
+
+
+def _named(verdict: Verdict, view: View) -> tuple[int, ...]:
+    """Return the candidates that a view puts first; none if it only gives scores."""
+    if verdict.tie:
+        return view.order
+    return () if verdict.choice is None else (verdict.choice,)
+
+
+def _mean_scores(verdicts: Sequence[Verdict]) -> dict[int, float]:
+    given: dict[int, list[float]] = {}
+    for verdict in verdicts:
+        for index, score in verdict.scores.items():
+            given.setdefault(index, []).append(score)
+    return {index: fmean(scores) for index, scores in given.items()}
+
+
+def _highest(scores: Mapping[int, float]) -> tuple[int, ...]:
+    if len(scores) < 2:
+        return ()
+    top = max(scores.values())
+    return tuple(sorted(index for index, score in scores.items() if score == top))
+
+
+_LONGEST_OUTPUT = 2000
+
+
+class JudgedProgram(BaseModel):
+    """A program that the judge ran, and the output that it was shown."""
+
+    model_config = ConfigDict(frozen=True)
+
+    source: str
+    output: str
+
+
+def judged_programs(judgment: Judgment) -> tuple[JudgedProgram, ...]:
+    """Return the programs of all trajectories, in order."""
+    calls = [call for one in judgment.trajectories for call in one.calls]
+    return tuple(JudgedProgram(source=call.request.source, output=_output(call.outcome)) for call in calls)
+
+
+def _output(outcome: Any) -> str:
+    if not isinstance(outcome, Refused) and outcome.status is Status.SANDBOX_FAILED:
+        return ""
+    return output_text(outcome, _LONGEST_OUTPUT)

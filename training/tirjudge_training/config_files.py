@@ -1,0 +1,226 @@
+"""Recipe files: TOML read into a frozen pydantic model, with overrides; unknown keys are refused."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from importlib import resources
+from itertools import islice
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import tomli_w
+from pydantic import BaseModel, ValidationError
+
+from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge_environments.registry import first_fault
+
+Config = TypeVar("Config", bound=BaseModel)
+EXTENDS, ARMS = "extends", "arms"
+"""Keys that a recipe file may have in addition to those of its model."""
+RECIPES, MIXTURES = "recipes", "corpora/mixtures"
+"""Folders of this package with the shipped files: training recipes, and mixtures of corpora."""
+RENAMED = {
+    "rl.redraws": "rl.resamples",
+    "rl.refills": "rl.replacement_rounds",
+}
+"""Old keys to new ones. Recipes must use the new ones; run folders with the old ones can be resumed."""
+
+
+class BadRecipe(ValueError):
+    """A recipe cannot be used. The message is one line: where, what is wrong and what to do."""
+
+
+def shipped(home: str = RECIPES) -> dict[str, Path]:
+    """Return the recipes of this package by name; those in folders (`ablations/...`) come last."""
+    folder = Path(str(resources.files("tirjudge_training") / home))
+    found = ((path.relative_to(folder).with_suffix("").as_posix(), path) for path in folder.rglob("*.toml"))
+    return dict(sorted(found, key=lambda one: ("/" in one[0], one[0])))
+
+
+def load(kind: type[Config], recipe: str, assignments: Sequence[str] = (), *, home: str = RECIPES) -> Config:
+    """Load a shipped recipe by name, or a file by path, and apply `a.b=c` assignments. Raises BadRecipe.
+
+    The right side of an assignment is parsed as TOML; anything that is not TOML (`a.b=adamw`) is a string. A
+    recipe with `extends = "NAME"` overrides keys of the shipped recipe of that name, or of the file NAME in
+    its own folder. Arms are ignored here, see `load_arms`.
+    """
+    return next(iter(_arms(kind, recipe, assignments, home)))[1]
+
+
+def load_arms(kind: type[Config], recipe: str, assignments: Sequence[str] = ()) -> dict[str, Config]:
+    """Load the arms of a comparison by name: a table `[arms.NAME...]` overrides keys of the recipe.
+
+    Returns an empty dict for a recipe without arms. Raises BadRecipe.
+    """
+    return dict(islice(_arms(kind, recipe, assignments, RECIPES), 1, None))
+
+
+def to_toml(config: BaseModel) -> str:
+    """Return the whole configuration as TOML, defaults included. TOML has no null: None is left out."""
+    return tomli_w.dumps(_without_none(config.model_dump(mode="json")))
+
+
+def with_new_names(values: dict[str, Any]) -> dict[str, Any]:
+    """Return a stored configuration with keys that were renamed since under their new names."""
+    values = deepcopy(values)
+    for old, new in RENAMED.items():
+        table, _, key = old.rpartition(".")
+        found = _table(values, table)
+        if key in found:
+            found[new.rpartition(".")[2]] = found.pop(key)
+    return values
+
+
+def difference(old: Mapping[str, Any], new: Mapping[str, Any], path: tuple[str, ...] = ()) -> str | None:
+    """Return the first key, as `a.b`, whose values differ, or None if the configurations are equal."""
+    for key in [*new, *(key for key in old if key not in new)]:
+        before, after = old.get(key), new.get(key)
+        if isinstance(before, Mapping) and isinstance(after, Mapping):
+            if found := difference(before, after, (*path, key)):
+                return found
+        elif before != after:
+            return ".".join((*path, key))
+    return None
+
+
+def _arms(
+    kind: type[Config], recipe: str, assignments: Sequence[str], home: str
+) -> Iterator[tuple[str, Config]]:
+    """Yield the recipe itself under the name "", and then its arms."""
+    path = shipped(home).get(recipe, Path(recipe))
+    values = _read(path, (), home)
+    for assignment in assignments:
+        _assign(values, assignment)
+    # Assignments are applied before the arms: an arm overrides what `--set` says.
+    arms = values.pop(ARMS, {})
+    if not isinstance(arms, dict) or not all(isinstance(arm, dict) for arm in arms.values()):
+        raise BadRecipe(f"{path}: {ARMS}: write one table per arm, as in [{ARMS}.NAME.rl]")
+    for name, over in {"": {}, **arms}.items():
+        where = f"{path}: {ARMS}.{name}" if name else str(path)
+        if name and not re.fullmatch("[A-Za-z0-9][A-Za-z0-9_-]*", name):
+            raise BadRecipe(f"{where!r}: an arm is named like its folder: use letters, digits, - and _ only")
+        try:
+            yield name, kind.model_validate(_merged(deepcopy(values), over))
+        except ValidationError as error:
+            raise BadRecipe(f"{where}: {_first(error, kind)}") from None
+
+
+def _read(path: Path, extending: tuple[Path, ...], home: str) -> dict[str, Any]:
+    """Return the values of a file, merged over those of the recipe that it extends."""
+    if not path.is_file():
+        near = difflib.get_close_matches(str(path), list(shipped(home)), n=1, cutoff=0.0)
+        raise BadRecipe(
+            f"no recipe {str(path)!r}: neither a file nor a name that --list prints; "
+            f"the nearest is {near[0]!r}"
+        )
+    if path in extending:
+        raise BadRecipe(f"{path}: extends itself through {extending[-1]}")
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadRecipe(f"{path}: {error}") from None
+    base = values.pop(EXTENDS, None)
+    if base is None:
+        return values
+    if not isinstance(base, str):
+        raise BadRecipe(f"{path}: {EXTENDS}: write the name of a recipe")
+    below = _read(shipped(home).get(base, path.parent / base), (*extending, path), home)
+    return _merged(below, values)
+
+
+def _merged(values: dict[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Merge `over` into `values`: tables are merged key by key, other values are replaced."""
+    for key, value in over.items():
+        below = values.get(key)
+        if isinstance(value, Mapping) and isinstance(below, dict):
+            value = _merged(below, value)
+        values[key] = value
+    return values
+
+
+def _assign(values: dict[str, Any], assignment: str) -> None:
+    name, equals, text = assignment.partition("=")
+    keys = [key.strip() for key in name.split(".")]
+    if not equals or not all(keys):
+        raise BadRecipe(f"--set {assignment!r}: write it as key=value or table.key=value")
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text
+    for key in keys[:-1]:
+        values = values.setdefault(key, {})
+        if not isinstance(values, dict):
+            raise BadRecipe(f"--set {assignment!r}: {key!r} is a value, not a table")
+    values[keys[-1]] = value
+
+
+def _first(error: ValidationError, kind: type[BaseModel]) -> str:
+    """Return the first fault in one line; for an unknown key, with its new name or the nearest known key."""
+    complaint = error.errors()[0]
+    if complaint["type"] != "extra_forbidden":
+        return first_fault(error)
+    where = ".".join(map(str, complaint["loc"]))
+    if where in RENAMED:
+        return f"{where!r} was renamed: write {RENAMED[where]!r}"
+    near = difflib.get_close_matches(where, list(_keys(kind)), n=1, cutoff=0.0)
+    return f"unknown key {where!r}; the nearest known one is {near[0]!r}"
+
+
+def _keys(kind: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[str]:
+    for name, field in kind.model_fields.items():
+        kinds = (field.annotation, *get_args(field.annotation))
+        inner = next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+        if inner is None:
+            yield ".".join((*path, name))
+        else:
+            yield from _keys(inner, (*path, name))
+
+
+def _table(values: dict[str, Any], path: str) -> dict[str, Any]:
+    """Return the table at `a.b`, or an empty one if there is none."""
+    for key in path.split("."):
+        found = values.get(key)
+        values = found if isinstance(found, dict) else {}
+    return values
+
+
+def _without_none(values: Any) -> Any:
+    if isinstance(values, Mapping):
+        return {key: _without_none(value) for key, value in values.items() if value is not None}
+    return [_without_none(value) for value in values] if isinstance(values, list) else values
+
+
+CONFIG = "config.toml"
+
+
+def claim(folder: RunFolder, config: BaseModel, movable: Iterable[str]) -> str | None:
+    """Store the configuration in a new folder, or compare it with the stored one.
+
+    Returns the first key that differs, and then writes nothing; None if the folder may be used. Keys in
+    `movable`, written `a.b`, may change when a run is resumed; `*` stands for every table, as in `a.*.b`.
+    """
+    path, text = folder.path / CONFIG, to_toml(config)
+    if path.exists():
+        before = with_new_names(tomllib.loads(path.read_text(encoding="utf-8")))
+        now = tomllib.loads(text)
+        for key in movable:
+            _drop(before, key)
+            _drop(now, key)
+        if (found := difference(before, now)) is not None:
+            return found
+    folder.write(CONFIG, text)
+    return None
+
+
+def _drop(table: JsonObject, key: str) -> None:
+    first, _, rest = key.partition(".")
+    if not rest:
+        table.pop(first, None)
+        return
+    for inner in table.values() if first == "*" else [table.get(first)]:
+        if isinstance(inner, dict):
+            _drop(inner, rest)

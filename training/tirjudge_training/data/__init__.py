@@ -1,0 +1,1 @@
+"""Training tasks: the interface of a task source, and tasks from a user's rows."""

@@ -1,0 +1,124 @@
+"""The interface of a run's data, its configuration, and the judges that tasks are given to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Protocol
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge_environments import Environment, JudgeTask, derive_seed, open_environment
+from tirjudge_training.rl.dynamic_sampling import Draw
+from tirjudge_training.rl.trainer import Source
+
+WITHOUT_TOOLS = "-no-tools"
+"""The suffix of a judge that uses prompts without tools for the same tasks."""
+Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+WHOLE = 2**32
+"""One more than the largest derived seed; a seed divided by it is uniform in [0, 1)."""
+
+
+class DataConfig(BaseModel):
+    """The data of a run. Paths are relative to the working directory."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    train: Path | None = None
+    """Labelled rows in the form that `tirjudge judge` reads: a file, or the folder of a corpus made by
+    `tirjudge data build`; None for the miniature's generated tasks."""
+    heldout: Path | None = None
+    """Rows that every model of the run is measured on; they never train a model or choose a checkpoint."""
+    columns: Mapping[str, str] = Field(default_factory=dict)
+    """Names of the columns, as in `tirjudge judge --column`: `{prompt = "question"}`."""
+    labels: Mapping[str, str] | None = None
+    """The letters of a dataset's own labels: `{"1" = "A", "2" = "B"}`."""
+    max_prompt_tokens: int | None = Field(default=None, gt=0)
+    """Rows with a longer prompt, in tokens of the trained model, are left out of training."""
+    reserved: int = Field(default=0, ge=0)
+    """Number of training rows set apart for the teacher, or for learning answers, that RL never sees; with 0
+    all rows serve for both. RM-R1 has 8,700 in addition to its 64,000 (App. E)."""
+    validation: float = Field(default=0.05, gt=0, lt=1)
+    """Share of the prompts of each judge and domain that is held back to choose checkpoints (TIR §5.1)."""
+    no_tools: float = Field(default=0.0, ge=0, le=1)
+    """Share of the tasks with prompts that offer no tool; 1 trains the text-only control."""
+    weights: Mapping[str, Weight] = Field(default_factory=dict)
+    """Weights of domains: how often their tasks come; 1 unless named, and 0 leaves a domain out."""
+    formats: Mapping[str, Weight] = Field(default_factory=dict)
+    """Weights of judges: how often each gets a task that several of them accept; 1 unless named."""
+
+
+class EnvironmentConfig(BaseModel):
+    """A judge that rows are given to."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    """The name of an environment, such as `tir-pairwise`."""
+    options: Mapping[str, Any] = Field(default_factory=dict)
+    """Options of the environment."""
+
+
+class Data(Protocol):
+    """The tasks of one run. All choices depend on the arguments alone, so a resumed run makes the same."""
+
+    @property
+    def environments(self) -> Mapping[str, Environment]:
+        """Return the judges, by the name that the `format` of a Draw holds."""
+
+    def source(self, groups: int, seed: int) -> Source:
+        """Return the training tasks of an RL stage with `groups` slots per batch."""
+
+    def steps(self, groups: int, epochs: float) -> int:
+        """Return the number of batches of `groups` slots in `epochs` passes; raises ValueError if endless."""
+
+    def prompts(self, n: int | None, seed: int) -> list[Draw]:
+        """Return `n` distinct training tasks; None is all of them. Raises ValueError if they are endless."""
+
+    def validation(self, n: int) -> list[Draw]:
+        """Return at most `n` tasks per judge, whose prompts are in no training task."""
+
+    def heldout(self, n: int, seed: int) -> list[Draw]:
+        """Return at most `n` tasks per judge for the reported accuracy; may be empty."""
+
+
+def trajectories(data: Data, draws: Iterable[Draw]) -> int:
+    """Return the number of trajectories in one sample of each task: one per view."""
+    return sum(len(data.environments[draw.format].views(draw.task)) for draw in draws)
+
+
+def open_judges(
+    judges: Mapping[str, EnvironmentConfig], no_tools: float
+) -> tuple[dict[str, Environment], dict[str, Environment]]:
+    """Return all judges by name, and those in use: with tools, without, or both. Raises ValueError."""
+    opened = {name: open_environment(one.name, **one.options) for name, one in judges.items()}
+    bare = {
+        name + WITHOUT_TOOLS: open_environment(one.name, **{**one.options, "tools": False})
+        for name, one in judges.items()
+        if no_tools > 0
+    }
+    return opened, {**(opened if no_tools < 1 else {}), **bare}
+
+
+def choose_tools(draw: Draw, no_tools: float) -> Draw:
+    """Return the draw, without tools for this share of the tasks, which a hash of the task's id chooses."""
+    if derive_seed("no tools", draw.task.id) >= no_tools * WHOLE:
+        return draw
+    return Draw(draw.format + WITHOUT_TOOLS, draw.task)
+
+
+def tool_variants(draws: Iterable[Draw], no_tools: float) -> list[Draw]:
+    """Return the draws for a measurement: with tools, without, or both if training uses both."""
+    draws = list(draws)
+    # Every task is measured with each kind of prompt, so that both accuracies are over the same tasks.
+    return [
+        *(draws if no_tools < 1 else []),
+        *([Draw(one.format + WITHOUT_TOOLS, one.task) for one in draws] if no_tools > 0 else []),
+    ]
+
+
+def prompt_seed(task: JudgeTask) -> int:
+    """Return a hash of the prompt, which all tasks on one prompt share, for splits by prompt."""
+    return derive_seed(
+        "prompt", *(part for message in task.prompt for part in (message.role, message.content))
+    )

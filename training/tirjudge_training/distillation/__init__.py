@@ -1,0 +1,1 @@
+"""Distillation: a teacher's dialogues, filtered and converted for the student."""

@@ -1,0 +1,173 @@
+"""Teacher dialogues: each is stored as soon as it finishes, and none is requested twice."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tirjudge.console_text import Interval, printable
+from tirjudge.generation import Generator, Sampling
+from tirjudge.rollout import Rollout, as_finished
+from tirjudge.storage.records import read_trajectory, trajectory_record
+from tirjudge.storage.result_file import digest
+from tirjudge.storage.run_folder import RunFolder
+from tirjudge_environments import Budget, Environment, StopReason, Trajectory, Usage, View
+from tirjudge_sandbox import Sandbox
+from tirjudge_training.rl.dynamic_sampling import Draw
+
+SHOWN_FAILURES = 5
+DOWN = (StopReason.GENERATOR_DOWN, StopReason.SANDBOX_DOWN)
+
+Key = tuple[str, str, str, str, int]
+
+
+class GivenUp(RuntimeError):
+    """The model or the sandbox failed in too many consecutive dialogues; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One dialogue to collect: a view of a task, with the environment in which the teacher judges it."""
+
+    draw: Draw
+    view: View
+    sample: int
+    environment: Environment
+
+    @property
+    def key(self) -> Key:
+        """Format, task id, digest of the task, view and sample; an edited task is asked again."""
+        task = self.draw.task
+        return self.draw.format, task.id, digest(task), self.view.name, self.sample
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """Sampling, budget and concurrency of dialogues, and when to abort."""
+
+    budget: Budget
+    sampling: Sampling
+    seed: int
+    concurrency: int
+    give_up_after: int
+    """Consecutive failed dialogues after which the run aborts."""
+
+
+class Inquiry:
+    """The dialogues in one file of a run folder, and the collection of missing ones."""
+
+    def __init__(
+        self, name: str, run: RunFolder, file: str, terms: Terms, say: Callable[[str], None]
+    ) -> None:
+        self._name, self._run, self._file, self._terms, self._say = name, run, file, terms, say
+        self.had: dict[Key, Trajectory] = {_key(row): read_trajectory(row) for row in run.read(file)}
+        self.usage = sum((one.usage for one in self.had.values()), Usage())
+        """The token usage of all dialogues, those of earlier runs included."""
+        self.failed = 0
+        """Dialogues that failed in this run."""
+        self._in_a_row = 0
+
+    async def ask(
+        self,
+        questions: Sequence[Question],
+        generator: Generator,
+        sandbox: Sandbox,
+        *,
+        learned: Callable[[Question, Trajectory], Awaitable[None]],
+        more: Callable[[], bool] = lambda: True,
+        yielded: Callable[[], str] = lambda: "",
+    ) -> None:
+        """Collect the missing dialogues; each is on disk before it is passed to `learned`.
+
+        `more` decides before each dialogue whether to start it; `yielded` describes the results so far in a
+        few words, for the progress line. A dialogue that failed because the model or the sandbox was down is
+        not stored, so that a resumed run requests it again. Raises GivenUp, OSError.
+        """
+        missing = [question for question in questions if question.key not in self.had]
+        pace = _Pace(done=len(questions) - len(missing), total=len(questions))
+
+        async def collect(question: Question) -> tuple[Question, Trajectory]:
+            terms = self._terms
+            rollout = Rollout(
+                question.environment,
+                generator,
+                sandbox,
+                budget=terms.budget,
+                sampling=terms.sampling,
+                seed=terms.seed,
+            )
+            return question, await rollout.trajectory(question.draw.task, question.view, question.sample)
+
+        def works() -> Iterator[Any]:
+            for question in missing:
+                if not more():
+                    return
+                yield collect(question)
+
+        async with aclosing(as_finished(works(), self._terms.concurrency)) as dialogues:
+            async for question, trajectory in dialogues:
+                self.usage += trajectory.usage
+                if trajectory.stop in DOWN:
+                    self._fail(question, trajectory)
+                else:
+                    self._keep(question, trajectory)
+                    await learned(question, trajectory)
+                if pace.due(finished=trajectory.stop not in DOWN):
+                    self._report(pace, yielded())
+        if missing:
+            self._report(pace, yielded())
+
+    def _keep(self, question: Question, trajectory: Trajectory) -> None:
+        self._in_a_row = 0
+        format, id, task_digest, _, _ = question.key
+        row = {"format": format, "id": id, "digest": task_digest, **trajectory_record(trajectory)}
+        self._run.append(self._file, row)
+        self.had[question.key] = trajectory
+
+    def _fail(self, question: Question, trajectory: Trajectory) -> None:
+        self.failed += 1
+        self._in_a_row += 1
+        # Only the first failures are shown: an endpoint that is down fails thousands of times alike.
+        if self.failed <= SHOWN_FAILURES:
+            self._say(printable(f"{question.draw.task.id}: {trajectory.detail}"))
+        if self._in_a_row >= self._terms.give_up_after:
+            raise GivenUp(
+                f"the {self._name} failed in {self._in_a_row} consecutive dialogues, the last one because: "
+                f"{printable(trajectory.detail)}; the same command resumes with the "
+                f"{len(self.had)} dialogues in {self._run.path / self._file}"
+            )
+
+    def _report(self, pace: _Pace, yielded: str) -> None:
+        tokens = (
+            f"{self.usage.prompt_tokens:,} prompt tokens, {self.usage.completion_tokens:,} completion tokens"
+        )
+        failures = f"{self.failed} failed" if self.failed else ""
+        parts = (f"{Path(self._file).stem} {pace.done}/{pace.total}", pace.rate, yielded, failures, tokens)
+        self._say("  ".join(part for part in parts if part))
+
+
+def _key(row: dict[str, Any]) -> Key:
+    return row["format"], row["id"], row["digest"], row["view"], row["sample"]
+
+
+class _Pace:
+    """Progress of a collection: count, rate, and when to report it."""
+
+    def __init__(self, *, done: int, total: int) -> None:
+        self.done, self.total = done, total
+        self._first = done
+        self._started, self._interval = time.monotonic(), Interval()
+
+    def due(self, *, finished: bool) -> bool:
+        self.done += finished
+        return self._interval.over()
+
+    @property
+    def rate(self) -> str:
+        each = (time.monotonic() - self._started) / max(1, self.done - self._first)
+        left = each * (self.total - self.done)
+        return f"{1 / max(each, 1e-9):.2f}/s  {left / 60:.1f} min left"

@@ -1,0 +1,1 @@
+"""Several processes: communication, devices, full weights and checkpoints."""

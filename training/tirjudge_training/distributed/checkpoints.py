@@ -1,0 +1,98 @@
+"""Checkpoints that survive a kill: one counts only if it was marked as complete after its last byte."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tirjudge.storage.run_folder import write_atomically
+from tirjudge_training.distributed.processes import ALONE, Processes, Sharing
+
+MARK = "complete"
+"""The file that marks a complete checkpoint; it contains how the optimizer state was sharded."""
+
+
+class WrittenOtherwise(RuntimeError):
+    """A checkpoint whose optimizer state these processes cannot load; one line."""
+
+
+def mark(checkpoint: Path, processes: Processes = ALONE) -> None:
+    """Mark a checkpoint as complete; every process calls this after it has written its own files."""
+    processes.every(None)  # a barrier: the mark must come after the files of all processes
+    if processes.rank == 0:
+        write_atomically(checkpoint / MARK, _writers(processes))
+
+
+def marked(folder: Path) -> list[Path]:
+    """Return the complete `checkpoint-N` folders by rising N; interrupted ones are left out."""
+    return sorted((path.parent for path in folder.glob(f"checkpoint-*/{MARK}")), key=step_of)
+
+
+def latest(folder: Path, processes: Processes = ALONE) -> Path | None:
+    """Return the last complete checkpoint, or None; raises WrittenOtherwise if `processes` cannot load it.
+
+    transformers itself would resume without a warning, with Adam's moments and the learning rate reset.
+    """
+    last = next(reversed(marked(folder)), None)
+    if last is not None:
+        wrote, own = (last / MARK).read_text(encoding="utf-8"), _writers(processes)
+        if wrote != own:
+            raise WrittenOtherwise(
+                f"{last} was written by {wrote}, and {own} cannot resume from it: launch the run as before"
+            )
+    return last
+
+
+def step_of(checkpoint: Path) -> int:
+    """Return the number of optimizer steps at which a checkpoint was written."""
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def _writers(processes: Processes) -> str:
+    """Describe the sharding; for DeepSpeed also the number of processes, since each writes its shard."""
+    sharing = Sharing.launched()
+    return f"{sharing} in {processes.world} processes" if sharing is Sharing.DEEPSPEED else str(sharing)
+
+
+ADAPTER, WRAPPED = ".lora_", ".base_layer."
+"""Parts of PEFT's parameter names: of an adapter's own weights, and of the weights that it modifies."""
+
+
+def whole_weights(model: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name and tensor of every weight; tied weights appear under their first name only.
+
+    The model is not changed. If its parameters are sharded over processes (FSDP), every process must iterate
+    over all of them, since gathering is a collective operation.
+    """
+    import torch
+
+    seen = set()
+    for name, weight in model.state_dict(keep_vars=True).items():
+        # Tied weights are one object under two names; a model file stores them once.
+        if ADAPTER in name or id(weight) in seen:
+            continue
+        seen.add(id(weight))
+        with torch.no_grad():
+            tensor = _gathered(weight)
+            if name.endswith(f"{WRAPPED}weight"):  # not the bias of a layer, which Qwen2 has
+                tensor = tensor + _added(model.get_submodule(name.rpartition(WRAPPED)[0]))
+        yield name.replace(WRAPPED, "."), tensor
+
+
+def on_the_first(model: Any, processes: Processes) -> dict[str, Any]:
+    """Return the full weights in the first process, an empty dict in the others; all must make this call."""
+    first = processes.rank == 0
+    return {name: tensor.cpu() for name, tensor in whole_weights(model) if first}
+
+
+def _added(layer: Any) -> Any:
+    """Return what an adapter adds to a layer's weight: scaling * B A (LoRA, Hu et al. 2021, section 4.1)."""
+    (adapter,) = layer.active_adapters
+    below, above = (_gathered(part[adapter].weight) for part in (layer.lora_A, layer.lora_B))
+    return layer.scaling[adapter] * (above @ below)
+
+
+def _gathered(weight: Any) -> Any:
+    """Return the tensor itself, or the full tensor of a DTensor, gathered from all processes."""
+    return weight.full_tensor() if hasattr(weight, "full_tensor") else weight.detach()

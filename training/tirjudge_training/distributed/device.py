@@ -1,0 +1,59 @@
+"""The device of a process and its precision: bfloat16 on a GPU, float32 on a CPU; weights are float32."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Computing:
+    """A device with its precision and activation checkpointing."""
+
+    device: str
+    """torch's name without an index, since the launcher has chosen this process's GPU."""
+    autocast: str | None
+    """The type of matrix products, for trainer and sampler alike; None is the type of the weights."""
+    checkpointing: bool
+    """Recompute activations in the backward pass instead of keeping them, which saves memory."""
+
+    def arguments(self) -> dict[str, Any]:
+        """Return arguments for TRL's configurations, whose defaults do not depend on the device."""
+        on_a_cpu = {"use_cpu": True, "dataloader_pin_memory": False} if self.device == "cpu" else {}
+        return {
+            "bf16": self.autocast == "bfloat16",
+            "gradient_checkpointing": self.checkpointing,
+            # Every parameter is used, and searching for unused ones breaks checkpointing under DDP.
+            "ddp_find_unused_parameters": False,
+            **on_a_cpu,
+        }
+
+
+def here() -> Computing:
+    """Return the device of this process: its GPU, or else the CPU."""
+    import torch
+
+    if torch.cuda.is_available():
+        return Computing("cuda", autocast="bfloat16", checkpointing=True)
+    return Computing("cpu", autocast=None, checkpointing=False)
+
+
+def describe(model: Any, *, sampler: str, precision: str) -> dict[str, str]:
+    """Describe device and precision of training and sampling, for the log and for `machine.json`.
+
+    `sampler` is the name of the generator's class, and `precision` the type of its matrix products.
+    """
+    import platform
+
+    import torch
+
+    computing, weights = here(), str(model.dtype).removeprefix("torch.")
+    on_gpu = computing.device == "cuda"
+    return {
+        "device": torch.cuda.get_device_name() if on_gpu else f"{platform.machine()} CPU",
+        "torch": torch.__version__,
+        "weights": weights,
+        "training": computing.autocast or weights,
+        "sampling": precision,
+        "sampler": sampler,
+    }

@@ -1,0 +1,126 @@
+"""The processes of one training run: work of the first alone, and exchange between them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, TypeVar
+
+from tirjudge.storage.run_folder import RunFolder
+
+T = TypeVar("T")
+
+PATIENCE = timedelta(days=7)
+"""The time that a process waits for one that works alone; long, since torchrun ends them all if one dies."""
+
+
+class FirstFailed(RuntimeError):
+    """Work of the first process failed; that process reports the reason itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Processes:
+    """The run's processes, seen from one of them. All processes make the same calls in the same order."""
+
+    rank: int = 0
+    """0 is the first process, the only one that writes files."""
+    world: int = 1
+
+    @classmethod
+    def launched(cls) -> Processes:
+        """Return the processes that `torchrun` or `accelerate launch` started; one without a launcher."""
+        if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+            return cls()
+        import torch
+        from accelerate import PartialState
+
+        # PartialState opens the process group, whose default timeout is a few minutes.
+        state = PartialState(cpu=not torch.cuda.is_available(), timeout=PATIENCE)
+        return cls(state.process_index, state.num_processes)
+
+    @property
+    def share_weights(self) -> bool:
+        """True if each process holds only a shard of the trained model (FSDP)."""
+        return self.world > 1 and Sharing.launched() is Sharing.FSDP
+
+    def first(self, work: Callable[[], T]) -> T:
+        """Run `work` in the first process and share the result. Raises its error there, else FirstFailed."""
+        if self.world == 1:
+            return work()
+        result: list[Any] = [None]
+        failure: Exception | None = None
+        if self.rank == 0:
+            try:
+                result = [work()]
+            except Exception as error:
+                failure = error
+        # All processes take part even if the first failed: else the others would wait for ever.
+        done, result = self.every((failure is None, result))[0]
+        if failure is not None:
+            raise failure
+        if not done:
+            raise FirstFailed("the first process failed: see its message")
+        return result[0]
+
+    def every(self, value: T) -> list[T]:
+        """Return the values of all processes, by rank; they are exchanged pickled."""
+        if self.world == 1:
+            return [value]
+        from accelerate.utils import gather_object
+
+        return gather_object([value])  # accelerate concatenates lists
+
+    def deal(self, items: Sequence[T]) -> Sequence[T]:
+        """Return this process's share of `items`, which must be the same in every process."""
+        return items[self.rank :: self.world]
+
+    def collect(self, share: Sequence[T]) -> list[T]:
+        """Return all items in their original order, from the shares of all processes."""
+        shares = self.every(share)
+        return [shares[i % self.world][i // self.world] for i in range(sum(map(len, shares)))]
+
+    def folder(self, path: Path) -> RunFolder:
+        """Return the run folder at `path`: writable in the first process, read-only in the others."""
+        return RunFolder(path) if self.rank == 0 else Onlooker(path)
+
+
+ALONE = Processes()
+
+
+class Onlooker(RunFolder):
+    """A run folder that another process writes: readable, not locked, and writes do nothing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, name: str, *rows: Mapping[str, Any]) -> None:
+        pass
+
+    def write(self, name: str, content: str | bytes) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+class Sharing(StrEnum):
+    """The part of weights, gradients and Adam's moments that each process holds."""
+
+    NONE = "plain processes"
+    """All of them (DDP)."""
+    FSDP = "FSDP"
+    """A shard of all of them."""
+    DEEPSPEED = "DeepSpeed"
+    """All weights, and a shard of the rest (ZeRO-2)."""
+
+    @classmethod
+    def launched(cls) -> Sharing:
+        """Return the sharding that the launcher configured through its environment variables."""
+        for sharing in (cls.FSDP, cls.DEEPSPEED):
+            if os.environ.get(f"ACCELERATE_USE_{sharing.name}") == "true":
+                return sharing
+        return cls.NONE

@@ -1,0 +1,180 @@
+"""Held-out accuracy of a judge with greedy decoding, by format, family and domain, with intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge.rollout.reward_questions import RewardQuestions
+from tirjudge.statistics import Proportion
+from tirjudge.storage.records import failed
+from tirjudge.storage.run_folder import RunFolder
+from tirjudge_environments import Call, Environment, Episode, Reward, Score
+from tirjudge_sandbox import Execution
+from tirjudge_training.rl.dynamic_sampling import CORRECT, Draw, rolls
+from tirjudge_training.rl.engine import Engine, RolloutConfig
+
+ANSWERS = "answers.jsonl"
+
+
+class HeldoutConfig(BaseModel):
+    """The tasks and limits of a held-out measurement."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    n: int = Field(default=500, gt=0)
+    """Tasks per format."""
+    seed: int = 0
+    """Seed of the choice of tasks; the same for every run, so that runs can be compared."""
+    max_tokens: int | None = Field(default=None, gt=0)
+    """New tokens per trajectory, the sandbox's included; None is the limit of RL."""
+
+    def rollout(self, rl: RolloutConfig) -> RolloutConfig:
+        """Return the rollout settings of RL with the token limit of a measurement."""
+        return rl if self.max_tokens is None else rl.model_copy(update={"max_tokens": self.max_tokens})
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """The outcome of one held-out task."""
+
+    format: str
+    family: str
+    domain: str
+    correct: bool | None
+    """Rc; None if the sandbox or the generator failed, which says nothing about the model."""
+    reward: float | None
+    verdicts: int
+    """Views that ended in a verdict, out of `views`."""
+    views: int
+    calls: int
+    """Program calls in all views."""
+    ran: int
+    """Programs executed, not counting refused ones."""
+    errors: int
+    """Executed programs that did not exit by themselves with code 0."""
+
+
+def answer(draw: Draw, episode: Episode, scores: Sequence[Score]) -> Answer:
+    """Return the outcome of a task from its episode and the scores of its views."""
+    calls = [call for trajectory in episode.trajectories for call in trajectory.calls]
+    rewards = [score for score in scores if isinstance(score, Reward)]
+    scored = len(rewards) == len(scores)
+    return Answer(
+        format=draw.format,
+        family=str(draw.task.gold.get("family", "")),
+        domain=draw.task.domain,
+        correct=all(reward.parts[CORRECT] == 1.0 for reward in rewards) if scored else None,
+        reward=sum(reward.total for reward in rewards) / len(rewards) if scored else None,
+        verdicts=sum(trajectory.verdict is not None for trajectory in episode.trajectories),
+        views=len(episode.trajectories),
+        calls=len(calls),
+        ran=sum(map(_ran, calls)),
+        errors=sum(map(failed, calls)),
+    )
+
+
+def measure(
+    model: str,
+    draws: Sequence[Draw],
+    environments: Mapping[str, Environment],
+    rollout: RolloutConfig,
+    *,
+    asking: Callable[[], RewardQuestions | None] = lambda: None,
+    folder: RunFolder | None = None,
+    file: str = ANSWERS,
+) -> dict[str, Any]:
+    """Return a `summary` of the greedy answers of a model, a folder or a hub id, to the tasks.
+
+    With a `folder`, every answer is appended to its `file`, and a killed measurement resumes from there.
+    `asking` opens the meta-judge that answers the questions of rewards, if there is one.
+    """
+    # Stored by index, since answers arrive out of order.
+    rows = [] if folder is None else list(folder.read(file))
+    found = {row.pop("index"): Answer(**row) for row in rows}
+    left = [(index, draw) for index, draw in enumerate(draws) if index not in found]
+
+    async def ask(engine: Engine) -> None:
+        async for index, roll in rolls(left, engine.rollouts(0), size=1):
+            found[index] = answer(roll.draw, roll.episodes[0], roll.scores[0])
+            if folder is not None:
+                folder.append(file, {"index": index, **asdict(found[index])})
+
+    if left:
+        greedy = rollout.model_copy(update={"temperature": 0.0})
+        with Engine.load(model, environments, greedy, asking()) as engine:
+            engine.run(ask(engine))
+    return summary(found[index] for index in sorted(found))
+
+
+def correct(found: Mapping[str, Any]) -> int:
+    """Return the number of right answers in a summary, over all judges."""
+    return sum(one["accuracy"]["count"] for one in found.values())
+
+
+def summary(answers: Iterable[Answer]) -> dict[str, Any]:
+    """Return, per format, the numbers of model cards and results; accuracies have Wilson's 95 % interval."""
+    formats: dict[str, list[Answer]] = {}
+    for one in answers:
+        formats.setdefault(one.format, []).append(one)
+    return {
+        name: _summary(found)
+        | {
+            "families": _parts(found, lambda one: one.family),
+            "domains": _parts(found, lambda one: one.domain),
+        }
+        for name, found in formats.items()
+    }
+
+
+def _summary(answers: Sequence[Answer]) -> dict[str, Any]:
+    scored = [one for one in answers if one.correct is not None]
+    ran = sum(one.ran for one in scored)
+    views = sum(one.views for one in scored)
+    verdicts = sum(one.verdicts for one in scored)
+    return {
+        **_accuracy(scored),
+        "unscored": len(answers) - len(scored),
+        "reward": sum(one.reward or 0.0 for one in scored) / len(scored) if scored else None,
+        "verdict_rate": verdicts / views if views else None,
+        "calls_per_verdict": sum(one.calls for one in scored) / verdicts if verdicts else None,
+        "program_errors": _proportion(Proportion(sum(one.errors for one in scored), ran)),
+    }
+
+
+def _parts(answers: Sequence[Answer], part: Callable[[Answer], str]) -> dict[str, Any]:
+    names = sorted({part(one) for one in answers})
+    return {
+        name: _accuracy([one for one in answers if part(one) == name and one.correct is not None])
+        for name in names
+    }
+
+
+def _accuracy(scored: Sequence[Answer]) -> dict[str, Any]:
+    return {"accuracy": _proportion(Proportion(sum(bool(one.correct) for one in scored), len(scored)))}
+
+
+def _proportion(found: Proportion) -> dict[str, Any]:
+    low, high = found.interval
+    return {"rate": found.rate, "low": low, "high": high, "n": found.n, "count": found.successes}
+
+
+def lines(found: Mapping[str, Any]) -> list[str]:
+    """Format a summary, one line per format."""
+    return [
+        f"{name}: {percentage(one['accuracy'])}; program errors {percentage(one['program_errors'])}; "
+        f"{one['calls_per_verdict'] or 0:.2f} calls per verdict"
+        for name, one in found.items()
+    ]
+
+
+def percentage(proportion: Mapping[str, Any]) -> str:
+    """Format a proportion, as in `92.4% [89.7%, 94.4%], n = 500`."""
+    return str(Proportion(proportion["count"], proportion["n"]))
+
+
+def _ran(call: Call) -> bool:
+    return isinstance(call.outcome, Execution)

@@ -1,0 +1,78 @@
+"""The miniature's data: an endless stream of generated tasks, with a share of the prompts held back."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from tirjudge_environments import derive_seed
+from tirjudge_training.data.base import (
+    WHOLE,
+    DataConfig,
+    EnvironmentConfig,
+    choose_tools,
+    open_judges,
+    tool_variants,
+)
+from tirjudge_training.miniature.model import ENVIRONMENT
+from tirjudge_training.miniature.synthesis import (
+    CANDIDATES,
+    MIXTURE,
+    heldout_tasks,
+    train_draw,
+    validation_tasks,
+)
+from tirjudge_training.rl.dynamic_sampling import Draw
+from tirjudge_training.rl.trainer import Source
+
+STRIDE = 4
+"""Positions of the stream that a batch may use, per slot."""
+
+
+class GeneratedData:
+    """Training tasks from one half of the words, thresholds and wordings of the checkable constraints.
+
+    Validation uses prompts of that half which training leaves out; held-out tasks come from the other half.
+    """
+
+    def __init__(self, config: DataConfig) -> None:
+        judges = {name: EnvironmentConfig(name=name, options=ENVIRONMENT) for name in CANDIDATES}
+        self._config = config
+        _, self.environments = open_judges(judges, config.no_tools)
+
+    def source(self, groups: int, seed: int) -> Source:
+        def deal(step: int, turn: int, position: int) -> Draw:
+            # Replacements come from a stream of their own, so they never use up tasks of later batches.
+            stream = derive_seed("rl", seed) if turn == 0 else derive_seed("rl replacement", seed, turn)
+            return self._draw(step * STRIDE * groups + position, stream)
+
+        return deal
+
+    def steps(self, groups: int, epochs: float) -> int:
+        raise ValueError("the miniature's task stream is endless: set the number of batches with rl.steps")
+
+    def prompts(self, n: int | None, seed: int) -> list[Draw]:
+        if n is None:
+            raise ValueError(
+                "the miniature's task stream is endless: set the number of tasks with rejection.prompts"
+            )
+        stream = derive_seed("prompts", seed)
+        return [self._draw(index, stream) for index in range(n)]
+
+    def validation(self, n: int) -> list[Draw]:
+        draws = [Draw(format, task) for format in CANDIDATES for task in validation_tasks(format, n)]
+        return tool_variants(draws, self._config.no_tools)
+
+    def heldout(self, n: int, seed: int) -> list[Draw]:
+        draws = [Draw(format, task) for format in CANDIDATES for task in heldout_tasks(format, n, seed)]
+        return tool_variants(draws, self._config.no_tools)
+
+    def _draw(self, index: int, seed: int) -> Draw:
+        """Return element `index` of a stream, sampled again until the weight of its domain accepts it."""
+        weights = self._config.weights
+        for attempt in count():
+            again = derive_seed("again", seed, attempt) if attempt else seed
+            draw = train_draw(index, again, formats={**MIXTURE, **self._config.formats})
+            chance = weights.get(draw.task.domain, 1.0) / max(1.0, *weights.values(), 0.0)
+            if derive_seed("weight", draw.task.id) < chance * WHOLE:
+                return choose_tools(draw, self._config.no_tools)
+        raise AssertionError("unreachable")

@@ -1,0 +1,49 @@
+"""TIR-Judge-Distill: SFT on the dialogues that a teacher got right, then RL (TIR §4.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tirjudge_training.pipelines.base import Method, PublishedCost
+from tirjudge_training.pipelines.pipeline import Course, begin, fine_tune, measure, rl, seed, select
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.stages.rendering import Rendering
+from tirjudge_training.stages.teaching import Teaching
+
+TEACHER, LESSONS, SFT, RL, SELECT = "teacher", "lessons", "sft", "rl", "select"
+
+
+class Distill(Method):
+    """The training method `distill`, with the teacher of the table `[teacher]`."""
+
+    reserves = True
+    published = PublishedCost(sft=1.0, rejection=1.5, rl=8.5, compute=210, teacher=130)
+
+    def build(self, recipe: Recipe) -> Course:
+        start, opening = begin(recipe)
+        drawn = seed(recipe, TEACHER)
+        stages = [
+            # The teacher comes first, so that a wrong address or key is noticed before anything is trained.
+            Teaching(name=TEACHER, seed=drawn, config=recipe.teacher),
+            *opening,
+            Rendering(name=LESSONS, seed=drawn, teacher=TEACHER, start=start, config=recipe.teacher),
+            fine_tune(recipe, SFT, start, LESSONS, recipe.teacher.prompts),
+            *measure(recipe, SFT, SFT),
+            rl(recipe, RL, SFT),
+            select(recipe, SELECT, RL, recipe.rl.steps),
+            *measure(recipe, RL, SELECT),
+        ]
+        return Course(tuple(stages), SELECT)
+
+    def check(self, recipe: Recipe) -> None:
+        if not (recipe.teacher.model and recipe.teacher.base_url):
+            raise ValueError("distillation needs a teacher: --teacher MODEL and --teacher-base-url URL")
+        if recipe.generated and recipe.teacher.prompts is None:
+            raise ValueError("the generated tasks are endless: set how many to use with teacher.prompts")
+
+    def describe(self, recipe: Recipe) -> str:
+        return "SFT on a teacher's dialogues and RL"
+
+    def provenance(self, recipe: Recipe, results: Mapping[str, Any]) -> str:
+        return f"{results[LESSONS]['samples']:,} dialogues of the SFT are {recipe.teacher.model}'s"

@@ -1,0 +1,67 @@
+"""TIR-Judge-Zero: RL, then rounds of rejection sampling, SFT from the initial model, and RL (TIR §4.3)."""
+
+from __future__ import annotations
+
+from tirjudge_training.pipelines.base import Method, PublishedCost
+from tirjudge_training.pipelines.pipeline import Course, begin, fine_tune, measure, reject, rl, select
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.stages.base import Stage
+
+
+class Iterative(Method):
+    """The training method `iterative`, with the settings of the table `[iterate]`.
+
+    RL-0 is followed by `rounds` further RL stages, each of which starts from an SFT model. Each RL stage ends
+    with the choice of its best checkpoint.
+    """
+
+    published = PublishedCost(sft=2.5, rejection=3.5, rl=23.0, compute=690, teacher=0)
+
+    def build(self, recipe: Recipe) -> Course:
+        start, stages = begin(recipe)
+        stages += _reinforce(recipe, "0", start, recipe.rl.steps)
+        for number in range(1, recipe.iterate.rounds + 1):
+            stages += _relearn(recipe, str(number), sampler=f"select-{number - 1}", start=start)
+            stages += _reinforce(recipe, str(number), f"sft-{number}", _steps(recipe))
+        if recipe.iterate.control:
+            stages += _control(recipe, start)
+        return Course(tuple(stages), f"select-{recipe.iterate.rounds}")
+
+    def check(self, recipe: Recipe) -> None:
+        if recipe.generated and recipe.rejection.prompts is None:
+            raise ValueError("the generated tasks are endless: set how many to use with rejection.prompts")
+
+    def describe(self, recipe: Recipe) -> str:
+        rounds = recipe.iterate.rounds
+        return f"RL and {rounds} rounds of rejection sampling, SFT of the warm-up's model, and RL"
+
+
+def _relearn(recipe: Recipe, name: str, *, sampler: str | None, start: str | None) -> list[Stage]:
+    """Return SFT of the initial model on the trajectories that `sampler` got right."""
+    return [
+        reject(recipe, f"rejection-{name}", sampler),
+        fine_tune(recipe, f"sft-{name}", start, f"rejection-{name}", recipe.rejection.prompts),
+        *measure(recipe, f"sft-{name}", f"sft-{name}"),
+    ]
+
+
+def _reinforce(recipe: Recipe, name: str, start: str | None, steps: int) -> list[Stage]:
+    """Return RL and the choice of its best checkpoint, which is the model that is measured."""
+    return [
+        rl(recipe, f"rl-{name}", start, steps=steps),
+        select(recipe, f"select-{name}", f"rl-{name}", steps),
+        *measure(recipe, f"rl-{name}", f"select-{name}"),
+    ]
+
+
+def _control(recipe: Recipe, start: str | None) -> list[Stage]:
+    """Return the control arms: as many steps of RL without the rounds, and a round without any RL."""
+    return [
+        *_reinforce(recipe, "continued", "select-0", recipe.iterate.rounds * _steps(recipe)),
+        *_relearn(recipe, "only", sampler=start, start=start),
+    ]
+
+
+def _steps(recipe: Recipe) -> int:
+    """Return the number of generation batches of the RL stage that ends a round."""
+    return recipe.iterate.steps or recipe.rl.steps

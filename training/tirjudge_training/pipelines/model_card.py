@@ -1,0 +1,94 @@
+"""The model card of a trained miniature: how it was made, its data and its accuracy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tirjudge_training.evaluation import percentage
+from tirjudge_training.pipelines import open_method
+from tirjudge_training.pipelines.pipeline import BASE, HELDOUT, Course
+from tirjudge_training.recipe import Recipe
+
+HEAD = """\
+---
+license: apache-2.0
+library_name: transformers
+tags: [llm-as-a-judge, tool-integrated-reasoning, demonstration]
+---
+
+# tirjudge miniature
+
+A demonstration model for its families of checkable constraints, and no general judge: on any other prompt its
+verdicts are chance. It judges single responses, pairs and lists by writing a Python program, reading the
+program's output and only then giving its verdict. Its lists had four responses: it knows no letter beyond D.
+"""
+
+
+def model_card(recipe: Recipe, command: str, course: Course, results: Mapping[str, Any]) -> str:
+    """Return the card as Markdown; `results` holds the result of each stage by name."""
+    before, after = results[HELDOUT + BASE], results[_measured(course)]
+    return "\n".join(
+        (HEAD, *_made(recipe, command, course, results), *_accuracy(before, after), *_families(after))
+    )
+
+
+def _made(recipe: Recipe, command: str, course: Course, results: Mapping[str, Any]) -> Iterator[str]:
+    method = open_method(recipe)
+    yield "## How it was made\n"
+    yield f"    {command}\n"
+    yield (
+        f"From random weights, with seed {recipe.seed}: a supervised warm-up, then "
+        f"{method.describe(recipe)}. "
+        f"RL trains with the loss `{recipe.rl.loss}`; every program ran in the sandbox, and its output is "
+        "left out of the loss. All training tasks are generated from the constraint families below; "
+        f"{method.provenance(recipe, results)}. The stages:\n"
+    )
+    for stage in course.making:
+        if line := stage.describe(results[stage.name]):
+            yield f"* `{stage.name}`: {line}"
+    yield ""
+
+
+def _measured(course: Course) -> str:
+    """Return the stage that measured the result of the run."""
+    return next(HELDOUT + name for name, stage in course.models.items() if stage == course.result)
+
+
+def _accuracy(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
+    yield "## Held-out accuracy\n"
+    yield (
+        "Greedy, on words, thresholds and wordings that training never saw; Wilson's 95 % interval. A "
+        "pointwise task counts as right if the better response gets the higher score.\n"
+    )
+    yield "| format | after the warm-up | at the end | program errors | calls per verdict |"
+    yield "|---|---|---|---|---|"
+    for name, one in after.items():
+        calls = one["calls_per_verdict"]
+        yield (
+            f"| {name} | {percentage(before[name]['accuracy'])} | {percentage(one['accuracy'])} "
+            f"| {percentage(one['program_errors'])} | {'-' if calls is None else f'{calls:.2f}'} |"
+        )
+    yield ""
+
+
+def _families(after: Mapping[str, Any]) -> Iterator[str]:
+    yield "## By family, at the end\n"
+    names = list(after)
+    yield f"| family | {' | '.join(names)} |"
+    yield f"|---|{'---|' * len(names)}"
+    for family in sorted({family for one in after.values() for family in one["families"]}):
+        cells = (one["families"].get(family) for one in after.values())
+        yield f"| {family} | {' | '.join(percentage(cell['accuracy']) if cell else '-' for cell in cells)} |"
+    yield ""
+
+
+def table(course: Course, results: Mapping[str, Any]) -> str:
+    """Return Markdown: one row per measured model, one column per judge, with 95 % intervals."""
+    rows = {name: results[HELDOUT + name] for name in course.models}
+    judges = list(next(iter(rows.values()), {}))
+    lines = [f"| model | {' | '.join(judges)} |", f"|---|{'---|' * len(judges)}"]
+    for name, found in rows.items():
+        cells = (percentage(found[judge]["accuracy"]) for judge in judges)
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,103 @@
+"""The stages of a run in order, and the building blocks that training methods put them together from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tirjudge_environments import derive_seed
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.rl.run import checkpoints_kept
+from tirjudge_training.stages.base import Stage
+from tirjudge_training.stages.fine_tuning import FineTuning
+from tirjudge_training.stages.measurement import Measurement
+from tirjudge_training.stages.reinforcement import Reinforcement
+from tirjudge_training.stages.rejection import Rejection
+from tirjudge_training.stages.selection import Selection
+from tirjudge_training.stages.warm_up import WarmUp
+
+WARM_UP, BASE, HELDOUT = "warmup", "base", "heldout-"
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """The stages of a run, in the order in which they run."""
+
+    stages: tuple[Stage, ...]
+    result: str
+    """The name of the stage whose model is the result of the run."""
+
+    @property
+    def making(self) -> tuple[Stage, ...]:
+        """The stages up to the one that makes the result; those after it are controls."""
+        return self.stages[: [stage.name for stage in self.stages].index(self.result) + 1]
+
+    @property
+    def models(self) -> dict[str, str | None]:
+        """Every measured model: its name, and the stage that made it (None for the base model)."""
+        return {stage.name.removeprefix(HELDOUT): stage.start for stage in self.stages if stage.measures}
+
+
+def begin(recipe: Recipe) -> tuple[str | None, list[Stage]]:
+    """Return the name of the stage that makes the initial model, and the stages that make and measure it.
+
+    The name is None if the recipe names a base model.
+    """
+    if recipe.model.base is not None:
+        return None, measure(recipe, BASE, None)
+    # A text-only run must not learn in its warm-up to write programs that no prompt offers later.
+    corpus = recipe.warmup.corpus.for_share(recipe.data.no_tools)
+    config = recipe.warmup.model_copy(update={"corpus": corpus})
+    warm_up = WarmUp(name=WARM_UP, seed=recipe.seed, config=config)
+    return WARM_UP, [warm_up, *measure(recipe, BASE, WARM_UP)]
+
+
+def rl(recipe: Recipe, name: str, start: str | None, *, steps: int | None = None) -> Stage:
+    """Return RL from the model of `start`, for `steps` generation batches or as many as the recipe has."""
+    config = recipe.rl.model_copy(update={"steps": steps, "epochs": None}) if steps else recipe.rl
+    return Reinforcement(
+        name=name, seed=seed(recipe, name), start=start, config=config, lora=recipe.model.lora
+    )
+
+
+def select(recipe: Recipe, name: str, stage: str, steps: int) -> Stage:
+    """Return the choice of the best checkpoint of an RL stage of `steps` generation batches."""
+    return Selection(
+        name=name,
+        stage=stage,
+        candidates=checkpoints_kept(recipe.rl, steps),
+        config=recipe.validation,
+        rollout=recipe.heldout.rollout(recipe.rl),
+    )
+
+
+def reject(recipe: Recipe, name: str, start: str | None) -> Stage:
+    """Return rejection sampling with the model of `start`."""
+    return Rejection(
+        name=name, seed=seed(recipe, name), start=start, config=recipe.rejection, rollout=recipe.rl
+    )
+
+
+def fine_tune(recipe: Recipe, name: str, start: str | None, samples: str, prompts: int | None) -> Stage:
+    """Return SFT of the model of `start` on the samples that the stage `samples` kept of `prompts` tasks."""
+    return FineTuning(
+        name=name,
+        seed=seed(recipe, name),
+        start=start,
+        samples=(samples,),
+        prompts=prompts,
+        config=recipe.sft,
+        lora=recipe.model.lora,
+    )
+
+
+def measure(recipe: Recipe, what: str, start: str | None) -> list[Stage]:
+    """Return the reported measurement of the model of `start`; no stage if there are no held-out tasks."""
+    if not recipe.measured:
+        return []
+    return [Measurement(name=HELDOUT + what, start=start, config=recipe.heldout, rollout=recipe.rl)]
+
+
+def seed(recipe: Recipe, name: str) -> int:
+    """Return a seed of its own for the stage of this name, so that no two stages draw the same."""
+    # By name, not by position: adding control stages leaves the seeds of the others as they are.
+    return derive_seed("stage", name, recipe.seed)

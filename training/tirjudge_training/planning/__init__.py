@@ -1,0 +1,1 @@
+"""Planning: what a run will take, and checks before it starts."""

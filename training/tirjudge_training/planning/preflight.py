@@ -1,0 +1,158 @@
+"""The checks before a run starts, since a mistake that shows up later costs work or money."""
+
+from __future__ import annotations
+
+import os
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+
+from tirjudge.generation import GeneratorFailed
+from tirjudge_sandbox.registry import sandbox_names
+from tirjudge_training.config_files import BadRecipe
+from tirjudge_training.data.base import Data
+from tirjudge_training.distributed.processes import Sharing
+from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.pipelines.pipeline import Course
+from tirjudge_training.planning import memory
+from tirjudge_training.planning.memory import Shape, gib
+from tirjudge_training.planning.requirements import disk_bytes
+from tirjudge_training.policies import weight_sync
+from tirjudge_training.policies.vllm_server import VllmServerConfig
+from tirjudge_training.policies.weight_sync import WeightServer
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.rl.config import require_reporters
+
+LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "trl", "peft")
+FSDP = {
+    "FSDP_VERSION": "2",
+    "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
+    "FSDP_CPU_RAM_EFFICIENT_LOADING": "false",
+}
+"""The settings of accelerate's FSDP that training needs, as the launcher passes them on."""
+
+
+class TooSmall(RuntimeError):
+    """The machine lacks the memory or the disk space for the run. The message has both numbers."""
+
+
+def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
+    """Refuse a run that would fail later. Writes nothing and loads no weights.
+
+    Raises ImportError if a library of the extra `train` is missing; BadRecipe for a model or an engine that
+    is not available, a launch that cannot work, or a stage that would fail; TooSmall.
+    """
+    for library in LIBRARIES:
+        import_module(library)
+    require_reporters(recipe.rl.report_to)
+    _check_launch()
+    _check_gpus()
+    for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
+        if name not in sandbox_names():
+            raise BadRecipe(f"{key}.sandbox: no sandbox {name!r}; there are {', '.join(sandbox_names())}")
+    if recipe.rl.generator == "vllm" and find_spec("vllm") is None:
+        raise BadRecipe(
+            "rl.generator: vLLM is not installed: `pip install tirjudge[vllm]`, or use transformers"
+        )
+    if recipe.rl.server is not None:
+        _check_server(recipe.rl.server)
+    for stage in course.stages:
+        try:
+            stage.check(data)
+        except ValueError as error:
+            raise BadRecipe(str(error)) from None
+    if recipe.model.base is not None:
+        _check_room(recipe, course, data, recipe.model.base, folder)
+
+
+def _check_launch() -> None:
+    """Refuse launch settings that accelerate accepts but that would fail late or silently."""
+    if os.environ.get("ACCELERATE_USE_FSDP") == "true":
+        for name, wanted in FSDP.items():
+            found = os.environ.get(name, "")
+            if found.lower() != wanted.lower():
+                raise BadRecipe(
+                    f"{name.lower()} is {found!r} and must be {wanted}, as in the file that "
+                    "`tirjudge train --launch-config fsdp2` prints"
+                )
+    if os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3":
+        raise BadRecipe(
+            "zero_stage is 3, which leaves no process with whole weights to sample with: use 2, or FSDP2"
+        )
+
+
+def _check_gpus() -> None:
+    """Refuse more than one GPU per process, which TRL cannot use, and a GPU without bfloat16."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return
+    # Without LOCAL_RANK no launcher started this process, so TRL would see all GPUs of the machine.
+    if "LOCAL_RANK" not in os.environ and torch.cuda.device_count() > 1:
+        raise BadRecipe(
+            f"there are {torch.cuda.device_count()} GPUs and one process: start one per GPU, `torchrun "
+            "--nproc-per-node=N --no-python tirjudge train ...`, or choose one with CUDA_VISIBLE_DEVICES=0"
+        )
+    if not torch.cuda.is_bf16_supported(including_emulation=False):
+        raise BadRecipe(
+            f"{torch.cuda.get_device_name()} does not support bfloat16: train on another GPU, or on the CPU "
+            "with CUDA_VISIBLE_DEVICES= before the command"
+        )
+
+
+def _check_server(config: VllmServerConfig) -> None:
+    if config.weights is not None and not config.weights.is_dir():
+        raise BadRecipe(f"rl.server.weights: there is no folder {str(config.weights)!r}")
+    for url in config.urls:
+        try:
+            WeightServer(url).check()
+        except GeneratorFailed as error:
+            raise BadRecipe(f"rl.server.urls: {error}") from None
+
+
+def _check_room(recipe: Recipe, course: Course, data: Data, base: str, folder: Path) -> None:
+    shape = _shape(base, recipe.model.lora)
+    reference = any(stage.reference for stage in course.stages)
+    # A lower limit: activations and logits, which `--plan` counts, depend on the batch.
+    needed = memory.training_bytes(shape, reference=reference, sampler=recipe.rl.generator)
+    there, where = memory.memory_there()
+    model = f"{base} has {shape.parameters / 1e9:.2f} billion parameters"
+    if needed > there:
+        raise TooSmall(
+            f"{model}: training takes at least {gib(needed)}, and {gib(there)} are {where}; "
+            "use a smaller model or a larger machine, or shard it with accelerate's FSDP"
+        )
+    _check_way_to_vllm(recipe, shape, model)
+    written = sum(disk_bytes(recipe, course, data, shape, sharing=Sharing.launched()).values())
+    room = memory.disk_there(folder)
+    if written > room:
+        raise TooSmall(
+            f"{model}: the run writes about {gib(written)} of checkpoints, models and rollouts, and "
+            f"{gib(room)} are free at {folder}; free some space, or choose another --output"
+        )
+
+
+def _check_way_to_vllm(recipe: Recipe, shape: Shape, model: str) -> None:
+    if recipe.rl.generator == "transformers":
+        return
+    parent = recipe.rl.server.weights if recipe.rl.server is not None else None
+    passing, room = memory.FROZEN * shape.parameters, weight_sync.room(parent)
+    if passing > room:
+        raise TooSmall(
+            f"{model}: passing them to vLLM takes {gib(passing)} in {weight_sync.place(parent)}, and "
+            f"{gib(room)} are free; make it larger (in a container: docker run --shm-size)"
+        )
+
+
+def _shape(base: str, lora: LoraConfig | None) -> Shape:
+    if base.startswith((".", "/", "~")) and not Path(base).expanduser().is_dir():
+        raise BadRecipe(f"no model {base!r}: there is no such folder")
+    try:
+        shape = memory.shape(base)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise BadRecipe(f"no model {base!r}, neither a folder with one nor a hub id: {reason}") from None
+    try:
+        return shape if lora is None else memory.adapted(base, lora)
+    except ValueError as error:
+        raise BadRecipe(f"model.lora: {error}") from None

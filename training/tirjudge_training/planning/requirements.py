@@ -1,0 +1,118 @@
+"""The memory and the disk space that a run would need, part by part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tirjudge.console_text import table
+from tirjudge_training.data.base import Data
+from tirjudge_training.distributed.processes import Sharing
+from tirjudge_training.pipelines.pipeline import Course
+from tirjudge_training.planning import memory
+from tirjudge_training.planning.memory import Shape, deepspeed_weight, gib
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.stages.base import Stage
+
+
+def memory_lines(recipe: Recipe, shape: Shape) -> Iterator[str]:
+    """Yield the memory by part, and whether it fits, or the `rl.micro_batch` with which it would."""
+    rows, room, devices = recipe.rl.micro_batch, recipe.rates.memory, recipe.rates.devices
+    parts = _parts(recipe, shape, rows)
+    where = f"each of {devices} devices" if devices > 1 else "the device"
+    yield ""
+    yield f"memory of {where} in RL, with rl.micro_batch = {rows} rows of full length:"
+    yield from table([(f"  {part}", gib(size)) for part, size in parts.items()])
+    whole = sum(parts.values())
+    yield f"  total {gib(whole)} of {gib(int(room))}: {_fit(recipe, shape, whole)}"
+
+
+def disk_lines(recipe: Recipe, course: Course, data: Data, shape: Shape) -> Iterator[str]:
+    """Yield the disk space by part, without and with all possible replacements of groups."""
+    # A plan is made before a launcher says how the state is sharded; FSDP is what the recipes document.
+    sharing = Sharing.FSDP if recipe.rates.devices > 1 else Sharing.NONE
+    least, most = (
+        disk_bytes(recipe, course, data, shape, sharing=sharing, refilled=refilled)
+        for refilled in (False, True)
+    )
+    if not most:
+        return
+    yield ""
+    yield "disk, about:"
+    rows = [(f"  {part}", _range(least.get(part, 0), size)) for part, size in most.items()]
+    yield from table([*rows, ("  total", _range(sum(least.values()), sum(most.values())))])
+
+
+def _range(least: int, most: int) -> str:
+    shown = gib(least), gib(most)
+    return shown[0] if shown[0] == shown[1] else " to ".join(shown)
+
+
+def _fit(recipe: Recipe, shape: Shape, whole: int) -> str:
+    if whole <= recipe.rates.memory:
+        return "fits"
+    for rows in range(recipe.rl.micro_batch - 1, 0, -1):
+        smaller = sum(_parts(recipe, shape, rows).values())
+        if smaller <= recipe.rates.memory:
+            return f"does not fit; rl.micro_batch = {rows} does, with {gib(smaller)}"
+    return "does not fit with any rl.micro_batch; use more devices or a smaller rl.max_tokens"
+
+
+def _parts(recipe: Recipe, shape: Shape, rows: int) -> dict[str, int]:
+    rates = recipe.rates
+    return memory.device_bytes(
+        shape,
+        devices=rates.devices,
+        reference=recipe.rl.beta > 0,
+        rows=rows,
+        prompt=rates.prompt_tokens,
+        response=recipe.rl.max_tokens,
+        sampler=recipe.rl.generator,
+        cached=rates.rows_at_once * (rates.prompt_tokens + rates.response_tokens),
+    )
+
+
+WEIGHT, MOMENTS = 4, 8
+"""Bytes per parameter in float32, and per trained parameter for Adam's two moments."""
+RECORD, TEXT, SAMPLED = 800, 4, 7
+"""Bytes per rollout for its record without the text, per token for its text, and per sampled token in Parquet
+(its id, its logprob and its text once more, compressed)."""
+
+
+def disk_bytes(
+    recipe: Recipe, course: Course, data: Data, shape: Shape, *, sharing: Sharing, refilled: bool = False
+) -> dict[str, int]:
+    """Return an estimate in bytes, by part. `refilled` includes all possible replacements of groups."""
+    disks = [stage.disk() for stage in course.stages]
+    kept = sum(disk.checkpoints for disk in disks)
+    at_once = kept + 1 if kept else 0  # the next checkpoint is written before the oldest is deleted
+    rollouts = sum(_rollouts(stage, data, refilled) for stage in course.stages)
+    parts = {
+        "checkpoints": at_once * _checkpoint_bytes(sharing) * shape.trained,
+        "models": sum(disk.models for disk in disks) * _model_bytes(sharing) * shape.parameters,
+        "rollouts": rollouts * _rollout_bytes(recipe),
+    }
+    return {part: size for part, size in parts.items() if size}
+
+
+def _model_bytes(sharing: Sharing) -> int:
+    """Return the bytes per parameter of a model folder."""
+    return deepspeed_weight() if sharing is Sharing.DEEPSPEED else WEIGHT
+
+
+def _checkpoint_bytes(sharing: Sharing) -> int:
+    """Return the bytes per trained parameter of a checkpoint. FSDP and DeepSpeed write the weights twice."""
+    state = MOMENTS + (WEIGHT if sharing is Sharing.DEEPSPEED else 0)  # DeepSpeed trains a float32 copy
+    return state + (1 if sharing is Sharing.NONE else 2) * _model_bytes(sharing)
+
+
+def _rollouts(stage: Stage, data: Data, refilled: bool) -> int:
+    if not stage.disk().rollouts:
+        return 0
+    size = stage.size(data)
+    return size.sampled + (size.resampled if refilled else 0)
+
+
+def _rollout_bytes(recipe: Recipe) -> int:
+    """Return the bytes of a rollout: a line of `episodes.jsonl` with programs twice, a row of `rollouts/`."""
+    response = min(recipe.rates.response_tokens, recipe.rl.max_tokens)
+    return RECORD + TEXT * (recipe.rates.prompt_tokens + 2 * response) + SAMPLED * response

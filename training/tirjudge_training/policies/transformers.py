@@ -1,0 +1,52 @@
+"""The policy of a run in one process or with DDP: the trainer's model itself."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from tirjudge.generation.local.transformers import TransformersGenerator
+from tirjudge_training.distributed.checkpoints import whole_weights
+from tirjudge_training.distributed.device import here
+
+
+class OwnPolicy:
+    """The trainer's model itself, so that no weights have to be copied."""
+
+    def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
+        self.generator = TransformersGenerator(model, tokenizer, name=name, autocast=here().autocast)
+
+    async def refresh(self) -> None:
+        self.generator.weights_changed()
+
+    async def rest(self) -> None:
+        self.generator.weights_changed()
+
+    async def close(self) -> None:
+        await self.generator.close()
+
+
+class CopyPolicy:
+    """A full copy of the trainer's model, whose own weights are sharded over the processes (FSDP).
+
+    Generating with shards would need every process at every token, but their rollouts differ in length.
+    """
+
+    def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
+        """`model` must not be sharded yet; `refresh` reads it after the trainer has sharded it."""
+        computing = here()
+        # Copied now: once sharded, the model cannot be deep-copied as a whole.
+        self._model, self._copy = model, deepcopy(model).to(computing.device)
+        self.generator = TransformersGenerator(self._copy, tokenizer, name=name, autocast=computing.autocast)
+
+    async def refresh(self) -> None:
+        copy = self._copy.state_dict()
+        for name, tensor in whole_weights(self._model):
+            copy[name].copy_(tensor)
+        self.generator.weights_changed()
+
+    async def rest(self) -> None:
+        self.generator.weights_changed()
+
+    async def close(self) -> None:
+        await self.generator.close()

@@ -1,0 +1,1 @@
+"""Reinforcement learning: DAPO on TRL with rollouts in the sandbox."""

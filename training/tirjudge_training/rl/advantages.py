@@ -1,0 +1,58 @@
+"""Group-relative advantages, and the filter of dynamic sampling."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, Literal
+
+Filter = Literal["correctness", "reward", "none"]
+"""The quantity that must differ within a group for it to be kept."""
+
+Sigma = Literal["sample", "population"]
+"""`sample` divides by n - 1, as verl does, with which TIR-Judge was trained; `population` divides by n."""
+
+
+def advantages(
+    rewards: Sequence[float | None], *, sigma: Sigma = "sample", eta: float = 0.0
+) -> list[float | None]:
+    """Return (R - mean) / (sigma + eta) over the rollouts of one view of one task (TIR-Judge §4.2, Eq. 2).
+
+    None stands for a rollout without a score: it is excluded from mean and sigma and has no advantage. A
+    group with equal rewards has advantages of exactly 0.
+    """
+    scored = [reward for reward in rewards if reward is not None]
+    if not scored:
+        return [None] * len(rewards)
+    mean = math.fsum(scored) / len(scored)
+    spread = math.fsum((reward - mean) ** 2 for reward in scored)
+    # Rounding of the mean can leave a tiny spread between equal rewards, hence the second test.
+    if spread == 0.0 or len(set(scored)) == 1:
+        return [None if reward is None else 0.0 for reward in rewards]
+    scale = math.sqrt(spread / (len(scored) - (sigma == "sample"))) + eta
+    return [None if reward is None else (reward - mean) / scale for reward in rewards]
+
+
+def teaches(correct: Sequence[float], rewards: Sequence[float], by: Filter) -> bool:
+    """Return True if dynamic sampling keeps a group; both sequences contain its scored rollouts only.
+
+    `correctness` is the paper's rule, 0 < #(Rc = 1) < G: it compares verdicts, not rewards, so a group that
+    is right throughout is dropped even if format or tool use made its rewards differ (Eq. 2).
+    """
+    match by:
+        case "correctness":
+            return 0 < sum(value == 1.0 for value in correct) < len(correct)
+        case "reward":
+            return len(set(rewards)) > 1
+        case "none":
+            return len(rewards) > 0
+
+
+def truncated_weights(trained: Any, sampled: Any, cap: float) -> Any:
+    """Return each token's ratio of trainer to sampler probability, at most `cap`, without a gradient.
+
+    Two engines round differently with the same weights, which makes the samples slightly off-policy (Yao et
+    al., "Your Efficient RL Framework Secretly Brings You Off-Policy RL Training", 2025). `trained` and
+    `sampled` are logprobs `[rows, completion tokens]`.
+    """
+    return (trained.detach() - sampled).exp().clamp(max=cap)

@@ -1,0 +1,91 @@
+"""Padding: prompts without left padding, and micro-batches cut to their longest row."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from tirjudge_training.distributed.processes import Processes
+from tirjudge_training.rl.trl_rollout import Row
+
+
+def from_the_left(row: Row) -> Row:
+    """Return the row with all of the prompt except its first token moved into the completion, masked.
+
+    TRL pads prompts on the left without passing position ids, and rotary embeddings at shifted positions
+    round differently: logprobs then differ from the sampler's by about 1e-5 in float32. Prompts that all have
+    one token are not padded.
+    """
+    moved = row.prompt_ids[1:]
+    return replace(
+        row,
+        prompt_ids=row.prompt_ids[:1],
+        completion_ids=moved + row.completion_ids,
+        mask=(0,) * len(moved) + row.mask,
+        logprobs=(0.0,) * len(moved) + row.logprobs,
+    )
+
+
+def buckets(inputs: dict[str, Any], parts: int, *, every: bool = False) -> Iterator[dict[str, Any]]:
+    """Split a TRL batch into `parts` parts by length, each with its tensors cut to its longest row.
+
+    The tensors are `[rows, completion tokens]`. Rows that do not count are dropped, or, with `every`, kept
+    with their first token: TRL gathers one number per row, so all processes need the same number of rows in
+    each part. A part without rows becomes one masked token, since a loss must depend on the model and every
+    process must make the same number of forward passes.
+    """
+    counting = (inputs["completion_mask"] * inputs["tool_mask"]).any(1)
+    lengths, full = inputs["completion_mask"].sum(1) * counting, inputs["completion_mask"].shape[1]
+    order = lengths.argsort(stable=True)
+    for rows in (order if every else order[counting[order]]).tensor_split(parts):
+        if len(rows):
+            yield _part(inputs, rows, full, lengths[rows].max().clamp(min=1))
+        else:
+            blank = _part(inputs, slice(0, 1), full, 1)
+            yield blank | {"tool_mask": blank["tool_mask"] * 0}
+
+
+def _part(inputs: dict[str, Any], rows: Any, full: int, longest: Any) -> dict[str, Any]:
+    return {name: _cut(tensor, rows, full, longest) for name, tensor in inputs.items()}
+
+
+def _cut(tensor: Any, rows: Any, full: int, longest: Any) -> Any:
+    if tensor.dim() == 0:  # a count over the batch
+        return tensor
+    part = tensor[rows]
+    # Tensors of another width hold prompts, which are not padded, or one value per row.
+    return part[:, :longest] if part.dim() == 2 and part.shape[1] == full else part
+
+
+T = TypeVar("T")
+
+
+def dealt(rows: Sequence[T], *, steps: int, processes: Processes, seed: int) -> list[T]:
+    """Return this process's share of a generation batch, in an order that undoes TRL's own shuffle.
+
+    The batch is shuffled and cut into `steps` optimizer steps, and each step into one share per process: a
+    step has the same rows for any number of processes. TRL shuffles a process's rows with `torch.randperm`;
+    calling `seed_shuffle(seed)` right before makes that the permutation that is undone here. The number of
+    rows must be a multiple of steps times processes.
+    """
+    import torch
+
+    def order(count: int) -> list[int]:
+        permutation = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
+        return permutation.tolist()
+
+    each = len(rows) // (steps * processes.world)
+    mixed = [rows[i] for i in order(len(rows))]
+    starts = [(step * processes.world + processes.rank) * each for step in range(steps)]
+    wanted = [row for start in starts for row in mixed[start : start + each]]
+    # The inverse of the permutation that TRL is about to apply.
+    laid = dict(zip(order(len(wanted)), wanted, strict=True))
+    return [laid[i] for i in range(len(wanted))]
+
+
+def seed_shuffle(seed: int) -> None:
+    """Seed torch so that TRL's next shuffle is the one that `dealt` undoes."""
+    import torch
+
+    torch.manual_seed(seed)

@@ -1,0 +1,191 @@
+"""Dynamic sampling: collect rollouts of whole tasks until enough groups carry a learning signal."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Protocol
+
+from tirjudge.rollout import as_finished
+from tirjudge_environments import Environment, Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.rl.advantages import Filter, teaches
+
+CORRECT = "correct"
+"""The reward part that dynamic sampling uses: TIR-Judge's Rc, 0 or 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """A task with the judge format in which it is asked."""
+
+    format: str
+    task: JudgeTask
+
+
+Deal = Callable[[int, int], Draw]
+"""Maps (round, position) to a task of this step. Round 0 is the batch itself; later rounds are
+replacements."""
+
+
+class Roller(Protocol):
+    """The part of `tirjudge.rollout.Rollout` that sampling uses."""
+
+    environment: Environment
+
+    async def episode(self, task: JudgeTask, sample: int = 0) -> Episode: ...
+
+    async def group(self, task: JudgeTask, size: int) -> Sequence[Episode]: ...
+
+    async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """The rollouts of one view of one task, over which the advantage is normalised."""
+
+    view: View
+    trajectories: tuple[Trajectory, ...]
+    scores: tuple[Score, ...]
+
+    @property
+    def rewards(self) -> list[float | None]:
+        return [score.total if isinstance(score, Reward) else None for score in self.scores]
+
+    def teaches(self, by: Filter) -> bool:
+        """True if dynamic sampling keeps the group."""
+        scored = [score for score in self.scores if isinstance(score, Reward)]
+        return teaches([s.parts[CORRECT] for s in scored], [s.total for s in scored], by)
+
+
+@dataclass(frozen=True, slots=True)
+class Roll:
+    """All episodes of one task, with their scores."""
+
+    draw: Draw
+    episodes: tuple[Episode, ...]
+    scores: tuple[tuple[Score, ...], ...]
+    """One tuple per episode, one score per view."""
+    redrawn: int
+    """Episodes that could not be scored at first and were sampled again."""
+
+    @property
+    def groups(self) -> list[Group]:
+        return [
+            Group(
+                trajectory.view,
+                tuple(e.trajectories[i] for e in self.episodes),
+                tuple(s[i] for s in self.scores),
+            )
+            for i, trajectory in enumerate(self.episodes[0].trajectories)
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The result of one generation step."""
+
+    first: tuple[Roll, ...]
+    """The tasks of the batch itself."""
+    refills: tuple[Roll, ...]
+    """Tasks sampled to replace groups without a learning signal."""
+    rounds: int
+    """Rounds of replacement, 0 or more."""
+    kept: tuple[Group, ...]
+    """The groups that enter the loss, at most one per slot."""
+
+
+async def gather(
+    deal: Deal,
+    rollouts: Mapping[str, Roller],
+    *,
+    slots: int,
+    size: int,
+    by: Filter = "correctness",
+    refills: int = 0,
+    redraws: int = 1,
+    processes: Processes = ALONE,
+) -> Batch:
+    """Fill `slots` groups of `size` rollouts with whole tasks; raises RuntimeError if nothing can be scored.
+
+    This is DAPO's dynamic sampling with TIR-Judge's filter (Eq. 2): groups without a learning signal are
+    replaced, by task, for at most `refills` rounds. An episode whose sandbox or generator failed is sampled
+    again at most `redraws` times. Views of a task stay together; a slot that no whole task fits stays empty.
+
+    Tasks are distributed over `processes`, and every process receives the whole batch, so that filter and
+    replacements do not depend on the number of processes.
+    """
+    rounds: list[list[Roll]] = []
+    kept: list[Group] = []
+    while len(kept) < slots and len(rounds) <= refills:
+        draws = processes.deal(_fitting_tasks(deal, len(rounds), rollouts, slots - len(kept)))
+        rolled = await asyncio.gather(*(roll(draw, rollouts[draw.format], size, redraws) for draw in draws))
+        rounds.append(processes.collect(rolled))
+        kept += [group for one in rounds[-1] for group in one.groups if group.teaches(by)]
+    first, later = rounds[0], [one for turn in rounds[1:] for one in turn]
+    _require_a_score(first)
+    return Batch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept))
+
+
+def _fitting_tasks(deal: Deal, turn: int, rollouts: Mapping[str, Roller], room: int) -> list[Draw]:
+    """Return the next tasks whose views all fit into the remaining slots; others are skipped."""
+    draws = []
+    # Bounded, because a dataset may hold only tasks with more views than slots remain.
+    for position in range(4 * room):
+        draw = deal(turn, position)
+        views = len(rollouts[draw.format].environment.views(draw.task))
+        if views <= room:
+            room -= views
+            draws.append(draw)
+        if room == 0:
+            break
+    return draws
+
+
+async def rolls(
+    draws: Iterable[tuple[int, Draw]],
+    rollouts: Mapping[str, Roller],
+    *,
+    size: int,
+    redraws: int = 2,
+    at_once: int = 64,
+) -> AsyncGenerator[tuple[int, Roll]]:
+    """Yield the rollouts of every numbered task as they finish, with at most `at_once` tasks running."""
+
+    async def numbered(number: int, draw: Draw) -> tuple[int, Roll]:
+        return number, await roll(draw, rollouts[draw.format], size, redraws)
+
+    calls = (numbered(number, draw) for number, draw in draws)
+    async with aclosing(as_finished(calls, at_once)) as finished:
+        async for one in finished:
+            yield one
+
+
+async def roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
+    """Return `size` scored samples of a task; unscored ones are sampled again at most `redraws` times."""
+    episodes = list(await rollout.group(draw.task, size))
+    scores = await rollout.score(episodes)
+    redrawn = 0
+    for attempt in range(1, redraws + 1):
+        failed = [i for i, row in enumerate(scores) if any(isinstance(score, Unscored) for score in row)]
+        if not failed:
+            break
+        # A new sample number, hence a new seed: the same one would repeat what failed.
+        fresh = await asyncio.gather(*(rollout.episode(draw.task, attempt * size + i) for i in failed))
+        for i, episode in zip(failed, fresh, strict=True):
+            episodes[i] = episode
+        redrawn += len(failed)
+        scores = await rollout.score(episodes)
+    return Roll(draw, tuple(episodes), tuple(scores), redrawn)
+
+
+def _require_a_score(rolls: Sequence[Roll]) -> None:
+    scores = [score for roll in rolls for row in roll.scores for score in row]
+    unscored = [score for score in scores if isinstance(score, Unscored)]
+    if len(unscored) == len(scores):
+        reason = unscored[0].reason if unscored else "no task fits into the batch"
+        raise RuntimeError(
+            f"none of {len(scores)} rollouts could be scored, resampled ones included: {reason}"
+        )

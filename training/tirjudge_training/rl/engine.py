@@ -1,0 +1,242 @@
+"""The rollout engine of a synchronous trainer: an event loop, a sandbox, and the trainer's own model."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import ExitStack
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tirjudge.generation import Sampling
+from tirjudge.rollout import Rollout
+from tirjudge.rollout.reward_questions import RewardQuestions
+from tirjudge_environments import Environment
+from tirjudge_environments.types import Budget
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
+from tirjudge_training import model_folder
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.policies.base import Policy, Sampler
+from tirjudge_training.policies.transformers import CopyPolicy, OwnPolicy
+from tirjudge_training.policies.vllm import VllmPolicy
+from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
+
+T = TypeVar("T")
+
+
+class RolloutConfig(BaseModel):
+    """Sampling and budget of a trajectory."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    temperature: float = Field(default=1.0, ge=0)
+    """0 is greedy decoding (ours)."""
+    max_tokens: int = Field(default=8192, gt=0)
+    """New tokens of one trajectory, program outputs included."""
+    tool_calls: int = Field(default=3, ge=0)
+    turns: int = Field(default=8, gt=0)
+    """Turns of one trajectory (ours)."""
+    cpu_seconds: float = Field(default=30.0, gt=0)
+    """CPU time of all programs of a trajectory (ours)."""
+    program_cpu_seconds: float = Field(default=10.0, gt=0)
+    """CPU time of one program (ours)."""
+    sandbox: str = "local"
+    """The sandbox backend, by name; may be changed when a run is resumed (ours)."""
+    generator: Sampler = "transformers"
+    """The sampler: the model in this process, or vLLM with the same weights, either in one engine per
+    process or in servers (ours)."""
+    vllm: Mapping[str, Any] = Field(default_factory=dict)
+    """Arguments of the vLLM engine: gpu_memory_utilization, tensor_parallel_size, ... (ours)."""
+    server: VllmServerConfig | None = None
+    """The servers of `vllm-server`; may be changed when a run is resumed (ours)."""
+
+    @model_validator(mode="after")
+    def _has_its_servers(self) -> Self:
+        if (self.generator == "vllm-server") != (self.server is not None):
+            raise ValueError(
+                'generator = "vllm-server" and server.urls require each other: set both or neither'
+            )
+        return self
+
+    @property
+    def budget(self) -> Budget:
+        return Budget(
+            turns=self.turns,
+            tool_calls=self.tool_calls,
+            tokens=self.max_tokens,
+            cpu_seconds=self.cpu_seconds,
+        )
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(cpu_seconds=self.program_cpu_seconds)
+
+    @property
+    def sampling(self) -> Sampling:
+        return Sampling(temperature=self.temperature, max_tokens=self.max_tokens)
+
+
+class Engine:
+    """Runs rollouts with the model's current weights for synchronous code. A context manager.
+
+    `environments` maps each format's name to its judge. The sandbox is opened once and stays open between
+    runs.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        environments: Mapping[str, Environment],
+        *,
+        budget: Budget,
+        sampling: Sampling,
+        limits: Limits | None = None,
+        name: str = "policy",
+        sandbox: str = "local",
+        asking: RewardQuestions | None = None,
+        generator: Sampler = "transformers",
+        vllm: Mapping[str, Any] | None = None,
+        server: VllmServerConfig | None = None,
+        processes: Processes = ALONE,
+    ) -> None:
+        """Create the sampler that `generator` names. Raises GeneratorFailed.
+
+        `vllm` are the arguments of a vLLM engine, `server` the servers of vllm-server. Each of several
+        `processes` that train the model must make this call. `asking` answers the questions of rewards that
+        depend on another model, and is closed with the engine.
+        """
+        self._policy: Policy
+        if generator == "vllm":
+            self._policy = VllmPolicy(model, tokenizer, name, processes=processes, **(vllm or {}))
+        elif server is not None:
+            self._policy = VllmServerPolicy(model, tokenizer, name, config=server, processes=processes)
+        elif processes.share_weights:  # the trainer's own model holds only a shard in each process
+            self._policy = CopyPolicy(model, tokenizer, name)
+        else:
+            self._policy = OwnPolicy(model, tokenizer, name)
+        self.generator = self._policy.generator
+        self.environments = environments
+        self._asking, self._sandbox_name = asking, sandbox
+        self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
+
+    @classmethod
+    def load(
+        cls,
+        model: str,
+        environments: Mapping[str, Environment],
+        config: RolloutConfig,
+        asking: RewardQuestions | None = None,
+    ) -> Self:
+        """Return an engine for a model folder or Hugging Face model id that is not being trained."""
+        return cls(
+            *model_folder.load(model, None if config.generator == "transformers" else "cpu"),
+            environments,
+            budget=config.budget,
+            limits=config.limits,
+            sampling=config.sampling,
+            name=model,
+            sandbox=config.sandbox,
+            asking=asking,
+            generator=config.generator,
+            vllm=config.vllm,
+            server=config.server,
+        )
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            # One event loop for all runs: sandbox workers and HTTP connections belong to it.
+            self._runner = stack.enter_context(asyncio.Runner())
+            generator = self.generator
+            sandbox = WaitedSandbox(
+                open_sandbox(self._sandbox_name), generating=lambda: generator.busy_seconds
+            )
+            self._sandbox = self.run(sandbox.__aenter__())
+            # Closed in reverse order, while the loop still runs.
+            stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))
+            stack.callback(lambda: self.run(self._policy.close()))
+            if self._asking is not None:
+                asking = self._asking
+                stack.callback(lambda: self.run(asking.close()))
+            self._open = stack.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the engine's event loop and return its result."""
+        return self._runner.run(work)
+
+    def refresh(self) -> None:
+        """Give the sampler the current weights. Call it after they change, while no rollout is running."""
+        self.run(self._policy.refresh())
+
+    def rest(self) -> None:
+        """Release the memory that only sampling needs. Call it when a batch is complete."""
+        self.run(self._policy.rest())
+
+    @property
+    def waited_seconds(self) -> float:
+        """Wall seconds since the start in which programs ran and no token was computed."""
+        return self._sandbox.seconds
+
+    def rollouts(self, seed: int) -> dict[str, Rollout]:
+        """Return one rollout engine per format; every sample is a function of (seed, task, view, sample)."""
+        return {
+            name: Rollout(
+                environment,
+                self.generator,
+                self._sandbox,
+                budget=self._budget,
+                limits=self._limits,
+                sampling=self._sampling,
+                seed=seed,
+                asking=self._asking,
+            )
+            for name, environment in self.environments.items()
+        }
+
+
+class WaitedSandbox:
+    """A sandbox wrapper with a clock that runs while programs run and the generator does not."""
+
+    def __init__(self, sandbox: Sandbox, generating: Callable[[], float]) -> None:
+        """`generating` returns the seconds that the generator has worked, the current call included."""
+        self._sandbox, self._generating = sandbox, generating
+        self.capacity = sandbox.capacity
+        self.seconds = 0.0
+        """Waiting time in wall seconds, up to the last moment at which no program ran or queued."""
+        self._running = 0
+        self._since = 0.0
+
+    async def __aenter__(self) -> Self:
+        self._sandbox = await self._sandbox.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._sandbox.__aexit__(kind, error, trace)
+
+    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        # Concurrent programs count once: the clock runs from the first start to the last end.
+        if not self._running:
+            self._since = self._idle()
+        self._running += 1
+        try:
+            return await self._sandbox.run(program, limits)
+        finally:
+            self._running -= 1
+            if not self._running:
+                # Not below 0: the two clocks are not read at the same instant.
+                self.seconds += max(0.0, self._idle() - self._since)
+
+    def _idle(self) -> float:
+        """Return a time that does not advance while the generator works."""
+        return time.perf_counter() - self._generating()

@@ -1,0 +1,186 @@
+"""The metrics of an RL stage: one row per generation batch, every episode, and a progress line."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from statistics import fmean
+from typing import Any
+
+from tirjudge.storage.records import episode_record, failed
+from tirjudge.storage.run_folder import RunFolder, encode_line
+from tirjudge_environments import Reward, Trajectory
+from tirjudge_environments.session import Transcript
+from tirjudge_sandbox import Execution
+from tirjudge_training.rl.dynamic_sampling import CORRECT, Batch, Roll
+from tirjudge_training.rl.health import Health
+from tirjudge_training.rl.rollout_log import shard, shard_name
+from tirjudge_training.rl.trainer import Generation
+
+METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
+
+
+class Journal:
+    """Receives every generation batch and every log of the trainer, and writes a row once it has both.
+
+    Raises Unhealthy if the run should stop, after writing the numbers that show why.
+    """
+
+    def __init__(self, run: RunFolder, steps: int, say: Callable[[str], None], health: Health) -> None:
+        self._run, self._steps, self._say, self._health = run, steps, say, health
+        self._step = 0
+        self._began: tuple[int, float] | None = None
+
+    def resume(self, step: int) -> None:
+        """Drop the rows of `step` and later that an interrupted run wrote; those steps are repeated."""
+        for name in (METRICS, EPISODES):
+            rows = list(self._run.read(name))
+            kept = [row for row in rows if row["step"] < step]
+            if len(kept) < len(rows):
+                self._run.write(name, b"".join(map(encode_line, kept)).decode())
+            if name == METRICS:
+                self._health.earlier(kept)
+
+    def generation(self, generation: Generation) -> dict[str, float]:
+        """Write the episodes of a batch; return its metrics."""
+        self._run.append(EPISODES, *episode_rows(generation))
+        self._run.write(shard_name(generation.step), shard(generation.step, generation.batch))
+        self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.refills))
+        self._step = generation.step
+        return batch_metrics(generation)
+
+    def log(self, logs: dict[str, Any]) -> None:
+        """Write a row from a log of the trainer, which is averaged over the batch's optimizer steps."""
+        if "loss" not in logs:
+            return
+        row = {"step": self._step} | {name: value for name, value in logs.items() if name != "epoch"}
+        self._run.append(METRICS, row)
+        self._say(self._progress(row))
+        self._health.trained(row)
+
+    def _progress(self, row: dict[str, Any]) -> str:
+        if self._began is None:
+            self._began = row["step"], time.perf_counter() - row["seconds/step"]
+        # Steps of an earlier run are not counted: only this run's speed predicts the time left.
+        first, began = self._began
+        each = (time.perf_counter() - began) / (row["step"] + 1 - first)
+        left = each * (self._steps - row["step"] - 1)
+        return (
+            f"rl {row['step'] + 1}/{self._steps}"
+            f"  reward {row['reward']:.3f}  correct {row['reward/correct']:.3f}"
+            f"  entropy {row.get('entropy', float('nan')):.3f}  dropped {row['groups/dropped']:.2f}"
+            f"  tool errors {row['tools/error_rate']:.3f}  {each:.1f} s/step  {left / 60:.1f} min left"
+        )
+
+
+def episode_rows(generation: Generation) -> Iterator[dict[str, Any]]:
+    batch = generation.batch
+    for refill, rolls in ((False, batch.first), (True, batch.refills)):
+        for roll in rolls:
+            for episode, scores in zip(roll.episodes, roll.scores, strict=True):
+                yield {
+                    "step": generation.step,
+                    "format": roll.draw.format,
+                    "refill": refill,
+                    **episode_record(episode, scores),
+                }
+
+
+def batch_metrics(generation: Generation) -> dict[str, Any]:
+    """Return rewards, lengths and tool use over the batch's own tasks.
+
+    Replacement tasks are left out of these means: they are kept only if they pass the filter, which would
+    bias them.
+    """
+    batch = generation.batch
+    trajectories = [t for roll in batch.first for episode in roll.episodes for t in episode.trajectories]
+    every = (*batch.first, *batch.refills)
+    groups = sum(len(roll.groups) for roll in every)
+    return {
+        **_rewards(batch.first),
+        **_tools(trajectories),
+        **_lengths(trajectories),
+        **_tokens(batch),
+        **_stops(trajectories),
+        "groups/dropped": 1 - len(batch.kept) / groups,
+        "groups/in_loss": len(batch.kept),
+        "groups/refill_rounds": batch.rounds,
+        "groups/refill_tasks": len(batch.refills),
+        "episodes/redrawn": sum(roll.redrawn for roll in every),
+        "sampler_gap": generation.sampler_gap,
+        **_programs(every),
+    }
+
+
+def _rewards(rolls: Iterable[Roll]) -> dict[str, float]:
+    """Return the means of the reward, of its parts, and of each format's correctness."""
+    values: dict[str, list[float]] = {}
+    for roll in rolls:
+        for score in (score for row in roll.scores for score in row if isinstance(score, Reward)):
+            values.setdefault("reward", []).append(score.total)
+            values.setdefault(f"correct/{roll.draw.format}", []).append(score.parts[CORRECT])
+            for part, value in score.parts.items():
+                values.setdefault(f"reward/{part}", []).append(value)
+    return {name: fmean(found) for name, found in sorted(values.items())}
+
+
+def _tools(trajectories: list[Trajectory]) -> dict[str, float]:
+    """Return tool calls per trajectory, and the share of executed programs that did not exit with 0."""
+    calls = [call for trajectory in trajectories for call in trajectory.calls]
+    ran = [call for call in calls if isinstance(call.outcome, Execution)]
+    return {
+        "tools/calls": len(calls) / len(trajectories),
+        "tools/error_rate": sum(map(failed, ran)) / len(ran) if ran else 0.0,
+    }
+
+
+def _lengths(trajectories: list[Trajectory]) -> dict[str, float]:
+    """Return mean tokens per response, written by the model and by the sandbox, and the longest response."""
+    masks = [Transcript.of(trajectory).mask for trajectory in trajectories]
+    return {
+        "tokens/model": fmean(map(sum, masks)),
+        "tokens/sandbox": fmean(len(mask) - sum(mask) for mask in masks),
+        "tokens/longest": max(map(len, masks)),
+    }
+
+
+def _tokens(batch: Batch) -> dict[str, int]:
+    """Return the tokens generated in all rollouts, and those trained on, prompts and outputs included."""
+    every = [
+        Transcript.of(trajectory)
+        for roll in (*batch.first, *batch.refills)
+        for episode in roll.episodes
+        for trajectory in episode.trajectories
+    ]
+    trained = [
+        Transcript.of(trajectory)
+        for group in batch.kept
+        for trajectory, reward in zip(group.trajectories, group.rewards, strict=True)
+        if reward is not None
+    ]
+    return {
+        "tokens/generated": sum(sum(script.mask) for script in every),
+        "tokens/trained": sum(len(script.prompt_ids) + len(script.completion_ids) for script in trained),
+    }
+
+
+def _stops(trajectories: list[Trajectory]) -> dict[str, float]:
+    counts = Counter(trajectory.stop.value for trajectory in trajectories)
+    return {f"stop/{reason}": count / len(trajectories) for reason, count in sorted(counts.items())}
+
+
+def _programs(rolls: Iterable[Roll]) -> dict[str, float]:
+    """Return the seconds in the sandbox, summed over programs; they overlap each other and generation."""
+    ran = [
+        call.outcome
+        for roll in rolls
+        for episode in roll.episodes
+        for trajectory in episode.trajectories
+        for call in trajectory.calls
+        if isinstance(call.outcome, Execution)
+    ]
+    return {
+        "seconds/programs": round(sum(execution.wall_seconds for execution in ran), 3),
+        "cpu_seconds/programs": round(sum(execution.cpu_seconds for execution in ran), 3),
+    }

@@ -1,0 +1,100 @@
+"""Timing of the phases of a generation batch."""
+
+from __future__ import annotations
+
+import gc
+import resource
+import time
+from collections.abc import Mapping, Sequence
+
+
+class Laps:
+    """Times consecutive phases; the first one starts at construction."""
+
+    def __init__(self) -> None:
+        self.parts: dict[str, tuple[float, float]] = {}
+        """Wall seconds and CPU seconds of this process by phase, rounded to milliseconds."""
+        self._began = self._now()
+
+    def end(self, part: str) -> None:
+        """End the current phase, which gets the name `part`, and start the next."""
+        began, self._began = self._began, self._now()
+        wall, cpu = (round(now - then, 3) for now, then in zip(self._began, began, strict=True))
+        self.parts[part] = wall, cpu
+
+    @staticmethod
+    def _now() -> tuple[float, float]:
+        return time.perf_counter(), time.process_time()
+
+
+def times(every: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, float]:
+    """Return the timings for `metrics.jsonl`: wall seconds of the first process, CPU seconds of all."""
+    first = every[0]
+    return {
+        **{f"seconds/{part}": wall for part, (wall, _) in first.items()},
+        "seconds/step": round(sum(wall for wall, _ in first.values()), 3),
+        **{f"cpu_seconds/{part}": round(sum(parts[part][1] for parts in every), 3) for part in first},
+    }
+
+
+def shares_of_time(seconds: Mapping[str, float]) -> dict[str, float]:
+    """Return the shares of wall time spent generating, waiting for programs alone, and training.
+
+    Programs run while other rollouts generate, so only time in which no token was computed counts as theirs.
+    Training includes the trainer's passes that only compute logprobs. The rest belongs to none of the three:
+    weight synchronisation, scoring, logging.
+    """
+    whole = max(seconds["seconds/step"], 1e-9)
+    training = seconds["seconds/logprobs"] + seconds["seconds/train"]
+    return {
+        "share/generation": seconds["seconds/generating"] / whole,
+        "share/sandbox": seconds["seconds/waiting"] / whole,
+        "share/training": training / whole,
+    }
+
+
+GIB = 2**30
+
+
+def forget_peak() -> None:
+    """Reset the GPU's peak memory; torch keeps one per device."""
+    import torch
+
+    if torch.cuda.is_available():
+        torch.cuda.reset_peak_memory_stats()
+
+
+def gpu_peak(phase: str) -> dict[str, float]:
+    """Return `gib/gpu_PHASE`, the peak memory of our tensors since the last call; empty on a CPU."""
+    import torch
+
+    if not torch.cuda.is_available():
+        return {}
+    peak = torch.cuda.max_memory_allocated()
+    forget_peak()
+    return {f"gib/gpu_{phase}": round(peak / GIB, 3)}
+
+
+def held() -> dict[str, float]:
+    """Return `gib/process`, this process's peak RAM, and `gib/gpu_used`, the GPU memory in use by all."""
+    import torch
+
+    # Linux counts ru_maxrss in KiB.
+    found = {"gib/process": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB, 3)}
+    if torch.cuda.is_available():
+        free, total = torch.cuda.mem_get_info()
+        found["gib/gpu_used"] = round((total - free) / GIB, 3)
+    return found
+
+
+def release() -> None:
+    """Release GPU memory that is no longer used, for an engine that measures the free memory when it starts.
+
+    Trainer and model refer to each other, so only the garbage collector frees them, and torch caches freed
+    memory.
+    """
+    import torch
+
+    gc.collect()
+    if torch.cuda.is_available():
+        torch.cuda.empty_cache()

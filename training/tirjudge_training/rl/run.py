@@ -1,0 +1,112 @@
+"""A run of RL in a folder: it resumes after any interruption and leaves a trained model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tirjudge.rollout.reward_questions import RewardQuestions
+from tirjudge.storage.run_folder import RunFolder
+from tirjudge_environments import Environment
+from tirjudge_training.distributed import checkpoints
+from tirjudge_training.distributed.device import describe
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.engine import Engine
+from tirjudge_training.rl.health import Health
+from tirjudge_training.rl.metrics import Journal
+from tirjudge_training.rl.trainer import Source, build_trainer
+
+CHECKPOINTS, MACHINE = "checkpoints", "machine.json"
+
+
+def checkpoints_kept(config: RlConfig, steps: int) -> int:
+    """Return how many checkpoints an RL stage of so many generation batches leaves.
+
+    For 0 steps (epochs that have not been counted yet) it is the upper limit.
+    """
+    return min(config.keep_checkpoints, -(-steps // config.checkpoint_every)) or config.keep_checkpoints
+
+
+def train_rl(
+    start: Path,
+    run: RunFolder,
+    config: RlConfig,
+    *,
+    lora: LoraConfig | None = None,
+    environments: Mapping[str, Environment],
+    source: Source,
+    seed: int,
+    say: Callable[[str], None],
+    processes: Processes = ALONE,
+    asking: RewardQuestions | None = None,
+) -> Any:
+    """Train the model folder `start`, which is also the KL reference, by RL; return the trained model.
+
+    With `lora` the returned model contains an adapter, see `whole_weights`.
+
+    Checkpoints are written to `run`. An interrupted stage resumes from the last complete checkpoint and
+    writes what an uninterrupted one would have written. Each of several `processes` must make this call.
+    `asking` answers the questions that rewards depend on and is closed here. Raises NotAnswered if it gets no
+    answers.
+    """
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(start)
+    # Weights stay float32: Adam updates at a learning rate of 1e-6 would be lost to rounding in bfloat16.
+    model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
+    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
+    journal = Journal(run, config.steps, say, Health(config.health))
+    journal.resume(checkpoints.step_of(saved) // config.optimizer_steps if saved else 0)
+    with Engine(
+        model,
+        tokenizer,
+        environments,
+        budget=config.budget,
+        limits=config.limits,
+        sampling=config.sampling,
+        sandbox=config.sandbox,
+        asking=asking,
+        generator=config.generator,
+        vllm=config.vllm,
+        server=config.server,
+        processes=processes,
+    ) as engine:
+        trainer = build_trainer(
+            model,
+            tokenizer,
+            config,
+            engine=engine,
+            source=source,
+            seed=seed,
+            output=str(run.path / CHECKPOINTS),
+            keep=journal.generation,
+            processes=processes,
+            lora=lora,
+            callbacks=(_callback(journal, processes),),
+        )
+        machine = describe(
+            model, sampler=type(engine.generator).__name__, precision=engine.generator.precision
+        )
+        run.write(MACHINE, json.dumps(machine, indent=2) + "\n")
+        say(", ".join(f"{name} {value}" for name, value in machine.items()))
+        trainer.train(resume_from_checkpoint=str(saved) if saved else None)
+    return model
+
+
+def _callback(journal: Journal, processes: Processes) -> Any:
+    from transformers import TrainerCallback
+
+    class Watch(TrainerCallback):
+        """Passes the trainer's logs on, and marks each checkpoint as complete once it is written."""
+
+        def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
+            journal.log(logs or {})
+
+        def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            checkpoints.mark(Path(args.output_dir) / f"checkpoint-{state.global_step}", processes)
+
+    return Watch()

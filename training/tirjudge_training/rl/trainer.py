@@ -1,0 +1,326 @@
+"""The RL trainer: TRL's GRPOTrainer with our batches and advantages; forward passes and loss are TRL's."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
+from tirjudge_environments.types import derive_seed
+from tirjudge_training.distributed.device import here
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.rl.advantages import truncated_weights
+from tirjudge_training.rl.batching import buckets, dealt, from_the_left, seed_shuffle
+from tirjudge_training.rl.config import RlConfig, require_reporters
+from tirjudge_training.rl.dynamic_sampling import Batch, Draw, gather
+from tirjudge_training.rl.losses import open_loss
+from tirjudge_training.rl.profiling import Laps, forget_peak, gpu_peak, held, shares_of_time, times
+from tirjudge_training.rl.trl_rollout import Row, batch_rows, rollout_output
+
+if TYPE_CHECKING:
+    from trl import GRPOTrainer
+
+    from tirjudge_training.rl.engine import Engine
+else:
+    GRPOTrainer = object
+
+TOKEN_MEANS = {
+    "entropy": "entropy",
+    "kl": "kl",
+    "clip_ratio/low_mean": "clipped_low",
+    "clip_ratio/high_mean": "clipped_high",
+}
+"""TRL's metrics of a batch's tokens, by TRL's name, with our names. Its other metrics include fillers."""
+
+Source = Callable[[int, int, int], Draw]
+"""Maps (step, round, position) to a task. It must be a pure function, so that a resumed run gets the tasks of
+an uninterrupted one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generation:
+    """One generation batch, as it is passed to the metrics log."""
+
+    step: int
+    batch: Batch
+    sampler_gap: float
+    """The largest |sampler logprob - trainer logprob| over the compared tokens of the model."""
+
+
+Keep = Callable[[Generation], Mapping[str, float]]
+"""Callback per batch; returns extra metrics to log."""
+
+
+class JudgeBatches(GRPOTrainer):
+    """A mixin before GRPOTrainer that replaces its batches and advantages.
+
+    TRL's dataset only counts steps. A batch consists of whole tasks, every rollout is a function of (seed,
+    step, task, view, sample), and advantages are normalised within each (task, view) group.
+    """
+
+    def __init__(
+        self,
+        *,
+        engine: Engine,
+        source: Source,
+        config: RlConfig,
+        seed: int,
+        keep: Keep,
+        processes: Processes = ALONE,
+        **trl: Any,
+    ) -> None:
+        self.engine, self.source, self.config, self.seed, self.keep = engine, source, config, seed, keep
+        self.processes = processes
+        self.loss = open_loss(config.loss, config.loss_options)
+        self.rows: list[Row] = []
+        self._batch: list[Row] = []
+        self._batch_metrics: Mapping[str, float] = {}
+        self._measured: dict[str, float] = {}
+        self._laps = Laps()
+        super().__init__(**trl)
+
+    def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
+        import torch
+
+        step = self.state.global_step // self.config.optimizer_steps
+        shuffle = derive_seed("shuffle", self.seed, step)
+        batch = self._roll_out(step)
+        self._batch = batch_rows(
+            batch,
+            slots=self.config.groups,
+            size=self.config.samples,
+            blank=self.processing_class.eos_token_id,
+            sigma=self.config.sigma,
+            eta=self.config.eta,
+        )
+        self.rows = dealt(
+            self._batch, steps=self.config.optimizer_steps, processes=self.processes, seed=shuffle
+        )
+        # TRL gets empty prompts: its `rollout_func` returns self.rows whatever they are.
+        with _quiet():
+            output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
+        advantages = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
+        if self.config.importance_cap is not None:
+            sampled, cap = output["sampling_per_token_logps"], self.config.importance_cap
+            # The weight multiplies each token's term of the objective, as its advantage does.
+            advantages = advantages[:, None] * truncated_weights(self._logprobs(output), sampled, cap)
+        output["advantages"] = advantages  # replaces TRL's, which count fillers and unscored rollouts
+        responses = sum(any(row.mask) for row in self._batch)
+        output["num_responses_in_batch"] = torch.tensor(responses, device=self.args.device)
+        # The maximum over all processes: each sees only its own rows.
+        gap = torch.tensor(self.processes.every(self._sampler_gap(output))).max().item()
+        self._laps.end("logprobs")
+        self._batch_metrics = self.keep(Generation(step, batch, gap))
+        self._laps.end("record")
+        seed_shuffle(shuffle)  # TRL shuffles the output next
+        return output
+
+    def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
+        """Add the metrics of the generation batch, for our log and for TRL's reporters alike."""
+        if "loss" in logs:
+            trl_metrics = self._metrics["train"]
+            # A batch of fillers alone has no tokens to take a mean over.
+            if any(any(row.mask) for row in self._batch):
+                logs |= {
+                    ours: fmean(trl_metrics[name])
+                    for name, ours in TOKEN_MEANS.items()
+                    if name in trl_metrics
+                }
+            logs |= {**self._batch_metrics, **self._time_and_memory()}
+            trl_metrics.clear()  # the others describe fillers too
+        super().log(logs, start_time)
+
+    def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
+        """Sum TRL's loss over parts of similar length: a loss is a sum over tokens, so padding can be cut."""
+        parts = buckets(inputs, self.config.length_buckets, every=self.processes.world > 1)
+        return sum(self._part_loss(model, part) for part in parts)
+
+    def _part_loss(self, model: Any, part: dict[str, Any]) -> Any:
+        """Return the loss of one part, weighted by its share of the batch.
+
+        TRL averages responses and entropy over the rows of each call, and logs the mean over its calls. The
+        weights turn these means into shares of the batch's sums, so that the result does not depend on how
+        rows are spread over parts, optimizer steps and processes.
+        """
+        mask = part["completion_mask"] * part["tool_mask"]
+        # The micro-batches of a generation batch, on all processes together.
+        share = self.args.steps_per_generation * self.accelerator.num_processes
+        weight = 1.0
+        if self.loss.mean_of == "responses":
+            weight = share * len(mask) / part["num_responses_in_batch"].clamp(min=1)
+        tokens = share * mask.sum() / part["num_items_in_batch"].clamp(min=1)
+        self.entropy_coef = float(self.config.entropy_bonus * tokens / weight)
+        loss = self.loss.compute(super()._compute_loss, model, part) * weight
+        # A token mean of this part counts as much as the part has tokens.
+        each = self.config.length_buckets * self.accelerator.reduce(tokens, reduction="mean").item()
+        for name in TOKEN_MEANS.keys() & self._metrics["train"].keys():
+            self._metrics["train"][name][-1] *= each
+        return loss
+
+    def _roll_out(self, step: int) -> Batch:
+        """Roll out the batch of a step and start its measurements."""
+        self._laps = Laps()
+        forget_peak()
+        self.engine.refresh()
+        self._laps.end("refresh")
+        generated, waited = self.engine.generator.busy_seconds, self.engine.waited_seconds
+        batch = self._gather(step)
+        self._laps.end("rollout")
+        self._measured = {
+            "seconds/generating": round(self.engine.generator.busy_seconds - generated, 3),
+            "seconds/waiting": round(self.engine.waited_seconds - waited, 3),
+            **gpu_peak("rollout"),
+        }
+        self.engine.rest()
+        return batch
+
+    def _time_and_memory(self) -> dict[str, float]:
+        """Return timings and peak memory of a batch, once it was trained on."""
+        self._laps.end("train")
+        timed = self._measured | times(self.processes.every(self._laps.parts))
+        return {**timed, **shares_of_time(timed), **gpu_peak("train"), **held()}
+
+    def _gather(self, step: int) -> Batch:
+        return self.engine.run(
+            gather(
+                lambda turn, position: self.source(step, turn, position),
+                self.engine.rollouts(derive_seed("rollout", self.seed, step)),
+                slots=self.config.groups,
+                size=self.config.samples,
+                by=self.config.filter,
+                refills=self.config.replacement_rounds,
+                redraws=self.config.resamples,
+                processes=self.processes,
+            )
+        )
+
+    def _sampler_gap(self, output: dict[str, Any]) -> float:
+        """Return the largest difference between sampler and trainer logprobs.
+
+        Compares all rows if TRL has computed their logprobs anyway, else the rows of one group, since each
+        comparison costs a forward pass.
+        """
+        # Fillers last: they have nothing to compare.
+        rows = sorted(range(len(self.rows)), key=lambda number: not any(self.rows[number].mask))
+        if "old_per_token_logps" not in output:
+            rows = rows[: self.config.samples]
+        part = {name: tensor[rows] for name, tensor in output.items() if tensor.dim() > 1}
+        logprobs = self._logprobs(part)
+        mask = (part["completion_mask"] * part["tool_mask"]).bool()
+        gap = (logprobs - part["sampling_per_token_logps"])[mask].abs()
+        return gap.max().item() if gap.numel() else 0.0
+
+    def _logprobs(self, part: dict[str, Any]) -> Any:
+        """Return the trainer's logprobs of completion tokens, by a forward pass unless TRL has them."""
+        import torch
+
+        if part.get("old_per_token_logps") is not None:
+            return part["old_per_token_logps"]
+        ids = torch.cat([part["prompt_ids"], part["completion_ids"]], dim=1)
+        attention = torch.cat([part["prompt_mask"], part["completion_mask"]], dim=1)
+        with torch.no_grad():
+            logprobs, _, _ = self._get_per_token_logps_and_entropies(
+                self.model,
+                ids,
+                attention,
+                part["completion_ids"].shape[1],
+                batch_size=self.args.per_device_train_batch_size,
+            )
+        return logprobs
+
+
+def build_trainer(
+    model: Any,
+    tokenizer: Any,
+    config: RlConfig,
+    *,
+    engine: Engine,
+    source: Source,
+    seed: int,
+    output: str,
+    keep: Keep = lambda generation: {},
+    processes: Processes = ALONE,
+    lora: LoraConfig | None = None,
+    callbacks: tuple[Any, ...] = (),
+) -> Any:
+    """Return a GRPOTrainer for a model that is on disk at `model.config._name_or_path`, the KL reference."""
+    from datasets import Dataset
+    from transformers import PrinterCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    require_reporters(config.report_to)
+    with _quiet():
+        # Made here because GRPOTrainer is only imported here: trl takes seconds to load.
+        trainer: Any = type("JudgeTrainer", (JudgeBatches, GRPOTrainer), {})(
+            engine=engine,
+            source=source,
+            config=config,
+            seed=seed,
+            keep=keep,
+            processes=processes,
+            model=model,
+            processing_class=tokenizer,
+            peft_config=lora.adapter() if lora else None,
+            args=GRPOConfig(
+                output_dir=output,
+                seed=seed,
+                project="tirjudge",
+                run_name="/".join(Path(output).parts[-3:-1]),
+                **_arguments(config, processes),
+                **here().arguments(),
+            ),
+            train_dataset=Dataset.from_dict({"slot": list(range(config.groups))}),
+            rollout_func=lambda prompts, trainer: rollout_output(
+                [from_the_left(row) for row in trainer.rows]
+            ),
+            reward_funcs=[lambda reward, **row: reward],
+            callbacks=list(callbacks),
+        )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Silence warnings about TRL's own code and about the experimental interface used here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
+        warnings.filterwarnings("ignore", message=r".*gradient_checkpointing\w*` is deprecated")
+        yield
+
+
+def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
+    micro_batch, micro_steps = config.shares(processes.world)
+    return {
+        "max_steps": config.steps * config.optimizer_steps,
+        "per_device_train_batch_size": micro_batch,
+        "steps_per_generation": micro_steps,
+        "gradient_accumulation_steps": micro_steps // config.optimizer_steps,
+        "num_generations": config.samples,
+        "max_completion_length": config.max_tokens,
+        "temperature": config.temperature,
+        **open_loss(config.loss, config.loss_options).arguments(),
+        "scale_rewards": "none",  # advantages arrive normalised, see `advantages`
+        "epsilon": config.epsilon,
+        "epsilon_high": config.epsilon_high,
+        "beta": config.beta,
+        "use_bias_correction_kl": False,  # the papers print the KL term without it
+        "entropy_coef": config.entropy_bonus,
+        "learning_rate": config.learning_rate,
+        "lr_scheduler_type": "polynomial" if config.decay else "constant_with_warmup",
+        "lr_scheduler_kwargs": {"lr_end": config.final_learning_rate, "power": 1.0} if config.decay else {},
+        "warmup_steps": config.warmup_steps,
+        "max_grad_norm": config.max_grad_norm,
+        "logging_steps": config.optimizer_steps,
+        "save_steps": config.checkpoint_every * config.optimizer_steps,
+        "save_total_limit": config.keep_checkpoints,
+        "ignore_data_skip": True,  # on resume there is no data to skip: the source knows the step
+        "report_to": list(config.report_to),
+        "logging_nan_inf_filter": False,  # health.py must see a loss of nan
+        "disable_tqdm": True,
+    }

@@ -1,0 +1,153 @@
+"""Rollouts in the form of TRL's `rollout_func`, for our trainer and for any other GRPOTrainer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tirjudge_environments import Episode, JudgeTask, Reward, Score, Trajectory, Transcript, derive_seed
+from tirjudge_training.rl.advantages import Sigma, advantages
+from tirjudge_training.rl.dynamic_sampling import Batch
+
+if TYPE_CHECKING:
+    from tirjudge_training.rl.engine import Engine
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One rollout as token ids; `completion_ids`, `mask` and `logprobs` have the same length, at least 1."""
+
+    prompt_ids: tuple[int, ...]
+    completion_ids: tuple[int, ...]
+    mask: tuple[int, ...]
+    """1 for tokens that the model wrote and that count, 0 for program outputs and fillers."""
+    logprobs: tuple[float, ...]
+    """The sampler's logprobs; 0.0 for program outputs."""
+    reward: float = 0.0
+    advantage: float = 0.0
+
+
+def row(trajectory: Trajectory, reward: float, advantage: float = 0.0) -> Row:
+    """Return a trajectory as a row; raises ValueError if it is empty or has no ids or logprobs."""
+    script = Transcript.of(trajectory)
+    if script.logprobs is None or not script.completion_ids:
+        raise ValueError("training needs logprobs and at least one token of every trajectory")
+    return Row(script.prompt_ids, script.completion_ids, script.mask, script.logprobs, reward, advantage)
+
+
+def filler(token: int) -> Row:
+    """Return the shortest possible row, masked out of the loss and of its denominator."""
+    return Row((token,), (token,), (0,), (0.0,))
+
+
+def batch_rows(
+    batch: Batch, *, slots: int, size: int, blank: int, sigma: Sigma = "sample", eta: float = 0.0
+) -> list[Row]:
+    """Return `slots * size` rows: the kept groups, then fillers of the token `blank` for the empty slots.
+
+    A rollout without a score becomes a filler too, since it has no advantage.
+    """
+    rows = []
+    for group in batch.kept:
+        scaled = advantages(group.rewards, sigma=sigma, eta=eta)
+        for trajectory, reward, advantage in zip(group.trajectories, group.rewards, scaled, strict=True):
+            if reward is None or advantage is None:
+                rows.append(filler(blank))
+            else:
+                rows.append(row(trajectory, reward, advantage))
+    return rows + [filler(blank)] * (slots * size - len(rows))
+
+
+def rollout_output(rows: Sequence[Row]) -> dict[str, list[Any]]:
+    """Return the dict that TRL expects of a `rollout_func`; reward functions receive its `reward`."""
+    return {
+        "prompt_ids": [list(row.prompt_ids) for row in rows],
+        "completion_ids": [list(row.completion_ids) for row in rows],
+        "logprobs": [list(row.logprobs) for row in rows],
+        "env_mask": [list(row.mask) for row in rows],
+        "reward": [row.reward for row in rows],
+    }
+
+
+class JudgeRolloutFunc:
+    """A `rollout_func` for your own GRPOTrainer, with the judge's sandbox, budget and reward.
+
+        with Engine(model, tokenizer, {"pairs": environment}, budget=..., sampling=...) as engine:
+            judge = JudgeRolloutFunc(engine, "pairs", tasks)
+            GRPOTrainer(
+                model,
+                reward_funcs=judge.reward,
+                rollout_func=judge,
+                train_dataset=Dataset.from_list(judge.dataset()),
+                processing_class=tokenizer,
+                ...
+            ).train()
+
+    A prompt of the dataset names one view of one task. Rewards that link the views of a task are correct
+    wherever TRL's sampler places them, because all views are rolled out for each prompt; a format with n
+    views therefore costs n times as much here as in our own trainer.
+    """
+
+    def __init__(self, engine: Engine, format: str, tasks: Sequence[JudgeTask], *, seed: int = 0) -> None:
+        """`format` is the environment's name in `engine`; raises ValueError for two tasks with one id."""
+        self._engine, self._format, self._seed = engine, format, seed
+        self._views: dict[str, tuple[JudgeTask, int]] = {}
+        environment = engine.environments[format]
+        for task in tasks:
+            for number, view in enumerate(environment.views(task)):
+                prompt = f"{task.id} {view.name}"
+                if prompt in self._views:
+                    raise ValueError(f"two tasks with the id {task.id!r}")
+                self._views[prompt] = (task, number)
+
+    def dataset(self) -> list[dict[str, str]]:
+        """Return the rows of the training dataset."""
+        return [{"prompt": prompt} for prompt in self._views]
+
+    def __call__(self, prompts: Sequence[str], trainer: Any) -> dict[str, list[Any]]:
+        """Roll out this process's prompts, each repeated for its samples; return one row per prompt.
+
+        Raises RuntimeError for a rollout that cannot be scored, since TRL has no way to leave one out.
+        """
+        accelerator = trainer.accelerator
+        seed = derive_seed(self._seed, trainer.state.global_step, accelerator.process_index)
+        self._engine.refresh()
+        rollout = self._engine.rollouts(seed)[self._format]
+
+        # The position numbers the samples, so that repeated prompts get different seeds.
+        async def every() -> list[Episode]:
+            return await asyncio.gather(
+                *(rollout.episode(self._views[prompt][0], sample) for sample, prompt in enumerate(prompts))
+            )
+
+        groups: dict[str, list[Episode]] = {}
+        for prompt, episode in zip(prompts, self._engine.run(every()), strict=True):
+            groups.setdefault(prompt, []).append(episode)
+
+        # Scored by group: some rewards compare the rollouts of a task.
+        async def scored() -> list[list[tuple[Score, ...]]]:
+            return await asyncio.gather(*(rollout.score(group) for group in groups.values()))
+
+        rows = {
+            prompt: [
+                self._row(prompt, episode, scores)
+                for episode, scores in zip(groups[prompt], found, strict=True)
+            ]
+            for prompt, found in zip(groups, self._engine.run(scored()), strict=True)
+        }
+        self._engine.rest()
+        return rollout_output([rows[prompt].pop(0) for prompt in prompts])
+
+    @staticmethod
+    def reward(reward: list[float], **columns: Any) -> list[float]:
+        """Return the rewards of the rollouts; pass this method as `reward_funcs`."""
+        return reward
+
+    def _row(self, prompt: str, episode: Episode, scores: Sequence[Score]) -> Row:
+        _, view = self._views[prompt]
+        score = scores[view]
+        if not isinstance(score, Reward):
+            raise RuntimeError(f"{prompt!r} cannot be scored: {score.reason}")
+        return row(episode.trajectories[view], score.total)
