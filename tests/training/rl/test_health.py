@@ -82,7 +82,7 @@ def spoil_rewards(engine: Engine) -> None:
 
 def train(start: Path, folder: Path) -> None:
     with RunFolder(folder) as run:
-        model = reinforcement.train_rl(
+        model = rl_run.train_rl(
             start,
             run,
             CONFIG,
