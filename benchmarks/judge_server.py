@@ -22,7 +22,7 @@ from benchmarks.sandbox_latency.contenders import usable_cpus
 from tirjudge import __version__
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import Judging
+from tirjudge.judging.engine import JudgeEngine
 from tirjudge.serve.app import create_app
 from tirjudge.serve.service import JudgeServerSettings
 from tirjudge_sandbox.server.lifetime import listen, serve_app
@@ -36,7 +36,7 @@ async def main_of_server() -> None:
     """Print the URL, serve until SIGTERM."""
     settings = JudgeServerSettings()
     generator = ScriptedGenerator(lambda _: f"<score>{SCORE:g}</score>")
-    async with Judging(JudgeConfig(tools=False), generator=generator) as judging:
+    async with JudgeEngine(JudgeConfig(tools=False), generator=generator) as judging:
         listening = listen("127.0.0.1", 0, settings.access)
         app = create_app(judging, settings, version=__version__)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -22,7 +22,7 @@ from tirjudge_training.miniature.model import open_environments
 from tirjudge_training.miniature.scripted_teacher import DECISIVE
 from tirjudge_training.miniature.synthesis import tasks
 from tirjudge_training.miniature.warmup_corpus import SHOWN
-from tirjudge_training.rl.dynamic_sampling import Draw, rolls
+from tirjudge_training.rl.dynamic_sampling import FormattedTask, score_tasks
 from tirjudge_training.rl.engine import Engine, RolloutConfig
 
 GOOD = 5
@@ -49,7 +49,7 @@ class Attempt:
         return self.answered == self.wanted
 
 
-def attempt(draw: Draw, trajectory: Trajectory) -> Attempt:
+def attempt(draw: FormattedTask, trajectory: Trajectory) -> Attempt:
     order, family = trajectory.view.order, draw.task.gold["family"]
     wanted = order.index(draw.task.label) if draw.task.label in order else 1
     decided = printed(draw.format, trajectory)
@@ -137,14 +137,16 @@ def main() -> None:
     config = RolloutConfig(temperature=float(options.samples > 1), max_tokens=144, program_cpu_seconds=1.0)
     environments = open_environments()
     draws = [
-        Draw(name, task)
+        FormattedTask(name, task)
         for name in environments
         for task in tasks(options.split, name, options.n, options.seed)
     ]
     found: dict[str, list[Attempt]] = {name: [] for name in environments}
 
     async def collect(engine: Engine) -> None:
-        async for _, roll in rolls(enumerate(draws), engine.rollouts(options.seed), size=options.samples):
+        async for _, roll in score_tasks(
+            enumerate(draws), engine.rollouts(options.seed), size=options.samples
+        ):
             for episode in roll.episodes:
                 found[roll.draw.format] += [attempt(roll.draw, one) for one in episode.trajectories]
 

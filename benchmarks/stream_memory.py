@@ -24,7 +24,7 @@ from tirjudge.data.rows import RowFile
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.batch import Batch, Failure, Tally
 from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import Judging
+from tirjudge.judging.engine import JudgeEngine
 from tirjudge.storage.result_file import ResultFile
 
 
@@ -56,7 +56,7 @@ def write_rows(path: Path, count: int) -> None:
 async def judge(rows: Path, output: Path) -> Counting:
     watcher = Counting()
     generator = ScriptedGenerator(lambda context: "Both are long. <preference>A</preference>")
-    async with Judging(JudgeConfig(tools=False), generator=generator) as judging:
+    async with JudgeEngine(JudgeConfig(tools=False), generator=generator) as judging:
         with ResultFile(output, {}) as results:
             await Batch(judging, results, watcher).run(RowFile(str(rows)))
     return watcher

@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from tirjudge.generation.base import Generator
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.config import JudgeOptions
-from tirjudge.judging.engine import Judging, Kind, MeteredCache, kind_for, local_weights, truncated
+from tirjudge.judging.engine import JudgeEngine, Kind, MeteredCache, kind_for, local_weights, truncated
 from tirjudge.judging.judgment import Judgment
-from tirjudge.rollout.concurrency import LoopThread
+from tirjudge.rollout.concurrency import EventLoopThread
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.types import derive_seed
@@ -71,14 +71,14 @@ class Judge:
         if generator is not None and self.options.cache:
             raise ValueError("cache needs a model's name: completions of a generator object are not cached")
         self.spending = Spending(price=self.options.price(), limit=self.options.max_cost)
-        self._judging = Judging(
+        self._judging = JudgeEngine(
             self.options.config,
             generator=generator,
             sandbox=sandbox,
             around=self._metered,
             api_key=api_key,
         )
-        self._thread: LoopThread | None = None
+        self._thread: EventLoopThread | None = None
         self._opening: asyncio.Lock | None = None
         self._opened = False
 
@@ -159,9 +159,9 @@ class Judge:
         await self._ready()
         return await self._judging.judge(truncated(task, self.options.truncate), kind or kind_for(task))
 
-    def _loop(self) -> LoopThread:
+    def _loop(self) -> EventLoopThread:
         if self._thread is None:
-            self._thread = LoopThread("tirjudge-judge")
+            self._thread = EventLoopThread("tirjudge-judge")
             self._opening, self._opened = asyncio.Lock(), False
         return self._thread
 

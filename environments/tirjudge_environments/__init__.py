@@ -16,7 +16,6 @@ from tirjudge_environments.session import JudgeSession, Transcript
 from tirjudge_environments.tasks import Columns, RowError, read_task
 from tirjudge_environments.tokenization import ChatEncoder, Encoder
 from tirjudge_environments.types import (
-    Ask,
     Budget,
     By,
     Call,
@@ -29,6 +28,7 @@ from tirjudge_environments.types import (
     Malformed,
     Message,
     Prompt,
+    Question,
     Reading,
     Refused,
     Reward,
@@ -47,7 +47,6 @@ from tirjudge_environments.types import (
 )
 
 __all__ = [
-    "Ask",
     "Budget",
     "By",
     "Call",
@@ -73,6 +72,7 @@ __all__ = [
     "Malformed",
     "Message",
     "Prompt",
+    "Question",
     "Rationale",
     "Reading",
     "Refused",

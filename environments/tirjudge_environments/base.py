@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from tirjudge_environments.types import (
-    Ask,
     Completion,
     Episode,
     JudgeTask,
     Prompt,
+    Question,
     Reading,
     Refused,
     RunCode,
@@ -79,15 +79,15 @@ class Environment(Protocol):
         """
         ...
 
-    def ask(self, group: Sequence[Episode]) -> tuple[Ask, ...]:
+    def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
         """Return the questions that must be answered before `score`; empty for most judges."""
         ...
 
     def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
         """Score a group of episodes of one task.
 
-        `answers` maps the key of each question of `ask` to its answer. Returns one tuple per episode, with
-        one score per trajectory of the episode.
+        `answers` maps the key of each of `questions` to its answer. Returns one tuple per episode, with one
+        score per trajectory of the episode.
         """
         ...
 

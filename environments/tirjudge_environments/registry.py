@@ -13,7 +13,7 @@ from tirjudge_sandbox.registry import Plugins
 ENVIRONMENTS = Plugins("tirjudge.environments", "environment")
 """Each entry is called with the options of `open_environment` and returns an `Environment`."""
 
-_MEMBERS = ("linked", "views", "prompt", "read", "ask", "score")
+_MEMBERS = ("linked", "views", "prompt", "read", "questions", "score")
 
 
 def environment_names() -> tuple[str, ...]:

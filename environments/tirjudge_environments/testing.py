@@ -135,7 +135,7 @@ def check_scores(
 ) -> None:
     """Check that every trajectory has one score, and that a failed sandbox or a missing label has none."""
     group = [Episode(task, sample, trajectories) for sample, trajectories in enumerate(episodes)]
-    answers = {ask.key: "" for ask in environment.ask(group)}
+    answers = {question.key: "" for question in environment.questions(group)}
     scores = environment.score(group, answers)
     assert scores == environment.score(group, answers), "scoring is pure"
     assert [len(row) for row in scores] == [len(episode.trajectories) for episode in group]

@@ -285,7 +285,7 @@ Score = Reward | Unscored
 
 
 @dataclass(frozen=True, slots=True)
-class Ask:
+class Question:
     """A question to another model, a MetaJudge, whose answer a reward depends on."""
 
     key: str

@@ -12,7 +12,7 @@ import httpx
 from tests.loopback import loopback
 from tirjudge.generation.base import Generator
 from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import Judging
+from tirjudge.judging.engine import JudgeEngine
 from tirjudge.serve.app import create_app
 from tirjudge.serve.service import JudgeServerSettings
 from tirjudge_sandbox.local import LocalSandbox
@@ -49,7 +49,7 @@ def judge_serving(
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[App]:
         sandbox = LocalSandbox(capacity=1, preload=())
-        async with Judging(JudgeConfig(**config), generator=generator, sandbox=sandbox) as judging:
+        async with JudgeEngine(JudgeConfig(**config), generator=generator, sandbox=sandbox) as judging:
             yield create_app(judging, settings or JudgeServerSettings(), version="0")
 
     with loopback(opened()) as url:

@@ -18,7 +18,7 @@ from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.generation.spending import CostReached
 from tirjudge.judging import engine
 from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import Judging, NoSandbox
+from tirjudge.judging.engine import JudgeEngine, NoSandbox
 from tirjudge_environments import Completion, Context, JudgeTask, Message, StopReason
 from tirjudge_sandbox import Sandbox, SandboxUnavailable
 
@@ -219,7 +219,7 @@ async def test_a_judge_without_tools_opens_no_sandbox(monkeypatch: pytest.Monkey
         Judge(generator=ScriptedGenerator([])).open()
     task = JudgeTask(id="t", prompt=(Message("user", "p"),), candidates=("x", "y"))
     generator = ScriptedGenerator(["```python\nprint(1)\n```\n<preference>A</preference>"])
-    async with Judging(JudgeConfig(tools=False, order="given"), generator=generator) as opened:
+    async with JudgeEngine(JudgeConfig(tools=False, order="given"), generator=generator) as opened:
         result = await opened.judge(task)
     assert (result.verdict, result.trajectories[0].calls) == ("A", ())
 

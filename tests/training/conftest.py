@@ -20,7 +20,7 @@ from tirjudge_environments import Environment, JudgeTask, Message, Prompt, View
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_environments.tokenization import ChatEncoder
-from tirjudge_training.rl.dynamic_sampling import Draw
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 # Every stage ends with a garbage collection, which would walk through all of torch and TRL each time: a fifth
 # of a small run's CPU seconds.
@@ -65,11 +65,11 @@ class ShortPointwise(TirPointwise):
 ENVIRONMENTS = {"tir-pairwise": ShortPairwise(order="given"), "tir-pointwise": ShortPointwise()}
 
 
-def source(step: int, turn: int, position: int) -> Draw:
+def source(step: int, turn: int, position: int) -> FormattedTask:
     """Every third task is a single one; a function of its arguments alone."""
     name = f"{step}-{turn}-{position}"
     task = JudgeTask(id=name, prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)
-    return Draw("tir-pointwise" if position % 3 == 2 else "tir-pairwise", task)
+    return FormattedTask("tir-pointwise" if position % 3 == 2 else "tir-pairwise", task)
 
 
 WORDS = (PROGRAM, BROKEN, *VERDICTS, *SCORES)

@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.tirjudge.endpoint_server import called, chat
 from tirjudge_environments import JudgeTask, Message, open_environment
-from tirjudge_training.rl.dynamic_sampling import Draw
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 STUDENT = {format: open_environment(format, prompts="mini") for format in ("tir-pairwise", "tir-pointwise")}
 """Return the student's judges."""
@@ -15,10 +15,10 @@ SCORE = "print(len(response.split()))"
 TOLD = "The right answer is Response "
 
 
-def draws(count: int, *, hard: int = 0, format: str = "tir-pairwise") -> list[Draw]:
+def draws(count: int, *, hard: int = 0, format: str = "tir-pairwise") -> list[FormattedTask]:
     """Return tasks: which response has two words? The first teacher fails the last `hard` ones."""
     return [
-        Draw(
+        FormattedTask(
             format,
             JudgeTask(
                 id=f"task-{i}",

@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from tirjudge.storage.run_folder import RunFolder
-from tirjudge_training.config_files import CONFIG, RENAMED, BadRecipe, claim, difference, load, to_toml
+from tirjudge_training.config_files import CONFIG, RENAMED, BadRecipe, claim_folder, difference, load, to_toml
 from tirjudge_training.recipe import Recipe
 
 
@@ -116,6 +116,6 @@ def test_a_run_folder_with_the_old_keys_is_resumed(tmp_path: Path) -> None:
     assert "resamples" not in stored
     (tmp_path / CONFIG).write_text(stored)
     with RunFolder(tmp_path) as folder:
-        assert claim(folder, load(Recipe, "mini", ["rl.resamples=4"]), ()) == "rl.resamples"
-        assert claim(folder, recipe, ()) is None
+        assert claim_folder(folder, load(Recipe, "mini", ["rl.resamples=4"]), ()) == "rl.resamples"
+        assert claim_folder(folder, recipe, ()) is None
     assert (tmp_path / CONFIG).read_text() == to_toml(recipe)

@@ -14,7 +14,7 @@ from tests.tirjudge.endpoint_server import serving
 from tests.training.hub import Hub
 from tests.training.table6 import SOURCES
 from tests.training.teachers import native
-from tirjudge.storage.run_folder import DiskFull, full_disk_told
+from tirjudge.storage.run_folder import DiskFull, disk_full_errors
 
 Run = Callable[..., list[str]]
 
@@ -115,11 +115,11 @@ def test_training_goes_on_from_the_last_whole_checkpoint(
 
 
 def test_other_errors_are_left_as_they_are(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError), full_disk_told(tmp_path):
+    with pytest.raises(FileNotFoundError), disk_full_errors(tmp_path):
         (tmp_path / "none").read_text()
-    with pytest.raises(RuntimeError, match=r"^shapes differ$"), full_disk_told(tmp_path):
+    with pytest.raises(RuntimeError, match=r"^shapes differ$"), disk_full_errors(tmp_path):
         raise RuntimeError("shapes differ")
-    with pytest.raises(DiskFull, match="no space left to write here: free some"), full_disk_told(tmp_path):
+    with pytest.raises(DiskFull, match="no space left to write here: free some"), disk_full_errors(tmp_path):
         raise OSError(122, "Disk quota exceeded", "here")
 
 

@@ -10,7 +10,7 @@ from tirjudge_environments import JudgeTask
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class CandidateSet:
     """A prompt with N candidates, and the evidence for which of them solve it."""
 
     task: JudgeTask
@@ -32,7 +32,7 @@ class Grade:
 class Check(Protocol):
     """Grades the candidates of a question, without a judge."""
 
-    async def grade(self, question: Question) -> Grade:
+    async def grade(self, question: CandidateSet) -> Grade:
         """Raises ValueError, in one line, for a question that it cannot grade."""
         ...
 
@@ -49,7 +49,7 @@ class Referee(Protocol):
         ...
 
 
-class RefereeDown(RuntimeError):
+class RefereeUnavailable(RuntimeError):
     """The model or the sandbox failed, or the prompt does not fit, so that nothing can be selected now."""
 
     def __init__(self, detail: str, *, passing: bool) -> None:
@@ -73,7 +73,7 @@ class Selection:
 class Method(Protocol):
     """A way to select one of N candidates."""
 
-    async def select(self, question: Question, grade: Grade, referee: Referee) -> Selection:
+    async def select(self, question: CandidateSet, grade: Grade, referee: Referee) -> Selection:
         """Select a candidate from verdicts and `grade.answers`; never from `grade.solved`."""
         ...
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tirjudge.best_of_n.base import Check, Grade, Question, same_texts
+from tirjudge.best_of_n.base import CandidateSet, Check, Grade, same_texts
 from tirjudge.best_of_n.mathematics import PRELOAD, Mathematics
 from tirjudge.best_of_n.unit_tests import UnitTests
 from tirjudge.storage.run_folder import JsonLines, read_lines
@@ -24,7 +24,7 @@ class Recorded:
     Candidates with the same text give the same answer.
     """
 
-    async def grade(self, question: Question) -> Grade:
+    async def grade(self, question: CandidateSet) -> Grade:
         return Grade(tuple(question.task.gold["solved"]), same_texts(question.task.candidates))
 
 
@@ -34,7 +34,7 @@ class Instructions:
     Candidates with the same text give the same answer.
     """
 
-    async def grade(self, question: Question) -> Grade:
+    async def grade(self, question: CandidateSet) -> Grade:
         verifiers = verifiers_of(question.task.gold["instructions"])
         candidates = question.task.candidates
         solved = tuple(float(all(followed(verifiers, text).strict)) for text in candidates)
@@ -63,7 +63,7 @@ class Grades:
     ) -> None:
         await self._stack.aclose()
 
-    async def grade(self, question: Question) -> Grade:
+    async def grade(self, question: CandidateSet) -> Grade:
         """Return the grade of a question, from the file if it is there.
 
         Raises ValueError for a question that cannot be graded, RefereeDown if the sandbox failed, and
@@ -89,7 +89,7 @@ class Grades:
         return self._checks[name]
 
 
-def _key(question: Question) -> str:
+def _key(question: CandidateSet) -> str:
     """Hash everything that a grade depends on, so that an edited row is graded again."""
     text = json.dumps([question.task.id, question.task.candidates, dict(question.task.gold)])
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tirjudge.best_of_n.base import Question, RefereeDown
-from tirjudge.judging.engine import Judging, Kind, kind_for
+from tirjudge.best_of_n.base import CandidateSet, RefereeUnavailable
+from tirjudge.judging.engine import JudgeEngine, Kind, kind_for
 from tirjudge.judging.judgment import result_row
 from tirjudge.storage.result_file import ResultFile, digest
 
@@ -30,16 +30,16 @@ class Judgments:
     At most `judging.config.concurrency` judgments run at once.
     """
 
-    def __init__(self, judging: Judging, results: ResultFile) -> None:
+    def __init__(self, judging: JudgeEngine, results: ResultFile) -> None:
         self._judging, self._results = judging, results
         self._free = asyncio.Semaphore(judging.config.concurrency)
         self._kept = {row["id"]: _kept(row) for row in results.rows()}
 
-    def of(self, question: Question) -> QuestionReferee:
+    def of(self, question: CandidateSet) -> QuestionReferee:
         """Return a referee for the candidates of one question."""
         return QuestionReferee(question, self)
 
-    async def judge(self, question: Question, candidates: tuple[int, ...], kind: Kind | None) -> _Kept:
+    async def judge(self, question: CandidateSet, candidates: tuple[int, ...], kind: Kind | None) -> _Kept:
         """Return the judgment of these candidates, from the file if it is there.
 
         Raises RefereeDown, and ValueError for candidates that the format does not accept, and for a question
@@ -62,7 +62,7 @@ class Judgments:
             started = loop.time()
             result = await self._judging.judge(task, kind or kind_for(task))
         if result.stop.unscored:
-            raise RefereeDown(f"{result.stop}: {result.detail}", passing=result.stop.down)
+            raise RefereeUnavailable(f"{result.stop}: {result.detail}", passing=result.stop.down)
         row = result_row(result) | {
             "question": question.task.id,
             "candidates": list(candidates),
@@ -81,7 +81,7 @@ class Judgments:
 class QuestionReferee:
     """A referee for the candidates of one question."""
 
-    question: Question
+    question: CandidateSet
     judgments: Judgments
 
     async def score(self, candidate: int) -> float | None:

@@ -6,7 +6,7 @@ import inspect
 import json
 from typing import Any
 
-from tirjudge.best_of_n.base import Grade, Question, RefereeDown
+from tirjudge.best_of_n.base import CandidateSet, Grade, RefereeUnavailable
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 
 PRELOAD = ("numpy", "sympy", "math_verify")
@@ -25,7 +25,7 @@ class Mathematics:
     def __init__(self, sandbox: Sandbox, limits: Limits = LIMITS) -> None:
         self._sandbox, self._limits = sandbox, limits
 
-    async def grade(self, question: Question) -> Grade:
+    async def grade(self, question: CandidateSet) -> Grade:
         candidates = question.task.candidates
         everyone = tuple(range(len(candidates)))
         execution = await self._run(question, everyone)
@@ -41,12 +41,12 @@ class Mathematics:
             raise ValueError(f"math-verify cannot compare the candidates' answers: {_last_line(execution)}")
         return _grade(execution, readable, len(candidates))
 
-    async def _has_answer(self, question: Question, candidate: int) -> bool:
+    async def _has_answer(self, question: CandidateSet, candidate: int) -> bool:
         """Return True if a candidate alone has an answer that can be read and compared within the limits."""
         execution = await self._run(question, (candidate,))
         return execution.status is Status.OK and json.loads(execution.stdout)["answers"] != [None]
 
-    async def _run(self, question: Question, candidates: tuple[int, ...]) -> Execution:
+    async def _run(self, question: CandidateSet, candidates: tuple[int, ...]) -> Execution:
         """Compare these candidates in the sandbox. Raises RefereeDown if the sandbox failed."""
         bound = {
             "gold": question.task.gold["answer"],
@@ -58,7 +58,7 @@ class Mathematics:
         )
         execution = await self._sandbox.run(Program(source=source, bindings=bound), self._limits)
         if execution.status is Status.SANDBOX_FAILED:
-            raise RefereeDown(execution.detail, passing=True)
+            raise RefereeUnavailable(execution.detail, passing=True)
         if _MISSING in execution.stderr:
             raise ValueError("comparing final answers needs the extra `eval`: pip install 'tirjudge[eval]'")
         return execution

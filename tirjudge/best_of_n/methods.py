@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from itertools import combinations, pairwise
 
-from tirjudge.best_of_n.base import Grade, Method, Question, Referee, Selection
+from tirjudge.best_of_n.base import CandidateSet, Grade, Method, Referee, Selection
 from tirjudge_environments import derive_seed
 
 METHODS = {
@@ -42,7 +42,7 @@ class Pointwise:
     A candidate without a score loses to all others; if none has a score, all are equal.
     """
 
-    async def select(self, question: Question, grade: Grade, referee: Referee) -> Selection:
+    async def select(self, question: CandidateSet, grade: Grade, referee: Referee) -> Selection:
         count = len(question.task.candidates)
         scores = await asyncio.gather(*(referee.score(index) for index in range(count)))
         given = [score for score in scores if score is not None]
@@ -67,7 +67,7 @@ class Knockout:
             raise ValueError(f"a knockout needs groups of 2 candidates or more, not {group}")
         self._group, self._seed = group, seed
 
-    async def select(self, question: Question, grade: Grade, referee: Referee) -> Selection:
+    async def select(self, question: CandidateSet, grade: Grade, referee: Referee) -> Selection:
         remaining = self._drawn(question, range(len(question.task.candidates)))
         judgments = undecided = 0
         while len(remaining) > 1:
@@ -78,7 +78,9 @@ class Knockout:
             remaining = [winner for winner, _ in winners]
         return Selection(remaining[0], judgments, undecided)
 
-    async def _winner(self, question: Question, group: Sequence[int], referee: Referee) -> tuple[int, bool]:
+    async def _winner(
+        self, question: CandidateSet, group: Sequence[int], referee: Referee
+    ) -> tuple[int, bool]:
         """Return the candidate that goes on, and True if it was drawn."""
         if len(group) == 1:
             return group[0], False
@@ -88,7 +90,7 @@ class Knockout:
             return best[0], False
         return self._drawn(question, best or group)[0], True
 
-    def _drawn(self, question: Question, candidates: Sequence[int]) -> list[int]:
+    def _drawn(self, question: CandidateSet, candidates: Sequence[int]) -> list[int]:
         """Shuffle the candidates, as a pure function of the seed, the question's id and the candidates."""
         key = sorted(candidates)
         return sorted(
@@ -103,7 +105,7 @@ class RoundRobin:
     answers decides.
     """
 
-    async def select(self, question: Question, grade: Grade, referee: Referee) -> Selection:
+    async def select(self, question: CandidateSet, grade: Grade, referee: Referee) -> Selection:
         count = len(question.task.candidates)
         pairs = list(combinations(range(count), 2))
         verdicts = await asyncio.gather(*(referee.best(pair) for pair in pairs))

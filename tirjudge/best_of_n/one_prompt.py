@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tirjudge.best_of_n.base import Grade, Question, RefereeDown, Selection
+from tirjudge.best_of_n.base import CandidateSet, Grade, RefereeUnavailable, Selection
 from tirjudge.best_of_n.methods import open_method
 from tirjudge.judge import Conversation, Judge
 from tirjudge.judging.judgment import Judgment
-from tirjudge.rollout.concurrency import LoopThread
+from tirjudge.rollout.concurrency import EventLoopThread
 from tirjudge_environments import derive_seed
 from tirjudge_environments.tasks import read_task
 
@@ -30,7 +30,7 @@ def best_of(
     equal answers, None is no answer; by default, equal texts are. Raises RefereeDown if the model or the
     sandbox failed, ValueError for an invalid prompt or method, and the errors of `Judge.open`.
     """
-    thread = LoopThread("tirjudge-best-of-n")
+    thread = EventLoopThread("tirjudge-best-of-n")
     try:
         return thread.run(
             abest_of(judge, prompt, candidates, method, answers=answers, group_size=group_size, seed=seed)
@@ -59,7 +59,7 @@ async def abest_of(
         raise ValueError(f"{len(same)} answers for {len(task.candidates)} candidates")
     unknown = (0.0,) * len(same)
     referee = _JudgeReferee(judge, prompt, task.candidates)
-    return await selecting.select(Question(task, where=""), Grade(unknown, same), referee)
+    return await selecting.select(CandidateSet(task, where=""), Grade(unknown, same), referee)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,5 +82,5 @@ class _JudgeReferee:
 def _scored(judgment: Judgment) -> Judgment:
     """Return the judgment, or raise RefereeDown if the model or the sandbox failed."""
     if judgment.stop.unscored:
-        raise RefereeDown(f"{judgment.stop}: {judgment.detail}", passing=judgment.stop.down)
+        raise RefereeUnavailable(f"{judgment.stop}: {judgment.detail}", passing=judgment.stop.down)
     return judgment

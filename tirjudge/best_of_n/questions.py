@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from tirjudge.best_of_n.base import Question
+from tirjudge.best_of_n.base import CandidateSet
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.judging.batch import Failure
 from tirjudge_environments.instruction_checks import verifiers_of
@@ -24,7 +24,7 @@ def questions(
     check: CheckName = "auto",
     columns: Columns = DEFAULT_COLUMNS,
     most: int | None = None,
-) -> Iterator[Question | Failure]:
+) -> Iterator[CandidateSet | Failure]:
     """Read every row in order as a question, or as the reason why it is none.
 
     `most` is the largest number of candidates; later ones are left out. Ids must be unique.
@@ -47,7 +47,7 @@ def questions(
             yield question
 
 
-def shown(question: Question, truncate: int | None) -> Question:
+def shown(question: CandidateSet, truncate: int | None) -> CandidateSet:
     """Return the question as the judge sees it, with the middle of long candidates cut out."""
     if truncate is None:
         return question
@@ -55,7 +55,7 @@ def shown(question: Question, truncate: int | None) -> Question:
     return replace(question, task=replace(question.task, candidates=texts))
 
 
-def _question(row: Row, check: CheckName, columns: Columns, most: int | None) -> Question:
+def _question(row: Row, check: CheckName, columns: Columns, most: int | None) -> CandidateSet:
     fields = _unpacked(row.fields)
     task = read_task(fields, default_id=row.default_id, columns=columns)
     name = _check_of(row.fields, fields) if check == "auto" else check
@@ -65,7 +65,7 @@ def _question(row: Row, check: CheckName, columns: Columns, most: int | None) ->
     gold = _gold(name, fields, len(task.candidates))
     if name == "recorded":
         gold["solved"] = gold["solved"][:most]
-    return Question(
+    return CandidateSet(
         replace(task, candidates=task.candidates[:most], gold={"check": name, **gold}, label=None), row.where
     )
 

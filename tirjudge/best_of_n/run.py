@@ -8,12 +8,12 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any
 
-from tirjudge.best_of_n.base import Grade, Method, Question, RefereeDown, Selection
+from tirjudge.best_of_n.base import CandidateSet, Grade, Method, RefereeUnavailable, Selection
 from tirjudge.best_of_n.grading import Grades
 from tirjudge.best_of_n.judgments import Judgments
 from tirjudge.best_of_n.methods import majority
 from tirjudge.best_of_n.questions import shown
-from tirjudge.judging.batch import Failure, GivenUp
+from tirjudge.judging.batch import Failure, TooManyFailures
 from tirjudge.rollout import as_finished
 from tirjudge.statistics import Proportion
 
@@ -24,7 +24,7 @@ PASS, MAJORITY, ORACLE = "pass@1", "majority", "oracle"
 class Picked:
     """A question with the candidate that each method selected."""
 
-    question: Question
+    question: CandidateSet
     grade: Grade
     majority: int
     """The candidate that a majority vote selects, without any judge."""
@@ -67,7 +67,7 @@ class BestOfN:
     give_up_after: int = 50
     """Abort after N consecutive questions failed because of the model or the sandbox; 0 never aborts."""
 
-    async def run(self, questions: Iterable[Question | Failure]) -> AsyncGenerator[Picked | Failure]:
+    async def run(self, questions: Iterable[CandidateSet | Failure]) -> AsyncGenerator[Picked | Failure]:
         """Yield each question's result, or the reason why it failed, as it is finished. Raises GivenUp."""
         down = 0
         async with aclosing(as_finished(map(self._pick, questions), self.at_once)) as finished:
@@ -75,19 +75,19 @@ class BestOfN:
                 down = down + 1 if is_down else 0
                 yield picked
                 if isinstance(picked, Failure) and down and down == self.give_up_after:
-                    raise GivenUp(f"given up after {down} failed rows in a row: {picked.reason}")
+                    raise TooManyFailures(f"given up after {down} failed rows in a row: {picked.reason}")
 
-    async def _pick(self, question: Question | Failure) -> tuple[Picked | Failure, bool]:
+    async def _pick(self, question: CandidateSet | Failure) -> tuple[Picked | Failure, bool]:
         """Return a result, and True if the model or the sandbox failed in a way that may pass."""
         if isinstance(question, Failure):
             return question, False
         try:
             return await self._select(question), False
-        except (RefereeDown, ValueError) as error:
-            is_down = isinstance(error, RefereeDown) and error.passing
+        except (RefereeUnavailable, ValueError) as error:
+            is_down = isinstance(error, RefereeUnavailable) and error.passing
             return Failure(question.where, question.task.id, str(error)), is_down
 
-    async def _select(self, question: Question) -> Picked:
+    async def _select(self, question: CandidateSet) -> Picked:
         grade = await self.grades.grade(question)
         everyone = range(len(question.task.candidates))
         selections = {}

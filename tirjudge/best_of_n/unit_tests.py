@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 
-from tirjudge.best_of_n.base import Grade, Question, RefereeDown, same_answers
+from tirjudge.best_of_n.base import CandidateSet, Grade, RefereeUnavailable, same_answers
 from tirjudge_environments.parsing import find_fences
 from tirjudge_sandbox import Limits, Program, Sandbox, Status
 
@@ -34,12 +34,12 @@ class UnitTests:
     def __init__(self, sandbox: Sandbox, limits: Limits = LIMITS) -> None:
         self._sandbox, self._limits = sandbox, limits
 
-    async def grade(self, question: Question) -> Grade:
+    async def grade(self, question: CandidateSet) -> Grade:
         programs = [code_of(text) for text in question.task.candidates]
         solved = await asyncio.gather(*(self._passes(program, question) for program in programs))
         return Grade(tuple(map(float, solved)), same_answers(map(_bare, programs)))
 
-    async def _passes(self, program: str, question: Question) -> bool:
+    async def _passes(self, program: str, question: CandidateSet) -> bool:
         """Run the tests on a program. Raises RefereeDown if the sandbox failed."""
         gold = question.task.gold
         tests = _complete(gold["tests"], gold.get("entry_point", ""))
@@ -48,7 +48,7 @@ class UnitTests:
         source = f"{program}\n\n{tests}\n\nopen({_PASSED!r}, 'w').write({word!r})\n"
         execution = await self._sandbox.run(Program(source=source, fetch=(_PASSED,)), self._limits)
         if execution.status is Status.SANDBOX_FAILED:
-            raise RefereeDown(execution.detail, passing=True)
+            raise RefereeUnavailable(execution.detail, passing=True)
         return execution.status is Status.OK and execution.files.get(_PASSED) == word.encode()
 
 

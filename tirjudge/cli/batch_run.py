@@ -15,8 +15,8 @@ from tirjudge.cli.options import RowOptions
 from tirjudge.cli.progress import Display, print_summary
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
-from tirjudge.judging.batch import Batch, GivenUp, Plan, Tally
-from tirjudge.judging.engine import Judging, MeteredCache, local_weights
+from tirjudge.judging.batch import Batch, Plan, Tally, TooManyFailures
+from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_weights
 from tirjudge.storage.result_file import ResultFile
 
 _MOVABLE = {"base_url", "concurrency", "backend", "backend_options", "allow_weak_isolation"}
@@ -81,7 +81,7 @@ class BatchRun:
         """Return whether the run reached its end, the model's name and its note."""
         if not sys.stderr.isatty():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-        async with Judging(self.options.config, around=self._wrapped) as judging:
+        async with JudgeEngine(self.options.config, around=self._wrapped) as judging:
             # Build the prompts of a fixed format now: a bad option should not wait for the first row.
             if self.options.format or self.plan.kind:
                 judging.rollout(self.options.format or str(self.plan.kind))
@@ -91,7 +91,7 @@ class BatchRun:
             with display:
                 try:
                     await Batch(judging, results, display, self.plan).run(self.rows)
-                except (CostReached, GivenUp) as error:
+                except (CostReached, TooManyFailures) as error:
                     whole = False
                     display.say(f"stopped: {error}; the same command resumes")
             return whole, judging.model, note

@@ -24,8 +24,8 @@ from tirjudge.cli.progress import say_failure
 from tirjudge.console_text import Interval, printable
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
-from tirjudge.judging.batch import Failure, GivenUp, Tally
-from tirjudge.judging.engine import Judging, MeteredCache, local_weights
+from tirjudge.judging.batch import Failure, Tally, TooManyFailures
+from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_weights
 from tirjudge.storage.result_file import ResultFile
 from tirjudge.storage.run_folder import JsonLines
 from tirjudge_environments.tasks import Columns
@@ -104,7 +104,7 @@ class BonRun:
                         picks.append(one.record)
                     elif judge is not None:
                         judge.results.append_failure(asdict(one))
-        except (CostReached, GivenUp) as error:
+        except (CostReached, TooManyFailures) as error:
             say(f"stopped: {error}; the same command resumes")
             return False
         return True
@@ -124,7 +124,7 @@ class BonRun:
             ) as spending,
         ):
             around = MeteredCache(options, spending, weights)
-            async with Judging(options.config, around=around) as judging:
+            async with JudgeEngine(options.config, around=around) as judging:
                 note = judging.note.note
                 say(f"judging with {judging.model}" + (f", {note}" if note else ""))
                 yield _Judge(results, Judgments(judging, results), spending)

@@ -16,7 +16,7 @@ from tirjudge.cli.options import takes_options
 from tirjudge.cli.progress import say_failure
 from tirjudge.console_text import Interval
 from tirjudge.data.rows import RowFile
-from tirjudge.evaluation.checklists import REMARKS, Checked, checklists
+from tirjudge.evaluation.checklists import REMARKS, RowWithChecklist, checklists
 from tirjudge.judging.batch import Failure
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.rollout.reward_questions import AnswerStore
@@ -100,16 +100,18 @@ async def _write(
     answers.mkdir(exist_ok=True)
     tally = Tally()
     with JsonLines(output, truncate=True) as lines:
-        asking = config.open(kept=AnswerStore(answers), say=say)
+        reward_questions = config.open(kept=AnswerStore(answers), say=say)
         try:
-            found = checklists(islice(rows, limit), asking, columns=columns, remarks=remarks, sizes=sizes)
+            found = checklists(
+                islice(rows, limit), reward_questions, columns=columns, remarks=remarks, sizes=sizes
+            )
             async with aclosing(found):
                 async for one in found:
                     tally.count(one)
-                    if isinstance(one, Checked) and one.kept:
+                    if isinstance(one, RowWithChecklist) and one.kept:
                         lines.append(one.fields)
         finally:
-            await asking.close()
+            await reward_questions.close()
     tally.say()
     print(output)
     return tally.failed
@@ -122,7 +124,7 @@ class Tally:
         self.kept = self.dropped = self.failed = 0
         self._interval = Interval()
 
-    def count(self, one: Checked | Failure) -> None:
+    def count(self, one: RowWithChecklist | Failure) -> None:
         if isinstance(one, Failure):
             self.failed += 1
             say_failure(one, self.failed)

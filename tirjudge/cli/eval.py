@@ -26,7 +26,7 @@ from tirjudge.cli.tables import (
     published_record,
     score_record,
 )
-from tirjudge.evaluation.base import ScoringProtocol, Unfit
+from tirjudge.evaluation.base import ScoringProtocol, Unscorable
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.protocols import all_protocols, open_protocol
 from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
@@ -205,7 +205,7 @@ def _score_run(run: Replay, names: Sequence[str], *, named: bool, seed: int = 0)
     for protocol in _distinct(names):
         try:
             scored = score(protocol, run, seed=seed)
-        except Unfit as error:
+        except Unscorable as error:
             unfit.append(_reason(protocol, error))
             continue
         found = comparable(scored, run.benchmark)
@@ -227,7 +227,7 @@ def _compare_runs(
         try:
             first, second = (protocol.units(run) for run in runs)
             compared = compare(protocol, first, second, seed=seed)
-        except Unfit as error:
+        except Unscorable as error:
             unfit.append(_reason(protocol, error))
             continue
         print_comparison(compared, [run.path.name for run in runs])
@@ -241,7 +241,7 @@ def _distinct(names: Sequence[str]) -> Iterable[ScoringProtocol]:
     return {protocol.card.name: protocol for protocol in map(open_protocol, names)}.values()
 
 
-def _reason(protocol: ScoringProtocol, error: Unfit) -> str:
+def _reason(protocol: ScoringProtocol, error: Unscorable) -> str:
     return f"{protocol.card.name}: {error}"
 
 
@@ -271,11 +271,11 @@ def _with_matchings(run: Replay, meta_judge: str, base_url: str) -> Replay:
 
 
 async def _ask(path: Path, config: MetaJudgeConfig, folder: Path) -> Extras:
-    asking = config.open(kept=AnswerStore(folder), say=say)
+    reward_questions = config.open(kept=AnswerStore(folder), say=say)
     try:
-        return await matched(read_lines(path), asking)
+        return await matched(read_lines(path), reward_questions)
     finally:
-        await asking.close()
+        await reward_questions.close()
 
 
 def _only_model(rows: list[JsonObject], path: Path) -> dict[str, str]:

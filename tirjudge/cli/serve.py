@@ -27,7 +27,7 @@ from tirjudge.cli.listening import (
 from tirjudge.cli.options import takes_options
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.config import JudgeOptions
-from tirjudge.judging.engine import Judging, MeteredCache, local_weights
+from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_weights
 from tirjudge.serve.app import create_app
 from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
 from tirjudge_sandbox.server.guard import Access
@@ -79,7 +79,7 @@ def serve(
 async def _serving(options: JudgeOptions, listening: socket.socket, settings: JudgeServerSettings) -> None:
     spending = Spending(price=options.price(), limit=options.max_cost)
     metered = MeteredCache(options, spending, local_weights(options) if options.cache else "")
-    async with Judging(options.config, around=metered) as judging:
+    async with JudgeEngine(options.config, around=metered) as judging:
         app = create_app(judging, settings, version=__version__, truncate=options.truncate)
         await serve_app(
             app,

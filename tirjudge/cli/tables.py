@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tirjudge.console_text import printable
 from tirjudge.evaluation.base import ProtocolCard
-from tirjudge.evaluation.published import ANY, Published, published
+from tirjudge.evaluation.published import ANY, PublishedFigure, published
 from tirjudge.evaluation.scoring import Comparison, Estimate, Score
 
 _NARROWEST = 100
@@ -143,7 +143,7 @@ def console() -> Console:
     return terminal if terminal.is_terminal else Console(width=max(_NARROWEST, terminal.width))
 
 
-def comparable(score: Score, benchmark: str) -> list[Published]:
+def comparable(score: Score, benchmark: str) -> list[PublishedFigure]:
     """Return published values under the same protocol, for the first figure of a score that a paper prints.
 
     Each value occurs once, the highest first; a paper's value over all of its benchmarks is included. Empty
@@ -163,7 +163,7 @@ def comparable(score: Score, benchmark: str) -> list[Published]:
     return []
 
 
-def print_comparable(score: Score, found: Sequence[Published]) -> None:
+def print_comparable(score: Score, found: Sequence[PublishedFigure]) -> None:
     """Print published figures, and the measured figure's difference from each."""
     if not found:
         return
@@ -214,7 +214,7 @@ def print_published(benchmark: str) -> None:
     console().print(table)
 
 
-def published_record(one: Published) -> dict[str, object]:
+def published_record(one: PublishedFigure) -> dict[str, object]:
     return {
         "paper": one.paper,
         "table": one.table,

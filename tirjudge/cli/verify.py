@@ -12,7 +12,12 @@ from tirjudge.cli.help import examples
 from tirjudge.cli.progress import say_failure
 from tirjudge.console_text import printable
 from tirjudge.data.sources import RowSource, open_rows
-from tirjudge.evaluation.instruction_following import Checked, FollowingTally, check, instructions_by_prompt
+from tirjudge.evaluation.instruction_following import (
+    CheckedResponse,
+    FollowingTally,
+    check,
+    instructions_by_prompt,
+)
 from tirjudge.judging.batch import Failure
 from tirjudge.statistics import Proportion
 from tirjudge.storage.run_folder import JsonLines
@@ -90,7 +95,7 @@ def _verify(rows: RowSource, prompts: str, columns: Columns, output: Path | None
     return failed
 
 
-def _record(checked: Checked) -> dict[str, object]:
+def _record(checked: CheckedResponse) -> dict[str, object]:
     strict, loose = checked.followed.strict, checked.followed.loose
     return {
         "id": checked.id,

@@ -20,7 +20,7 @@ Index = Annotated[int, Field(ge=0, lt=_LARGEST)]
 Number = Annotated[float, Field(gt=-_LARGEST, lt=_LARGEST, allow_inf_nan=False)]
 
 
-class Unfit(ValueError):
+class Unscorable(ValueError):
     """A protocol cannot score these rows; the message says in one line what they lack."""
 
 

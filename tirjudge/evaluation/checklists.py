@@ -11,7 +11,7 @@ from tirjudge.data.rows import BadRow, Row
 from tirjudge.judging.batch import Failure
 from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.storage.run_folder import JsonObject
-from tirjudge_environments import Ask, Malformed
+from tirjudge_environments import Malformed, Question
 from tirjudge_environments.rationales.decomposition import SIZES, decomposition_ask, read_decomposition
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 
@@ -23,7 +23,7 @@ _AT_ONCE = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class RowWithChecklist:
     """A row with its checklist."""
 
     fields: JsonObject
@@ -34,12 +34,12 @@ class Checked:
 
 async def checklists(
     rows: Iterable[Row | BadRow],
-    asking: RewardQuestions,
+    reward_questions: RewardQuestions,
     *,
     columns: Columns = DEFAULT_COLUMNS,
     remarks: str = REMARKS,
     sizes: range = SIZES,
-) -> AsyncGenerator[Checked | Failure]:
+) -> AsyncGenerator[RowWithChecklist | Failure]:
     """Yield every row in order with its checklist, or the reason why it has none.
 
     `remarks` names the column of people's remarks: HelpSteer3's list, a list of texts, or a text. Raises
@@ -48,7 +48,7 @@ async def checklists(
     waiting = iter(rows)
     while part := list(islice(waiting, _AT_ONCE)):
         asked = [_question(row, columns, remarks) for row in part]
-        answers = await asking.answers(one.ask for one in asked if isinstance(one, _Question))
+        answers = await reward_questions.answers(one.ask for one in asked if isinstance(one, _Question))
         for one in asked:
             yield _checked(one, answers, sizes) if isinstance(one, _Question) else one
 
@@ -56,7 +56,7 @@ async def checklists(
 @dataclass(frozen=True, slots=True)
 class _Question:
     row: Row
-    ask: Ask
+    ask: Question
 
 
 def remarks_of(value: Any) -> tuple[str, str]:
@@ -95,11 +95,11 @@ def _question(row: Row | BadRow, columns: Columns, remarks: str) -> _Question | 
     return _Question(row, ask)
 
 
-def _checked(asked: _Question, answers: Mapping[str, str], sizes: range) -> Checked | Failure:
+def _checked(asked: _Question, answers: Mapping[str, str], sizes: range) -> RowWithChecklist | Failure:
     row, key = asked.row, asked.ask.key
     if key not in answers:
         return Failure(row.where, None, "the model rejected the question")
     read = read_decomposition(answers[key])
     if isinstance(read, Malformed):
         return Failure(row.where, None, f"the answer cannot be read: {read.reason}")
-    return Checked({**row.fields, "checklist": list(read.claims)}, kept=len(read.claims) in sizes)
+    return RowWithChecklist({**row.fields, "checklist": list(read.claims)}, kept=len(read.claims) in sizes)

@@ -13,12 +13,12 @@ from tirjudge.statistics import Proportion
 from tirjudge_environments.instruction_checks import Followed, MissingExtra, followed, verifiers_of
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 
-Reading = Literal["strict", "loose"]
+Strictness = Literal["strict", "loose"]
 INSTRUCTIONS = "instruction_id_list"
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedResponse:
     """A response with the instructions that it follows."""
 
     id: str
@@ -31,14 +31,14 @@ class Checked:
 class FollowingTally:
     """IFEval's four accuracies (section 2.3), and the same by kind of instruction."""
 
-    _prompts: dict[Reading, list[bool]] = field(default_factory=lambda: {"strict": [], "loose": []})
-    _instructions: dict[Reading, dict[str, list[bool]]] = field(
+    _prompts: dict[Strictness, list[bool]] = field(default_factory=lambda: {"strict": [], "loose": []})
+    _instructions: dict[Strictness, dict[str, list[bool]]] = field(
         default_factory=lambda: {"strict": defaultdict(list), "loose": defaultdict(list)}
     )
 
-    def add(self, checked: Checked) -> None:
+    def add(self, checked: CheckedResponse) -> None:
         """Count one response."""
-        held: dict[Reading, Sequence[bool]] = {
+        held: dict[Strictness, Sequence[bool]] = {
             "strict": checked.followed.strict,
             "loose": checked.followed.loose,
         }
@@ -47,11 +47,11 @@ class FollowingTally:
             for name, one in zip(checked.names, holds, strict=True):
                 self._instructions[reading][name].append(one)
 
-    def prompts(self, reading: Reading) -> Proportion:
+    def prompts(self, reading: Strictness) -> Proportion:
         """Return the share of responses that follow all of their instructions."""
         return _proportion(self._prompts[reading])
 
-    def instructions(self, reading: Reading, name: str | None = None) -> Proportion:
+    def instructions(self, reading: Strictness, name: str | None = None) -> Proportion:
         """Return the share of instructions that are followed: of all, or of one kind."""
         by_name = self._instructions[reading]
         return _proportion([one for kind in by_name if name in (None, kind) for one in by_name[kind]])
@@ -82,7 +82,7 @@ def check(
     rows: Iterable[Row | BadRow],
     instructions: Mapping[str, Mapping[str, Any]],
     columns: Columns = DEFAULT_COLUMNS,
-) -> Iterator[Checked | Failure]:
+) -> Iterator[CheckedResponse | Failure]:
     """Yield every response in order with the instructions that it follows, or the reason why it failed.
 
     The instructions are the row's own, otherwise those of its prompt; in a conversation, of the last message.
@@ -97,7 +97,9 @@ def check(
             yield Failure(row.where, None, str(error))
 
 
-def _check(row: Row | BadRow, instructions: Mapping[str, Mapping[str, Any]], columns: Columns) -> Checked:
+def _check(
+    row: Row | BadRow, instructions: Mapping[str, Mapping[str, Any]], columns: Columns
+) -> CheckedResponse:
     if isinstance(row, BadRow):
         raise RowError(row.reason)
     task = read_task(row.fields, default_id=row.default_id, columns=columns)
@@ -106,7 +108,9 @@ def _check(row: Row | BadRow, instructions: Mapping[str, Mapping[str, Any]], col
     asked = row.fields if INSTRUCTIONS in row.fields else instructions.get(task.prompt[-1].content)
     if asked is None:
         raise RowError(f"no {INSTRUCTIONS} for this prompt; pass --prompts FILE")
-    return Checked(task.id, tuple(asked[INSTRUCTIONS]), followed(verifiers_of(asked), task.candidates[0]))
+    return CheckedResponse(
+        task.id, tuple(asked[INSTRUCTIONS]), followed(verifiers_of(asked), task.candidates[0])
+    )
 
 
 def _proportion(held: Sequence[bool]) -> Proportion:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from tirjudge.evaluation.protocols.rationale_consistency import PRECISION, RECALL
-from tirjudge_environments import Ask, Malformed
+from tirjudge_environments import Malformed, Question
 from tirjudge_environments.formats.rationale import EVALUATED, reasons_ask
 from tirjudge_environments.rationales.matching import Matching, read_matching
 
@@ -17,7 +17,7 @@ Extras = dict[str, dict[str, Any]]
 class Answering(Protocol):
     """Answers questions: a model, or its earlier answers."""
 
-    async def answers(self, asks: Iterable[Ask]) -> dict[str, str]:
+    async def answers(self, asks: Iterable[Question]) -> dict[str, str]:
         """Return answers by the key of their question; unanswered questions are missing."""
         ...
 
@@ -28,7 +28,7 @@ class KeptAnswers:
 
     by_key: Mapping[str, str]
 
-    async def answers(self, asks: Iterable[Ask]) -> dict[str, str]:
+    async def answers(self, asks: Iterable[Question]) -> dict[str, str]:
         return {ask.key: self.by_key[ask.key] for ask in asks if ask.key in self.by_key}
 
 
@@ -37,7 +37,7 @@ class _Reasons:
     id: str
     checklist: tuple[str, ...]
     reasons: tuple[str, ...]
-    ask: Ask | None
+    ask: Question | None
     """None without reasons."""
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, ScoringProtocol, Unfit, Units
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, ScoringProtocol, Units, Unscorable
 from tirjudge.statistics import Proportion
 
 RESAMPLES = 1000
@@ -142,7 +142,7 @@ def _paired(first: Units, second: Units) -> tuple[Units, Units]:
     places = {id: place for place, id in enumerate(second.ids)}
     common = [place for place, id in enumerate(first.ids) if id in places]
     if not common:
-        raise Unfit("the runs have no row in common")
+        raise Unscorable("the runs have no row in common")
     renumbered = {place: number for number, place in enumerate(common)}
     sections = {
         name: np.array([renumbered[place] for place in positions if place in renumbered], dtype=np.intp)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import JudgedRow, Unfit, Units, Vote
+from tirjudge.evaluation.base import JudgedRow, Units, Unscorable, Vote
 from tirjudge_environments.types import derive_seed
 
 _DRAW = "evaluation order"
@@ -27,7 +27,7 @@ class UnitsBuilder:
     def add(self, id: str, section: str, *values: float) -> None:
         """Add a unit with its measures. Raises Unfit for an id that was added before."""
         if id in self._places:
-            raise Unfit(f"two rows have the id {id!r}")
+            raise Unscorable(f"two rows have the id {id!r}")
         self._sections.setdefault(section, []).append(len(self._places))
         self._places[id] = len(self._places)
         self._values.append(values)
@@ -36,7 +36,7 @@ class UnitsBuilder:
         """Return the units. Raises Unfit if there are none."""
         if not self._places:
             reasons = ", ".join(f"{name} ({count})" for name, count in self.counts.items())
-            raise Unfit(f"no row can be scored{f': {reasons}' if reasons else ''}")
+            raise Unscorable(f"no row can be scored{f': {reasons}' if reasons else ''}")
         return Units(
             ids=tuple(self._places),
             sections={name: np.array(self._sections[name]) for name in sorted(self._sections)},
@@ -70,7 +70,7 @@ def drawn_vote(row: JudgedRow, *, sample: int = 0, seed: int = 0) -> Vote:
     """
     votes = row.sample(sample)
     if not votes:
-        raise Unfit(f"row {row.id!r} was not judged")
+        raise Unscorable(f"row {row.id!r} was not judged")
     if len(votes) == 1:
         return votes[0]
     draw = np.random.default_rng(derive_seed(seed, _DRAW, row.id))
@@ -110,5 +110,5 @@ def _ordered(row: JudgedRow, order: tuple[int, ...], name: str) -> Vote:
         if vote.order == order:
             return vote
     if not all(vote.order for vote in row.sample()):
-        raise Unfit(f"the responses of row {row.id!r} were judged one by one, so there is no order")
-    raise Unfit(f"row {row.id!r} was not judged in {name}: judge it with --order both")
+        raise Unscorable(f"the responses of row {row.id!r} were judged one by one, so there is no order")
+    raise Unscorable(f"row {row.id!r} was not judged in {name}: judge it with --order both")

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from tirjudge.data.rows import BadRow, Row
-from tirjudge.judging.engine import Judging, Kind, kind_for, truncated
+from tirjudge.judging.engine import JudgeEngine, Kind, kind_for, truncated
 from tirjudge.judging.judgment import result_row
 from tirjudge.rollout.concurrency import as_finished, read_in_thread
 from tirjudge.statistics import Proportion
@@ -57,7 +57,7 @@ class Watcher(Protocol):
         ...
 
 
-class GivenUp(RuntimeError):
+class TooManyFailures(RuntimeError):
     """The model or the sandbox failed for too many consecutive rows."""
 
 
@@ -75,7 +75,7 @@ class _Work:
 class Batch:
     """A single pass over rows. Raises GivenUp; recorded results stay, whatever ends the run."""
 
-    judging: Judging
+    judging: JudgeEngine
     results: ResultFile
     watcher: Watcher
     plan: Plan = Plan()
@@ -164,7 +164,9 @@ class Batch:
     def _count_down(self, detail: str) -> None:
         self._down += 1
         if self._down == self.plan.give_up_after:
-            raise GivenUp(f"gave up after {self._down} consecutive failures, the last one because: {detail}")
+            raise TooManyFailures(
+                f"gave up after {self._down} consecutive failures, the last one because: {detail}"
+            )
 
     def _fail(self, failure: Failure) -> None:
         self.results.append_failure(asdict(failure))

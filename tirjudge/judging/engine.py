@@ -36,7 +36,7 @@ _TURNS_WITHOUT_PROGRAMS = 5
 """Turns of a view beyond those that run a program, the verdict's included."""
 
 
-class Judging:
+class JudgeEngine:
     """An async context manager that opens everything a judge needs; belongs to one event loop.
 
     Opening raises GeneratorFailed for a model that cannot be loaded or reached, SandboxUnavailable for a

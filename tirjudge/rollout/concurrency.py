@@ -126,7 +126,7 @@ async def read_in_thread(rows: Iterable[T]) -> AsyncGenerator[T]:
         room.release()
 
 
-class LoopThread:
+class EventLoopThread:
     """An event loop in a thread of its own, for callers that have another loop or none.
 
     It runs coroutines until it is closed.

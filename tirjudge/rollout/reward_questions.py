@@ -10,7 +10,7 @@ from pathlib import Path
 from tirjudge.generation.base import ContextTooLong, Generator, GeneratorFailed, Sampling, Withheld
 from tirjudge.generation.endpoint.http import Refused
 from tirjudge.storage.run_folder import JsonLines, read_lines
-from tirjudge_environments import Ask, Context, derive_seed
+from tirjudge_environments import Context, Question, derive_seed
 
 _ATTEMPTS = 3
 """A question is asked so many times at most while its answer cannot be parsed."""
@@ -85,7 +85,7 @@ class RewardQuestions:
         self._down_since: float | None = None
         self._answers = {} if kept is None else kept.of(generator.model)
 
-    async def answers(self, asks: Iterable[Ask]) -> dict[str, str]:
+    async def answers(self, asks: Iterable[Question]) -> dict[str, str]:
         """Return the answers by question key. Raises NotAnswered.
 
         A question that the model cannot take (longer than its context, or blocked by a content filter) is
@@ -101,7 +101,7 @@ class RewardQuestions:
         if self._kept is not None:
             self._kept.close()
 
-    async def _once(self, ask: Ask) -> str | None:
+    async def _once(self, ask: Question) -> str | None:
         if ask.key in self._answers:
             return self._answers[ask.key]
         # Rollouts that ask the same question at the same time share one request.
@@ -112,7 +112,7 @@ class RewardQuestions:
         finally:
             self._asked.pop(ask.key, None)
 
-    async def _readable(self, ask: Ask) -> str | None:
+    async def _readable(self, ask: Question) -> str | None:
         text: str | None = None
         for attempt in range(_ATTEMPTS):
             text = await self._generate(ask, attempt)
@@ -122,12 +122,12 @@ class RewardQuestions:
             self._keep(ask, text)
         return text
 
-    def _keep(self, ask: Ask, answer: str) -> None:
+    def _keep(self, ask: Question, answer: str) -> None:
         self._answers[ask.key] = answer
         if self._kept is not None:
             self._kept.keep(self._generator.model, ask.key, answer)
 
-    async def _generate(self, ask: Ask, attempt: int) -> str | None:
+    async def _generate(self, ask: Question, attempt: int) -> str | None:
         """Return the model's answer; None if it cannot take this question."""
         encoder = self._generator.encoder
         context = Context(ask.prompt, ids=tuple(encoder.prompt(ask.prompt)) if encoder else None)

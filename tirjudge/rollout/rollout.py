@@ -36,7 +36,7 @@ class Rollout:
         sampling: Sampling = Sampling(),
         seed: int = 0,
         concurrency: int = 512,
-        asking: RewardQuestions | None = None,
+        reward_questions: RewardQuestions | None = None,
     ) -> None:
         """
         Args:
@@ -48,13 +48,13 @@ class Rollout:
             sampling: the parameters of every turn; its seed is not used, since each turn gets its own.
             seed: the seed from which those of turns and programs are derived.
             concurrency: at most so many trajectories run at once.
-            asking: answers the questions of a judge whose reward depends on another model.
+            reward_questions: answers the questions of a judge whose reward depends on another model.
         """
         self.environment, self._generator, self._sandbox = environment, generator, sandbox
         self._budget, self._limits, self._sampling, self._seed = budget, limits, sampling, seed
         self._concurrency = concurrency
         self._free = asyncio.Semaphore(concurrency)
-        self._asking = asking
+        self._reward_questions = reward_questions
 
     async def trajectory(self, task: JudgeTask, view: View, sample: int = 0) -> Trajectory:
         """Sample one dialogue, from the prompt to its end."""
@@ -92,10 +92,10 @@ class Rollout:
 
         Raises NotAnswered when the model that answers them stays down, and ValueError without such a model.
         """
-        asks = self.environment.ask(group)
-        if asks and self._asking is None:
+        asks = self.environment.questions(group)
+        if asks and self._reward_questions is None:
             raise ValueError("the reward of this judge needs a second model: configure one (meta_judge)")
-        answers = await self._asking.answers(asks) if asks and self._asking else {}
+        answers = await self._reward_questions.answers(asks) if asks and self._reward_questions else {}
         return self.environment.score(group, answers)
 
     async def episodes(self, tasks: Iterable[JudgeTask], size: int = 1) -> AsyncIterator[Episode]:

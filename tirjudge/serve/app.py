@@ -3,7 +3,7 @@
 # No `from __future__ import annotations`: FastAPI reads the routes' annotations, whose names are local here.
 from typing import Any
 
-from tirjudge.judging.engine import Judging
+from tirjudge.judging.engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.serve.messages import Answer, Questions
 from tirjudge.serve.openrlhf import RewardRequest, RewardResponse
@@ -33,7 +33,7 @@ class NoScore(RuntimeError):
 
 
 def create_app(
-    judging: Judging, settings: JudgeServerSettings, *, version: str, truncate: int | None = None
+    judging: JudgeEngine, settings: JudgeServerSettings, *, version: str, truncate: int | None = None
 ) -> App:
     """Return the server of an open judge as an ASGI application; `truncate`: see `JudgeOptions`.
 

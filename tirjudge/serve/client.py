@@ -8,8 +8,8 @@ from types import TracebackType
 from typing import Self
 from weakref import WeakKeyDictionary
 
-from tirjudge.generation.endpoint.http import Endpoint
-from tirjudge.serve.messages import Answer, Question
+from tirjudge.generation.endpoint.http import JsonEndpoint
+from tirjudge.serve.messages import Answer, JudgeRequest
 
 TOKEN = "TIRJUDGE_SERVE_TOKEN"
 
@@ -35,11 +35,11 @@ class JudgeClient:
         `timeout` is in seconds, per attempt. Raises ValueError for an invalid URL.
         """
         key = os.environ.get(TOKEN) if token is None else token
-        self._endpoint = Endpoint(
+        self._endpoint = JsonEndpoint(
             url, api_key=key, concurrency=concurrency, timeout=timeout, max_attempts=max_attempts
         )
 
-    async def judge(self, question: Question) -> Answer:
+    async def judge(self, question: JudgeRequest) -> Answer:
         """Ask one question; raises GeneratorFailed, in one line, if there is no answer."""
         return await self._endpoint.post("judge", question.model_dump(exclude_none=True), Answer)
 

@@ -25,7 +25,7 @@ class ChatMessage(Message):
     content: Text
 
 
-class Question(Message):
+class JudgeRequest(Message):
     """A prompt, and the responses to judge."""
 
     prompt: Annotated[Text, Field(min_length=1)] | Annotated[list[ChatMessage], Field(min_length=1)]
@@ -89,9 +89,9 @@ def _count(body: Any) -> str:
     return "many" if isinstance(body, list) else "one"
 
 
-Several = Annotated[list[Question], Field(min_length=1, max_length=MOST_QUESTIONS)]
+Several = Annotated[list[JudgeRequest], Field(min_length=1, max_length=MOST_QUESTIONS)]
 
 Questions = Annotated[
-    Annotated[Question, Tag("one")] | Annotated[Several, Tag("many")], Discriminator(_count)
+    Annotated[JudgeRequest, Tag("one")] | Annotated[Several, Tag("many")], Discriminator(_count)
 ]
 """One question, or a list of questions; the location of an error says which of the two was read."""

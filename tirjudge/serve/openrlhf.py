@@ -7,7 +7,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, JsonValue
 
 from tirjudge.judging.judgment import Judgment
-from tirjudge.serve.messages import MOST_QUESTIONS, Question
+from tirjudge.serve.messages import MOST_QUESTIONS, JudgeRequest
 from tirjudge_sandbox.http.fields import Message, Text
 from tirjudge_sandbox.server.settings import FieldRefused
 
@@ -29,7 +29,7 @@ class RewardRequest(Message):
     labels: list[JsonValue] | None = None
     """Sent by OpenRLHF and ignored."""
 
-    def questions(self) -> list[Question]:
+    def questions(self) -> list[JudgeRequest]:
         """Return one question per query. Raises FieldRefused for a query without its prompt."""
         if len(self.query) != len(self.prompts):
             text = f"has {len(self.prompts)} texts, query has {len(self.query)}"
@@ -55,13 +55,13 @@ class RewardResponse(Message):
         return cls(rewards=rewards, scores=rewards, extra_logs=logs)
 
 
-def _question(index: int, query: str, prompt: str) -> Question:
+def _question(index: int, query: str, prompt: str) -> JudgeRequest:
     if not prompt.strip():
         raise FieldRefused("is empty", "prompts", index)
     before, found, response = query.partition(prompt)
     if not found or len(before) > _LONGEST_START:
         raise FieldRefused("does not begin with its prompt", "query", index)
-    return Question(prompt=prompt, responses=[_without_end(response)])
+    return JudgeRequest(prompt=prompt, responses=[_without_end(response)])
 
 
 def _without_end(response: str) -> str:

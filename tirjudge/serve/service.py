@@ -10,10 +10,10 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, PositiveFloat
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.spending import CostReached
-from tirjudge.judging.engine import Judging, truncated
+from tirjudge.judging.engine import JudgeEngine, truncated
 from tirjudge.judging.judgment import Judgment
 from tirjudge.rollout import all_or_none
-from tirjudge.serve.messages import Question
+from tirjudge.serve.messages import JudgeRequest
 from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.server.guard import Access
@@ -82,7 +82,7 @@ class JudgeService:
     """
 
     def __init__(
-        self, judging: Judging, metrics: JudgeMetrics, check_seconds: float, truncate: int | None = None
+        self, judging: JudgeEngine, metrics: JudgeMetrics, check_seconds: float, truncate: int | None = None
     ) -> None:
         """`check_seconds` limits `check`; `truncate` is the most characters of a response."""
         self._judging, self._metrics = judging, metrics
@@ -90,7 +90,7 @@ class JudgeService:
         self._reason = "not checked yet"
         self._checking = asyncio.Lock()
 
-    async def judge(self, questions: Sequence[Question], *way: str) -> list[Judgment]:
+    async def judge(self, questions: Sequence[JudgeRequest], *way: str) -> list[Judgment]:
         """Judge questions; raises Down, and FieldRefused for unfit ones, which `way` locates."""
         several = len(questions) > 1
         works = [
@@ -115,7 +115,7 @@ class JudgeService:
                     self._reason = str(error)
             return self._reason
 
-    async def _one(self, question: Question, way: Sequence[str | int]) -> Judgment:
+    async def _one(self, question: JudgeRequest, way: Sequence[str | int]) -> Judgment:
         started = time.monotonic()
         if question.kind and self._judging.config.format:
             raise FieldRefused(f"this server judges only as {self._judging.config.format}", *way, "kind")

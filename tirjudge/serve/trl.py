@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tirjudge.serve.client import client_of_this_loop
-from tirjudge.serve.messages import Question
+from tirjudge.serve.messages import JudgeRequest
 
 Turns = str | Sequence[Mapping[str, Any]]
 """A text, or chat messages with `role` and `content`."""
@@ -40,8 +40,8 @@ class JudgeReward:
         return scores
 
 
-def _question(prompt: Turns, completion: Turns) -> Question:
+def _question(prompt: Turns, completion: Turns) -> JudgeRequest:
     """Return the question; the last of several chat messages of a completion is judged."""
     response = completion if isinstance(completion, str) else completion[-1]["content"]
     asked = prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
-    return Question.model_validate({"prompt": asked, "responses": [response]})
+    return JudgeRequest.model_validate({"prompt": asked, "responses": [response]})

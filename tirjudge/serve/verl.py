@@ -12,7 +12,7 @@ from typing import Any
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.serve.client import client_of_this_loop
-from tirjudge.serve.messages import Question
+from tirjudge.serve.messages import JudgeRequest
 
 
 async def compute_score(
@@ -39,7 +39,7 @@ async def compute_score(
             f"a row of {data_source!r} has no extra_info[{prompt_key!r}]: the judge needs the prompt"
         )
     asked = prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
-    question = Question.model_validate({"prompt": asked, "responses": [solution_str]})
+    question = JudgeRequest.model_validate({"prompt": asked, "responses": [solution_str]})
     answer = await client_of_this_loop(url, token).judge(question)
     score = answer.scores[0] if answer.scores else None
     reward = no_verdict_reward if score is None else score

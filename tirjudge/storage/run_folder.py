@@ -222,7 +222,7 @@ class DiskFull(RuntimeError):
 
 
 @contextmanager
-def full_disk_told(folder: Path) -> Iterator[None]:
+def disk_full_errors(folder: Path) -> Iterator[None]:
     """Raise DiskFull instead of any error caused by a full disk, a quota or a limit on file sizes."""
     try:
         yield

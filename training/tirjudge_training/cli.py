@@ -27,7 +27,7 @@ from tirjudge_training.planning.plan import plan as planned
 from tirjudge_training.planning.shrink import shrunk
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.engine import RolloutConfig
-from tirjudge_training.run import RunMismatch, counted, course_of, data_of
+from tirjudge_training.run import RunMismatch, counted, data_of, pipeline_of
 from tirjudge_training.run import train as run_train
 
 FAILED = 1
@@ -199,7 +199,7 @@ def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
             print(f"arm {arm}:")
         data = _rows(recipe)
         whole = recipe if isinstance(data, NoRows) else counted(recipe, data)
-        for line in planned(whole, course_of(whole), data, folder / arm):
+        for line in planned(whole, pipeline_of(whole), data, folder / arm):
             print(line)
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.evaluation import percentage
-from tirjudge_training.pipelines.pipeline import HELDOUT, WARM_UP, Course
+from tirjudge_training.pipelines.pipeline import HELDOUT, WARM_UP, Pipeline
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import course_of, train
+from tirjudge_training.run import pipeline_of, train
 from tirjudge_training.stages.base import DONE, Say
 
 COMPARISON = "comparison.md"
@@ -48,7 +48,7 @@ def table(arms: Mapping[str, Recipe], folder: Path) -> Iterator[str]:
     """Yield Markdown: accuracy per arm, model and judge, by domain, with 95 % intervals."""
     if all(recipe.generated for recipe in arms.values()):
         yield f"{MECHANISM}\n"
-    rows = [row for name, recipe in arms.items() for row in _rows(name, course_of(recipe), folder / name)]
+    rows = [row for name, recipe in arms.items() for row in _rows(name, pipeline_of(recipe), folder / name)]
     domains = sorted({domain for _, found in rows for domain in found["domains"]})
     yield from _line(["arm", "model", "judge", "all", *domains, "calls per verdict"])
     yield from _line(["---"] * (len(domains) + 5))
@@ -61,8 +61,8 @@ def table(arms: Mapping[str, Recipe], folder: Path) -> Iterator[str]:
         )
 
 
-def _rows(arm: str, course: Course, folder: Path) -> Iterator[tuple[Sequence[str], Mapping[str, Any]]]:
-    for model in course.models:
+def _rows(arm: str, pipeline: Pipeline, folder: Path) -> Iterator[tuple[Sequence[str], Mapping[str, Any]]]:
+    for model in pipeline.models:
         found = json.loads((folder / f"{HELDOUT}{model}" / DONE).read_text(encoding="utf-8"))
         for judge, one in found.items():
             yield (arm, model, judge), one
@@ -93,4 +93,4 @@ def _copy_warm_up(arms: Mapping[str, Recipe], arm: str, folder: Path) -> None:
 
 
 def _warm_up(recipe: Recipe) -> Any:
-    return next((stage for stage in course_of(recipe).stages if stage.name == WARM_UP), None)
+    return next((stage for stage in pipeline_of(recipe).stages if stage.name == WARM_UP), None)

@@ -197,7 +197,7 @@ def _without_none(values: Any) -> Any:
 CONFIG = "config.toml"
 
 
-def claim(folder: RunFolder, config: BaseModel, movable: Iterable[str]) -> str | None:
+def claim_folder(folder: RunFolder, config: BaseModel, movable: Iterable[str]) -> str | None:
     """Store the configuration in a new folder, or compare it with the stored one.
 
     Returns the first key that differs, and then writes nothing; None if the folder may be used. Keys in

@@ -14,7 +14,7 @@ from tirjudge.storage.records import failed
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Call, Environment, Episode, Reward, Score
 from tirjudge_sandbox import Execution
-from tirjudge_training.rl.dynamic_sampling import CORRECT, Draw, rolls
+from tirjudge_training.rl.dynamic_sampling import CORRECT, FormattedTask, score_tasks
 from tirjudge_training.rl.engine import Engine, RolloutConfig
 
 ANSWERS = "answers.jsonl"
@@ -58,7 +58,7 @@ class Answer:
     """Executed programs that did not exit by themselves with code 0."""
 
 
-def answer(draw: Draw, episode: Episode, scores: Sequence[Score]) -> Answer:
+def answer(draw: FormattedTask, episode: Episode, scores: Sequence[Score]) -> Answer:
     """Return the outcome of a task from its episode and the scores of its views."""
     calls = [call for trajectory in episode.trajectories for call in trajectory.calls]
     rewards = [score for score in scores if isinstance(score, Reward)]
@@ -79,18 +79,18 @@ def answer(draw: Draw, episode: Episode, scores: Sequence[Score]) -> Answer:
 
 def measure(
     model: str,
-    draws: Sequence[Draw],
+    draws: Sequence[FormattedTask],
     environments: Mapping[str, Environment],
     rollout: RolloutConfig,
     *,
-    asking: Callable[[], RewardQuestions | None] = lambda: None,
+    reward_questions: Callable[[], RewardQuestions | None] = lambda: None,
     folder: RunFolder | None = None,
     file: str = ANSWERS,
 ) -> dict[str, Any]:
     """Return a `summary` of the greedy answers of a model, a folder or a hub id, to the tasks.
 
     With a `folder`, every answer is appended to its `file`, and a killed measurement resumes from there.
-    `asking` opens the meta-judge that answers the questions of rewards, if there is one.
+    `reward_questions` opens the meta-judge that answers the questions of rewards, if there is one.
     """
     # Stored by index, since answers arrive out of order.
     rows = [] if folder is None else list(folder.read(file))
@@ -98,14 +98,14 @@ def measure(
     left = [(index, draw) for index, draw in enumerate(draws) if index not in found]
 
     async def ask(engine: Engine) -> None:
-        async for index, roll in rolls(left, engine.rollouts(0), size=1):
+        async for index, roll in score_tasks(left, engine.rollouts(0), size=1):
             found[index] = answer(roll.draw, roll.episodes[0], roll.scores[0])
             if folder is not None:
                 folder.append(file, {"index": index, **asdict(found[index])})
 
     if left:
         greedy = rollout.model_copy(update={"temperature": 0.0})
-        with Engine.load(model, environments, greedy, asking()) as engine:
+        with Engine.load(model, environments, greedy, reward_questions()) as engine:
             engine.run(ask(engine))
     return summary(found[index] for index in sorted(found))
 

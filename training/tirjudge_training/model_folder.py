@@ -16,7 +16,7 @@ from tirjudge_environments import Prompt
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training import model_folder
 from tirjudge_training.distributed.checkpoints import on_the_first
-from tirjudge_training.distributed.device import here
+from tirjudge_training.distributed.device import current_device
 from tirjudge_training.distributed.processes import ALONE, Processes
 
 
@@ -34,7 +34,7 @@ def load(path: str | Path, device: str | None = None) -> tuple[Any, Any]:
     )
     if base is not None:
         model = model_folder.merged(model, Path(path))
-    return model.to(device or here().device), AutoTokenizer.from_pretrained(path)
+    return model.to(device or current_device().device), AutoTokenizer.from_pretrained(path)
 
 
 def prompt_tokens(path: str | Path) -> Callable[[Prompt], int]:

@@ -8,16 +8,16 @@ from functools import partial
 from pathlib import Path
 
 from tirjudge.cli.errors import log
-from tirjudge.storage.run_folder import JsonObject, RunFolder, full_disk_told, write_atomically
+from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, write_atomically
 from tirjudge_training import model_folder
-from tirjudge_training.config_files import CONFIG, BadRecipe, claim, to_toml
+from tirjudge_training.config_files import CONFIG, BadRecipe, claim_folder, to_toml
 from tirjudge_training.data.base import Data
 from tirjudge_training.data.rows import RowData, require_rows
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.miniature.tasks import GeneratedData
 from tirjudge_training.pipelines import open_method
 from tirjudge_training.pipelines.model_card import model_card, table
-from tirjudge_training.pipelines.pipeline import Course
+from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning.preflight import check
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.profiling import release
@@ -46,7 +46,7 @@ class RunMismatch(ValueError):
     """The folder holds a run of another recipe. The message is one line and names the first difference."""
 
 
-def course_of(recipe: Recipe) -> Course:
+def pipeline_of(recipe: Recipe) -> Pipeline:
     """Return the stages of a recipe's training method."""
     return open_method(recipe).build(recipe)
 
@@ -93,25 +93,25 @@ def train(
     """
     # All of this happens before the folder is touched: a recipe that cannot run leaves nothing behind.
     data = data_of(recipe)
-    course = course_of(counted(recipe, data))
-    processes.first(lambda: check(recipe, course, data, folder))
-    with full_disk_told(folder), processes.folder(folder) as whole:
+    pipeline = pipeline_of(counted(recipe, data))
+    processes.first(lambda: check(recipe, pipeline, data, folder))
+    with disk_full_errors(folder), processes.folder(folder) as whole:
         processes.first(lambda: _claim(whole, recipe))
         say = say if processes.rank == 0 else _silent
         run = Run(folder, recipe.model.base, data, say, recipe.meta_judge, processes)
-        results = {stage.name: _done(stage, run) for stage in course.stages}
-        if course.models:
-            whole.write(RESULTS, table(course, results))
-        model = Path(run.model(course.result))
+        results = {stage.name: _done(stage, run) for stage in pipeline.stages}
+        if pipeline.models:
+            whole.write(RESULTS, table(pipeline, results))
+        model = Path(run.model(pipeline.result))
         if recipe.model.base is None:
-            card = model_card(recipe, command, course, results)
+            card = model_card(recipe, command, pipeline, results)
             processes.first(lambda: write_atomically(model / "README.md", card))
     return model
 
 
 def _claim(run: RunFolder, recipe: Recipe) -> None:
     """Store the resolved recipe, or refuse to mix two runs in one folder."""
-    found = claim(run, recipe, UNCLAIMED)
+    found = claim_folder(run, recipe, UNCLAIMED)
     if found is not None:
         raise RunMismatch(
             f"{run.path / CONFIG} has another {found}: use the same recipe, or another --output"
@@ -124,7 +124,7 @@ def _done(stage: Stage, run: Run) -> JsonObject:
     if processes.first((path / DONE).exists):
         run.say(f"{stage.name}: done")
     else:
-        with full_disk_told(path):
+        with disk_full_errors(path):
             # The other processes open files of their own in it, and may get there before the first.
             processes.first(lambda: path.mkdir(parents=True, exist_ok=True))
             with processes.folder(path) as folder:

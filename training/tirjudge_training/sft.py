@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.device import here
+from tirjudge_training.distributed.device import current_device
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import LoraConfig
 
@@ -155,7 +155,7 @@ def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> An
         logging_first_step=True,
         disable_tqdm=True,
         report_to="none",
-        **here().arguments(),
+        **current_device().arguments(),
     )
 
 

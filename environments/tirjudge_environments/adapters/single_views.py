@@ -48,7 +48,7 @@ def row_view(environment: Environment, task: JudgeTask, row: Mapping[str, Any], 
 def score_alone(environment: Environment, task: JudgeTask, trajectory: Trajectory) -> Score:
     """Score one rollout; Unscored if the reward needs the answers of another model."""
     group = [Episode(task, trajectory.sample, (trajectory,))]
-    if environment.ask(group):
+    if environment.questions(group):
         return Unscored(f"the reward needs the answers of another model, and adapters ask none: {_WHO_CAN}")
     return environment.score(group, {})[0][0]
 

@@ -16,10 +16,10 @@ from tirjudge_environments.rationales.matching import Matching, matching_ask, re
 from tirjudge_environments.rationales.reasons import read_assessment
 from tirjudge_environments.rewards import failed
 from tirjudge_environments.types import (
-    Ask,
     Episode,
     JudgeTask,
     Malformed,
+    Question,
     Reward,
     Score,
     Trajectory,
@@ -39,7 +39,7 @@ class Rationale(TextPair):
 
     A task's `gold["checklist"]` holds the human reasons, in which `Response 1` is the first candidate, and
     `gold["strength"]` the strength of the preference: 2 for significantly, 1 for slightly, 0 for a tie, which
-    has no label. The questions of `ask` go to a MetaJudge, which scores how well the judge's reasons express
+    has no label. Its `questions` go to a MetaJudge, which scores how well the judge's reasons express
     the human ones.
     """
 
@@ -71,12 +71,14 @@ class Rationale(TextPair):
             return Verdict(tie=True, parsed=parsed)
         return Verdict(choice=view.order["AB".index(read.preferred)], parsed=parsed)
 
-    def ask(self, group: Sequence[Episode]) -> tuple[Ask, ...]:
+    def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
         """Return one question per list of reasons; equal lists share one."""
-        asks = (
-            self._ask(episode.task, trajectory) for episode in group for trajectory in episode.trajectories
+        asked = (
+            self._question(episode.task, trajectory)
+            for episode in group
+            for trajectory in episode.trajectories
         )
-        return tuple({ask.key: ask for ask in asks if ask is not None}.values())
+        return tuple({question.key: question for question in asked if question is not None}.values())
 
     def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
         """Score a group. The parts are `correct` (the outcome, 0 or 1), `rationale` (AP) and `consistency`
@@ -96,12 +98,12 @@ class Rationale(TextPair):
         checklist, reasons = _checklist(task), self._reasons(trajectory)
         if not checklist:
             return Unscored("the task has no checklist of human reasons")
-        ask = self._ask(task, trajectory)
-        if ask is None:
+        question = self._question(task, trajectory)
+        if question is None:
             return Matching((), len(checklist), 0)
-        if ask.key not in answers:
+        if question.key not in answers:
             return Unscored("the MetaJudge gave no answer")
-        read = read_matching(answers[ask.key], humans=len(checklist), reasons=len(reasons))
+        read = read_matching(answers[question.key], humans=len(checklist), reasons=len(reasons))
         if isinstance(read, Malformed):
             return Unscored(f"the MetaJudge's answer cannot be read: {read.reason}")
         return read
@@ -133,7 +135,7 @@ class Rationale(TextPair):
             return False
         return not self.exact or verdict.parsed["strength"] == task.gold.get("strength")
 
-    def _ask(self, task: JudgeTask, trajectory: Trajectory) -> Ask | None:
+    def _question(self, task: JudgeTask, trajectory: Trajectory) -> Question | None:
         """Return the question on a trajectory; None if there is nothing to ask or no use for the answer."""
         checklist, reasons = _checklist(task), self._reasons(trajectory)
         if self.reward == "outcome" or self._unlabelled(task):
@@ -145,7 +147,7 @@ class Rationale(TextPair):
         return [] if verdict is None else verdict.parsed["reasons"][: self.top]
 
 
-def reasons_ask(checklist: Sequence[str], reasons: Sequence[str], order: Sequence[int]) -> Ask | None:
+def reasons_ask(checklist: Sequence[str], reasons: Sequence[str], order: Sequence[int]) -> Question | None:
     """Ask how well a judge's reasons, given on responses in this order, express the human ones.
 
     None if there are no reasons on one side, and so nothing to ask.

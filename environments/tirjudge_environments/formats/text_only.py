@@ -12,7 +12,6 @@ from pydantic import BaseModel, ConfigDict
 from tirjudge_environments.orders import Order, ordered_views, require_pair
 from tirjudge_environments.templates import Template, conversation_text, load_template
 from tirjudge_environments.types import (
-    Ask,
     By,
     Completion,
     Continue,
@@ -22,6 +21,7 @@ from tirjudge_environments.types import (
     Malformed,
     Message,
     Prompt,
+    Question,
     Reading,
     Trajectory,
     Verdict,
@@ -84,7 +84,7 @@ class TextOnly(BaseModel, ABC):
         cut = completion.finish is Finish.LENGTH and isinstance(reading, Malformed)
         return Continue() if cut else reading
 
-    def ask(self, group: Sequence[Episode]) -> tuple[Ask, ...]:
+    def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
         return ()
 
     def _messages(self) -> tuple[Template, Template | None]:

@@ -15,7 +15,6 @@ from tirjudge_environments.parsing import Turn
 from tirjudge_environments.rewards import NO_TOOL_DOMAINS
 from tirjudge_environments.templates import Template, conversation_text, load_template
 from tirjudge_environments.types import (
-    Ask,
     By,
     Completion,
     Continue,
@@ -25,6 +24,7 @@ from tirjudge_environments.types import (
     Malformed,
     Message,
     Prompt,
+    Question,
     Reading,
     Refused,
     RunCode,
@@ -130,7 +130,7 @@ class TirFormat(BaseModel, ABC):
         body = text if self.exact else lengthen_fences(text)
         return f"{body}\n```\n" if request.opened else f"```output\n{body}\n```\n"
 
-    def ask(self, group: Sequence[Episode]) -> tuple[Ask, ...]:
+    def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
         return ()
 
     def replay(self, trajectory: Trajectory) -> Verdict | None:

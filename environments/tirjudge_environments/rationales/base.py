@@ -5,18 +5,18 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 
-from tirjudge_environments.types import Ask, Malformed, Message, Prompt
+from tirjudge_environments.types import Malformed, Message, Prompt, Question
 
 START, END = "<RESULT_START>", "<RESULT_END>"
 
 
-def question(kind: str, text: str, read: Callable[[str], object]) -> Ask:
+def question(kind: str, text: str, read: Callable[[str], object]) -> Question:
     """Build a question whose key is a hash of its text.
 
     `read` parses an answer and returns Malformed if it cannot; then the question is asked again.
     """
     digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
-    return Ask(
+    return Question(
         key=f"{kind}-{digest}",
         prompt=Prompt(messages=(Message("user", text),)),
         readable=lambda answer: not isinstance(read(answer), Malformed),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tirjudge_environments.rationales.base import question, result_lines
 from tirjudge_environments.templates import conversation_text, load_template
-from tirjudge_environments.types import Ask, Malformed, Message
+from tirjudge_environments.types import Malformed, Message, Question
 
 SIZES = range(3, 8)
 """Sizes of checklists in HelpSteer3-Atomic: 3 to 7 points (section 2.1)."""
@@ -30,7 +30,7 @@ class Decomposition:
 
 def decomposition_ask(
     conversation: Sequence[Message], responses: Sequence[str], *, summary: str, evaluation: str
-) -> Ask:
+) -> Question:
     """Ask for the points of `summary`, made concrete by `evaluation`.
 
     `summary` is people's reasoning for their preference, and `evaluation` what they wrote about each

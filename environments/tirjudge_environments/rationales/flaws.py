@@ -11,7 +11,7 @@ from typing import Self
 
 from tirjudge_environments.rationales.base import numbered, question, result_lines
 from tirjudge_environments.templates import conversation_text, load_template
-from tirjudge_environments.types import Ask, Malformed, Message
+from tirjudge_environments.types import Malformed, Message, Question
 
 FLAWS: Mapping[str, str] = {
     "F1": "style only",
@@ -66,7 +66,7 @@ class FlawShares:
         )
 
 
-def flaws_ask(conversation: Sequence[Message], responses: Sequence[str], reasons: Sequence[str]) -> Ask:
+def flaws_ask(conversation: Sequence[Message], responses: Sequence[str], reasons: Sequence[str]) -> Question:
     """Ask for the labels of a judge's reasons, at least one; responses in the order shown to the judge.
 
     The paper defines the labels and does not print its prompt; this one is ours.

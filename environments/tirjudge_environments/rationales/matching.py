@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from tirjudge_environments.rationales.base import numbered, question, result_lines
 from tirjudge_environments.templates import load_template
-from tirjudge_environments.types import Ask, Malformed
+from tirjudge_environments.types import Malformed, Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ _SCORE = re.compile(
 _HEADING = re.compile(r"[^@]*:")
 
 
-def matching_ask(checklist: Sequence[str], reasons: Sequence[str]) -> Ask:
+def matching_ask(checklist: Sequence[str], reasons: Sequence[str]) -> Question:
     """Ask how well the judge's `reasons` (S1, S2, ...) express the human `checklist` (R1, R2, ...).
 
     Neither may be empty, since there would be nothing to ask. The prompt is that of Fig. 9.

@@ -8,7 +8,6 @@ from typing import ClassVar
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge_environments import (
-    Ask,
     Completion,
     Continue,
     Episode,
@@ -18,6 +17,7 @@ from tirjudge_environments import (
     Malformed,
     Message,
     Prompt,
+    Question,
     Reading,
     Refused,
     Reward,
@@ -87,7 +87,7 @@ class Checked(BaseModel):
         body = f"{lengthen_fences(output_text(outcome, self.output_chars))}\n```\n"
         return body if request.opened else f"```output\n{body}"
 
-    def ask(self, group: Sequence[Episode]) -> tuple[Ask, ...]:
+    def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
         return ()
 
     def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:

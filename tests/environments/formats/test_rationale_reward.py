@@ -54,7 +54,7 @@ def metajudge(*scores: str) -> str:
 
 def scored(judge: Rationale, task: JudgeTask, trajectory: Trajectory, answer: str | None) -> Any:
     group = [Episode(task, 0, (trajectory,))]
-    answers = {ask.key: answer for ask in judge.ask(group)} if answer is not None else {}
+    answers = {ask.key: answer for ask in judge.questions(group)} if answer is not None else {}
     [(score,)] = judge.score(group, answers)
     return score
 
@@ -92,7 +92,7 @@ async def test_the_outcome_alone_asks_nobody() -> None:
     judge, task = Rationale(order="given", reward="outcome"), pair(gold={})
     for box, total in (("B>A", 1.0), ("A>B", 0.0), ("A=B", 0.0)):
         trajectory = await judged(judge, task, box)
-        assert judge.ask([Episode(task, 0, (trajectory,))]) == ()
+        assert judge.questions([Episode(task, 0, (trajectory,))]) == ()
         assert scored(judge, task, trajectory, None) == Reward(total, {"correct": total})
 
 
@@ -109,7 +109,7 @@ async def test_without_the_metajudge_there_is_no_reward_and_no_zero() -> None:
     unreadable = scored(judge, task, trajectory, "I cannot say.")
     assert isinstance(unreadable, Unscored)
     assert unreadable.reason.startswith("the MetaJudge's answer cannot be read: no <RESULT_START>")
-    (ask,) = judge.ask([Episode(task, 0, (trajectory,))])
+    (ask,) = judge.questions([Episode(task, 0, (trajectory,))])
     assert ask.readable(HITS)
     assert not ask.readable("I cannot say.")
 
@@ -143,7 +143,7 @@ async def test_the_metajudge_sees_both_lists_under_the_letters_of_the_view() -> 
         Episode(task, 1, (await judged(judge, task, "A>B"), await judged(judge, task, "A>B", view=1))),
     ]
     letters = ("Response A", "Response B")
-    asks = judge.ask(group)
+    asks = judge.questions(group)
     assert asks == tuple(
         matching_ask(
             (f"{one} omits the name", f"{two} lacks the advance", f"{one} has hashtags"), REASONS[:2]

@@ -51,7 +51,7 @@ async def test_the_environment_of_a_process_of_the_host(attack, host):
 @pytest.mark.parametrize(
     "path",
     ["/etc/passwd", "/etc/shadow", "/etc/hostname", "/etc/resolv.conf", "/root/.bashrc", "/home", "/run",
-     "/var/run/docker.sock", "/run/docker.sock", "/run/systemd/journal/dev-log", "/dev/log", "/var/log",
+     "/var/run/docker.sock", "/run/docker.sock", "/run/systemd/metrics_log/dev-log", "/dev/log", "/var/log",
      "/boot", "/sys/kernel", "/sys/fs/cgroup/cgroup.procs", "/dev/mem", "/dev/kmsg", "/dev/sda", "/dev/tty",
      "/dev/ptmx", "/dev/fuse", "/dev/kvm", "/dev/nvidia0", "/host", "/control", __file__],
 )  # fmt: skip

@@ -14,9 +14,9 @@ import pytest_asyncio
 
 from tirjudge import Judge
 from tirjudge.best_of_n import (
+    CandidateSet,
     Grade,
-    Question,
-    RefereeDown,
+    RefereeUnavailable,
     Selection,
     abest_of,
     best_of,
@@ -54,9 +54,9 @@ class Taste:
         return tuple(one for one, like in zip(candidates, likes, strict=True) if like == max(known))
 
 
-def asking(count: int, id: str = "q", **gold: Any) -> Question:
+def asking(count: int, id: str = "q", **gold: Any) -> CandidateSet:
     texts = tuple(f"candidate {number}" for number in range(count))
-    return Question(JudgeTask(id=id, prompt=(Message("user", "p"),), candidates=texts, gold=gold), "f:1")
+    return CandidateSet(JudgeTask(id=id, prompt=(Message("user", "p"),), candidates=texts, gold=gold), "f:1")
 
 
 def different(count: int) -> Grade:
@@ -179,7 +179,7 @@ def test_a_method_that_cannot_be_is_refused() -> None:
         open_method("listwise", group_size=1)
 
 
-def rows(*fields: dict[str, Any], **options: Any) -> list[Question | Failure]:
+def rows(*fields: dict[str, Any], **options: Any) -> list[CandidateSet | Failure]:
     return list(questions((Row(f"f:{n}", f"line-{n}", one) for n, one in enumerate(fields, 1)), **options))
 
 
@@ -189,12 +189,12 @@ def test_rows_of_jetts_are_read_as_they_are() -> None:
         "responses": [{"content": "4", "metadata": {"score": 0}}, {"content": "5", "metadata": {"score": 1}}],
     }
     (question,) = rows(jetts)
-    assert isinstance(question, Question)
+    assert isinstance(question, CandidateSet)
     assert question.task.candidates == ("4", "5")
     assert question.task.prompt[0].content == "Name a prime."
     assert question.task.gold == {"check": "recorded", "solved": [0.0, 1.0]}
     (compared,) = rows(jetts, check="math")
-    assert isinstance(compared, Question)
+    assert isinstance(compared, CandidateSet)
     assert compared.task.gold == {"check": "math", "answer": "7"}
 
 
@@ -206,7 +206,7 @@ def test_what_a_row_has_tells_how_it_is_checked() -> None:
         rows({**row, "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]})[0],
         rows(row, check="recorded", most=2)[0],
     ]
-    golds = [question.task.gold for question in kinds if isinstance(question, Question)]
+    golds = [question.task.gold for question in kinds if isinstance(question, CandidateSet)]
     assert [gold["check"] for gold in golds] == ["math", "tests", "instructions", "recorded"]
     assert golds[0]["answer"] == "7"
     assert golds[3]["solved"] == [1.0, 0.0]
@@ -245,9 +245,9 @@ async def sandbox() -> AsyncIterator[Sandbox]:
         yield opened
 
 
-def solving(candidates: Sequence[str], **gold: Any) -> Question:
+def solving(candidates: Sequence[str], **gold: Any) -> CandidateSet:
     task = JudgeTask(id="q", prompt=(Message("user", "p"),), candidates=tuple(candidates), gold=gold)
-    return Question(task, "f:1")
+    return CandidateSet(task, "f:1")
 
 
 @pytest.mark.asyncio(loop_scope="module")
@@ -350,7 +350,7 @@ async def test_from_python_what_fails_is_raised() -> None:
             raise GeneratorFailed("it is off")
 
     with Judge(generator=Down(), tools=False) as judge:
-        with pytest.raises(RefereeDown, match="generator_down: it is off"):
+        with pytest.raises(RefereeUnavailable, match="generator_down: it is off"):
             best_of(judge, "Q", ["☆", "☆☆"])
         with pytest.raises(ValueError, match="1 answers for 2 candidates"):
             best_of(judge, "Q", ["☆", "☆☆"], answers=[0])

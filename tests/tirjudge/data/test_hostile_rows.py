@@ -16,7 +16,7 @@ from tirjudge.evaluation.stored_outputs import open_replay
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.batch import Batch, Failure, Plan
 from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import Judging
+from tirjudge.judging.engine import JudgeEngine
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments import By, Context
 
@@ -74,7 +74,7 @@ def run(folder: Path, published: list[Any], script: Any, **config: Any) -> Recor
     rows = BenchmarkRows(open_benchmark("judgebench"), ["gpt"], {"gpt": str(folder / "rows.jsonl")})
 
     async def judge() -> None:
-        async with Judging(JudgeConfig(**config), generator=ScriptedGenerator(script)) as judging:
+        async with JudgeEngine(JudgeConfig(**config), generator=ScriptedGenerator(script)) as judging:
             with ResultFile(folder / "out.jsonl", {"benchmark": "judgebench"}) as results:
                 await Batch(judging, results, watcher, Plan(kind=None)).run(rows)
 

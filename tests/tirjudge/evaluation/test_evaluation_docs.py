@@ -7,7 +7,7 @@ from pathlib import Path
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.protocols import OTHER_NAMES, all_protocols
 from tirjudge.evaluation.published import published
-from tirjudge.evaluation.stored_outputs import replay_formats
+from tirjudge.evaluation.stored_outputs import stored_output_formats
 
 DOCS = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text(encoding="utf-8")
 
@@ -22,7 +22,7 @@ def test_every_protocol_stands_there_as_it_describes_itself() -> None:
 
 
 def test_every_format_of_stored_outputs_stands_there() -> None:
-    for format in replay_formats():
+    for format in stored_output_formats():
         names = ", ".join(f"`{name}`" for name in format.protocols)
         assert f"| `{format.name}` | {format.about} | {names} |" in DOCS
 

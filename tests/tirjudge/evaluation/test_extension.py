@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from tirjudge.cli import app
 from tirjudge.evaluation import compare, open_benchmark, score
 from tirjudge.evaluation.protocols import all_protocols, open_protocol, protocol_names
-from tirjudge.evaluation.stored_outputs import open_replay, replay_formats
+from tirjudge.evaluation.stored_outputs import open_replay, stored_output_formats
 
 BENCHMARK = """
 from tirjudge.evaluation.benchmarks.base import Benchmark, Part
@@ -100,7 +100,7 @@ def test_one_file_and_one_entry_point_each(mint: Path) -> None:
     assert open_benchmark("coins").protocols == ("luck",)
     assert "luck" in protocol_names()
     assert "luck" in [protocol.card.name for protocol in all_protocols()]
-    assert "tosses" in [format.name for format in replay_formats()]
+    assert "tosses" in [format.name for format in stored_output_formats()]
     run = CliRunner().invoke(app, ["eval", "--replay", str(tosses(mint / "run.jsonl", 0, 1, 0, 0))])
     assert run.exit_code == 0, run.output
     assert "75.0" in run.stdout

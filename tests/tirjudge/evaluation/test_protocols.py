@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from tests.tirjudge.judged_pairs import AB, figures, pair, random_pairs, sampled
-from tirjudge.evaluation.base import Cost, JudgedRow, Unfit, Vote
+from tirjudge.evaluation.base import Cost, JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.protocols import PROTOCOLS, all_protocols, open_protocol, protocol_names
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, macro
 from tirjudge.evaluation.scoring import compare, mcnemar, score
@@ -277,7 +277,7 @@ def test_gold_ties_and_unlabelled_rows_are_left_out_and_counted() -> None:
 def test_rows_that_do_not_fit_are_told_so_in_one_line(
     protocol: str, rows: list[JudgedRow], reason: str
 ) -> None:
-    with pytest.raises(Unfit, match=reason):
+    with pytest.raises(Unscorable, match=reason):
         score(open_protocol(protocol), rows, resamples=2)
 
 

@@ -8,9 +8,9 @@ from statistics import fmean
 import pytest
 
 from tirjudge.evaluation.protocols import protocol_names
-from tirjudge.evaluation.published import Published, published
+from tirjudge.evaluation.published import PublishedFigure, published
 
-Cells = dict[str, Published]
+Cells = dict[str, PublishedFigure]
 
 
 def rows(benchmark: str, *, paper: str = "", table: str = "") -> dict[tuple[str, str, str], Cells]:

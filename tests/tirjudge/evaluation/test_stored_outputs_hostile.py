@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from tirjudge.evaluation.base import JudgedRow, Unfit
+from tirjudge.evaluation.base import JudgedRow, Unscorable
 from tirjudge.evaluation.protocols import open_protocol
-from tirjudge.evaluation.stored_outputs import open_replay, replay_formats
+from tirjudge.evaluation.stored_outputs import open_replay, stored_output_formats
 
 VIEW = {
     "view": "AB",
@@ -117,7 +117,7 @@ def read_or_refused(path: Path, format: str) -> tuple[list[JudgedRow], str]:
 @pytest.mark.parametrize("name", ROWS)
 def test_one_part_gone_or_hostile(tmp_path: Path, name: str) -> None:
     path = tmp_path / "run.jsonl"
-    protocols = next(one.protocols for one in replay_formats() if one.name == name)
+    protocols = next(one.protocols for one in stored_output_formats() if one.name == name)
     read = refused = 0
     for row in mutations(ROWS[name]):
         if not isinstance(row, dict):
@@ -131,7 +131,7 @@ def test_one_part_gone_or_hostile(tmp_path: Path, name: str) -> None:
         read += 1
         assert all(isinstance(one, JudgedRow) for one in judged)
         for protocol in map(open_protocol, protocols):
-            with suppress(Unfit):
+            with suppress(Unscorable):
                 protocol.figures(protocol.units(judged))
     assert read
     assert refused

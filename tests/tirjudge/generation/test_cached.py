@@ -10,7 +10,7 @@ from tirjudge.generation.base import Sampling
 from tirjudge.generation.cached import CachedGenerator, CompletionStore
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.engine import Judging
+from tirjudge.judging.engine import JudgeEngine
 from tirjudge.model_folder import weights_digest
 from tirjudge_environments import (
     By,
@@ -115,7 +115,7 @@ async def test_a_row_of_another_name_in_another_place_is_the_same_question(tmp_p
 
     task = JudgeTask(id="one", prompt=(Message("user", "p"),), candidates=("x", "y"))
     config = JudgeConfig(model="m", base_url="http://127.0.0.1:9", tools=False, order="given")
-    async with Judging(config, around=around) as judging:
+    async with JudgeEngine(config, around=around) as judging:
         first = await judging.judge(task)
         again = await judging.judge(replace(task, id="two", label=1))
         other = await judging.judge(replace(task, id="one", candidates=("x", "z")))

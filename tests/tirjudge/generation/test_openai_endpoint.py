@@ -15,7 +15,7 @@ from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, R
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, torn
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.endpoint import http as endpoint_module
-from tirjudge.generation.endpoint.http import Endpoint
+from tirjudge.generation.endpoint.http import JsonEndpoint
 from tirjudge.generation.endpoint.responses import ChatAnswer
 
 
@@ -32,7 +32,7 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 async def ask(url: str, **options: Any) -> str | None:
-    endpoint = Endpoint(url, **options)
+    endpoint = JsonEndpoint(url, **options)
     try:
         answer = await endpoint.post("chat/completions", {"question": "?"}, ChatAnswer)
     finally:
@@ -152,7 +152,7 @@ async def test_a_storm_of_refusals_passes(server: EndpointServer, pauses: list[f
 
     server.script = storm
     server.delay = 0.02
-    endpoint = Endpoint(server.url, concurrency=4, max_attempts=50)
+    endpoint = JsonEndpoint(server.url, concurrency=4, max_attempts=50)
     rows = [f"row {number}" for number in range(20)]
     answers = await asyncio.gather(
         *(endpoint.post("chat/completions", {"row": row}, ChatAnswer) for row in rows)
@@ -180,7 +180,7 @@ async def test_an_address_where_nobody_listens_is_soon_given_up(pauses: list[flo
 
 
 async def test_cancelling_frees_the_slot(server: EndpointServer) -> None:
-    endpoint = Endpoint(server.url, concurrency=1)
+    endpoint = JsonEndpoint(server.url, concurrency=1)
     server.delay = 30.0
     server.arrived.clear()
     waiting = asyncio.create_task(endpoint.post("chat/completions", {}, ChatAnswer))

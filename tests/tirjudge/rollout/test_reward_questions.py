@@ -15,7 +15,7 @@ from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.rollout import Rollout
 from tirjudge.rollout.reward_questions import AnswerStore, NotAnswered, RewardQuestions
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_environments import Ask, JudgeTask, Message, Prompt, Reward, Unscored
+from tirjudge_environments import JudgeTask, Message, Prompt, Question, Reward, Unscored
 from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.testing import FixedSandbox
 
@@ -29,10 +29,10 @@ TASK = JudgeTask(
 )
 
 
-def ask(key: str, answer: str = "") -> Ask:
+def ask(key: str, answer: str = "") -> Question:
     """A question whose only readable answer is `answer`, or any without one."""
     prompt = Prompt(messages=(Message("user", key),))
-    return Ask(key, prompt, readable=lambda text: not answer or text == answer)
+    return Question(key, prompt, readable=lambda text: not answer or text == answer)
 
 
 def endpoint(server: EndpointServer, **options: Any) -> OpenAIGenerator:
@@ -42,7 +42,10 @@ def endpoint(server: EndpointServer, **options: Any) -> OpenAIGenerator:
 async def test_equal_questions_are_asked_once(server: EndpointServer) -> None:
     server.script = lambda body: chat(f"answer to {body['messages'][0]['content']}")
     asking = RewardQuestions(endpoint(server))
-    assert await asking.answers([ask("a"), ask("b"), ask("a")]) == {"a": "answer to a", "b": "answer to b"}
+    assert await asking.answers([ask("a"), ask("b"), ask("a")]) == {
+        "a": "answer to a",
+        "b": "answer to b",
+    }
     assert await asking.answers([ask("b")]) == {"b": "answer to b"}
     assert len(server.asked) == 2
     await asking.close()

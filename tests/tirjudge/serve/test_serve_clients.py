@@ -15,7 +15,7 @@ from tests.tirjudge.judge_server import JudgeServer, judge_serving
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.serve.client import JudgeClient
-from tirjudge.serve.messages import Question
+from tirjudge.serve.messages import JudgeRequest
 from tirjudge.serve.service import JudgeServerSettings
 from tirjudge.serve.trl import JudgeReward
 from tirjudge.serve.verl import compute_score
@@ -76,7 +76,7 @@ def test_every_event_loop_has_a_client_of_its_own(served: JudgeServer) -> None:
 async def test_the_token_comes_from_the_environment(
     served: JudgeServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    question = Question(prompt="Mark it.", responses=["✗"])
+    question = JudgeRequest(prompt="Mark it.", responses=["✗"])
     async with JudgeClient(served.url) as stranger:
         with pytest.raises(GeneratorFailed, match="401"):
             await stranger.judge(question)
@@ -86,7 +86,7 @@ async def test_the_token_comes_from_the_environment(
 
 
 async def test_what_passes_is_asked_again_and_what_does_not_is_an_error(server: EndpointServer) -> None:
-    question = Question(prompt="p", responses=["r"])
+    question = JudgeRequest(prompt="p", responses=["r"])
     told = {
         "id": "1",
         "format": "pointwise",

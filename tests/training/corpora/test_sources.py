@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tirjudge_environments.instruction_checks import open_verifier
-from tirjudge_training.corpora.base import Question, Skipped
+from tirjudge_training.corpora.base import Skipped, SourceItem
 from tirjudge_training.corpora.final_answers import FinalAnswers, last_boxed
 from tirjudge_training.corpora.sources.tulu_3 import FUNCTIONS, Tulu3, TuluRow
 
@@ -56,7 +56,7 @@ def test_a_constraint_that_cannot_be_checked_is_left_out(known: dict[str, Any], 
         {"messages": [{"role": "user", "content": "Hi"}], "ground_truth": json.dumps(known)}
     )
     found = Tulu3().question(row)
-    assert isinstance(found, Question) if left_out is None else found == Skipped(left_out)
+    assert isinstance(found, SourceItem) if left_out is None else found == Skipped(left_out)
 
 
 def test_final_answers_are_compared_as_mathematics() -> None:

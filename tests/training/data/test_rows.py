@@ -14,7 +14,7 @@ from tirjudge_training.config_files import BadRecipe, load
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig, prompt_seed
 from tirjudge_training.data.rows import RowData
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.rl.dynamic_sampling import Draw
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.run import data_of
 
 JUDGES = {name: EnvironmentConfig(name=f"tir-{name}") for name in ("pairwise", "pointwise", "listwise")}
@@ -40,7 +40,7 @@ def drawn(data: RowData, steps: int, groups: int, seed: int = 0, turn: int = 0) 
     return [[deal(step, turn, position).task.id for position in range(groups)] for step in range(steps)]
 
 
-def ids(draws: Sequence[Draw]) -> set[str]:
+def ids(draws: Sequence[FormattedTask]) -> set[str]:
     return {draw.task.id for draw in draws}
 
 

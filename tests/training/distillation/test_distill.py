@@ -24,8 +24,8 @@ from tirjudge_sandbox import open_sandbox
 from tirjudge_training.distillation import lessons as lessons_module
 from tirjudge_training.distillation.config import CorrectorConfig, TeacherConfig
 from tirjudge_training.distillation.lessons import Distillation
-from tirjudge_training.distillation.teacher_dialogues import GivenUp
-from tirjudge_training.rl.dynamic_sampling import Draw
+from tirjudge_training.distillation.teacher_dialogues import TeacherUnavailable
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.sft import IGNORED
 
 TOKENIZER = tokenizer_of_words()
@@ -56,12 +56,14 @@ def config(server: EndpointServer, **changes: Any) -> TeacherConfig:
     return TeacherConfig(model="teacher", base_url=server.url, **changes)
 
 
-def asked(folder: Path, config: TeacherConfig, tasks: Sequence[Draw], say: Said | None = None) -> JsonObject:
+def asked(
+    folder: Path, config: TeacherConfig, tasks: Sequence[FormattedTask], say: Said | None = None
+) -> JsonObject:
     with RunFolder(folder) as run:
         return Distillation(run, config, tasks, STUDENT, seed=0, say=Said() if say is None else say).ask()
 
 
-def rows(folder: Path, config: TeacherConfig, tasks: Sequence[Draw]) -> list[JsonObject]:
+def rows(folder: Path, config: TeacherConfig, tasks: Sequence[FormattedTask]) -> list[JsonObject]:
     with RunFolder(folder) as run:
         lessons = Distillation(run, config, tasks, STUDENT, seed=0, say=Said())
         return list(lessons.rows(ENCODER, TOKENIZER.eos_token_id))
@@ -274,7 +276,7 @@ def test_a_teacher_that_fails_stops_the_run_in_one_line_and_what_was_had_stays(
     assert server.asked[0].headers["authorization"] == "Bearer secret-key"
     server.script = lambda body: torn() if fault == "torn" else GARBAGE[fault]
     said = Said()
-    with pytest.raises(GivenUp) as stopped:
+    with pytest.raises(TeacherUnavailable) as stopped:
         asked(tmp_path, strict, draws(9), said)
     line = str(stopped.value)
     assert line.startswith("the teacher failed in 3 consecutive dialogues, the last one because: ")

@@ -29,7 +29,7 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.types import Episode
 from tirjudge_sandbox import Sandbox, open_sandbox
-from tirjudge_training.distillation.replay import replayed
+from tirjudge_training.distillation.replay import convert_dialogue
 from tirjudge_training.sft import IGNORED, Sample
 
 TASK = JudgeTask(
@@ -73,7 +73,7 @@ def reward(trajectory: Trajectory, environment: Environment = STUDENT) -> float 
 
 async def test_native_calls_become_programs_in_fences_under_the_students_prompt(sandbox: Sandbox) -> None:
     led_natively = await led(sandbox, calling("I count.", COUNT), VERDICT, protocol="tool")
-    form = await replayed(led_natively, STUDENT, TASK)
+    form = await convert_dialogue(led_natively, STUDENT, TASK)
     assert text(form) == FORM
     assert [segment.by for segment in form.segments] == ["model", "sandbox", "model"]
     assert form.prompt.messages[0].content == (
@@ -84,18 +84,18 @@ async def test_native_calls_become_programs_in_fences_under_the_students_prompt(
 
 async def test_fences_stay_as_they_are_but_for_a_missing_line_end(sandbox: Sandbox) -> None:
     fenced = await led(sandbox, f"I count.\n```python\n{COUNT}\n```", VERDICT)
-    form = await replayed(fenced, STUDENT, TASK)
+    form = await convert_dialogue(fenced, STUDENT, TASK)
     assert text(form) == FORM
     assert form.segments[0].text.endswith("```\n"), "the student itself has to write the line's end"
     opened = await led(sandbox, f"```python\n{COUNT}\n```\n```output", VERDICT)
-    assert text(await replayed(opened, STUDENT, TASK)) == text(opened)
+    assert text(await convert_dialogue(opened, STUDENT, TASK)) == text(opened)
 
 
 async def test_every_call_of_one_turn_gets_a_turn_of_its_own(sandbox: Sandbox) -> None:
     both = await led(
         sandbox, calling("Both.", "print(1)", "print(2)\n"), calling("", "1/0"), VERDICT, protocol="tool"
     )
-    form = await replayed(both, STUDENT, TASK)
+    form = await convert_dialogue(both, STUDENT, TASK)
     assert text(form) == (
         "Both.\n```python\nprint(1)\n```\n```output\n1\n```\n```python\nprint(2)\n```\n```output\n2\n```\n"
         "```python\n1/0\n```\n```output\nZeroDivisionError: division by zero\n```\n" + VERDICT
@@ -105,8 +105,8 @@ async def test_every_call_of_one_turn_gets_a_turn_of_its_own(sandbox: Sandbox) -
 
 async def test_hidden_reasoning_is_dropped_or_written_before_its_turn(sandbox: Sandbox) -> None:
     told = await led(sandbox, calling("I count.", COUNT, reasoning="Hm, words.\n"), VERDICT, protocol="tool")
-    assert text(await replayed(told, STUDENT, TASK)) == FORM
-    assert text(await replayed(told, STUDENT, TASK, reasoning="keep")) == "Hm, words.\n\n" + FORM
+    assert text(await convert_dialogue(told, STUDENT, TASK)) == FORM
+    assert text(await convert_dialogue(told, STUDENT, TASK, reasoning="keep")) == "Hm, words.\n\n" + FORM
 
 
 @pytest.mark.parametrize(
@@ -119,17 +119,19 @@ async def test_hidden_reasoning_is_dropped_or_written_before_its_turn(sandbox: S
     ids=["a draft in the text", "a fence in the program", "a draft in kept reasoning"],
 )
 async def test_what_the_form_would_run_otherwise_is_not_kept(sandbox: Sandbox, turn: Completion) -> None:
-    form = await replayed(await led(sandbox, turn, VERDICT, protocol="tool"), STUDENT, TASK, reasoning="keep")
+    form = await convert_dialogue(
+        await led(sandbox, turn, VERDICT, protocol="tool"), STUDENT, TASK, reasoning="keep"
+    )
     assert form.stop is StopReason.SANDBOX_DOWN
     assert reward(form) is None
 
 
 async def test_a_dialogue_without_an_end_stays_without_one(sandbox: Sandbox) -> None:
     broken = await led(sandbox, calling("I count.", COUNT), "I cannot say.", protocol="tool")
-    form = await replayed(broken, STUDENT, TASK)
+    form = await convert_dialogue(broken, STUDENT, TASK)
     assert (form.stop, reward(form)) == (StopReason.MALFORMED, 0.0)
     spent = await led(sandbox, *[calling("", COUNT)] * 4, VERDICT, protocol="tool")
-    form = await replayed(spent, STUDENT, TASK)
+    form = await convert_dialogue(spent, STUDENT, TASK)
     assert "The budget of 3 programs is spent: this one was not run." in text(form)
     assert reward(form) == 0.1
 
@@ -138,7 +140,7 @@ async def test_only_what_the_model_wrote_is_learned(sandbox: Sandbox) -> None:
     """Prompt and outputs are masked, and every segment is encoded as in the student's RL rollouts."""
     tokenizer = tokenizer_of_words()
     encoder = ChatEncoder(tokenizer)
-    form = await replayed(
+    form = await convert_dialogue(
         await led(sandbox, calling("I count.", COUNT), VERDICT, protocol="tool"), STUDENT, TASK
     )
     sample = Sample.written(form, encoder, tokenizer.eos_token_id)

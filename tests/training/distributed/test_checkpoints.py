@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.checkpoints import WrittenOtherwise
+from tirjudge_training.distributed.checkpoints import IncompatibleCheckpoint
 from tirjudge_training.distributed.processes import Processes
 
 
@@ -55,6 +55,6 @@ def test_a_run_goes_on_from_an_optimizer_state_that_it_can_read(
         line = re.escape(
             f"{checkpoint} was written by {told} cannot resume from it: launch the run as before"
         )
-        with pytest.raises(WrittenOtherwise, match=f"^{line}$"):
+        with pytest.raises(IncompatibleCheckpoint, match=f"^{line}$"):
             checkpoints.latest(tmp_path, processes)
     assert checkpoints.marked(tmp_path) == [checkpoint], "to be measured by anyone"

@@ -20,7 +20,7 @@ from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training import cli, model_folder, sft
 from tirjudge_training.distributed import device
-from tirjudge_training.distributed.device import Computing
+from tirjudge_training.distributed.device import Device
 from tirjudge_training.policies import transformers
 from tirjudge_training.rl import trainer
 
@@ -64,7 +64,7 @@ def main(folder: Path, how: str) -> None:
     share_out_on_cpu()
     if how == "as on GPUs":
         for module in (device, model_folder, transformers, trainer, sft):
-            module.here = lambda: Computing("cpu", autocast="bfloat16", checkpointing=True)
+            module.here = lambda: Device("cpu", autocast="bfloat16", checkpointing=True)
         typed(*RL, "--output", str(folder))
         return
     for name, words in RUNS.items():

@@ -21,7 +21,7 @@ from tirjudge_training import model_folder, sft
 from tirjudge_training.config_files import BadRecipe, load
 from tirjudge_training.data.base import Data, DataConfig
 from tirjudge_training.distributed import device
-from tirjudge_training.distributed.device import Computing
+from tirjudge_training.distributed.device import Device
 from tirjudge_training.miniature.tasks import GeneratedData
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.planning.preflight import check
@@ -32,7 +32,7 @@ from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import Engine, RolloutConfig
 from tirjudge_training.rl.run import train_rl
 from tirjudge_training.run import _done as run_stage
-from tirjudge_training.run import course_of, data_of
+from tirjudge_training.run import data_of, pipeline_of
 from tirjudge_training.sft import Sample, SftConfig, train_sft
 from tirjudge_training.stages.base import Run, Size, Stage
 
@@ -49,7 +49,7 @@ CONFIG = RlConfig(
     max_tokens=60,
     filter="none",
 )
-HALF = Computing("cpu", autocast="bfloat16", checkpointing=True)
+HALF = Device("cpu", autocast="bfloat16", checkpointing=True)
 
 
 @pytest.fixture
@@ -125,7 +125,7 @@ def test_fine_tuning_computes_in_bfloat16_too(
 
 
 def test_a_cpu_computes_in_the_weights_own_precision(tiny_model: Path) -> None:
-    assert device.here() == Computing("cpu", autocast=None, checkpointing=False)
+    assert device.current_device() == Device("cpu", autocast=None, checkpointing=False)
     with Engine.load(str(tiny_model), ENVIRONMENTS, RolloutConfig()) as found:
         assert found.generator.precision == "float32"
 
@@ -134,7 +134,7 @@ def test_an_engine_of_its_own_leaves_the_gpu_to_itself(
     tiny_model: Path, as_on_a_gpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model that only passes its weights to vLLM stays out of vLLM's GPU memory."""
-    monkeypatch.setattr(model_folder, "here", lambda: Computing("meta", "bfloat16", True))
+    monkeypatch.setattr(model_folder, "here", lambda: Device("meta", "bfloat16", True))
     given: list[Any] = []
 
     class Kept:
@@ -239,4 +239,4 @@ def test_gpus_that_cannot_be_trained_on_are_told_of_before_the_run(
 @pytest.fixture
 def recipe_checked(tmp_path: Path) -> Callable[[], None]:
     recipe = load(Recipe, "mini")
-    return lambda: check(recipe, course_of(recipe), data_of(recipe), tmp_path)
+    return lambda: check(recipe, pipeline_of(recipe), data_of(recipe), tmp_path)

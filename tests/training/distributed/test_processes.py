@@ -15,7 +15,7 @@ from safetensors.torch import load_file
 from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.rl.batching import dealt, seed_shuffle
+from tirjudge_training.rl.batching import seed_shuffle, shard_batch
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.run import train_rl
 
@@ -93,7 +93,7 @@ def runs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 def test_two_processes_give_the_loss_of_one(loss: str, runs: tuple[Path, Path]) -> None:
     """Rollouts, filter, replacements and optimizer steps agree, also resumed; only the first writes."""
     one, two = (rows(folder / loss, "metrics.jsonl") for folder in runs)
-    assert sum(row["groups/refill_tasks"] for row in one) > 0, "the case must exercise dynamic sampling"
+    assert sum(row["groups/replacement_tasks"] for row in one) > 0, "the case must exercise dynamic sampling"
     assert len(one) == len(two) == CONFIG.steps
     for alone, shared in zip(one, two, strict=True):
         for name in ("loss", "grad_norm", "entropy", "kl", "reward", "groups/dropped", "tools/calls"):
@@ -111,7 +111,7 @@ def test_an_optimizer_step_has_the_same_rows_however_many_processes_there_are(st
     """TRL shuffles its input with torch.randperm and cuts it into steps."""
 
     def after_trl(rank: int, world: int) -> list[int]:
-        given = dealt(range(24), steps=steps, processes=Processes(rank, world), seed=3)
+        given = shard_batch(range(24), steps=steps, processes=Processes(rank, world), seed=3)
         seed_shuffle(3)
         return [given[i] for i in torch.randperm(len(given))]
 

@@ -7,7 +7,7 @@ import torch
 from peft import get_peft_model
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from tirjudge_training.distributed.checkpoints import whole_weights
+from tirjudge_training.distributed.checkpoints import full_weights
 from tirjudge_training.model_folder import LoraConfig
 
 SIZE = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
@@ -24,7 +24,7 @@ def test_they_are_those_that_peft_merges_where_layers_have_a_bias_too() -> None:
     for name, parameter in model.named_parameters():
         if name.endswith("bias"):
             torch.nn.init.normal_(parameter)
-    found = {name: weight.clone() for name, weight in whole_weights(model)}
+    found = {name: weight.clone() for name, weight in full_weights(model)}
     expected = adapted.merge_and_unload().state_dict()
     assert found.keys() == expected.keys()
     assert any(name.endswith("bias") for name in found)

@@ -15,7 +15,7 @@ from tirjudge_training.config_files import load
 from tirjudge_training.planning.plan import plan
 from tirjudge_training.planning.shrink import shrunk
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import course_of, data_of
+from tirjudge_training.run import data_of, pipeline_of
 
 TWICE = '''
 from tirjudge_training.pipelines.pipeline import Course, begin, measure, rl
@@ -55,12 +55,12 @@ def twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_method_of_another_package_is_planned_and_shrunk(tmp_path: Path) -> None:
     recipe = load(Recipe, "mini", TINY)
-    course = course_of(recipe)
-    assert [stage.name for stage in course.making] == ["warmup", "heldout-base", "first", "second"]
-    lines = list(plan(recipe, course, data_of(recipe), tmp_path / "run"))
+    pipeline = pipeline_of(recipe)
+    assert [stage.name for stage in pipeline.making] == ["warmup", "heldout-base", "first", "second"]
+    lines = list(plan(recipe, pipeline, data_of(recipe), tmp_path / "run"))
     assert any("second" in line and "2 batches of 1 x 2" in line for line in lines)
     assert "checkpoints" in "\n".join(lines)
-    assert course_of(shrunk(recipe, tmp_path / "run")).result == "rl", "which needs no right answers"
+    assert pipeline_of(shrunk(recipe, tmp_path / "run")).result == "rl", "which needs no right answers"
 
 
 def test_a_method_of_another_package_is_trained_with(tiny_model: Path, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from tirjudge_training.evaluation import Answer, summary
 from tirjudge_training.pipelines.model_card import model_card
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import course_of
+from tirjudge_training.run import pipeline_of
 
 MEASURED = summary(
     Answer("tir-pairwise", "lines", "", n > 0, 1.0, verdicts=2, views=2, calls=2, ran=2, errors=n == 0)
@@ -33,9 +33,9 @@ TEACHER = ("teacher.model=some-teacher", "teacher.base_url=http://localhost:1/v1
 
 def card(*assignments: str) -> str:
     recipe = Recipe.load("mini", assignments)
-    course = course_of(recipe)
-    results = {stage.name: RESULTS[stage.name.partition("-")[0]] for stage in course.stages}
-    return model_card(recipe, "tirjudge train --recipe mini", course, results)
+    pipeline = pipeline_of(recipe)
+    results = {stage.name: RESULTS[stage.name.partition("-")[0]] for stage in pipeline.stages}
+    return model_card(recipe, "tirjudge train --recipe mini", pipeline, results)
 
 
 def test_a_card_has_every_stage_with_its_numbers() -> None:

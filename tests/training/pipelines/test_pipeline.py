@@ -7,32 +7,32 @@ from typing import Any
 import pytest
 
 from tirjudge_training.config_files import BadRecipe, load
-from tirjudge_training.pipelines.pipeline import Course
+from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import course_of
+from tirjudge_training.run import pipeline_of
 
 
-def course(*assignments: str) -> Course:
-    return course_of(load(Recipe, "mini", assignments))
+def pipeline(*assignments: str) -> Pipeline:
+    return pipeline_of(load(Recipe, "mini", assignments))
 
 
-def names(course: Course) -> list[str]:
-    return [stage.name for stage in course.stages]
+def names(pipeline: Pipeline) -> list[str]:
+    return [stage.name for stage in pipeline.stages]
 
 
-def stage(course: Course, name: str) -> Any:
-    return next(stage for stage in course.stages if stage.name == name)
+def stage(pipeline: Pipeline, name: str) -> Any:
+    return next(stage for stage in pipeline.stages if stage.name == name)
 
 
 def test_rl_alone_begins_with_a_warm_up_only_for_the_miniature() -> None:
-    assert names(course()) == ["warmup", "heldout-base", "rl", "heldout-rl"]
-    assert names(course("model.base=somewhere")) == ["heldout-base", "rl", "heldout-rl"]
-    assert stage(course("model.base=somewhere"), "rl").start is None
+    assert names(pipeline()) == ["warmup", "heldout-base", "rl", "heldout-rl"]
+    assert names(pipeline("model.base=somewhere")) == ["heldout-base", "rl", "heldout-rl"]
+    assert stage(pipeline("model.base=somewhere"), "rl").start is None
 
 
 def test_two_rounds_as_in_the_paper() -> None:
     """RL, then twice: sampling with the last model, SFT of the first, and RL from there."""
-    found = course("method=iterative")
+    found = pipeline("method=iterative")
     assert [name for name in names(found) if not name.startswith("heldout-")] == [
         *("warmup", "rl-0", "select-0"),
         *("rejection-1", "sft-1", "rl-1", "select-1"),
@@ -49,13 +49,13 @@ def test_two_rounds_as_in_the_paper() -> None:
 
 
 def test_the_paper_samples_four_and_keeps_the_shortest() -> None:
-    sampling = stage(course("method=iterative"), "rejection-1")
+    sampling = stage(pipeline("method=iterative"), "rejection-1")
     assert (sampling.config.samples, sampling.config.keep, sampling.config.reward) == (4, "shortest", 1.0)
     assert sampling.rollout.temperature == 1.0
 
 
 def test_the_control_has_as_many_steps_of_rl_as_the_rounds_and_an_arm_without_rl() -> None:
-    found = course("method=iterative", "iterate.control=true", "iterate.rounds=3")
+    found = pipeline("method=iterative", "iterate.control=true", "iterate.rounds=3")
     rounds = [stage(found, f"rl-{number}").config.steps for number in (1, 2, 3)]
     control = stage(found, "rl-continued")
     assert control.config.steps == sum(rounds)
@@ -65,17 +65,17 @@ def test_the_control_has_as_many_steps_of_rl_as_the_rounds_and_an_arm_without_rl
 
 
 def test_no_two_stages_draw_the_same() -> None:
-    found = course("method=iterative", "iterate.control=true")
+    found = pipeline("method=iterative", "iterate.control=true")
     drawing = [one for one in found.stages if one.name.startswith(("rl-", "rejection-", "sft-"))]
     assert len({one.seed for one in drawing}) == len(drawing)
-    assert stage(found, "rl-1").seed != stage(course("method=iterative", "seed=1"), "rl-1").seed
+    assert stage(found, "rl-1").seed != stage(pipeline("method=iterative", "seed=1"), "rl-1").seed
 
 
 def test_a_warm_up_without_tools_is_as_large_and_has_nothing_but_text() -> None:
-    tools, text = (stage(course(*a), "warmup").config.corpus for a in ((), ("data.no_tools=1.0",)))
+    tools, text = (stage(pipeline(*a), "warmup").config.corpus for a in ((), ("data.no_tools=1.0",)))
     assert text.samples == tools.samples
     assert (text.programs, text.readings, text.text_only) == (0, 0, 1.0)
-    assert stage(course("data.no_tools=0.5"), "warmup").config.corpus.text_only == 0.5
+    assert stage(pipeline("data.no_tools=0.5"), "warmup").config.corpus.text_only == 0.5
 
 
 @pytest.mark.parametrize(
@@ -101,6 +101,6 @@ def test_a_contradictory_recipe_is_refused_before_anything_starts(
     assignments: tuple[str, ...], line: str
 ) -> None:
     with pytest.raises(BadRecipe) as error:
-        course(*assignments)
+        pipeline(*assignments)
     assert line in str(error.value)
     assert "\n" not in str(error.value)

@@ -29,8 +29,8 @@ from tirjudge_environments import (
 from tirjudge_training.config_files import BadRecipe, load
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.dynamic_sampling import Draw
-from tirjudge_training.rl.trainer import Source
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.trainer import TaskSource
 from tirjudge_training.stages.base import Run
 from tirjudge_training.stages.reinforcement import Reinforcement
 
@@ -59,7 +59,7 @@ class TwoWords(Rationale):
         return Verdict(choice=said[-1], parsed={"reasons": [f"{said[-1]}, says {task.id}"], "strength": 1})
 
 
-def deal(step: int, turn: int, position: int) -> Draw:
+def deal(step: int, turn: int, position: int) -> FormattedTask:
     """A function of its arguments alone."""
     task = JudgeTask(
         id=f"{step}-{turn}-{position}",
@@ -68,7 +68,7 @@ def deal(step: int, turn: int, position: int) -> Draw:
         label=0,
         gold={"checklist": ("Response 2 is bad",)},
     )
-    return Draw("rationale", task)
+    return FormattedTask("rationale", task)
 
 
 def found(body: dict[str, Any]) -> Any:
@@ -89,7 +89,7 @@ class Tasks:
     def __init__(self) -> None:
         self.environments = {"rationale": TwoWords(order="given")}
 
-    def source(self, groups: int, seed: int) -> Source:
+    def source(self, groups: int, seed: int) -> TaskSource:
         return deal
 
 

@@ -11,11 +11,11 @@ from typer.testing import CliRunner
 from tirjudge.model_folder import embedded_model
 from tirjudge_training.cli import train
 from tirjudge_training.config_files import load
-from tirjudge_training.distributed.processes import Sharing
+from tirjudge_training.distributed.processes import Sharding
 from tirjudge_training.planning.memory import shape
 from tirjudge_training.planning.requirements import disk_bytes
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import course_of, data_of
+from tirjudge_training.run import data_of, pipeline_of
 
 ASSIGNMENTS = (
     "rl.steps=4",
@@ -35,20 +35,20 @@ def written(folder: Path) -> int:
 @pytest.mark.parametrize(
     ("sharing", "precision", "checkpoint", "model"),
     [
-        (Sharing.NONE, "bf16", 12, 4),
-        (Sharing.FSDP, "bf16", 16, 4),
-        (Sharing.DEEPSPEED, "no", 20, 4),
-        (Sharing.DEEPSPEED, "bf16", 16, 2),
+        (Sharding.NONE, "bf16", 12, 4),
+        (Sharding.FSDP, "bf16", 16, 4),
+        (Sharding.DEEPSPEED, "no", 20, 4),
+        (Sharding.DEEPSPEED, "bf16", 16, 2),
     ],
 )
 def test_bytes_of_a_parameter(
-    sharing: Sharing, precision: str, checkpoint: int, model: int, monkeypatch: pytest.MonkeyPatch
+    sharing: Sharding, precision: str, checkpoint: int, model: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same numbers as test_fsdp.py and test_deepspeed.py find in the files of real runs."""
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", precision)
     base = str(embedded_model())
     recipe = load(Recipe, "mini", [f'model.base="{base}"', *ASSIGNMENTS])
-    found = disk_bytes(recipe, course_of(recipe), data_of(recipe), shape(base), sharing=sharing)
+    found = disk_bytes(recipe, pipeline_of(recipe), data_of(recipe), shape(base), sharing=sharing)
     assert found["checkpoints"] == (2 + 1) * checkpoint * 918_912
     assert found["models"] == model * 918_912
 
@@ -59,8 +59,8 @@ def test_a_run_writes_what_was_estimated(tmp_path: Path) -> None:
     model = str(embedded_model())
     assignments = [f'model.base="{model}"', *ASSIGNMENTS]
     recipe = load(Recipe, "mini", assignments)
-    course, data = course_of(recipe), data_of(recipe)
-    told = disk_bytes(recipe, course, data, shape(model), sharing=Sharing.NONE)
+    pipeline, data = pipeline_of(recipe), data_of(recipe)
+    told = disk_bytes(recipe, pipeline, data, shape(model), sharing=Sharding.NONE)
     app = typer.Typer()
     app.command()(train)
     words = [word for one in assignments for word in ("--set", one)]

@@ -17,13 +17,13 @@ from tirjudge_training.planning import memory
 from tirjudge_training.planning.plan import NoRows, plan
 from tirjudge_training.policies.base import Sampler
 from tirjudge_training.recipe import Rates, Recipe
-from tirjudge_training.run import course_of, data_of
+from tirjudge_training.run import data_of, pipeline_of
 from tirjudge_training.stages.base import Size
 
 
 def lines(recipe: Recipe, folder: Path) -> list[str]:
     data = data_of(recipe) if recipe.generated else NoRows()
-    return list(plan(recipe, course_of(recipe), data, folder))
+    return list(plan(recipe, pipeline_of(recipe), data, folder))
 
 
 def table(found: list[str]) -> dict[str, list[str]]:
@@ -39,7 +39,7 @@ def test_every_stage_with_its_size(tmp_path: Path) -> None:
     )
     recipe = recipe.model_copy(update={"iterate": recipe.iterate.model_copy(update={"steps": None})})
     found = table(lines(recipe, tmp_path))
-    assert list(found)[1:-1] == [stage.name for stage in course_of(recipe).stages]
+    assert list(found)[1:-1] == [stage.name for stage in pipeline_of(recipe).stages]
     assert found["warmup"][1:3] == ["48,000 generated samples", "48,000"]
     assert found["rl-1"][1:4] == ["10 batches of 4 x 8", "320 to 1,280", "320"]
     assert found["heldout-base"][2] == "2,000", "500 pairs, 500 lists and 500 singles of two views"

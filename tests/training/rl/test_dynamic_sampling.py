@@ -21,7 +21,7 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
-from tirjudge_training.rl.dynamic_sampling import Batch, Draw, gather
+from tirjudge_training.rl.dynamic_sampling import Batch, FormattedTask, gather
 from tirjudge_training.rl.trl_rollout import batch_rows
 
 SIZE = 4
@@ -60,16 +60,18 @@ class Replay:
         )
 
 
-def pair(name: str) -> Draw:
-    return Draw("pair", JudgeTask(id=name, prompt=(Message("user", "q"),), candidates=("x", "y"), label=0))
+def pair(name: str) -> FormattedTask:
+    return FormattedTask(
+        "pair", JudgeTask(id=name, prompt=(Message("user", "q"),), candidates=("x", "y"), label=0)
+    )
 
 
-def single(name: str) -> Draw:
-    return Draw("single", pair(name).task)
+def single(name: str) -> FormattedTask:
+    return FormattedTask("single", pair(name).task)
 
 
 async def collect(
-    answers: dict[str, list[str]], deals: dict[int, list[Draw]], *, slots: int = 2, **options: object
+    answers: dict[str, list[str]], deals: dict[int, list[FormattedTask]], *, slots: int = 2, **options: object
 ) -> Batch:
     def answer(task: str, view: str, sample: int) -> str:
         return answers[f"{task}/{view}" if f"{task}/{view}" in answers else task][sample]
@@ -80,14 +82,14 @@ async def collect(
         rollouts,
         slots=slots,
         size=SIZE,
-        refills=len(deals) - 1,
+        replacement_rounds=len(deals) - 1,
         **options,  # type: ignore[arg-type]
     )
 
 
 def kept(batch: Batch) -> list[str]:
     """Return the ids of the tasks whose groups enter the loss."""
-    rolls = (*batch.first, *batch.refills)
+    rolls = (*batch.first, *batch.replacements)
     return [roll.draw.task.id for roll in rolls for group in roll.groups if group in batch.kept]
 
 
@@ -114,7 +116,7 @@ async def test_replacements_are_drawn_until_the_batch_is_full_and_no_longer() ->
     }
     batch = await collect(answers, deals)
     assert kept(batch) == ["mixed", "late"]
-    assert [roll.draw.task.id for roll in batch.refills] == ["mixed", "right", "late"]
+    assert [roll.draw.task.id for roll in batch.replacements] == ["mixed", "right", "late"]
     assert batch.rounds == 2
 
 
@@ -128,7 +130,7 @@ async def test_a_batch_that_stays_short_is_filled_with_rows_that_do_not_count() 
 
 async def test_an_unscored_episode_is_drawn_again_and_stays_out_if_it_fails_again() -> None:
     answers = {"a": [RIGHT, DOWN, WRONG, WRONG, DOWN, RIGHT], "b": [RIGHT, WRONG, DOWN, WRONG] + [DOWN] * 4}
-    batch = await collect(answers, {0: [pair("a"), pair("b")]}, redraws=1)
+    batch = await collect(answers, {0: [pair("a"), pair("b")]}, resamples=1)
     again, failed = (roll.groups[0] for roll in batch.first)
     assert [t.sample for t in again.trajectories] == [0, 5, 2, 3]
     assert again.rewards == [1.0, 1.0, 0.0, 0.0]

@@ -22,7 +22,7 @@ from tirjudge_training import cli
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.rl import run as rl_run
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.engine import Engine, WaitedSandbox
+from tirjudge_training.rl.engine import Engine, TimedSandbox
 from tirjudge_training.rl.health import Health, HealthConfig, Unhealthy
 
 CONFIG = RlConfig(
@@ -59,7 +59,7 @@ def forget_programs(engine: Engine) -> None:
 
 
 def break_sandbox(engine: Engine) -> None:
-    engine._sandbox = WaitedSandbox(BrokenSandbox(), generating=lambda: 0.0)
+    engine._sandbox = TimedSandbox(BrokenSandbox(), generating=lambda: 0.0)
 
 
 def spoil_rewards(engine: Engine) -> None:

@@ -40,7 +40,7 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.dynamic_sampling import Draw
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.trainer import build_trainer
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class Case:
     wrong: Mapping[str, str]
     rl: Mapping[str, Any]
     """What the paper's loss is told."""
-    asking: Callable[[], RewardQuestions] | None = None
+    reward_questions: Callable[[], RewardQuestions] | None = None
     """Makes what answers the questions of a judge whose reward asks another model."""
 
 
@@ -169,7 +169,7 @@ def learn(case: Case, start: Path, folder: Path, *, sign: float) -> dict[str, tu
         tokenizer,
         config,
         engine=engine,  # type: ignore[arg-type]  # the rollouts are fixed
-        source=lambda *key: Draw("judge", case.task),
+        source=lambda *key: FormattedTask("judge", case.task),
         seed=0,
         output=str(folder / f"{sign:+}"),
     )
@@ -211,7 +211,10 @@ class FixedAnswers:
             view.name: tuple(encoder.prompt(self.environment.prompt(case.task, view)))
             for view in case.environment.views(case.task)
         }
-        self.runner, self.asking = asyncio.Runner(), case.asking() if case.asking else None
+        self.runner, self.reward_questions = (
+            asyncio.Runner(),
+            case.reward_questions() if case.reward_questions else None,
+        )
         self.generator, self.waited_seconds = SimpleNamespace(busy_seconds=0.0), 0.0
 
     def refresh(self) -> None:
@@ -224,8 +227,8 @@ class FixedAnswers:
         return self.runner.run(work)
 
     def close(self) -> None:
-        if self.asking is not None:
-            self.run(self.asking.close())
+        if self.reward_questions is not None:
+            self.run(self.reward_questions.close())
         self.runner.close()
 
     def rollouts(self, seed: int) -> dict[str, Rollout]:
@@ -237,7 +240,9 @@ class FixedAnswers:
             return (self.case.right if asked[view] % 2 else self.case.wrong)[view]
 
         generator = ScriptedGenerator(answer, encoder=self.encoder)
-        return {"judge": Rollout(self.environment, generator, NoSandbox(), asking=self.asking)}
+        return {
+            "judge": Rollout(self.environment, generator, NoSandbox(), reward_questions=self.reward_questions)
+        }
 
     def dialogues(self) -> list[tuple[Sequence[int], Sequence[int]]]:
         """Both answers to each view."""

@@ -40,7 +40,7 @@ def server() -> Iterator[EndpointServer]:
 
 
 def case(server: EndpointServer, kept: Path, *, wrong: str, **options: Any) -> Case:
-    def asking() -> RewardQuestions:
+    def reward_questions() -> RewardQuestions:
         generator = OpenAIGenerator("meta", server.url, max_attempts=1)
         return RewardQuestions(generator, kept=AnswerStore(kept), patience=0.0)
 
@@ -50,7 +50,7 @@ def case(server: EndpointServer, kept: Path, *, wrong: str, **options: Any) -> C
         {"AB": answer(GOOD, "A>B")},
         {"AB": wrong},
         {"loss": "sequence", "beta": 0.0, "epsilon": 2e-4, "epsilon_high": 2e-4},
-        asking,
+        reward_questions,
     )
 
 

@@ -21,7 +21,7 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.testing import FixedSandbox
 from tirjudge_training.rl.advantages import advantages
-from tirjudge_training.rl.dynamic_sampling import Draw, Group, Roll
+from tirjudge_training.rl.dynamic_sampling import FormattedTask, Group, ScoredRollouts
 
 TASK = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)
 A, B = "<answer>[[A]]</answer>", "<answer>[[B]]</answer>"
@@ -38,7 +38,7 @@ def groups(environment: Environment, samples: Sequence[tuple[str, str]]) -> list
     """Return one group per view, from the judge's text in each view of each sample."""
     episodes = tuple(asyncio.run(played(environment, number, texts)) for number, texts in enumerate(samples))
     scores = environment.score(episodes, {})
-    return Roll(Draw("judge", TASK), episodes, tuple(scores), 0).groups
+    return ScoredRollouts(FormattedTask("judge", TASK), episodes, tuple(scores), 0).groups
 
 
 async def played(environment: Environment, sample: int, texts: tuple[str, str]) -> Episode:

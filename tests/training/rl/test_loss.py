@@ -11,7 +11,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.rl.batching import buckets
+from tirjudge_training.rl.batching import length_buckets
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.trainer import build_trainer
 
@@ -187,7 +187,7 @@ def test_less_padding_is_the_same_loss(
     expected = gradient(trainer.model, whole)
     monkeypatch.setattr(trainer, "config", CONFIG.model_copy(update={"length_buckets": 3}))
     monkeypatch.setattr(trainer, "processes", Processes(0, processes))
-    shapes = [part["completion_ids"].shape for part in buckets(inputs, 3, every=processes > 1)]
+    shapes = [part["completion_ids"].shape for part in length_buckets(inputs, 3, every=processes > 1)]
     assert [count for count, _ in shapes] == rows
     assert shapes[0][1] < shapes[2][1]
     parts = trainer._compute_loss(trainer.model, inputs)

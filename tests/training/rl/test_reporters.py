@@ -37,7 +37,7 @@ def test_tensorboard_shows_what_the_run_folder_has(tiny_model: Path, tmp_path: P
     names = {
         *("loss", "grad_norm", "entropy", "kl", "clipped_low", "clipped_high", "sampler_gap"),
         *("reward", "tokens/model", "tools/calls", "tools/error_rate", "groups/dropped"),
-        *("groups/refill_tasks", "share/generation", "share/sandbox", "share/training"),
+        *("groups/replacement_tasks", "share/generation", "share/sandbox", "share/training"),
     }
     assert names <= rows[0].keys()
     for name in set().union(*rows) - {"step"}:

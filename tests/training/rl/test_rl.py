@@ -84,7 +84,7 @@ def test_every_rollout_and_a_row_of_metrics_per_step_are_kept(whole: Path) -> No
     metrics, episodes = rows(whole, "metrics.jsonl"), rows(whole, "episodes.jsonl")
     assert [row["step"] for row in metrics] == [0, 1, 2]
     for row in metrics:
-        first = [e for e in episodes if e["step"] == row["step"] and not e["refill"]]
+        first = [e for e in episodes if e["step"] == row["step"] and not e["replacement"]]
         rewards = [t["reward"]["total"] for e in first for t in e["trajectories"]]
         assert row["reward"] == pytest.approx(sum(rewards) / len(rewards))
         assert len(rewards) == CONFIG.groups * CONFIG.samples
@@ -112,7 +112,7 @@ def test_tokens_are_those_of_the_shards(whole: Path) -> None:
         assert row["tokens/generated"] == sum(sum(one["mask"]) for one in shard)
         groups: dict[tuple[Any, ...], list[Any]] = {}
         for one in shard:
-            groups.setdefault((one["refill"], one["format"], one["id"], one["view"]), []).append(one)
+            groups.setdefault((one["replacement"], one["format"], one["id"], one["view"]), []).append(one)
         taught = [group for group in groups.values() if len({right(one) for one in group}) == 2]
         assert len(taught) == row["groups/in_loss"]
         assert row["tokens/trained"] == sum(

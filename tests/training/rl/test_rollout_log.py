@@ -14,18 +14,18 @@ from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.cli import app
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import Message
-from tirjudge_training.distributed.processes import Onlooker
+from tirjudge_training.distributed.processes import ReadOnlyRunFolder
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.dynamic_sampling import Draw
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.run import train_rl
 
 CONFIG = RlConfig(steps=2, groups=4, samples=4, micro_batch=4, max_tokens=120, learning_rate=1e-3)
 
 
-def halved(step: int, turn: int, position: int) -> Draw:
+def halved(step: int, turn: int, position: int) -> FormattedTask:
     """A prompt with a lone surrogate, which JSON can store and UTF-8 cannot."""
     draw = source(step, turn, position)
-    return Draw(draw.format, replace(draw.task, prompt=(Message("user", "q\ud800"),)))
+    return FormattedTask(draw.format, replace(draw.task, prompt=(Message("user", "q\ud800"),)))
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_every_rollout_is_a_row(stage: Path, rows: list[dict[str, Any]]) -> None
     ]
     columns = ("step", "id", "view", "sample", "reward", "stop")
     assert [tuple(row[column] for column in columns) for row in rows] == dialogues
-    assert {row["refill"] for row in rows} == {False, True}
+    assert {row["replacement"] for row in rows} == {False, True}
 
 
 def test_a_row_has_the_tokens_as_they_were_sampled(rows: list[dict[str, Any]]) -> None:
@@ -84,5 +84,5 @@ def test_data_inspect_reads_them(stage: Path, rows: list[dict[str, Any]]) -> Non
 
 
 def test_the_other_processes_write_nothing(tmp_path: Path) -> None:
-    Onlooker(tmp_path).write("rollouts/step-000000.parquet", b"")
+    ReadOnlyRunFolder(tmp_path).write("rollouts/step-000000.parquet", b"")
     assert not list(tmp_path.iterdir())

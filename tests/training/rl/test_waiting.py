@@ -12,8 +12,8 @@ from tirjudge.generation import base
 from tirjudge.generation.base import BusyClock
 from tirjudge_sandbox import Execution, Limits, Program, Status
 from tirjudge_training.rl import engine, profiling
-from tirjudge_training.rl.engine import WaitedSandbox
-from tirjudge_training.rl.profiling import Laps, shares_of_time, times
+from tirjudge_training.rl.engine import TimedSandbox
+from tirjudge_training.rl.profiling import PhaseTimer, shares_of_time, times
 
 
 class Clock:
@@ -57,7 +57,7 @@ async def turn(loops: int = 5) -> None:
 async def test_programs_are_waited_for_while_none_generates(clock: Clock) -> None:
     """a runs from 0 to 10, b from 4 to 12, c from 20 to 21; tokens are computed from 2 to 8 and 11 to 15."""
     generator, held = BusyClock(), Held()
-    sandbox = WaitedSandbox(held, generating=lambda: generator.seconds)  # type: ignore[arg-type]
+    sandbox = TimedSandbox(held, generating=lambda: generator.seconds)  # type: ignore[arg-type]
     first = asyncio.create_task(sandbox.run(Program(source="a")))
     await turn()
     clock.now = 2
@@ -106,11 +106,11 @@ def test_a_generator_tells_its_time_to_the_moment(clock: Clock) -> None:
 
 
 def test_the_parts_of_a_batch_add_up(clock: Clock) -> None:
-    laps = Laps()
+    timer = PhaseTimer()
     for part, end in {"refresh": 1, "rollout": 8, "logprobs": 10, "record": 11, "train": 16}.items():
         clock.now = end
-        laps.end(part)
-    found = times([laps.parts, laps.parts])
+        timer.end(part)
+    found = times([timer.parts, timer.parts])
     assert found["seconds/step"] == 16
     assert found["seconds/rollout"] == 7
     assert found["cpu_seconds/rollout"] == 7, "two processes that each took half of the time"
@@ -144,6 +144,6 @@ def test_the_peak_of_a_gpu_is_that_of_each_phase(monkeypatch: pytest.MonkeyPatch
     assert profiling.gpu_peak("rollout") == {"gib/gpu_rollout": 7.0}
     allocate(2.5)
     assert profiling.gpu_peak("train") == {"gib/gpu_train": 4.5}
-    held = profiling.held()
+    held = profiling.memory_in_use()
     assert held["gib/gpu_used"] == 77.0
     assert 0 < held["gib/process"] < 1000

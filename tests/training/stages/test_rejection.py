@@ -30,9 +30,9 @@ from tirjudge_environments import (
     View,
 )
 from tirjudge_environments.types import By, Refused
-from tirjudge_training.rl.dynamic_sampling import Draw, Roll
+from tirjudge_training.rl.dynamic_sampling import FormattedTask, ScoredRollouts
 from tirjudge_training.rl.engine import RolloutConfig
-from tirjudge_training.rl.trainer import Source
+from tirjudge_training.rl.trainer import TaskSource
 from tirjudge_training.sft import IGNORED, SftConfig
 from tirjudge_training.stages.base import Run
 from tirjudge_training.stages.fine_tuning import FineTuning, kept
@@ -55,16 +55,16 @@ class Tasks:
     def __init__(self) -> None:
         self.environments: Mapping[str, Environment] = ENVIRONMENTS
 
-    def source(self, groups: int, seed: int) -> Source:
+    def source(self, groups: int, seed: int) -> TaskSource:
         return source
 
-    def prompts(self, n: int | None, seed: int) -> list[Draw]:
+    def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
         return [source(0, 0, position) for position in range(n or PROMPTS)]
 
-    def validation(self, n: int) -> list[Draw]:
+    def validation(self, n: int) -> list[FormattedTask]:
         return [source(1, 0, position) for position in range(n)]
 
-    def heldout(self, n: int, seed: int) -> list[Draw]:
+    def heldout(self, n: int, seed: int) -> list[FormattedTask]:
         return []
 
 
@@ -187,10 +187,10 @@ def trajectory(tokens: int, calls: int) -> Trajectory:
     )
 
 
-def roll(*episodes: tuple[int, int, float | None]) -> Roll:
+def roll(*episodes: tuple[int, int, float | None]) -> ScoredRollouts:
     task = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("a", "b"), label=0)
-    return Roll(
-        Draw("pairs", task),
+    return ScoredRollouts(
+        FormattedTask("pairs", task),
         tuple(Episode(task, i, (trajectory(n, calls),)) for i, (n, calls, _) in enumerate(episodes)),
         tuple((Unscored("down") if r is None else Reward(r, {"correct": 1.0}),) for *_, r in episodes),
         0,

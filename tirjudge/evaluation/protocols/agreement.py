@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.units import UnitsBuilder, drawn_vote
 from tirjudge.statistics import Proportion
 
@@ -31,7 +31,7 @@ class Classes:
         builder = UnitsBuilder()
         for row in rows:
             if row.candidates != 2:
-                raise Unfit(f"row {row.id!r} has {row.candidates} responses: this protocol scores pairs")
+                raise Unscorable(f"row {row.id!r} has {row.candidates} responses: this protocol scores pairs")
             if row.label is None and not row.tied:
                 builder.counts["left out: no label"] += 1
                 continue
@@ -139,14 +139,14 @@ class Kappa:
                 continue
             raters = raters or len(ratings)
             if len(ratings) != raters:
-                raise Unfit(f"row {row.id!r} has {len(ratings)} raters, the rows before it {raters}")
+                raise Unscorable(f"row {row.id!r} has {len(ratings)} raters, the rows before it {raters}")
             builder.add(row.id, row.domain, ratings[-1] == ratings[-2], judged, *ratings)
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
         judged, ratings = units.values[:, 1], units.values[:, 2:].T
         if judged.any() != judged.all():
-            raise Unfit("some rows have a verdict and some have none")
+            raise Unscorable("some rows have a verdict and some have none")
         people = len(ratings) - 2 * bool(judged.any())
         figures = {}
         if judged.any():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.units import UnitsBuilder
 
 
@@ -25,7 +25,7 @@ class CostOfVerdict:
         builder = UnitsBuilder()
         for row in rows:
             if row.cost is None:
-                raise Unfit(f"row {row.id!r} has no record of its cost")
+                raise Unscorable(f"row {row.id!r} has no record of its cost")
             verdicts = sum(bool(vote.best or vote.scores) for vote in row.votes)
             cost = row.cost
             builder.add(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.units import UnitsBuilder
 from tirjudge.statistics import Proportion
 
@@ -36,7 +36,7 @@ class Errors:
     def figures(self, units: Units) -> Figures:
         votes, unread, programs, syntax, runtime, limit, refused = map(int, units.values[:, 1:].sum(axis=0))
         if not votes:
-            raise Unfit("no row was judged")
+            raise Unscorable("no row was judged")
         ran = programs - refused
         return {
             "syntax errors": Proportion(syntax, ran),

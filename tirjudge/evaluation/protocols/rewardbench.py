@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.benchmark_labels import REWARDBENCH
 from tirjudge.evaluation.units import UnitsBuilder, credit, drawn_vote, section_means
 
@@ -26,7 +26,7 @@ class RewardBench:
         builder = UnitsBuilder()
         for row, label in builder.labelled(rows):
             if row.domain not in _KNOWN:
-                raise Unfit(f"row {row.id!r}: domain {row.domain!r} is not a subset of RewardBench")
+                raise Unscorable(f"row {row.id!r}: domain {row.domain!r} is not a subset of RewardBench")
             vote = drawn_vote(row)
             builder.count_outcomes(vote)
             worth = credit(vote, label, share_ties=True) if vote.best else self.failure

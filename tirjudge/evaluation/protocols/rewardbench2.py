@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units, Vote
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
 from tirjudge.evaluation.units import UnitsBuilder, drawn_vote, section_means
 from tirjudge.statistics import Proportion
 
@@ -131,7 +131,9 @@ class RewardBench2Ties:
         count = int(tag) if tag.isdecimal() else 0
         right, wrong = values[:count], values[count:]
         if not right or not wrong:
-            raise Unfit(f"row {row.id!r} needs right and wrong responses, and its tag is correct={count}")
+            raise Unscorable(
+                f"row {row.id!r} needs right and wrong responses, and its tag is correct={count}"
+            )
         return max(right) - min(right) if count > 1 else math.nan, min(right) - max(wrong)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.units import UnitsBuilder, credit, drawn_vote
 
 STYLES = 3
@@ -63,7 +63,7 @@ class RmBench:
         if place is not None:
             builder.count_outcomes(vote)
             if place not in _PLACES:
-                raise Unfit(f"row {row.id!r}: its tag cell={place} is not one of {', '.join(_PLACES)}")
+                raise Unscorable(f"row {row.id!r}: its tag cell={place} is not one of {', '.join(_PLACES)}")
             yield _PLACES.index(place), self.tie if vote.tie else credit(vote, 0, share_ties=False)
         elif row.candidates == 2 * STYLES and not vote.order:
             for chosen in range(STYLES):
@@ -71,7 +71,7 @@ class RmBench:
                     pair = vote.scores.get(chosen), vote.scores.get(STYLES + rejected)
                     yield chosen * STYLES + rejected, self._compared(*pair, builder)
         else:
-            raise Unfit(
+            raise Unscorable(
                 f"row {row.id!r} is neither an RM-Bench pair (tag cell=IJ) nor six responses scored alone"
             )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.units import UnitsBuilder, drawn_vote
 from tirjudge.statistics import Proportion
 
@@ -30,7 +30,7 @@ class Rmb:
         right: dict[tuple[str, str], bool] = {}
         for row, label in builder.labelled(rows):
             if row.domain not in SECTIONS:
-                raise Unfit(f"row {row.id!r}: domain {row.domain!r} is not one of {', '.join(SECTIONS)}")
+                raise Unscorable(f"row {row.id!r}: domain {row.domain!r} is not one of {', '.join(SECTIONS)}")
             vote = drawn_vote(row)
             builder.count_outcomes(vote)
             unit = (row.domain, row.tag("group") or row.id)

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units, Vote
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
 from tirjudge.evaluation.units import UnitsBuilder, credit, sampled_votes
 from tirjudge.statistics import Proportion
 
@@ -67,7 +67,7 @@ class MeanScore:
         for row, label in builder.labelled(rows):
             means = mean_scores([vote.scores for vote in sampled_votes(row)])
             if not means and all(vote.best for vote in row.votes):
-                raise Unfit(
+                raise Unscorable(
                     f"row {row.id!r} has a verdict without scores: this protocol needs a judge that scores"
                 )
             top = [index for index, mean in means.items() if mean == max(means.values())]

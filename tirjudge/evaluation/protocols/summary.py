@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.units import UnitsBuilder, section_means
 
 RATE = "rate"
@@ -26,7 +26,7 @@ class Summary:
         builder = UnitsBuilder()
         for row in rows:
             if RATE not in row.extras:
-                raise Unfit(f"row {row.id!r} is not a line of a summary")
+                raise Unscorable(f"row {row.id!r} is not a line of a summary")
             builder.add(row.id, row.domain, float(row.extras[RATE]))
         return builder.build()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Unfit, Units
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.units import UnitsBuilder
 from tirjudge.statistics import Proportion
 
@@ -27,7 +27,7 @@ class WinRate:
         builder = UnitsBuilder()
         for row in rows:
             if PREFERENCE not in row.extras:
-                raise Unfit(f"row {row.id!r} has no preference: is this an alpaca_eval annotation file?")
+                raise Unscorable(f"row {row.id!r} has no preference: is this an alpaca_eval annotation file?")
             preference = row.extras[PREFERENCE]
             if preference is None:
                 builder.counts["left out: no preference"] += 1

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tirjudge.evaluation.published.figures import ANY, Published, published
+from tirjudge.evaluation.published.figures import ANY, PublishedFigure, published
 
-__all__ = ["ANY", "Published", "published"]
+__all__ = ["ANY", "PublishedFigure", "published"]

@@ -24,7 +24,7 @@ _SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishedFigure:
     """One cell of a table."""
 
     paper: str
@@ -45,13 +45,13 @@ class Published:
 
 
 @cache
-def published(benchmark: str = "") -> tuple[Published, ...]:
+def published(benchmark: str = "") -> tuple[PublishedFigure, ...]:
     """Return all figures, or those on one benchmark, in the order of papers and tables."""
     found = tuple(_read())
     return tuple(one for one in found if one.benchmark == benchmark) if benchmark else found
 
 
-def _read() -> Iterator[Published]:
+def _read() -> Iterator[PublishedFigure]:
     for file in sorted(_FOLDER.iterdir(), key=lambda file: file.name):
         if file.name.endswith(".toml"):
             paper = tomllib.loads(file.read_text(encoding="utf-8"))
@@ -59,7 +59,7 @@ def _read() -> Iterator[Published]:
                 yield from _cells(paper["paper"], table)
 
 
-def _cells(paper: str, table: Mapping[str, Any]) -> Iterator[Published]:
+def _cells(paper: str, table: Mapping[str, Any]) -> Iterator[PublishedFigure]:
     columns = table["columns"].strip().splitlines()
     printed = table.get("unit", "percent")
     for row in table["rows"].strip().splitlines():
@@ -69,7 +69,7 @@ def _cells(paper: str, table: Mapping[str, Any]) -> Iterator[Published]:
                 continue
             benchmark, _, figure = column.partition(" @ ")[0].partition(":")
             protocol, because = _protocol(table, model.strip(), column)
-            yield Published(
+            yield PublishedFigure(
                 paper=paper,
                 table=table["name"],
                 model=model.strip(),

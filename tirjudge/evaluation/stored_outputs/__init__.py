@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tirjudge.evaluation.stored_outputs.reading import Replay, open_replay, replay_formats
+from tirjudge.evaluation.stored_outputs.reading import Replay, open_replay, stored_output_formats
 
-__all__ = ["Replay", "open_replay", "replay_formats"]
+__all__ = ["Replay", "open_replay", "stored_output_formats"]

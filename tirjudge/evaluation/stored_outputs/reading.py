@@ -88,7 +88,7 @@ def open_replay(path: Path, *, labels: Path | None = None, format: str = "") -> 
     known = None if labels is None else {_key(row.fields): row.fields for row in _rows(labels)}
     if format:
         return Replay(path, STORED_OUTPUTS.load(format), known)
-    found = [one for one in replay_formats() if one.recognises(first.fields)]
+    found = [one for one in stored_output_formats() if one.recognises(first.fields)]
     if len(found) > 1:
         names = ", ".join(one.name for one in found)
         raise ValueError(
@@ -100,7 +100,7 @@ def open_replay(path: Path, *, labels: Path | None = None, format: str = "") -> 
     return Replay(path, found[0], known)
 
 
-def replay_formats() -> tuple[StoredOutputFormat, ...]:
+def stored_output_formats() -> tuple[StoredOutputFormat, ...]:
     """Return every format, sorted by name. Raises ValueError for an entry that cannot be imported."""
     return tuple(map(STORED_OUTPUTS.load, STORED_OUTPUTS.names()))
 

@@ -68,7 +68,7 @@ class _Transient(Exception):
         self.retry_after = retry_after
 
 
-class Endpoint:
+class JsonEndpoint:
     """Posts JSON and parses typed answers, with at most `concurrency` requests in flight.
 
     Further requests wait in order. Timeouts, dropped connections, 408, 409, 425, 429, 5xx and answers that

@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling, Withheld
 from tirjudge.generation.endpoint.chat import alternating, continued, tools, unfinished
 from tirjudge.generation.endpoint.dialect import Dialect
-from tirjudge.generation.endpoint.http import Endpoint, Refused
+from tirjudge.generation.endpoint.http import JsonEndpoint, Refused
 from tirjudge.generation.endpoint.responses import (
     ChatAnswer,
     ChatChoice,
@@ -82,7 +82,7 @@ class OpenAIGenerator:
         self.model = model
         self.encoder: ChatEncoder | None = _encoder(tokenizer) if with_ids else None
         self._tier = tier
-        self._endpoint = Endpoint(
+        self._endpoint = JsonEndpoint(
             base_url, api_key=api_key, concurrency=concurrency, timeout=timeout, max_attempts=max_attempts
         )
         self._dialect = Dialect(model)

@@ -56,7 +56,7 @@ class ChatTurn(BaseModel):
 
 
 @dataclass(frozen=True)
-class Question:
+class SourceItem:
     """A prompt with its known good and bad answers."""
 
     prompt: tuple[Message, ...]
@@ -81,7 +81,7 @@ class Question:
         """A hash of the prompt and everything known about it, 16 hexadecimal digits."""
         return _digest(self.key, json.dumps([self.good, self.bad, self.known, self.row]))
 
-    def answered(self, good: Sequence[str], bad: Sequence[str]) -> Question:
+    def answered(self, good: Sequence[str], bad: Sequence[str]) -> SourceItem:
         """Return the question with these answers, duplicates removed."""
         return replace(self, good=tuple(dict.fromkeys(good)), bad=tuple(dict.fromkeys(bad)))
 
@@ -122,10 +122,10 @@ class Source(ABC, Generic[Columns]):
     """The columns that are read, with their types; a row without them stops the build with a message."""
 
     @abstractmethod
-    def question(self, row: Columns) -> Question | Skipped:
+    def question(self, row: Columns) -> SourceItem | Skipped:
         """Return the question that a row asks, or why the row is left out."""
 
-    async def fill(self, question: Question, sampler: Sampler, sandbox: Sandbox) -> Question | Skipped:
+    async def fill(self, question: SourceItem, sampler: Sampler, sandbox: Sandbox) -> SourceItem | Skipped:
         """Add good and bad answers to a question whose row does not contain them.
 
         The result must depend on the question and the sampler's answers alone, so that a resumed build gives

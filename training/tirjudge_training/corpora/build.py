@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 
-from tirjudge.storage.run_folder import JsonObject, RunFolder, full_disk_told, read_lines
-from tirjudge_training.config_files import CONFIG, claim
+from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, read_lines
+from tirjudge_training.config_files import CONFIG, claim_folder
 from tirjudge_training.corpora.base import open_source
 from tirjudge_training.corpora.card import CorpusCard
 from tirjudge_training.corpora.config import CorpusConfig
@@ -34,7 +34,7 @@ def build(config: CorpusConfig, folder: Path, *, command: str, say: Callable[[st
     `SourceBuild.rows` raises.
     """
     _check(config)
-    with full_disk_told(folder), RunFolder(folder) as run:
+    with disk_full_errors(folder), RunFolder(folder) as run:
         _claim(run, config)
         if not (folder / DATA).exists():
             shards = folder / WORK / SHARDS
@@ -83,7 +83,7 @@ def _check(config: CorpusConfig) -> None:
 
 
 def _claim(run: RunFolder, config: CorpusConfig) -> None:
-    found = claim(run, config, MOVABLE)
+    found = claim_folder(run, config, MOVABLE)
     if found is not None:
         raise OtherCorpus(
             f"{run.path / CONFIG} has a different {found}: use the same command, or another --output"

@@ -16,7 +16,7 @@ from tirjudge.cli.errors import INTERRUPTED, USAGE, log, refuse_input, stop
 from tirjudge.console_text import printable, table
 from tirjudge.data.sources import open_rows
 from tirjudge.rollout.reward_questions import NotAnswered
-from tirjudge.storage.run_folder import DiskFull, Locked, full_disk_told
+from tirjudge.storage.run_folder import DiskFull, Locked, disk_full_errors
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.config_files import MIXTURES, BadRecipe, load, shipped
 from tirjudge_training.corpora.build import build as build_corpus
@@ -129,7 +129,7 @@ def decontaminate(
 
     Exit codes: 0, 2 usage, 3 failed, 130 interrupted.
     """
-    with _one_line_errors(), full_disk_told(output):
+    with _one_line_errors(), disk_full_errors(output):
         found = open_rows(rows, split=split)
         refuse_input(output, found)
         index = OverlapIndex(benchmark_texts(against, log), n=words, common=common)

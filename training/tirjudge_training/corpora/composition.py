@@ -9,7 +9,7 @@ from typing import Any
 
 from tirjudge_environments import derive_seed
 from tirjudge_environments.orders import letter
-from tirjudge_training.corpora.base import KINDS, Kind, Question
+from tirjudge_training.corpora.base import KINDS, Kind, SourceItem
 
 FEWEST, MOST = 3, 5
 """The number of wrong answers in a list (TIR App. C)."""
@@ -41,7 +41,7 @@ class Composer:
         """True if no format needs another row."""
         return not any(self._open(kind) for kind in KINDS)
 
-    def row(self, question: Question) -> Row | None:
+    def row(self, question: SourceItem) -> Row | None:
         """Return the question as a row of its format; None if no format that it fits needs another row."""
         kind = self._kind(question)
         if kind is None:
@@ -58,10 +58,10 @@ class Composer:
         }
         return row | (self._answers(question, kind) if question.row is None else dict(question.row))
 
-    def _key(self, question: Question) -> str:
+    def _key(self, question: SourceItem) -> str:
         return question.whole_key if self.repeats else question.key
 
-    def _kind(self, question: Question) -> Kind | None:
+    def _kind(self, question: SourceItem) -> Kind | None:
         if question.row is not None:
             return "pairwise" if self._open("pairwise") else None
         if not question.good or not question.bad:
@@ -78,7 +78,7 @@ class Composer:
     def _share(self, kind: Kind) -> float:
         return self.made[kind] / (self.wanted.get(kind) or 1)
 
-    def _answers(self, question: Question, kind: Kind) -> Row:
+    def _answers(self, question: SourceItem, kind: Kind) -> Row:
         # The place of the good answer is random, so that a judge cannot learn it from the position.
         draw = Random(derive_seed("row", self.seed, self.source, self._key(question)))
         most = draw.randint(FEWEST, MOST) if kind == "listwise" else 1

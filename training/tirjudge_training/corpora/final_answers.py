@@ -8,7 +8,7 @@ from typing import Any
 
 from tirjudge_environments import Message
 from tirjudge_sandbox import Sandbox
-from tirjudge_training.corpora.base import Columns, Question, Sampler, Skipped, Source
+from tirjudge_training.corpora.base import Columns, Sampler, Skipped, Source, SourceItem
 
 SECONDS = 5
 """The time limit for parsing one answer and for comparing two: simplifying an expression may never end."""
@@ -62,11 +62,11 @@ class FinalAnswers:
 class Solved(Source[Columns]):
     """A source of problems with a known final answer, `known["gold"]`; the solutions are sampled."""
 
-    async def fill(self, question: Question, sampler: Sampler, sandbox: Sandbox) -> Question | Skipped:
+    async def fill(self, question: SourceItem, sampler: Sampler, sandbox: Sandbox) -> SourceItem | Skipped:
         return await sampled(question, sampler)
 
 
-async def sampled(question: Question, sampler: Sampler) -> Question | Skipped:
+async def sampled(question: SourceItem, sampler: Sampler) -> SourceItem | Skipped:
     """Add the generators' answers to those of the question, sorted by `known["gold"]`.
 
     All right answers end in the gold answer, so every wrong one differs from them in its final answer.

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from tirjudge_environments import derive_seed
-from tirjudge_training.corpora.base import Question, Skipped
+from tirjudge_training.corpora.base import Skipped, SourceItem
 
 REPEATED, EMPTY = "the same prompt again", "an empty prompt"
 
@@ -23,22 +23,22 @@ class QuestionSample:
 
     def __init__(
         self,
-        questions: Iterable[Question | Skipped],
+        questions: Iterable[SourceItem | Skipped],
         n: int | None,
         *,
         seed: int,
         repeats: bool,
-        clean: Callable[[Question], bool],
+        clean: Callable[[SourceItem], bool],
     ) -> None:
         self._questions, self._n, self._seed = questions, n, seed
         self._repeats, self._clean = repeats, clean
         self.read = 0
         self.skipped: Counter[str] = Counter()
 
-    def __iter__(self) -> Iterator[Question]:
+    def __iter__(self) -> Iterator[SourceItem]:
         return self._all() if self._n is None else self._smallest(self._n)
 
-    def _all(self) -> Iterator[Question]:
+    def _all(self) -> Iterator[SourceItem]:
         seen: set[str] = set()
         for question in self._usable():
             key = self._key(question)
@@ -48,10 +48,10 @@ class QuestionSample:
                 seen.add(key)
                 yield question
 
-    def _smallest(self, n: int) -> Iterator[Question]:
+    def _smallest(self, n: int) -> Iterator[SourceItem]:
         # A max-heap of the n smallest hashes, hence the negated ones.
         heap: list[tuple[int, str]] = []
-        taken: dict[str, Question] = {}
+        taken: dict[str, SourceItem] = {}
         for question in self._usable():
             key = self._key(question)
             rank = derive_seed("question", self._seed, key)
@@ -65,7 +65,7 @@ class QuestionSample:
         for _, key in sorted(heap, reverse=True):
             yield taken[key]
 
-    def _usable(self) -> Iterator[Question]:
+    def _usable(self) -> Iterator[SourceItem]:
         for question in self._questions:
             self.read += 1
             if isinstance(question, Skipped):
@@ -75,5 +75,5 @@ class QuestionSample:
             else:
                 yield question
 
-    def _key(self, question: Question) -> str:
+    def _key(self, question: SourceItem) -> str:
         return question.whole_key if self._repeats else question.key

@@ -11,7 +11,7 @@ from typing import TypeVar
 from tirjudge.generation.base import Sampling
 from tirjudge.judging.meta_judge import AskedModel
 from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
-from tirjudge_environments import Ask, Message, Prompt
+from tirjudge_environments import Message, Prompt, Question
 from tirjudge_training.corpora.base import Answer
 from tirjudge_training.corpora.config import SamplingConfig
 
@@ -36,7 +36,7 @@ class Generators:
         self._samples = config.samples
         self._kept = AnswerStore(folder)
         self._generators = [one.generator() for one in models]
-        self._asking = {
+        self._models = {
             one.model: RewardQuestions(
                 generator,
                 sampling=Sampling(
@@ -51,11 +51,15 @@ class Generators:
 
     async def answers(self, key: str, prompt: Sequence[Message]) -> list[Answer]:
         # The number is part of the key: it gives each sample a seed and a cache entry of its own.
-        asks = [Ask(f"{key}#{number}", Prompt(messages=tuple(prompt))) for number in range(self._samples)]
-        found = await asyncio.gather(*(asking.answers(asks) for asking in self._asking.values()))
+        asks = [
+            Question(f"{key}#{number}", Prompt(messages=tuple(prompt))) for number in range(self._samples)
+        ]
+        found = await asyncio.gather(
+            *(reward_questions.answers(asks) for reward_questions in self._models.values())
+        )
         return [
             Answer(model, texts[ask.key])
-            for model, texts in zip(self._asking, found, strict=True)
+            for model, texts in zip(self._models, found, strict=True)
             for ask in asks
             if ask.key in texts
         ]

@@ -16,7 +16,7 @@ from tirjudge.storage.run_folder import JsonObject, encode_line, read_lines, wri
 from tirjudge_environments import Message
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training.corpora import hub
-from tirjudge_training.corpora.base import Kind, Question, Skipped, Source
+from tirjudge_training.corpora.base import Kind, Skipped, Source, SourceItem
 from tirjudge_training.corpora.composition import Composer
 from tirjudge_training.corpora.config import CorpusConfig
 from tirjudge_training.corpora.output import Progress, ShardWriter, complete_file
@@ -101,12 +101,12 @@ class SourceBuild:
         needs = bool(self.source.card.needs)
         return round(rows * (self.config.sampling.prompts_per_row if needs else 1))
 
-    def _questions(self) -> Iterator[Question | Skipped]:
+    def _questions(self) -> Iterator[SourceItem | Skipped]:
         source = self.source
         revision = self.config.sources[self.name].revision
         for where, row in hub.rows(source.card, source.row, revision):
             found = source.question(row)
-            yield replace(found, origin=where) if isinstance(found, Question) else found
+            yield replace(found, origin=where) if isinstance(found, SourceItem) else found
 
     async def _write(self) -> tuple[dict[Kind, int], Counter[str]]:
         """Return (rows made by format, questions left out by reason)."""
@@ -128,7 +128,7 @@ class SourceBuild:
                 await stack.enter_async_context(sandbox)
             shards = stack.enter_context(ShardWriter(self.shards, self.name, config.rows_per_shard))
 
-            async def fill(question: Question) -> Question | Skipped:
+            async def fill(question: SourceItem) -> SourceItem | Skipped:
                 return await self.source.fill(question, sampler, sandbox)
 
             questions = map(_question, read_lines(self.folder / QUESTIONS))
@@ -145,17 +145,17 @@ class SourceBuild:
         return composer.made, left_out
 
 
-def _is_clean(index: OverlapIndex, overlaps: dict[str, JsonObject], question: Question) -> bool:
+def _is_clean(index: OverlapIndex, overlaps: dict[str, JsonObject], question: SourceItem) -> bool:
     found: Overlap | None = index.find(m.content for m in question.prompt if m.role != "system")
     if found is not None:
         overlaps[question.key] = {"row": question.origin, **asdict(found)}
     return found is None
 
 
-def _question(fields: Mapping[str, Any]) -> Question:
+def _question(fields: Mapping[str, Any]) -> SourceItem:
     prompt = tuple(Message(**message) for message in fields["prompt"])
     answers = {name: tuple(fields[name]) for name in ("good", "bad")}
-    return Question(**{**fields, **answers, "prompt": prompt})
+    return SourceItem(**{**fields, **answers, "prompt": prompt})
 
 
 def _write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> int:

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Protocol
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge_environments import Environment, JudgeTask, derive_seed, open_environment
-from tirjudge_training.rl.dynamic_sampling import Draw
-from tirjudge_training.rl.trainer import Source
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.trainer import TaskSource
 
 WITHOUT_TOOLS = "-no-tools"
 """The suffix of a judge that uses prompts without tools for the same tasks."""
@@ -66,23 +66,23 @@ class Data(Protocol):
     def environments(self) -> Mapping[str, Environment]:
         """Return the judges, by the name that the `format` of a Draw holds."""
 
-    def source(self, groups: int, seed: int) -> Source:
+    def source(self, groups: int, seed: int) -> TaskSource:
         """Return the training tasks of an RL stage with `groups` slots per batch."""
 
     def steps(self, groups: int, epochs: float) -> int:
         """Return the number of batches of `groups` slots in `epochs` passes; raises ValueError if endless."""
 
-    def prompts(self, n: int | None, seed: int) -> list[Draw]:
+    def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
         """Return `n` distinct training tasks; None is all of them. Raises ValueError if they are endless."""
 
-    def validation(self, n: int) -> list[Draw]:
+    def validation(self, n: int) -> list[FormattedTask]:
         """Return at most `n` tasks per judge, whose prompts are in no training task."""
 
-    def heldout(self, n: int, seed: int) -> list[Draw]:
+    def heldout(self, n: int, seed: int) -> list[FormattedTask]:
         """Return at most `n` tasks per judge for the reported accuracy; may be empty."""
 
 
-def trajectories(data: Data, draws: Iterable[Draw]) -> int:
+def trajectories(data: Data, draws: Iterable[FormattedTask]) -> int:
     """Return the number of trajectories in one sample of each task: one per view."""
     return sum(len(data.environments[draw.format].views(draw.task)) for draw in draws)
 
@@ -100,20 +100,20 @@ def open_judges(
     return opened, {**(opened if no_tools < 1 else {}), **bare}
 
 
-def choose_tools(draw: Draw, no_tools: float) -> Draw:
+def choose_tools(draw: FormattedTask, no_tools: float) -> FormattedTask:
     """Return the draw, without tools for this share of the tasks, which a hash of the task's id chooses."""
     if derive_seed("no tools", draw.task.id) >= no_tools * WHOLE:
         return draw
-    return Draw(draw.format + WITHOUT_TOOLS, draw.task)
+    return FormattedTask(draw.format + WITHOUT_TOOLS, draw.task)
 
 
-def tool_variants(draws: Iterable[Draw], no_tools: float) -> list[Draw]:
+def tool_variants(draws: Iterable[FormattedTask], no_tools: float) -> list[FormattedTask]:
     """Return the draws for a measurement: with tools, without, or both if training uses both."""
     draws = list(draws)
     # Every task is measured with each kind of prompt, so that both accuracies are over the same tasks.
     return [
         *(draws if no_tools < 1 else []),
-        *([Draw(one.format + WITHOUT_TOOLS, one.task) for one in draws] if no_tools > 0 else []),
+        *([FormattedTask(one.format + WITHOUT_TOOLS, one.task) for one in draws] if no_tools > 0 else []),
     ]
 
 

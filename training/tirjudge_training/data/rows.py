@@ -25,8 +25,8 @@ from tirjudge_training.data.base import (
     prompt_seed,
     tool_variants,
 )
-from tirjudge_training.rl.dynamic_sampling import Draw
-from tirjudge_training.rl.trainer import Source
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.trainer import TaskSource
 
 JUDGES = {
     "tir-pairwise": EnvironmentConfig(name="tir-pairwise"),
@@ -82,11 +82,11 @@ class RowData:
         self._slots = fmean(len(self.environments[d.format].views(d.task)) for d in self._train)
         self._order = lru_cache(maxsize=4)(self._shuffled)
 
-    def source(self, groups: int, seed: int) -> Source:
+    def source(self, groups: int, seed: int) -> TaskSource:
         """Return passes over the rows, each in an order of its own; replacements are the rows that follow."""
         stride = self._stride(groups)
 
-        def deal(step: int, turn: int, position: int) -> Draw:
+        def deal(step: int, turn: int, position: int) -> FormattedTask:
             number, place = divmod(step * stride + turn * groups + position, len(self._train))
             return self._train[self._order(seed, number)[place]]
 
@@ -95,17 +95,17 @@ class RowData:
     def steps(self, groups: int, epochs: float) -> int:
         return math.ceil(epochs * len(self._train) / self._stride(groups))
 
-    def prompts(self, n: int | None, seed: int) -> list[Draw]:
+    def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
         if self._reserved:
             return self._reserved[:n]
         order = self._order(seed, 0)
         distinct = {self._train[place].task.id: self._train[place] for place in order}
         return list(distinct.values())[:n]
 
-    def validation(self, n: int) -> list[Draw]:
+    def validation(self, n: int) -> list[FormattedTask]:
         return tool_variants(_of_each(self._validation, n), self._config.no_tools)
 
-    def heldout(self, n: int, seed: int) -> list[Draw]:
+    def heldout(self, n: int, seed: int) -> list[FormattedTask]:
         order = sorted(self._heldout, key=lambda draw: derive_seed("held out", seed, draw.task.id))
         return tool_variants(_of_each(order, n), self._config.no_tools)
 
@@ -117,7 +117,7 @@ class RowData:
         rows = range(len(self._train))
         return Random(derive_seed("pass", seed, number)).sample(rows, len(rows))
 
-    def _set_apart(self, draws: Sequence[Draw]) -> tuple[list[Draw], list[Draw]]:
+    def _set_apart(self, draws: Sequence[FormattedTask]) -> tuple[list[FormattedTask], list[FormattedTask]]:
         """Return the reserved rows, those with the smallest hash, and the others."""
         # By a hash of the id, so that the rows RL sees do not depend on the order of the file.
         order = sorted(draws, key=lambda draw: derive_seed("reserved", draw.task.id))
@@ -125,7 +125,7 @@ class RowData:
         ids = {draw.task.id for draw in apart}
         return apart, [draw for draw in draws if draw.task.id not in ids]
 
-    def _longest(self, draw: Draw, tokens: Callable[[Prompt], int]) -> int:
+    def _longest(self, draw: FormattedTask, tokens: Callable[[Prompt], int]) -> int:
         """Return the tokens of the longest prompt among the views of a task."""
         judge = self.environments[draw.format]
         return max(tokens(judge.prompt(draw.task, view)) for view in judge.views(draw.task))
@@ -136,7 +136,7 @@ class RowData:
         whole = int(weight)
         return whole + (derive_seed("weight", task.id) < (weight - whole) * WHOLE)
 
-    def _read(self, path: Path | None) -> Iterator[Draw]:
+    def _read(self, path: Path | None) -> Iterator[FormattedTask]:
         if path is None:
             return
         columns, ids = Columns(**self._config.columns), set()
@@ -154,7 +154,7 @@ class RowData:
             if task.id in ids:
                 raise ValueError(f"{row.where}: a second row with the id {task.id!r}")
             ids.add(task.id)
-            yield Draw(self._judge(row, task), task)
+            yield FormattedTask(self._judge(row, task), task)
 
     def _judge(self, row: Row, task: JudgeTask) -> str:
         """Return the judge that the row names, or one that accepts it, sampled by weight."""
@@ -184,7 +184,7 @@ def require_rows(config: DataConfig) -> None:
             raise FileNotFoundError(f"no rows at {path}, neither a file nor a finished folder of them{how}")
 
 
-def _held_back(rows: Iterable[Draw], share: float) -> set[int]:
+def _held_back(rows: Iterable[FormattedTask], share: float) -> set[int]:
     """Return the hashes of the prompts that are held back for validation."""
     # The smallest hashes: rows that are added later move few prompts from one side to the other.
     kinds: dict[tuple[str, str], set[int]] = {}
@@ -195,9 +195,9 @@ def _held_back(rows: Iterable[Draw], share: float) -> set[int]:
     }
 
 
-def _of_each(draws: Iterable[Draw], n: int) -> Iterator[Draw]:
+def _of_each(draws: Iterable[FormattedTask], n: int) -> Iterator[FormattedTask]:
     """Return the first `n` tasks of each judge."""
-    kinds: dict[str, list[Draw]] = {}
+    kinds: dict[str, list[FormattedTask]] = {}
     for draw in draws:
         kinds.setdefault(draw.format, []).append(draw)
     return (draw for found in kinds.values() for draw in islice(found, n))
@@ -220,12 +220,12 @@ class ExpectedRows(RowData):
         self._expected = tasks
         super().__init__(config.model_copy(update={"heldout": None}), environments)
 
-    def _read(self, path: Path | None) -> Iterator[Draw]:
+    def _read(self, path: Path | None) -> Iterator[FormattedTask]:
         for name, count in self._expected.items() if path is not None else ():
             if name not in self._judges:
                 raise ValueError(f"rates.tasks: no judge {name!r}; there are {', '.join(self._judges)}")
             for number in range(count):
-                yield Draw(name, self._task(name, f"{name}-{number}"))
+                yield FormattedTask(name, self._task(name, f"{name}-{number}"))
 
     def _task(self, name: str, id: str) -> JudgeTask:
         pair = _task(id, 2)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from tirjudge_environments import (
-    Ask,
     Completion,
     Environment,
     Episode,
     JudgeTask,
     Prompt,
+    Question,
     Reading,
     Refused,
     RunCode,
@@ -38,7 +38,7 @@ nor the earlier judgment."""
 
 
 @dataclass(frozen=True, slots=True)
-class Correcting:
+class CorrectionEnvironment:
     """A judge format whose prompt also contains a wrong judgment and the right answer."""
 
     environment: Environment
@@ -53,7 +53,7 @@ class Correcting:
         return self.environment.views(task)
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
-        """Return the prompt; raises ValueError if the task has no label (see `can_tell`)."""
+        """Return the prompt; raises ValueError if the task has no label (see `has_right_answer`)."""
         if task.label is None:
             raise ValueError(f"task {task.id!r} has no label to give to the corrector")
         prompt = self.environment.prompt(task, view)
@@ -70,13 +70,13 @@ class Correcting:
         # Only a judge with tools asks for a program, so the format has `show`.
         return cast(ToolEnvironment, self.environment).show(request, outcome)
 
-    def ask(self, group: Sequence[Episode]) -> tuple[Ask, ...]:
-        return self.environment.ask(group)
+    def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
+        return self.environment.questions(group)
 
     def score(self, group: Sequence[Episode], answers: Mapping[str, str]) -> list[tuple[Score, ...]]:
         return self.environment.score(group, answers)
 
 
-def can_tell(task: JudgeTask, view: View) -> bool:
+def has_right_answer(task: JudgeTask, view: View) -> bool:
     """Return True if a view shows the right response among several; a single response has only a score."""
     return len(view.order) > 1 and task.label in view.order

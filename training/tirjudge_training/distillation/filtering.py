@@ -6,14 +6,14 @@ from collections.abc import Mapping
 
 from tirjudge_environments import Environment, Episode, Reward, StopReason, Trajectory, View
 from tirjudge_training.distillation.config import TeacherConfig
-from tirjudge_training.distillation.replay import replayed
-from tirjudge_training.rl.dynamic_sampling import Draw
+from tirjudge_training.distillation.replay import convert_dialogue
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 Prompt = tuple[str, str, str]
 """Format, task id and view name of a prompt."""
 
 
-class Harvest:
+class TrajectoryFilter:
     """Accepts dialogues in any order; the result of `best` does not depend on it."""
 
     def __init__(self, environments: Mapping[str, Environment], config: TeacherConfig) -> None:
@@ -27,7 +27,7 @@ class Harvest:
         self.corrected = 0
         """Dialogues with the full reward that the corrector wrote."""
 
-    async def add(self, draw: Draw, trajectory: Trajectory) -> None:
+    async def add(self, draw: FormattedTask, trajectory: Trajectory) -> None:
         """Add a dialogue; it is scored once its sample has all views, since some rewards link them."""
         form = await self._form(draw, trajectory)
         samples = self._forms.setdefault((draw.format, draw.task.id), {})
@@ -36,7 +36,7 @@ class Harvest:
         for name in self._right_views(draw, forms):
             self._right.setdefault((draw.format, draw.task.id, name), []).append(forms[name])
 
-    async def correct(self, draw: Draw, trajectory: Trajectory) -> None:
+    async def correct(self, draw: FormattedTask, trajectory: Trajectory) -> None:
         """Add a corrected dialogue, which is scored in place of the one that it corrects."""
         form = await self._form(draw, trajectory)
         before = self._forms[draw.format, draw.task.id][trajectory.sample]
@@ -45,7 +45,7 @@ class Harvest:
             self._right.setdefault((draw.format, draw.task.id, name), []).append(form)
             self.corrected += 1
 
-    def wrong(self, draw: Draw, view: View) -> Trajectory | None:
+    def wrong(self, draw: FormattedTask, view: View) -> Trajectory | None:
         """Return a prompt's first dialogue to correct; None if one has the full reward or all are empty."""
         if self._right.get((draw.format, draw.task.id, view.name)):
             return None
@@ -53,7 +53,7 @@ class Harvest:
         forms = (sample.get(view.name) for _, sample in samples)
         return next((form for form in forms if form is not None and written(form).strip()), None)
 
-    def best(self, draw: Draw, view: View) -> list[Trajectory]:
+    def best(self, draw: FormattedTask, view: View) -> list[Trajectory]:
         """Return the dialogues of a prompt to keep, the preferred one first."""
         right = self._right.get((draw.format, draw.task.id, view.name), [])
 
@@ -69,13 +69,13 @@ class Harvest:
         """The number of prompts with a dialogue of the full reward."""
         return len(self._right)
 
-    async def _form(self, draw: Draw, trajectory: Trajectory) -> Trajectory:
+    async def _form(self, draw: FormattedTask, trajectory: Trajectory) -> Trajectory:
         environment = self._environments[draw.format]
-        form = await replayed(trajectory, environment, draw.task, reasoning=self._config.reasoning)
+        form = await convert_dialogue(trajectory, environment, draw.task, reasoning=self._config.reasoning)
         self.unfit += form.stop is StopReason.SANDBOX_DOWN
         return form
 
-    def _right_views(self, draw: Draw, forms: Mapping[str, Trajectory]) -> list[str]:
+    def _right_views(self, draw: FormattedTask, forms: Mapping[str, Trajectory]) -> list[str]:
         """Return the names of the views with the full reward; none before all views are present."""
         environment = self._environments[draw.format]
         views = environment.views(draw.task)

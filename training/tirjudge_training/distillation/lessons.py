@@ -14,10 +14,10 @@ from tirjudge_environments import Budget, Encoder, Environment, Trajectory, deri
 from tirjudge_environments.registry import with_options
 from tirjudge_sandbox import Sandbox, open_sandbox
 from tirjudge_training.distillation.config import TeacherConfig, Tier
-from tirjudge_training.distillation.correction import Correcting, can_tell
-from tirjudge_training.distillation.filtering import Harvest, written
-from tirjudge_training.distillation.teacher_dialogues import Inquiry, Question, Terms
-from tirjudge_training.rl.dynamic_sampling import Draw
+from tirjudge_training.distillation.correction import CorrectionEnvironment, has_right_answer
+from tirjudge_training.distillation.filtering import TrajectoryFilter, written
+from tirjudge_training.distillation.teacher_dialogues import DialogueConfig, TeacherDialogues, TeacherTask
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.sft import Sample
 
 DIALOGUES, CORRECTIONS = "dialogues.jsonl", "corrections.jsonl"
@@ -35,7 +35,7 @@ class Distillation:
         self,
         run: RunFolder,
         config: TeacherConfig,
-        draws: Sequence[Draw],
+        draws: Sequence[FormattedTask],
         environments: Mapping[str, Environment],
         *,
         seed: int,
@@ -43,9 +43,9 @@ class Distillation:
     ) -> None:
         self._run, self._config, self._draws, self._student, self._say = run, config, draws, environments, say
         terms = _terms(config, seed)
-        self._teacher = Inquiry("teacher", run, DIALOGUES, terms, say)
-        self._corrector = Inquiry("corrector", run, CORRECTIONS, terms, say)
-        self._harvest = Harvest(environments, config)
+        self._teacher = TeacherDialogues("teacher", run, DIALOGUES, terms, say)
+        self._corrector = TeacherDialogues("corrector", run, CORRECTIONS, terms, say)
+        self._filter = TrajectoryFilter(environments, config)
         self._questions = list(self._first_questions())
         asyncio.run(self._load_earlier())
 
@@ -56,18 +56,18 @@ class Distillation:
         has the full reward. Dialogues that are in the folder are not requested again.
         """
         asyncio.run(self._ask())
-        if not self._harvest.prompts:
+        if not self._filter.prompts:
             raise RuntimeError(
-                f"none of the teacher's {len(self._teacher.had)} dialogues has the full reward in the "
+                f"none of the teacher's {len(self._teacher.dialogues)} dialogues has the full reward in the "
                 f"student's format: inspect them in {self._run.path / DIALOGUES}"
             )
         usage = self._teacher.usage + self._corrector.usage
         return {
             "asked": len(self._questions),
-            "dialogues": len(self._teacher.had),
-            "prompts_with_full_reward": self._harvest.prompts,
-            "corrected": self._harvest.corrected,
-            "unfit": self._harvest.unfit,
+            "dialogues": len(self._teacher.dialogues),
+            "prompts_with_full_reward": self._filter.prompts,
+            "corrected": self._filter.corrected,
+            "unfit": self._filter.unfit,
             "prompt_tokens": usage.prompt_tokens,
             "completion_tokens": usage.completion_tokens,
         }
@@ -76,7 +76,7 @@ class Distillation:
         """Yield the student's samples for each task as token ids and labels; a turn ends with `end`."""
         for index, draw in enumerate(self._draws):
             views = self._student[draw.format].views(draw.task)
-            best = [one for view in views for one in self._harvest.best(draw, view)]
+            best = [one for view in views for one in self._filter.best(draw, view)]
             samples = [Sample.written(one, encoder, end) for one in best]
             yield {
                 "index": index,
@@ -91,28 +91,28 @@ class Distillation:
             sandbox = await stack.enter_async_context(open_sandbox(self._config.sandbox))
             teacher, corrector = self._config.open_teacher(), self._config.open_corrector()
             stack.push_async_callback(teacher.close)
-            await self._collect(self._teacher, self._questions, teacher, sandbox, self._harvest.add)
+            await self._collect(self._teacher, self._questions, teacher, sandbox, self._filter.add)
             if corrector is not None:
                 stack.push_async_callback(corrector.close)
                 # After the teacher is done: only then is it known which prompts have no right dialogue.
                 mistakes = list(self._mistakes())
-                await self._collect(self._corrector, mistakes, corrector, sandbox, self._harvest.correct)
+                await self._collect(self._corrector, mistakes, corrector, sandbox, self._filter.correct)
 
     async def _collect(
         self,
-        inquiry: Inquiry,
-        questions: Sequence[Question],
+        dialogues: TeacherDialogues,
+        questions: Sequence[TeacherTask],
         generator: Generator,
         sandbox: Sandbox,
-        learn: Callable[[Draw, Trajectory], Coroutine[Any, Any, None]],
+        learn: Callable[[FormattedTask, Trajectory], Coroutine[Any, Any, None]],
     ) -> None:
-        await inquiry.ask(
+        await dialogues.ask(
             questions,
             generator,
             sandbox,
             learned=lambda question, trajectory: learn(question.draw, trajectory),
             more=self._affordable,
-            yielded=lambda: f"{self._harvest.prompts} prompts with a full reward",
+            yielded=lambda: f"{self._filter.prompts} prompts with a full reward",
         )
         if not self._affordable():
             self._say(
@@ -127,37 +127,39 @@ class Distillation:
     async def _load_earlier(self) -> None:
         """Load the dialogues of earlier runs, corrections after the dialogues that they may correct."""
         for question in self._questions:
-            if question.key in self._teacher.had:
-                await self._harvest.add(question.draw, self._teacher.had[question.key])
+            if question.key in self._teacher.dialogues:
+                await self._filter.add(question.draw, self._teacher.dialogues[question.key])
         for question in list(self._mistakes()):
-            if question.key in self._corrector.had:
-                await self._harvest.correct(question.draw, self._corrector.had[question.key])
+            if question.key in self._corrector.dialogues:
+                await self._filter.correct(question.draw, self._corrector.dialogues[question.key])
 
-    def _first_questions(self) -> Iterator[Question]:
+    def _first_questions(self) -> Iterator[TeacherTask]:
         config = self._config
-        asked = {name: asked_by(one, config, config.tier) for name, one in self._student.items()}
+        asked = {name: teacher_environment(one, config, config.tier) for name, one in self._student.items()}
         for draw in self._draws:
             environment = asked[draw.format]
             for view in environment.views(draw.task):
                 for sample in range(config.samples):
-                    yield Question(draw, view, sample, environment)
+                    yield TeacherTask(draw, view, sample, environment)
 
-    def _mistakes(self) -> Iterator[Question]:
+    def _mistakes(self) -> Iterator[TeacherTask]:
         """Yield a question to the corrector for each prompt without a dialogue of the full reward."""
         second = self._config.corrector
         if second is None:
             return
-        asked = {name: asked_by(one, self._config, second.tier) for name, one in self._student.items()}
+        asked = {
+            name: teacher_environment(one, self._config, second.tier) for name, one in self._student.items()
+        }
         for draw in self._draws:
             for view in asked[draw.format].views(draw.task):
-                wrong = self._harvest.wrong(draw, view)
-                if wrong is not None and can_tell(draw.task, view):
-                    environment = Correcting(asked[draw.format], written(wrong))
-                    yield Question(draw, view, wrong.sample, environment)
+                wrong = self._filter.wrong(draw, view)
+                if wrong is not None and has_right_answer(draw.task, view):
+                    environment = CorrectionEnvironment(asked[draw.format], written(wrong))
+                    yield TeacherTask(draw, view, wrong.sample, environment)
 
 
-def _terms(config: TeacherConfig, seed: int) -> Terms:
-    return Terms(
+def _terms(config: TeacherConfig, seed: int) -> DialogueConfig:
+    return DialogueConfig(
         budget=Budget(
             turns=config.tool_calls + TURNS_BESIDE_PROGRAMS,
             tool_calls=config.tool_calls,
@@ -170,7 +172,7 @@ def _terms(config: TeacherConfig, seed: int) -> Terms:
     )
 
 
-def asked_by(student: Environment, config: TeacherConfig, tier: Tier) -> Environment:
+def teacher_environment(student: Environment, config: TeacherConfig, tier: Tier) -> Environment:
     """Return the environment in which the teacher judges.
 
     A TIR format gets the teacher's prompts and protocol; other formats are the student's own. Raises

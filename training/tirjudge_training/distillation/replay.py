@@ -29,7 +29,7 @@ _UNBOUNDED = 1 << 30
 """A token budget without effect: SFT refuses samples that are too long for the student."""
 
 
-async def replayed(
+async def convert_dialogue(
     trajectory: Trajectory, environment: Environment, task: JudgeTask, *, reasoning: Reasoning = "drop"
 ) -> Trajectory:
     """Return the dialogue as `environment` would have recorded it, with its programs' recorded outcomes.
@@ -46,7 +46,7 @@ async def replayed(
         environment,
         task,
         trajectory.view,
-        Recorded(trajectory.calls),
+        RecordedSandbox(trajectory.calls),
         budget=Budget(turns=len(turns) + 1, tool_calls=ran, tokens=_UNBOUNDED),
         sample=trajectory.sample,
     )
@@ -59,7 +59,7 @@ async def replayed(
     return session.trajectory
 
 
-class Recorded:
+class RecordedSandbox:
     """A sandbox that returns recorded outcomes in order, and fails for any other program."""
 
     capacity = 1

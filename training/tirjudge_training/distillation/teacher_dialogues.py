@@ -17,7 +17,7 @@ from tirjudge.storage.result_file import digest
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Budget, Environment, StopReason, Trajectory, Usage, View
 from tirjudge_sandbox import Sandbox
-from tirjudge_training.rl.dynamic_sampling import Draw
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 SHOWN_FAILURES = 5
 DOWN = (StopReason.GENERATOR_DOWN, StopReason.SANDBOX_DOWN)
@@ -25,15 +25,15 @@ DOWN = (StopReason.GENERATOR_DOWN, StopReason.SANDBOX_DOWN)
 Key = tuple[str, str, str, str, int]
 
 
-class GivenUp(RuntimeError):
+class TeacherUnavailable(RuntimeError):
     """The model or the sandbox failed in too many consecutive dialogues; one line."""
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TeacherTask:
     """One dialogue to collect: a view of a task, with the environment in which the teacher judges it."""
 
-    draw: Draw
+    draw: FormattedTask
     view: View
     sample: int
     environment: Environment
@@ -46,7 +46,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Terms:
+class DialogueConfig:
     """Sampling, budget and concurrency of dialogues, and when to abort."""
 
     budget: Budget
@@ -57,15 +57,15 @@ class Terms:
     """Consecutive failed dialogues after which the run aborts."""
 
 
-class Inquiry:
+class TeacherDialogues:
     """The dialogues in one file of a run folder, and the collection of missing ones."""
 
     def __init__(
-        self, name: str, run: RunFolder, file: str, terms: Terms, say: Callable[[str], None]
+        self, name: str, run: RunFolder, file: str, terms: DialogueConfig, say: Callable[[str], None]
     ) -> None:
         self._name, self._run, self._file, self._terms, self._say = name, run, file, terms, say
-        self.had: dict[Key, Trajectory] = {_key(row): read_trajectory(row) for row in run.read(file)}
-        self.usage = sum((one.usage for one in self.had.values()), Usage())
+        self.dialogues: dict[Key, Trajectory] = {_key(row): read_trajectory(row) for row in run.read(file)}
+        self.usage = sum((one.usage for one in self.dialogues.values()), Usage())
         """The token usage of all dialogues, those of earlier runs included."""
         self.failed = 0
         """Dialogues that failed in this run."""
@@ -73,11 +73,11 @@ class Inquiry:
 
     async def ask(
         self,
-        questions: Sequence[Question],
+        questions: Sequence[TeacherTask],
         generator: Generator,
         sandbox: Sandbox,
         *,
-        learned: Callable[[Question, Trajectory], Awaitable[None]],
+        learned: Callable[[TeacherTask, Trajectory], Awaitable[None]],
         more: Callable[[], bool] = lambda: True,
         yielded: Callable[[], str] = lambda: "",
     ) -> None:
@@ -87,10 +87,10 @@ class Inquiry:
         few words, for the progress line. A dialogue that failed because the model or the sandbox was down is
         not stored, so that a resumed run requests it again. Raises GivenUp, OSError.
         """
-        missing = [question for question in questions if question.key not in self.had]
+        missing = [question for question in questions if question.key not in self.dialogues]
         pace = _Pace(done=len(questions) - len(missing), total=len(questions))
 
-        async def collect(question: Question) -> tuple[Question, Trajectory]:
+        async def collect(question: TeacherTask) -> tuple[TeacherTask, Trajectory]:
             terms = self._terms
             rollout = Rollout(
                 question.environment,
@@ -121,24 +121,24 @@ class Inquiry:
         if missing:
             self._report(pace, yielded())
 
-    def _keep(self, question: Question, trajectory: Trajectory) -> None:
+    def _keep(self, question: TeacherTask, trajectory: Trajectory) -> None:
         self._in_a_row = 0
         format, id, task_digest, _, _ = question.key
         row = {"format": format, "id": id, "digest": task_digest, **trajectory_record(trajectory)}
         self._run.append(self._file, row)
-        self.had[question.key] = trajectory
+        self.dialogues[question.key] = trajectory
 
-    def _fail(self, question: Question, trajectory: Trajectory) -> None:
+    def _fail(self, question: TeacherTask, trajectory: Trajectory) -> None:
         self.failed += 1
         self._in_a_row += 1
         # Only the first failures are shown: an endpoint that is down fails thousands of times alike.
         if self.failed <= SHOWN_FAILURES:
             self._say(printable(f"{question.draw.task.id}: {trajectory.detail}"))
         if self._in_a_row >= self._terms.give_up_after:
-            raise GivenUp(
+            raise TeacherUnavailable(
                 f"the {self._name} failed in {self._in_a_row} consecutive dialogues, the last one because: "
                 f"{printable(trajectory.detail)}; the same command resumes with the "
-                f"{len(self.had)} dialogues in {self._run.path / self._file}"
+                f"{len(self.dialogues)} dialogues in {self._run.path / self._file}"
             )
 
     def _report(self, pace: _Pace, yielded: str) -> None:

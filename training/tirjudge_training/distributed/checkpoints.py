@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.storage.run_folder import write_atomically
-from tirjudge_training.distributed.processes import ALONE, Processes, Sharing
+from tirjudge_training.distributed.processes import ALONE, Processes, Sharding
 
 MARK = "complete"
 """The file that marks a complete checkpoint; it contains how the optimizer state was sharded."""
 
 
-class WrittenOtherwise(RuntimeError):
+class IncompatibleCheckpoint(RuntimeError):
     """A checkpoint whose optimizer state these processes cannot load; one line."""
 
 
@@ -38,7 +38,7 @@ def latest(folder: Path, processes: Processes = ALONE) -> Path | None:
     if last is not None:
         wrote, own = (last / MARK).read_text(encoding="utf-8"), _writers(processes)
         if wrote != own:
-            raise WrittenOtherwise(
+            raise IncompatibleCheckpoint(
                 f"{last} was written by {wrote}, and {own} cannot resume from it: launch the run as before"
             )
     return last
@@ -51,15 +51,15 @@ def step_of(checkpoint: Path) -> int:
 
 def _writers(processes: Processes) -> str:
     """Describe the sharding; for DeepSpeed also the number of processes, since each writes its shard."""
-    sharing = Sharing.launched()
-    return f"{sharing} in {processes.world} processes" if sharing is Sharing.DEEPSPEED else str(sharing)
+    sharing = Sharding.launched()
+    return f"{sharing} in {processes.world} processes" if sharing is Sharding.DEEPSPEED else str(sharing)
 
 
 ADAPTER, WRAPPED = ".lora_", ".base_layer."
 """Parts of PEFT's parameter names: of an adapter's own weights, and of the weights that it modifies."""
 
 
-def whole_weights(model: Any) -> Iterator[tuple[str, Any]]:
+def full_weights(model: Any) -> Iterator[tuple[str, Any]]:
     """Yield name and tensor of every weight; tied weights appear under their first name only.
 
     The model is not changed. If its parameters are sharded over processes (FSDP), every process must iterate
@@ -83,7 +83,7 @@ def whole_weights(model: Any) -> Iterator[tuple[str, Any]]:
 def on_the_first(model: Any, processes: Processes) -> dict[str, Any]:
     """Return the full weights in the first process, an empty dict in the others; all must make this call."""
     first = processes.rank == 0
-    return {name: tensor.cpu() for name, tensor in whole_weights(model) if first}
+    return {name: tensor.cpu() for name, tensor in full_weights(model) if first}
 
 
 def _added(layer: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
-class Computing:
+class Device:
     """A device with its precision and activation checkpointing."""
 
     device: str
@@ -29,13 +29,13 @@ class Computing:
         }
 
 
-def here() -> Computing:
+def current_device() -> Device:
     """Return the device of this process: its GPU, or else the CPU."""
     import torch
 
     if torch.cuda.is_available():
-        return Computing("cuda", autocast="bfloat16", checkpointing=True)
-    return Computing("cpu", autocast=None, checkpointing=False)
+        return Device("cuda", autocast="bfloat16", checkpointing=True)
+    return Device("cpu", autocast=None, checkpointing=False)
 
 
 def describe(model: Any, *, sampler: str, precision: str) -> dict[str, str]:
@@ -47,7 +47,7 @@ def describe(model: Any, *, sampler: str, precision: str) -> dict[str, str]:
 
     import torch
 
-    computing, weights = here(), str(model.dtype).removeprefix("torch.")
+    computing, weights = current_device(), str(model.dtype).removeprefix("torch.")
     on_gpu = computing.device == "cuda"
     return {
         "device": torch.cuda.get_device_name() if on_gpu else f"{platform.machine()} CPU",

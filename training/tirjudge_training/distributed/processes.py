@@ -45,7 +45,7 @@ class Processes:
     @property
     def share_weights(self) -> bool:
         """True if each process holds only a shard of the trained model (FSDP)."""
-        return self.world > 1 and Sharing.launched() is Sharing.FSDP
+        return self.world > 1 and Sharding.launched() is Sharding.FSDP
 
     def first(self, work: Callable[[], T]) -> T:
         """Run `work` in the first process and share the result. Raises its error there, else FirstFailed."""
@@ -85,13 +85,13 @@ class Processes:
 
     def folder(self, path: Path) -> RunFolder:
         """Return the run folder at `path`: writable in the first process, read-only in the others."""
-        return RunFolder(path) if self.rank == 0 else Onlooker(path)
+        return RunFolder(path) if self.rank == 0 else ReadOnlyRunFolder(path)
 
 
 ALONE = Processes()
 
 
-class Onlooker(RunFolder):
+class ReadOnlyRunFolder(RunFolder):
     """A run folder that another process writes: readable, not locked, and writes do nothing."""
 
     def __init__(self, path: Path) -> None:
@@ -107,7 +107,7 @@ class Onlooker(RunFolder):
         pass
 
 
-class Sharing(StrEnum):
+class Sharding(StrEnum):
     """The part of weights, gradients and Adam's moments that each process holds."""
 
     NONE = "plain processes"
@@ -118,7 +118,7 @@ class Sharing(StrEnum):
     """All weights, and a shard of the rest (ZeRO-2)."""
 
     @classmethod
-    def launched(cls) -> Sharing:
+    def launched(cls) -> Sharding:
         """Return the sharding that the launcher configured through its environment variables."""
         for sharing in (cls.FSDP, cls.DEEPSPEED):
             if os.environ.get(f"ACCELERATE_USE_{sharing.name}") == "true":

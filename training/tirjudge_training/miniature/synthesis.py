@@ -8,7 +8,7 @@ from random import Random
 
 from tirjudge_environments import JudgeTask, Message, derive_seed
 from tirjudge_environments.constraints import FAMILIES, SPLITS, Constraint, Split
-from tirjudge_training.rl.dynamic_sampling import Draw
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 CANDIDATES = {"tir-pairwise": 2, "tir-pointwise": 2, "tir-listwise": 4}
 """Number of candidates per format; exactly one of them satisfies the constraint.
@@ -57,7 +57,7 @@ def train_draw(
     *,
     formats: Mapping[str, float] = MIXTURE,
     families: Sequence[str] = tuple(FAMILIES),
-) -> Draw:
+) -> FormattedTask:
     """Return element `index` of the endless training stream: formats by weight, families evenly.
 
     By default there are four pairs per single response and list of four. Held-back prompts are left out.
@@ -67,7 +67,7 @@ def train_draw(
     family = Random(derive_seed("family", seed, index)).choice(families)
     place = index * len(FAMILIES) + list(FAMILIES).index(family)
     attempts = (task("train", format, place, _again(seed, attempt)) for attempt in count())
-    return Draw(format, next(one for one in attempts if not held_back(one)))
+    return FormattedTask(format, next(one for one in attempts if not held_back(one)))
 
 
 def validation_tasks(format: str, n: int) -> list[JudgeTask]:

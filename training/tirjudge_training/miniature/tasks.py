@@ -21,8 +21,8 @@ from tirjudge_training.miniature.synthesis import (
     train_draw,
     validation_tasks,
 )
-from tirjudge_training.rl.dynamic_sampling import Draw
-from tirjudge_training.rl.trainer import Source
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.trainer import TaskSource
 
 STRIDE = 4
 """Positions of the stream that a batch may use, per slot."""
@@ -39,8 +39,8 @@ class GeneratedData:
         self._config = config
         _, self.environments = open_judges(judges, config.no_tools)
 
-    def source(self, groups: int, seed: int) -> Source:
-        def deal(step: int, turn: int, position: int) -> Draw:
+    def source(self, groups: int, seed: int) -> TaskSource:
+        def deal(step: int, turn: int, position: int) -> FormattedTask:
             # Replacements come from a stream of their own, so they never use up tasks of later batches.
             stream = derive_seed("rl", seed) if turn == 0 else derive_seed("rl replacement", seed, turn)
             return self._draw(step * STRIDE * groups + position, stream)
@@ -50,7 +50,7 @@ class GeneratedData:
     def steps(self, groups: int, epochs: float) -> int:
         raise ValueError("the miniature's task stream is endless: set the number of batches with rl.steps")
 
-    def prompts(self, n: int | None, seed: int) -> list[Draw]:
+    def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
         if n is None:
             raise ValueError(
                 "the miniature's task stream is endless: set the number of tasks with rejection.prompts"
@@ -58,15 +58,17 @@ class GeneratedData:
         stream = derive_seed("prompts", seed)
         return [self._draw(index, stream) for index in range(n)]
 
-    def validation(self, n: int) -> list[Draw]:
-        draws = [Draw(format, task) for format in CANDIDATES for task in validation_tasks(format, n)]
+    def validation(self, n: int) -> list[FormattedTask]:
+        draws = [FormattedTask(format, task) for format in CANDIDATES for task in validation_tasks(format, n)]
         return tool_variants(draws, self._config.no_tools)
 
-    def heldout(self, n: int, seed: int) -> list[Draw]:
-        draws = [Draw(format, task) for format in CANDIDATES for task in heldout_tasks(format, n, seed)]
+    def heldout(self, n: int, seed: int) -> list[FormattedTask]:
+        draws = [
+            FormattedTask(format, task) for format in CANDIDATES for task in heldout_tasks(format, n, seed)
+        ]
         return tool_variants(draws, self._config.no_tools)
 
-    def _draw(self, index: int, seed: int) -> Draw:
+    def _draw(self, index: int, seed: int) -> FormattedTask:
         """Return element `index` of a stream, sampled again until the weight of its domain accepts it."""
         weights = self._config.weights
         for attempt in count():

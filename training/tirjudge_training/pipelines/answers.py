@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tirjudge_training.pipelines.base import Method
-from tirjudge_training.pipelines.pipeline import Course, begin, fine_tune, measure, seed
+from tirjudge_training.pipelines.pipeline import Pipeline, fine_tune, initial_model, measure, seed
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.stages.answering import Answering
 
@@ -18,15 +18,15 @@ class Answers(Method):
 
     reserves = True
 
-    def build(self, recipe: Recipe) -> Course:
-        start, opening = begin(recipe)
+    def build(self, recipe: Recipe) -> Pipeline:
+        start, opening = initial_model(recipe)
         stages = [
             *opening,
             Answering(name=ANSWERS, seed=seed(recipe, ANSWERS), start=start, config=recipe.answers),
             fine_tune(recipe, SFT, start, ANSWERS, recipe.answers.prompts),
             *measure(recipe, SFT, SFT),
         ]
-        return Course(tuple(stages), SFT)
+        return Pipeline(tuple(stages), SFT)
 
     def check(self, recipe: Recipe) -> None:
         if recipe.generated:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from tirjudge_training.pipelines.pipeline import Course
+from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.recipe import METHODS, Recipe
 
 
@@ -24,7 +24,7 @@ class Method(ABC):
     """The authors' cost of TIR-Judge's 8B model with this method, to compare a plan with."""
 
     @abstractmethod
-    def build(self, recipe: Recipe) -> Course:
+    def build(self, recipe: Recipe) -> Pipeline:
         """Return the stages of a run."""
 
     @abstractmethod

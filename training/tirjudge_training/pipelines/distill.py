@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from tirjudge_training.pipelines.base import Method, PublishedCost
-from tirjudge_training.pipelines.pipeline import Course, begin, fine_tune, measure, rl, seed, select
+from tirjudge_training.pipelines.pipeline import Pipeline, fine_tune, initial_model, measure, rl, seed, select
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.stages.rendering import Rendering
-from tirjudge_training.stages.teaching import Teaching
+from tirjudge_training.stages.rendering import DialogueRendering
+from tirjudge_training.stages.teaching import TeacherSampling
 
 TEACHER, LESSONS, SFT, RL, SELECT = "teacher", "lessons", "sft", "rl", "select"
 
@@ -20,21 +20,21 @@ class Distill(Method):
     reserves = True
     published = PublishedCost(sft=1.0, rejection=1.5, rl=8.5, compute=210, teacher=130)
 
-    def build(self, recipe: Recipe) -> Course:
-        start, opening = begin(recipe)
+    def build(self, recipe: Recipe) -> Pipeline:
+        start, opening = initial_model(recipe)
         drawn = seed(recipe, TEACHER)
         stages = [
             # The teacher comes first, so that a wrong address or key is noticed before anything is trained.
-            Teaching(name=TEACHER, seed=drawn, config=recipe.teacher),
+            TeacherSampling(name=TEACHER, seed=drawn, config=recipe.teacher),
             *opening,
-            Rendering(name=LESSONS, seed=drawn, teacher=TEACHER, start=start, config=recipe.teacher),
+            DialogueRendering(name=LESSONS, seed=drawn, teacher=TEACHER, start=start, config=recipe.teacher),
             fine_tune(recipe, SFT, start, LESSONS, recipe.teacher.prompts),
             *measure(recipe, SFT, SFT),
             rl(recipe, RL, SFT),
             select(recipe, SELECT, RL, recipe.rl.steps),
             *measure(recipe, RL, SELECT),
         ]
-        return Course(tuple(stages), SELECT)
+        return Pipeline(tuple(stages), SELECT)
 
     def check(self, recipe: Recipe) -> None:
         if not (recipe.teacher.model and recipe.teacher.base_url):

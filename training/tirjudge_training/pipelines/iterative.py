@@ -3,7 +3,15 @@
 from __future__ import annotations
 
 from tirjudge_training.pipelines.base import Method, PublishedCost
-from tirjudge_training.pipelines.pipeline import Course, begin, fine_tune, measure, reject, rl, select
+from tirjudge_training.pipelines.pipeline import (
+    Pipeline,
+    fine_tune,
+    initial_model,
+    measure,
+    reject,
+    rl,
+    select,
+)
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.stages.base import Stage
 
@@ -17,15 +25,15 @@ class Iterative(Method):
 
     published = PublishedCost(sft=2.5, rejection=3.5, rl=23.0, compute=690, teacher=0)
 
-    def build(self, recipe: Recipe) -> Course:
-        start, stages = begin(recipe)
+    def build(self, recipe: Recipe) -> Pipeline:
+        start, stages = initial_model(recipe)
         stages += _reinforce(recipe, "0", start, recipe.rl.steps)
         for number in range(1, recipe.iterate.rounds + 1):
             stages += _relearn(recipe, str(number), sampler=f"select-{number - 1}", start=start)
             stages += _reinforce(recipe, str(number), f"sft-{number}", _steps(recipe))
         if recipe.iterate.control:
             stages += _control(recipe, start)
-        return Course(tuple(stages), f"select-{recipe.iterate.rounds}")
+        return Pipeline(tuple(stages), f"select-{recipe.iterate.rounds}")
 
     def check(self, recipe: Recipe) -> None:
         if recipe.generated and recipe.rejection.prompts is None:

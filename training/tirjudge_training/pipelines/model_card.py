@@ -7,7 +7,7 @@ from typing import Any
 
 from tirjudge_training.evaluation import percentage
 from tirjudge_training.pipelines import open_method
-from tirjudge_training.pipelines.pipeline import BASE, HELDOUT, Course
+from tirjudge_training.pipelines.pipeline import BASE, HELDOUT, Pipeline
 from tirjudge_training.recipe import Recipe
 
 HEAD = """\
@@ -25,15 +25,15 @@ program's output and only then giving its verdict. Its lists had four responses:
 """
 
 
-def model_card(recipe: Recipe, command: str, course: Course, results: Mapping[str, Any]) -> str:
+def model_card(recipe: Recipe, command: str, pipeline: Pipeline, results: Mapping[str, Any]) -> str:
     """Return the card as Markdown; `results` holds the result of each stage by name."""
-    before, after = results[HELDOUT + BASE], results[_measured(course)]
+    before, after = results[HELDOUT + BASE], results[_measured(pipeline)]
     return "\n".join(
-        (HEAD, *_made(recipe, command, course, results), *_accuracy(before, after), *_families(after))
+        (HEAD, *_made(recipe, command, pipeline, results), *_accuracy(before, after), *_families(after))
     )
 
 
-def _made(recipe: Recipe, command: str, course: Course, results: Mapping[str, Any]) -> Iterator[str]:
+def _made(recipe: Recipe, command: str, pipeline: Pipeline, results: Mapping[str, Any]) -> Iterator[str]:
     method = open_method(recipe)
     yield "## How it was made\n"
     yield f"    {command}\n"
@@ -44,15 +44,15 @@ def _made(recipe: Recipe, command: str, course: Course, results: Mapping[str, An
         "left out of the loss. All training tasks are generated from the constraint families below; "
         f"{method.provenance(recipe, results)}. The stages:\n"
     )
-    for stage in course.making:
+    for stage in pipeline.making:
         if line := stage.describe(results[stage.name]):
             yield f"* `{stage.name}`: {line}"
     yield ""
 
 
-def _measured(course: Course) -> str:
+def _measured(pipeline: Pipeline) -> str:
     """Return the stage that measured the result of the run."""
-    return next(HELDOUT + name for name, stage in course.models.items() if stage == course.result)
+    return next(HELDOUT + name for name, stage in pipeline.models.items() if stage == pipeline.result)
 
 
 def _accuracy(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[str]:
@@ -83,9 +83,9 @@ def _families(after: Mapping[str, Any]) -> Iterator[str]:
     yield ""
 
 
-def table(course: Course, results: Mapping[str, Any]) -> str:
+def table(pipeline: Pipeline, results: Mapping[str, Any]) -> str:
     """Return Markdown: one row per measured model, one column per judge, with 95 % intervals."""
-    rows = {name: results[HELDOUT + name] for name in course.models}
+    rows = {name: results[HELDOUT + name] for name in pipeline.models}
     judges = list(next(iter(rows.values()), {}))
     lines = [f"| model | {' | '.join(judges)} |", f"|---|{'---|' * len(judges)}"]
     for name, found in rows.items():

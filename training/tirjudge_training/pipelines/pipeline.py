@@ -19,7 +19,7 @@ WARM_UP, BASE, HELDOUT = "warmup", "base", "heldout-"
 
 
 @dataclass(frozen=True, slots=True)
-class Course:
+class Pipeline:
     """The stages of a run, in the order in which they run."""
 
     stages: tuple[Stage, ...]
@@ -37,7 +37,7 @@ class Course:
         return {stage.name.removeprefix(HELDOUT): stage.start for stage in self.stages if stage.measures}
 
 
-def begin(recipe: Recipe) -> tuple[str | None, list[Stage]]:
+def initial_model(recipe: Recipe) -> tuple[str | None, list[Stage]]:
     """Return the name of the stage that makes the initial model, and the stages that make and measure it.
 
     The name is None if the recipe names a base model.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tirjudge_training.distributed.processes import Sharing
+from tirjudge_training.distributed.processes import Sharding
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.policies.base import Sampler
 
@@ -83,13 +83,13 @@ def training_bytes(shape: Shape, *, reference: bool = False, sampler: Sampler = 
 
     Activations, logits (see `logits_bytes`) and vLLM's engine come on top.
     """
-    sharing, shares = Sharing.launched(), int(os.environ.get("WORLD_SIZE", "1"))
+    sharing, shares = Sharding.launched(), int(os.environ.get("WORLD_SIZE", "1"))
     # Under LoRA the base model is frozen, and it is also the KL reference with the adapter turned off.
     frozen = shape.parameters if reference or shape.adapter is not None else 0
     state = TRAINED * shape.trained + FROZEN * frozen
-    if sharing is Sharing.FSDP:
+    if sharing is Sharding.FSDP:
         return state // shares + (FROZEN * shape.parameters if sampler == "transformers" else 0)
-    if sharing is Sharing.DEEPSPEED:
+    if sharing is Sharding.DEEPSPEED:
         copies = 2 if reference and shape.adapter is None else 1
         return TRAINED * shape.trained // shares + copies * deepspeed_weight() * shape.parameters
     return state

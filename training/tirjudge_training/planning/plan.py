@@ -10,14 +10,14 @@ from tirjudge_environments import Environment
 from tirjudge_training.data.base import Data
 from tirjudge_training.data.rows import ExpectedRows
 from tirjudge_training.miniature.model import VOCABULARY
-from tirjudge_training.pipelines.pipeline import Course
+from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning import memory
 from tirjudge_training.planning.cost import cost_lines
 from tirjudge_training.planning.memory import Shape
 from tirjudge_training.planning.requirements import disk_lines, memory_lines
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.rl.dynamic_sampling import Draw
-from tirjudge_training.rl.trainer import Source
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.trainer import TaskSource
 from tirjudge_training.stages.base import DONE, Size
 
 HEAD = ("stage", "what", "sampled", "trained", "tokens", "time")
@@ -28,27 +28,27 @@ class NoRows:
 
     environments: Mapping[str, Environment] = {}
 
-    def source(self, groups: int, seed: int) -> Source:
+    def source(self, groups: int, seed: int) -> TaskSource:
         raise ValueError("there are no rows")
 
     def steps(self, groups: int, epochs: float) -> int:
         raise ValueError("there are no rows")
 
-    def prompts(self, n: int | None, seed: int) -> list[Draw]:
+    def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
         return []
 
-    def validation(self, n: int) -> list[Draw]:
+    def validation(self, n: int) -> list[FormattedTask]:
         return []
 
-    def heldout(self, n: int, seed: int) -> list[Draw]:
+    def heldout(self, n: int, seed: int) -> list[FormattedTask]:
         return []
 
 
-def plan(recipe: Recipe, course: Course, data: Data, folder: Path) -> Iterator[str]:
+def plan(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> Iterator[str]:
     """Yield the plan as lines of text. Loads no weights; without the model's config.json it has no times."""
     shape = _shape(recipe)
-    sizes = [stage.size(data) for stage in course.stages]
-    done = [(folder / stage.name / DONE).exists() for stage in course.stages]
+    sizes = [stage.size(data) for stage in pipeline.stages]
+    done = [(folder / stage.name / DONE).exists() for stage in pipeline.stages]
     yield f"{len(sizes)} stage{'s' * (len(sizes) != 1)}, from {_model(recipe, shape)}"
     if isinstance(data, NoRows):
         yield f"{recipe.data.train} does not exist: stages that go through its rows are not counted"
@@ -58,7 +58,7 @@ def plan(recipe: Recipe, course: Course, data: Data, folder: Path) -> Iterator[s
     yield ""
     rows = [
         (stage.name, size.what, *_counts(recipe, size), _time(recipe, size, shape, finished))
-        for stage, size, finished in zip(course.stages, sizes, done, strict=True)
+        for stage, size, finished in zip(pipeline.stages, sizes, done, strict=True)
     ]
     # Finished stages keep their line but no longer count towards the total.
     left = [size for size, finished in zip(sizes, done, strict=True) if not finished]
@@ -67,8 +67,8 @@ def plan(recipe: Recipe, course: Course, data: Data, folder: Path) -> Iterator[s
     if shape is not None:
         yield from _assumed(recipe, shape.parameters)
         yield from memory_lines(recipe, shape)
-        yield from disk_lines(recipe, course, data, shape)
-        yield from cost_lines(recipe, list(zip(course.stages, sizes, strict=True)), shape.parameters)
+        yield from disk_lines(recipe, pipeline, data, shape)
+        yield from cost_lines(recipe, list(zip(pipeline.stages, sizes, strict=True)), shape.parameters)
 
 
 def _shape(recipe: Recipe) -> Shape | None:

@@ -11,9 +11,9 @@ from tirjudge.generation import GeneratorFailed
 from tirjudge_sandbox.registry import sandbox_names
 from tirjudge_training.config_files import BadRecipe
 from tirjudge_training.data.base import Data
-from tirjudge_training.distributed.processes import Sharing
+from tirjudge_training.distributed.processes import Sharding
 from tirjudge_training.model_folder import LoraConfig
-from tirjudge_training.pipelines.pipeline import Course
+from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning import memory
 from tirjudge_training.planning.memory import Shape, gib
 from tirjudge_training.planning.requirements import disk_bytes
@@ -36,7 +36,7 @@ class TooSmall(RuntimeError):
     """The machine lacks the memory or the disk space for the run. The message has both numbers."""
 
 
-def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
+def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     """Refuse a run that would fail later. Writes nothing and loads no weights.
 
     Raises ImportError if a library of the extra `train` is missing; BadRecipe for a model or an engine that
@@ -56,13 +56,13 @@ def check(recipe: Recipe, course: Course, data: Data, folder: Path) -> None:
         )
     if recipe.rl.server is not None:
         _check_server(recipe.rl.server)
-    for stage in course.stages:
+    for stage in pipeline.stages:
         try:
             stage.check(data)
         except ValueError as error:
             raise BadRecipe(str(error)) from None
     if recipe.model.base is not None:
-        _check_room(recipe, course, data, recipe.model.base, folder)
+        _check_room(recipe, pipeline, data, recipe.model.base, folder)
 
 
 def _check_launch() -> None:
@@ -110,9 +110,9 @@ def _check_server(config: VllmServerConfig) -> None:
             raise BadRecipe(f"rl.server.urls: {error}") from None
 
 
-def _check_room(recipe: Recipe, course: Course, data: Data, base: str, folder: Path) -> None:
+def _check_room(recipe: Recipe, pipeline: Pipeline, data: Data, base: str, folder: Path) -> None:
     shape = _shape(base, recipe.model.lora)
-    reference = any(stage.reference for stage in course.stages)
+    reference = any(stage.reference for stage in pipeline.stages)
     # A lower limit: activations and logits, which `--plan` counts, depend on the batch.
     needed = memory.training_bytes(shape, reference=reference, sampler=recipe.rl.generator)
     there, where = memory.memory_there()
@@ -123,7 +123,7 @@ def _check_room(recipe: Recipe, course: Course, data: Data, base: str, folder: P
             "use a smaller model or a larger machine, or shard it with accelerate's FSDP"
         )
     _check_way_to_vllm(recipe, shape, model)
-    written = sum(disk_bytes(recipe, course, data, shape, sharing=Sharing.launched()).values())
+    written = sum(disk_bytes(recipe, pipeline, data, shape, sharing=Sharding.launched()).values())
     room = memory.disk_there(folder)
     if written > room:
         raise TooSmall(

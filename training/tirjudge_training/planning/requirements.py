@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from tirjudge.console_text import table
 from tirjudge_training.data.base import Data
-from tirjudge_training.distributed.processes import Sharing
-from tirjudge_training.pipelines.pipeline import Course
+from tirjudge_training.distributed.processes import Sharding
+from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning import memory
 from tirjudge_training.planning.memory import Shape, deepspeed_weight, gib
 from tirjudge_training.recipe import Recipe
@@ -26,13 +26,13 @@ def memory_lines(recipe: Recipe, shape: Shape) -> Iterator[str]:
     yield f"  total {gib(whole)} of {gib(int(room))}: {_fit(recipe, shape, whole)}"
 
 
-def disk_lines(recipe: Recipe, course: Course, data: Data, shape: Shape) -> Iterator[str]:
+def disk_lines(recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape) -> Iterator[str]:
     """Yield the disk space by part, without and with all possible replacements of groups."""
     # A plan is made before a launcher says how the state is sharded; FSDP is what the recipes document.
-    sharing = Sharing.FSDP if recipe.rates.devices > 1 else Sharing.NONE
+    sharing = Sharding.FSDP if recipe.rates.devices > 1 else Sharding.NONE
     least, most = (
-        disk_bytes(recipe, course, data, shape, sharing=sharing, refilled=refilled)
-        for refilled in (False, True)
+        disk_bytes(recipe, pipeline, data, shape, sharing=sharing, replaced=replaced)
+        for replaced in (False, True)
     )
     if not most:
         return
@@ -79,13 +79,13 @@ RECORD, TEXT, SAMPLED = 800, 4, 7
 
 
 def disk_bytes(
-    recipe: Recipe, course: Course, data: Data, shape: Shape, *, sharing: Sharing, refilled: bool = False
+    recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape, *, sharing: Sharding, replaced: bool = False
 ) -> dict[str, int]:
-    """Return an estimate in bytes, by part. `refilled` includes all possible replacements of groups."""
-    disks = [stage.disk() for stage in course.stages]
+    """Return an estimate in bytes, by part. `replaced` includes all possible replacements of groups."""
+    disks = [stage.disk() for stage in pipeline.stages]
     kept = sum(disk.checkpoints for disk in disks)
     at_once = kept + 1 if kept else 0  # the next checkpoint is written before the oldest is deleted
-    rollouts = sum(_rollouts(stage, data, refilled) for stage in course.stages)
+    rollouts = sum(_rollouts(stage, data, replaced) for stage in pipeline.stages)
     parts = {
         "checkpoints": at_once * _checkpoint_bytes(sharing) * shape.trained,
         "models": sum(disk.models for disk in disks) * _model_bytes(sharing) * shape.parameters,
@@ -94,22 +94,22 @@ def disk_bytes(
     return {part: size for part, size in parts.items() if size}
 
 
-def _model_bytes(sharing: Sharing) -> int:
+def _model_bytes(sharing: Sharding) -> int:
     """Return the bytes per parameter of a model folder."""
-    return deepspeed_weight() if sharing is Sharing.DEEPSPEED else WEIGHT
+    return deepspeed_weight() if sharing is Sharding.DEEPSPEED else WEIGHT
 
 
-def _checkpoint_bytes(sharing: Sharing) -> int:
+def _checkpoint_bytes(sharing: Sharding) -> int:
     """Return the bytes per trained parameter of a checkpoint. FSDP and DeepSpeed write the weights twice."""
-    state = MOMENTS + (WEIGHT if sharing is Sharing.DEEPSPEED else 0)  # DeepSpeed trains a float32 copy
-    return state + (1 if sharing is Sharing.NONE else 2) * _model_bytes(sharing)
+    state = MOMENTS + (WEIGHT if sharing is Sharding.DEEPSPEED else 0)  # DeepSpeed trains a float32 copy
+    return state + (1 if sharing is Sharding.NONE else 2) * _model_bytes(sharing)
 
 
-def _rollouts(stage: Stage, data: Data, refilled: bool) -> int:
+def _rollouts(stage: Stage, data: Data, replaced: bool) -> int:
     if not stage.disk().rollouts:
         return 0
     size = stage.size(data)
-    return size.sampled + (size.resampled if refilled else 0)
+    return size.sampled + (size.resampled if replaced else 0)
 
 
 def _rollout_bytes(recipe: Recipe) -> int:

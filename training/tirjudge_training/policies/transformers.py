@@ -6,15 +6,17 @@ from copy import deepcopy
 from typing import Any
 
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge_training.distributed.checkpoints import whole_weights
-from tirjudge_training.distributed.device import here
+from tirjudge_training.distributed.checkpoints import full_weights
+from tirjudge_training.distributed.device import current_device
 
 
 class OwnPolicy:
     """The trainer's model itself, so that no weights have to be copied."""
 
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
-        self.generator = TransformersGenerator(model, tokenizer, name=name, autocast=here().autocast)
+        self.generator = TransformersGenerator(
+            model, tokenizer, name=name, autocast=current_device().autocast
+        )
 
     async def refresh(self) -> None:
         self.generator.weights_changed()
@@ -34,14 +36,14 @@ class CopyPolicy:
 
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
         """`model` must not be sharded yet; `refresh` reads it after the trainer has sharded it."""
-        computing = here()
+        computing = current_device()
         # Copied now: once sharded, the model cannot be deep-copied as a whole.
         self._model, self._copy = model, deepcopy(model).to(computing.device)
         self.generator = TransformersGenerator(self._copy, tokenizer, name=name, autocast=computing.autocast)
 
     async def refresh(self) -> None:
         copy = self._copy.state_dict()
-        for name, tensor in whole_weights(self._model):
+        for name, tensor in full_weights(self._model):
             copy[name].copy_(tensor)
         self.generator.weights_changed()
 

@@ -10,7 +10,7 @@ from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.rl.trl_rollout import Row
 
 
-def from_the_left(row: Row) -> Row:
+def without_left_padding(row: Row) -> Row:
     """Return the row with all of the prompt except its first token moved into the completion, masked.
 
     TRL pads prompts on the left without passing position ids, and rotary embeddings at shifted positions
@@ -27,7 +27,7 @@ def from_the_left(row: Row) -> Row:
     )
 
 
-def buckets(inputs: dict[str, Any], parts: int, *, every: bool = False) -> Iterator[dict[str, Any]]:
+def length_buckets(inputs: dict[str, Any], parts: int, *, every: bool = False) -> Iterator[dict[str, Any]]:
     """Split a TRL batch into `parts` parts by length, each with its tensors cut to its longest row.
 
     The tensors are `[rows, completion tokens]`. Rows that do not count are dropped, or, with `every`, kept
@@ -61,7 +61,7 @@ def _cut(tensor: Any, rows: Any, full: int, longest: Any) -> Any:
 T = TypeVar("T")
 
 
-def dealt(rows: Sequence[T], *, steps: int, processes: Processes, seed: int) -> list[T]:
+def shard_batch(rows: Sequence[T], *, steps: int, processes: Processes, seed: int) -> list[T]:
     """Return this process's share of a generation batch, in an order that undoes TRL's own shuffle.
 
     The batch is shuffled and cut into `steps` optimizer steps, and each step into one share per process: a
@@ -85,7 +85,7 @@ def dealt(rows: Sequence[T], *, steps: int, processes: Processes, seed: int) -> 
 
 
 def seed_shuffle(seed: int) -> None:
-    """Seed torch so that TRL's next shuffle is the one that `dealt` undoes."""
+    """Seed torch so that TRL's next shuffle is the one that `shard_batch` undoes."""
     import torch
 
     torch.manual_seed(seed)

@@ -18,19 +18,19 @@ CORRECT = "correct"
 
 
 @dataclass(frozen=True, slots=True)
-class Draw:
+class FormattedTask:
     """A task with the judge format in which it is asked."""
 
     format: str
     task: JudgeTask
 
 
-Deal = Callable[[int, int], Draw]
+TaskSampler = Callable[[int, int], FormattedTask]
 """Maps (round, position) to a task of this step. Round 0 is the batch itself; later rounds are
 replacements."""
 
 
-class Roller(Protocol):
+class RolloutEngine(Protocol):
     """The part of `tirjudge.rollout.Rollout` that sampling uses."""
 
     environment: Environment
@@ -61,14 +61,14 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Roll:
+class ScoredRollouts:
     """All episodes of one task, with their scores."""
 
-    draw: Draw
+    draw: FormattedTask
     episodes: tuple[Episode, ...]
     scores: tuple[tuple[Score, ...], ...]
     """One tuple per episode, one score per view."""
-    redrawn: int
+    resampled: int
     """Episodes that could not be scored at first and were sampled again."""
 
     @property
@@ -87,9 +87,9 @@ class Roll:
 class Batch:
     """The result of one generation step."""
 
-    first: tuple[Roll, ...]
+    first: tuple[ScoredRollouts, ...]
     """The tasks of the batch itself."""
-    refills: tuple[Roll, ...]
+    replacements: tuple[ScoredRollouts, ...]
     """Tasks sampled to replace groups without a learning signal."""
     rounds: int
     """Rounds of replacement, 0 or more."""
@@ -98,30 +98,33 @@ class Batch:
 
 
 async def gather(
-    deal: Deal,
-    rollouts: Mapping[str, Roller],
+    deal: TaskSampler,
+    rollouts: Mapping[str, RolloutEngine],
     *,
     slots: int,
     size: int,
     by: Filter = "correctness",
-    refills: int = 0,
-    redraws: int = 1,
+    replacement_rounds: int = 0,
+    resamples: int = 1,
     processes: Processes = ALONE,
 ) -> Batch:
     """Fill `slots` groups of `size` rollouts with whole tasks; raises RuntimeError if nothing can be scored.
 
     This is DAPO's dynamic sampling with TIR-Judge's filter (Eq. 2): groups without a learning signal are
-    replaced, by task, for at most `refills` rounds. An episode whose sandbox or generator failed is sampled
-    again at most `redraws` times. Views of a task stay together; a slot that no whole task fits stays empty.
+    replaced, by task, for at most `replacement_rounds` rounds. An episode whose sandbox or generator failed
+    is sampled again at most `resamples` times. Views of a task stay together; a slot that no whole task fits
+    stays empty.
 
     Tasks are distributed over `processes`, and every process receives the whole batch, so that filter and
     replacements do not depend on the number of processes.
     """
-    rounds: list[list[Roll]] = []
+    rounds: list[list[ScoredRollouts]] = []
     kept: list[Group] = []
-    while len(kept) < slots and len(rounds) <= refills:
+    while len(kept) < slots and len(rounds) <= replacement_rounds:
         draws = processes.deal(_fitting_tasks(deal, len(rounds), rollouts, slots - len(kept)))
-        rolled = await asyncio.gather(*(roll(draw, rollouts[draw.format], size, redraws) for draw in draws))
+        rolled = await asyncio.gather(
+            *(score_task(draw, rollouts[draw.format], size, resamples) for draw in draws)
+        )
         rounds.append(processes.collect(rolled))
         kept += [group for one in rounds[-1] for group in one.groups if group.teaches(by)]
     first, later = rounds[0], [one for turn in rounds[1:] for one in turn]
@@ -129,7 +132,9 @@ async def gather(
     return Batch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept))
 
 
-def _fitting_tasks(deal: Deal, turn: int, rollouts: Mapping[str, Roller], room: int) -> list[Draw]:
+def _fitting_tasks(
+    deal: TaskSampler, turn: int, rollouts: Mapping[str, RolloutEngine], room: int
+) -> list[FormattedTask]:
     """Return the next tasks whose views all fit into the remaining slots; others are skipped."""
     draws = []
     # Bounded, because a dataset may hold only tasks with more views than slots remain.
@@ -144,18 +149,18 @@ def _fitting_tasks(deal: Deal, turn: int, rollouts: Mapping[str, Roller], room: 
     return draws
 
 
-async def rolls(
-    draws: Iterable[tuple[int, Draw]],
-    rollouts: Mapping[str, Roller],
+async def score_tasks(
+    draws: Iterable[tuple[int, FormattedTask]],
+    rollouts: Mapping[str, RolloutEngine],
     *,
     size: int,
-    redraws: int = 2,
+    resamples: int = 2,
     at_once: int = 64,
-) -> AsyncGenerator[tuple[int, Roll]]:
+) -> AsyncGenerator[tuple[int, ScoredRollouts]]:
     """Yield the rollouts of every numbered task as they finish, with at most `at_once` tasks running."""
 
-    async def numbered(number: int, draw: Draw) -> tuple[int, Roll]:
-        return number, await roll(draw, rollouts[draw.format], size, redraws)
+    async def numbered(number: int, draw: FormattedTask) -> tuple[int, ScoredRollouts]:
+        return number, await score_task(draw, rollouts[draw.format], size, resamples)
 
     calls = (numbered(number, draw) for number, draw in draws)
     async with aclosing(as_finished(calls, at_once)) as finished:
@@ -163,12 +168,14 @@ async def rolls(
             yield one
 
 
-async def roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
-    """Return `size` scored samples of a task; unscored ones are sampled again at most `redraws` times."""
+async def score_task(
+    draw: FormattedTask, rollout: RolloutEngine, size: int, resamples: int
+) -> ScoredRollouts:
+    """Return `size` scored samples of a task; unscored ones are sampled again at most `resamples` times."""
     episodes = list(await rollout.group(draw.task, size))
     scores = await rollout.score(episodes)
-    redrawn = 0
-    for attempt in range(1, redraws + 1):
+    resampled = 0
+    for attempt in range(1, resamples + 1):
         failed = [i for i, row in enumerate(scores) if any(isinstance(score, Unscored) for score in row)]
         if not failed:
             break
@@ -176,13 +183,13 @@ async def roll(draw: Draw, rollout: Roller, size: int, redraws: int) -> Roll:
         fresh = await asyncio.gather(*(rollout.episode(draw.task, attempt * size + i) for i in failed))
         for i, episode in zip(failed, fresh, strict=True):
             episodes[i] = episode
-        redrawn += len(failed)
+        resampled += len(failed)
         scores = await rollout.score(episodes)
-    return Roll(draw, tuple(episodes), tuple(scores), redrawn)
+    return ScoredRollouts(draw, tuple(episodes), tuple(scores), resampled)
 
 
-def _require_a_score(rolls: Sequence[Roll]) -> None:
-    scores = [score for roll in rolls for row in roll.scores for score in row]
+def _require_a_score(score_tasks: Sequence[ScoredRollouts]) -> None:
+    scores = [score for score_task in score_tasks for row in score_task.scores for score in row]
     unscored = [score for score in scores if isinstance(score, Unscored)]
     if len(unscored) == len(scores):
         reason = unscored[0].reason if unscored else "no task fits into the batch"

@@ -97,7 +97,7 @@ class Engine:
         limits: Limits | None = None,
         name: str = "policy",
         sandbox: str = "local",
-        asking: RewardQuestions | None = None,
+        reward_questions: RewardQuestions | None = None,
         generator: Sampler = "transformers",
         vllm: Mapping[str, Any] | None = None,
         server: VllmServerConfig | None = None,
@@ -106,8 +106,8 @@ class Engine:
         """Create the sampler that `generator` names. Raises GeneratorFailed.
 
         `vllm` are the arguments of a vLLM engine, `server` the servers of vllm-server. Each of several
-        `processes` that train the model must make this call. `asking` answers the questions of rewards that
-        depend on another model, and is closed with the engine.
+        `processes` that train the model must make this call. `reward_questions` answers the questions of
+        rewards that depend on another model, and is closed with the engine.
         """
         self._policy: Policy
         if generator == "vllm":
@@ -120,7 +120,7 @@ class Engine:
             self._policy = OwnPolicy(model, tokenizer, name)
         self.generator = self._policy.generator
         self.environments = environments
-        self._asking, self._sandbox_name = asking, sandbox
+        self._reward_questions, self._sandbox_name = reward_questions, sandbox
         self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
 
     @classmethod
@@ -129,7 +129,7 @@ class Engine:
         model: str,
         environments: Mapping[str, Environment],
         config: RolloutConfig,
-        asking: RewardQuestions | None = None,
+        reward_questions: RewardQuestions | None = None,
     ) -> Self:
         """Return an engine for a model folder or Hugging Face model id that is not being trained."""
         return cls(
@@ -140,7 +140,7 @@ class Engine:
             sampling=config.sampling,
             name=model,
             sandbox=config.sandbox,
-            asking=asking,
+            reward_questions=reward_questions,
             generator=config.generator,
             vllm=config.vllm,
             server=config.server,
@@ -151,16 +151,16 @@ class Engine:
             # One event loop for all runs: sandbox workers and HTTP connections belong to it.
             self._runner = stack.enter_context(asyncio.Runner())
             generator = self.generator
-            sandbox = WaitedSandbox(
+            sandbox = TimedSandbox(
                 open_sandbox(self._sandbox_name), generating=lambda: generator.busy_seconds
             )
             self._sandbox = self.run(sandbox.__aenter__())
             # Closed in reverse order, while the loop still runs.
             stack.callback(lambda: self.run(sandbox.__aexit__(None, None, None)))
             stack.callback(lambda: self.run(self._policy.close()))
-            if self._asking is not None:
-                asking = self._asking
-                stack.callback(lambda: self.run(asking.close()))
+            if self._reward_questions is not None:
+                reward_questions = self._reward_questions
+                stack.callback(lambda: self.run(reward_questions.close()))
             self._open = stack.pop_all()
         return self
 
@@ -197,13 +197,13 @@ class Engine:
                 limits=self._limits,
                 sampling=self._sampling,
                 seed=seed,
-                asking=self._asking,
+                reward_questions=self._reward_questions,
             )
             for name, environment in self.environments.items()
         }
 
 
-class WaitedSandbox:
+class TimedSandbox:
     """A sandbox wrapper with a clock that runs while programs run and the generator does not."""
 
     def __init__(self, sandbox: Sandbox, generating: Callable[[], float]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge_environments import Reward, StopReason
-from tirjudge_training.rl.dynamic_sampling import Roll
+from tirjudge_training.rl.dynamic_sampling import ScoredRollouts
 
 FAILING = {StopReason.SANDBOX_DOWN: "the sandbox", StopReason.GENERATOR_DOWN: "generation"}
 FINITE = {
@@ -55,7 +55,7 @@ class Health:
         for row in rows:
             self._add(row)
 
-    def rollouts(self, step: int, rolls: Sequence[Roll]) -> None:
+    def rollouts(self, step: int, rolls: Sequence[ScoredRollouts]) -> None:
         """Check that the rewards of a batch are finite, before it is trained on."""
         for roll in rolls:
             for score in (score for scores in roll.scores for score in scores):

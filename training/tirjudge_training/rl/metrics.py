@@ -13,15 +13,15 @@ from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_environments import Reward, Trajectory
 from tirjudge_environments.session import Transcript
 from tirjudge_sandbox import Execution
-from tirjudge_training.rl.dynamic_sampling import CORRECT, Batch, Roll
+from tirjudge_training.rl.dynamic_sampling import CORRECT, Batch, ScoredRollouts
 from tirjudge_training.rl.health import Health
 from tirjudge_training.rl.rollout_log import shard, shard_name
-from tirjudge_training.rl.trainer import Generation
+from tirjudge_training.rl.trainer import GenerationBatch
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
 
 
-class Journal:
+class MetricsLog:
     """Receives every generation batch and every log of the trainer, and writes a row once it has both.
 
     Raises Unhealthy if the run should stop, after writing the numbers that show why.
@@ -42,11 +42,11 @@ class Journal:
             if name == METRICS:
                 self._health.earlier(kept)
 
-    def generation(self, generation: Generation) -> dict[str, float]:
+    def generation(self, generation: GenerationBatch) -> dict[str, float]:
         """Write the episodes of a batch; return its metrics."""
         self._run.append(EPISODES, *episode_rows(generation))
         self._run.write(shard_name(generation.step), shard(generation.step, generation.batch))
-        self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.refills))
+        self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.replacements))
         self._step = generation.step
         return batch_metrics(generation)
 
@@ -74,20 +74,20 @@ class Journal:
         )
 
 
-def episode_rows(generation: Generation) -> Iterator[dict[str, Any]]:
+def episode_rows(generation: GenerationBatch) -> Iterator[dict[str, Any]]:
     batch = generation.batch
-    for refill, rolls in ((False, batch.first), (True, batch.refills)):
+    for replacement, rolls in ((False, batch.first), (True, batch.replacements)):
         for roll in rolls:
             for episode, scores in zip(roll.episodes, roll.scores, strict=True):
                 yield {
                     "step": generation.step,
                     "format": roll.draw.format,
-                    "refill": refill,
+                    "replacement": replacement,
                     **episode_record(episode, scores),
                 }
 
 
-def batch_metrics(generation: Generation) -> dict[str, Any]:
+def batch_metrics(generation: GenerationBatch) -> dict[str, Any]:
     """Return rewards, lengths and tool use over the batch's own tasks.
 
     Replacement tasks are left out of these means: they are kept only if they pass the filter, which would
@@ -95,7 +95,7 @@ def batch_metrics(generation: Generation) -> dict[str, Any]:
     """
     batch = generation.batch
     trajectories = [t for roll in batch.first for episode in roll.episodes for t in episode.trajectories]
-    every = (*batch.first, *batch.refills)
+    every = (*batch.first, *batch.replacements)
     groups = sum(len(roll.groups) for roll in every)
     return {
         **_rewards(batch.first),
@@ -105,15 +105,15 @@ def batch_metrics(generation: Generation) -> dict[str, Any]:
         **_stops(trajectories),
         "groups/dropped": 1 - len(batch.kept) / groups,
         "groups/in_loss": len(batch.kept),
-        "groups/refill_rounds": batch.rounds,
-        "groups/refill_tasks": len(batch.refills),
-        "episodes/redrawn": sum(roll.redrawn for roll in every),
+        "groups/replacement_rounds": batch.rounds,
+        "groups/replacement_tasks": len(batch.replacements),
+        "episodes/resampled": sum(roll.resampled for roll in every),
         "sampler_gap": generation.sampler_gap,
         **_programs(every),
     }
 
 
-def _rewards(rolls: Iterable[Roll]) -> dict[str, float]:
+def _rewards(rolls: Iterable[ScoredRollouts]) -> dict[str, float]:
     """Return the means of the reward, of its parts, and of each format's correctness."""
     values: dict[str, list[float]] = {}
     for roll in rolls:
@@ -149,7 +149,7 @@ def _tokens(batch: Batch) -> dict[str, int]:
     """Return the tokens generated in all rollouts, and those trained on, prompts and outputs included."""
     every = [
         Transcript.of(trajectory)
-        for roll in (*batch.first, *batch.refills)
+        for roll in (*batch.first, *batch.replacements)
         for episode in roll.episodes
         for trajectory in episode.trajectories
     ]
@@ -170,7 +170,7 @@ def _stops(trajectories: list[Trajectory]) -> dict[str, float]:
     return {f"stop/{reason}": count / len(trajectories) for reason, count in sorted(counts.items())}
 
 
-def _programs(rolls: Iterable[Roll]) -> dict[str, float]:
+def _programs(rolls: Iterable[ScoredRollouts]) -> dict[str, float]:
     """Return the seconds in the sandbox, summed over programs; they overlap each other and generation."""
     ran = [
         call.outcome

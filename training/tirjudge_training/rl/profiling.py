@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping, Sequence
 
 
-class Laps:
+class PhaseTimer:
     """Times consecutive phases; the first one starts at construction."""
 
     def __init__(self) -> None:
@@ -75,7 +75,7 @@ def gpu_peak(phase: str) -> dict[str, float]:
     return {f"gib/gpu_{phase}": round(peak / GIB, 3)}
 
 
-def held() -> dict[str, float]:
+def memory_in_use() -> dict[str, float]:
     """Return `gib/process`, this process's peak RAM, and `gib/gpu_used`, the GPU memory in use by all."""
     import torch
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from tirjudge_environments import JudgeTask, Reward, Score, Trajectory, Transcript
 from tirjudge_environments.orders import letter
-from tirjudge_training.rl.dynamic_sampling import Batch, Roll
+from tirjudge_training.rl.dynamic_sampling import Batch, ScoredRollouts
 
 FOLDER = "rollouts"
 """The folder inside an RL stage's folder; `datasets.load_dataset` and `tirjudge data inspect` read it."""
@@ -29,12 +29,12 @@ def shard(step: int, batch: Batch) -> bytes:
 
 
 def _rows(step: int, batch: Batch) -> Iterator[dict[str, Any]]:
-    for refill, rolls in ((False, batch.first), (True, batch.refills)):
+    for replacement, rolls in ((False, batch.first), (True, batch.replacements)):
         for roll in rolls:
             for trajectory, score in _scored(roll):
                 yield {
                     "step": step,
-                    "refill": refill,
+                    "replacement": replacement,
                     "format": roll.draw.format,
                     **_task(roll.draw.task),
                     **_rollout(trajectory),
@@ -42,7 +42,7 @@ def _rows(step: int, batch: Batch) -> Iterator[dict[str, Any]]:
                 }
 
 
-def _scored(roll: Roll) -> Iterator[tuple[Trajectory, Score]]:
+def _scored(roll: ScoredRollouts) -> Iterator[tuple[Trajectory, Score]]:
     for episode, scores in zip(roll.episodes, roll.scores, strict=True):
         yield from zip(episode.trajectories, scores, strict=True)
 
@@ -94,7 +94,7 @@ def _schema() -> Any:
     return pa.schema(
         {
             "step": pa.int64(),
-            "refill": pa.bool_(),
+            "replacement": pa.bool_(),
             "format": text,
             "id": text,
             "domain": text,

@@ -17,8 +17,8 @@ from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import Engine
 from tirjudge_training.rl.health import Health
-from tirjudge_training.rl.metrics import Journal
-from tirjudge_training.rl.trainer import Source, build_trainer
+from tirjudge_training.rl.metrics import MetricsLog
+from tirjudge_training.rl.trainer import TaskSource, build_trainer
 
 CHECKPOINTS, MACHINE = "checkpoints", "machine.json"
 
@@ -38,11 +38,11 @@ def train_rl(
     *,
     lora: LoraConfig | None = None,
     environments: Mapping[str, Environment],
-    source: Source,
+    source: TaskSource,
     seed: int,
     say: Callable[[str], None],
     processes: Processes = ALONE,
-    asking: RewardQuestions | None = None,
+    reward_questions: RewardQuestions | None = None,
 ) -> Any:
     """Train the model folder `start`, which is also the KL reference, by RL; return the trained model.
 
@@ -50,8 +50,8 @@ def train_rl(
 
     Checkpoints are written to `run`. An interrupted stage resumes from the last complete checkpoint and
     writes what an uninterrupted one would have written. Each of several `processes` must make this call.
-    `asking` answers the questions that rewards depend on and is closed here. Raises NotAnswered if it gets no
-    answers.
+    `reward_questions` answers the questions that rewards depend on and is closed here. Raises NotAnswered if
+    it gets no answers.
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -59,8 +59,8 @@ def train_rl(
     # Weights stay float32: Adam updates at a learning rate of 1e-6 would be lost to rounding in bfloat16.
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
-    journal = Journal(run, config.steps, say, Health(config.health))
-    journal.resume(checkpoints.step_of(saved) // config.optimizer_steps if saved else 0)
+    metrics_log = MetricsLog(run, config.steps, say, Health(config.health))
+    metrics_log.resume(checkpoints.step_of(saved) // config.optimizer_steps if saved else 0)
     with Engine(
         model,
         tokenizer,
@@ -69,7 +69,7 @@ def train_rl(
         limits=config.limits,
         sampling=config.sampling,
         sandbox=config.sandbox,
-        asking=asking,
+        reward_questions=reward_questions,
         generator=config.generator,
         vllm=config.vllm,
         server=config.server,
@@ -83,10 +83,10 @@ def train_rl(
             source=source,
             seed=seed,
             output=str(run.path / CHECKPOINTS),
-            keep=journal.generation,
+            keep=metrics_log.generation,
             processes=processes,
             lora=lora,
-            callbacks=(_callback(journal, processes),),
+            callbacks=(_callback(metrics_log, processes),),
         )
         machine = describe(
             model, sampler=type(engine.generator).__name__, precision=engine.generator.precision
@@ -97,14 +97,14 @@ def train_rl(
     return model
 
 
-def _callback(journal: Journal, processes: Processes) -> Any:
+def _callback(metrics_log: MetricsLog, processes: Processes) -> Any:
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
         """Passes the trainer's logs on, and marks each checkpoint as complete once it is written."""
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
-            journal.log(logs or {})
+            metrics_log.log(logs or {})
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             checkpoints.mark(Path(args.output_dir) / f"checkpoint-{state.global_step}", processes)

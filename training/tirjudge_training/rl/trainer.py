@@ -11,15 +11,22 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from tirjudge_environments.types import derive_seed
-from tirjudge_training.distributed.device import here
+from tirjudge_training.distributed.device import current_device
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.advantages import truncated_weights
-from tirjudge_training.rl.batching import buckets, dealt, from_the_left, seed_shuffle
+from tirjudge_training.rl.batching import length_buckets, seed_shuffle, shard_batch, without_left_padding
 from tirjudge_training.rl.config import RlConfig, require_reporters
-from tirjudge_training.rl.dynamic_sampling import Batch, Draw, gather
+from tirjudge_training.rl.dynamic_sampling import Batch, FormattedTask, gather
 from tirjudge_training.rl.losses import open_loss
-from tirjudge_training.rl.profiling import Laps, forget_peak, gpu_peak, held, shares_of_time, times
+from tirjudge_training.rl.profiling import (
+    PhaseTimer,
+    forget_peak,
+    gpu_peak,
+    memory_in_use,
+    shares_of_time,
+    times,
+)
 from tirjudge_training.rl.trl_rollout import Row, batch_rows, rollout_output
 
 if TYPE_CHECKING:
@@ -37,13 +44,13 @@ TOKEN_MEANS = {
 }
 """TRL's metrics of a batch's tokens, by TRL's name, with our names. Its other metrics include fillers."""
 
-Source = Callable[[int, int, int], Draw]
+TaskSource = Callable[[int, int, int], FormattedTask]
 """Maps (step, round, position) to a task. It must be a pure function, so that a resumed run gets the tasks of
 an uninterrupted one."""
 
 
 @dataclass(frozen=True, slots=True)
-class Generation:
+class GenerationBatch:
     """One generation batch, as it is passed to the metrics log."""
 
     step: int
@@ -52,7 +59,7 @@ class Generation:
     """The largest |sampler logprob - trainer logprob| over the compared tokens of the model."""
 
 
-Keep = Callable[[Generation], Mapping[str, float]]
+BatchCallback = Callable[[GenerationBatch], Mapping[str, float]]
 """Callback per batch; returns extra metrics to log."""
 
 
@@ -67,10 +74,10 @@ class JudgeBatches(GRPOTrainer):
         self,
         *,
         engine: Engine,
-        source: Source,
+        source: TaskSource,
         config: RlConfig,
         seed: int,
-        keep: Keep,
+        keep: BatchCallback,
         processes: Processes = ALONE,
         **trl: Any,
     ) -> None:
@@ -81,7 +88,7 @@ class JudgeBatches(GRPOTrainer):
         self._batch: list[Row] = []
         self._batch_metrics: Mapping[str, float] = {}
         self._measured: dict[str, float] = {}
-        self._laps = Laps()
+        self._laps = PhaseTimer()
         super().__init__(**trl)
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
@@ -98,7 +105,7 @@ class JudgeBatches(GRPOTrainer):
             sigma=self.config.sigma,
             eta=self.config.eta,
         )
-        self.rows = dealt(
+        self.rows = shard_batch(
             self._batch, steps=self.config.optimizer_steps, processes=self.processes, seed=shuffle
         )
         # TRL gets empty prompts: its `rollout_func` returns self.rows whatever they are.
@@ -115,7 +122,7 @@ class JudgeBatches(GRPOTrainer):
         # The maximum over all processes: each sees only its own rows.
         gap = torch.tensor(self.processes.every(self._sampler_gap(output))).max().item()
         self._laps.end("logprobs")
-        self._batch_metrics = self.keep(Generation(step, batch, gap))
+        self._batch_metrics = self.keep(GenerationBatch(step, batch, gap))
         self._laps.end("record")
         seed_shuffle(shuffle)  # TRL shuffles the output next
         return output
@@ -137,7 +144,7 @@ class JudgeBatches(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
         """Sum TRL's loss over parts of similar length: a loss is a sum over tokens, so padding can be cut."""
-        parts = buckets(inputs, self.config.length_buckets, every=self.processes.world > 1)
+        parts = length_buckets(inputs, self.config.length_buckets, every=self.processes.world > 1)
         return sum(self._part_loss(model, part) for part in parts)
 
     def _part_loss(self, model: Any, part: dict[str, Any]) -> Any:
@@ -164,7 +171,7 @@ class JudgeBatches(GRPOTrainer):
 
     def _roll_out(self, step: int) -> Batch:
         """Roll out the batch of a step and start its measurements."""
-        self._laps = Laps()
+        self._laps = PhaseTimer()
         forget_peak()
         self.engine.refresh()
         self._laps.end("refresh")
@@ -183,7 +190,7 @@ class JudgeBatches(GRPOTrainer):
         """Return timings and peak memory of a batch, once it was trained on."""
         self._laps.end("train")
         timed = self._measured | times(self.processes.every(self._laps.parts))
-        return {**timed, **shares_of_time(timed), **gpu_peak("train"), **held()}
+        return {**timed, **shares_of_time(timed), **gpu_peak("train"), **memory_in_use()}
 
     def _gather(self, step: int) -> Batch:
         return self.engine.run(
@@ -193,8 +200,8 @@ class JudgeBatches(GRPOTrainer):
                 slots=self.config.groups,
                 size=self.config.samples,
                 by=self.config.filter,
-                refills=self.config.replacement_rounds,
-                redraws=self.config.resamples,
+                replacement_rounds=self.config.replacement_rounds,
+                resamples=self.config.resamples,
                 processes=self.processes,
             )
         )
@@ -240,10 +247,10 @@ def build_trainer(
     config: RlConfig,
     *,
     engine: Engine,
-    source: Source,
+    source: TaskSource,
     seed: int,
     output: str,
-    keep: Keep = lambda generation: {},
+    keep: BatchCallback = lambda generation: {},
     processes: Processes = ALONE,
     lora: LoraConfig | None = None,
     callbacks: tuple[Any, ...] = (),
@@ -272,11 +279,11 @@ def build_trainer(
                 project="tirjudge",
                 run_name="/".join(Path(output).parts[-3:-1]),
                 **_arguments(config, processes),
-                **here().arguments(),
+                **current_device().arguments(),
             ),
             train_dataset=Dataset.from_dict({"slot": list(range(config.groups))}),
             rollout_func=lambda prompts, trainer: rollout_output(
-                [from_the_left(row) for row in trainer.rows]
+                [without_left_padding(row) for row in trainer.rows]
             ),
             reward_funcs=[lambda reward, **row: reward],
             callbacks=list(callbacks),

@@ -46,7 +46,7 @@ class Run:
     """The model that answers the questions of rewards, if they have any."""
     processes: Processes = ALONE
 
-    def asking(self, folder: RunFolder) -> RewardQuestions | None:
+    def reward_questions(self, folder: RunFolder) -> RewardQuestions | None:
         """Open the meta-judge for a stage, with its answers cached in the folder of the stage."""
         if self.meta_judge is None:
             return None

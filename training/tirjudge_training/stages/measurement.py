@@ -26,7 +26,7 @@ class Measurement(Stage):
             draws,
             run.data.environments,
             self.config.rollout(self.rollout),
-            asking=partial(run.asking, folder),
+            reward_questions=partial(run.reward_questions, folder),
             folder=folder,
         )
         for line in lines(found):

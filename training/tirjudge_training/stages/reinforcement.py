@@ -37,7 +37,7 @@ class Reinforcement(Stage):
             seed=self.seed,
             say=run.say,
             processes=run.processes,
-            asking=run.asking(folder),
+            reward_questions=run.reward_questions(folder),
         )
         model_folder.save(folder.path / MODEL, model, start=start, processes=run.processes)
         rows = list(folder.read(METRICS))

@@ -10,7 +10,7 @@ from tirjudge.storage.records import episode_record
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments import Reward, Transcript
 from tirjudge_training.data.base import Data, trajectories
-from tirjudge_training.rl.dynamic_sampling import Roll, rolls
+from tirjudge_training.rl.dynamic_sampling import ScoredRollouts, score_tasks
 from tirjudge_training.rl.engine import Engine, RolloutConfig
 from tirjudge_training.sft import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
@@ -48,7 +48,7 @@ class Rejection(Stage):
         left = [(index, draw) for index, draw in enumerate(draws) if index not in done]
         if left:
             model, judges = run.model(self.start), run.data.environments
-            with Engine.load(model, judges, self.rollout, run.asking(folder)) as engine:
+            with Engine.load(model, judges, self.rollout, run.reward_questions(folder)) as engine:
                 engine.run(self._sample(engine, left, len(draws), folder, run))
         return summary(folder)
 
@@ -63,14 +63,14 @@ class Rejection(Stage):
 
     async def _sample(self, engine: Engine, left: Any, total: int, folder: RunFolder, run: Run) -> None:
         finished = total - len(left)
-        async for index, roll in rolls(left, engine.rollouts(self.seed), size=self.config.samples):
+        async for index, roll in score_tasks(left, engine.rollouts(self.seed), size=self.config.samples):
             folder.append(SAMPLES, row(index, roll, self.config))
             finished += 1
             if finished % REPORT_EVERY == 0 or finished == total:
                 run.say(f"{finished}/{total} prompts")
 
 
-def row(index: int, roll: Roll, config: RejectionConfig) -> JsonObject:
+def row(index: int, roll: ScoredRollouts, config: RejectionConfig) -> JsonObject:
     """Return the row of `samples.jsonl` for a prompt: the rewards of its rollouts, and the one kept."""
     best = chosen(roll, config)
     kept = [] if best is None else [Sample.of(t) for t in roll.episodes[best].trajectories]
@@ -84,7 +84,7 @@ def row(index: int, roll: Roll, config: RejectionConfig) -> JsonObject:
     }
 
 
-def chosen(roll: Roll, config: RejectionConfig) -> int | None:
+def chosen(roll: ScoredRollouts, config: RejectionConfig) -> int | None:
     """Return the index of the episode to keep, the first among equals; None if none has the full reward."""
     full = [
         i
@@ -104,7 +104,7 @@ def summary(folder: RunFolder) -> JsonObject:
     return {name: found[name] for name in sorted(found)}
 
 
-def _cost(roll: Roll, index: int, keep: str) -> tuple[int, ...]:
+def _cost(roll: ScoredRollouts, index: int, keep: str) -> tuple[int, ...]:
     trajectories = roll.episodes[index].trajectories
     tokens = sum(sum(Transcript.of(trajectory).mask) for trajectory in trajectories)
     calls = sum(len(trajectory.calls) for trajectory in trajectories)

@@ -10,7 +10,7 @@ from tirjudge_training.distillation.lessons import Distillation
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 
 
-class Rendering(Stage):
+class DialogueRendering(Stage):
     """Selects among the dialogues of a Teaching stage, whose seed it shares."""
 
     teacher: str

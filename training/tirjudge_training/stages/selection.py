@@ -49,7 +49,7 @@ class Selection(Stage):
                 draws,
                 run.data.environments,
                 self.rollout,
-                asking=partial(run.asking, folder),
+                reward_questions=partial(run.reward_questions, folder),
                 folder=folder,
                 file=f"answers-{step}.jsonl",
             )

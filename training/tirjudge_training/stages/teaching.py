@@ -5,11 +5,11 @@ from __future__ import annotations
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.distillation.config import TeacherConfig
-from tirjudge_training.distillation.lessons import Distillation, asked_by
+from tirjudge_training.distillation.lessons import Distillation, teacher_environment
 from tirjudge_training.stages.base import Run, Size, Stage
 
 
-class Teaching(Stage):
+class TeacherSampling(Stage):
     """Stores every dialogue with the teacher, so that no request is paid for twice."""
 
     config: TeacherConfig
@@ -30,7 +30,7 @@ class Teaching(Stage):
         for environment in data.environments.values():
             for tier in tiers:
                 try:
-                    asked_by(environment, self.config, tier)
+                    teacher_environment(environment, self.config, tier)
                 except ValueError as error:
                     raise ValueError(f"teacher.family: {error}") from None
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from tirjudge_environments import Message
-from tirjudge_training.corpora.base import Question, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import Skipped, Source, SourceCard, SourceItem
 
 
 class CodePreferenceRow(BaseModel):
@@ -28,5 +28,5 @@ class CodePreferencePairs(Source[CodePreferenceRow]):
     )
     row = CodePreferenceRow
 
-    def question(self, row: CodePreferenceRow) -> Question | Skipped:
-        return Question(prompt=(Message("user", row.input),), good=(row.accepted,), bad=(row.rejected,))
+    def question(self, row: CodePreferenceRow) -> SourceItem | Skipped:
+        return SourceItem(prompt=(Message("user", row.input),), good=(row.accepted,), bad=(row.rejected,))

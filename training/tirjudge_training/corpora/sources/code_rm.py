@@ -12,7 +12,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from tirjudge_environments import Message
 from tirjudge_sandbox import Limits, Program, Sandbox, Status
-from tirjudge_training.corpora.base import Question, Sampler, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import Sampler, Skipped, Source, SourceCard, SourceItem
 
 TESTS = 3
 """The number of unit tests, each a whole test case class, that a program must pass (ours)."""
@@ -75,14 +75,14 @@ class CodeRm(Source[CodeRmRow]):
     )
     row = CodeRmRow
 
-    def question(self, row: CodeRmRow) -> Question | Skipped:
+    def question(self, row: CodeRmRow) -> SourceItem | Skipped:
         programs = (row.code_ground_truth, *(one.code for one in row.code_generate))
-        return Question(
+        return SourceItem(
             prompt=(Message("user", row.question),),
             known={"programs": programs, "tests": tuple(one.code for one in row.unit_tests[:TESTS])},
         )
 
-    async def fill(self, question: Question, sampler: Sampler, sandbox: Sandbox) -> Question | Skipped:
+    async def fill(self, question: SourceItem, sampler: Sampler, sandbox: Sandbox) -> SourceItem | Skipped:
         programs, tests = question.known["programs"], question.known["tests"]
         passed = await asyncio.gather(*(_passes(program, tests, sandbox) for program in programs))
         if None in passed:

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from tirjudge_environments import Message
-from tirjudge_training.corpora.base import Question, Skipped, SourceCard
+from tirjudge_training.corpora.base import Skipped, SourceCard, SourceItem
 from tirjudge_training.corpora.final_answers import Solved
 
 
@@ -33,5 +33,5 @@ class DapoBigmath(Solved[DapoRow]):
     )
     row = DapoRow
 
-    def question(self, row: DapoRow) -> Question | Skipped:
-        return Question(prompt=(Message("user", row.prompt),), known={"gold": row.solution})
+    def question(self, row: DapoRow) -> SourceItem | Skipped:
+        return SourceItem(prompt=(Message("user", row.prompt),), known={"gold": row.solution})

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel, Field
 
-from tirjudge_training.corpora.base import ChatTurn, Question, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import ChatTurn, Skipped, Source, SourceCard, SourceItem
 
 CLEAR = 2
 """The smallest |overall_preference| that is taken, "better"; 1 is "slightly better" (TIR App. C)."""
@@ -32,12 +32,12 @@ class HelpSteer3(Source[HelpSteer3Row]):
     )
     row = HelpSteer3Row
 
-    def question(self, row: HelpSteer3Row) -> Question | Skipped:
+    def question(self, row: HelpSteer3Row) -> SourceItem | Skipped:
         if abs(row.overall_preference) < CLEAR:
             return Skipped("neither response is better or significantly better")
         responses = (row.response1, row.response2)
         first = row.overall_preference < 0
-        return Question(
+        return SourceItem(
             prompt=tuple(turn.message for turn in row.context),
             good=responses[:1] if first else responses[1:],
             bad=responses[1:] if first else responses[:1],

@@ -14,7 +14,7 @@ from tirjudge_environments import Malformed
 from tirjudge_environments.rationales.decomposition import SIZES, decomposition_ask, read_decomposition
 from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import Sandbox
-from tirjudge_training.corpora.base import ChatTurn, Question, Sampler, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import ChatTurn, Sampler, Skipped, Source, SourceCard, SourceItem
 
 LABELS = {-3: "A>>B", -2: "A>>B", -1: "A>B", 0: "A=B", 1: "B>A", 2: "B>>A", 3: "B>>A"}
 """The five verdicts by the dataset's seven preferences (ours: the paper does not give the mapping)."""
@@ -49,20 +49,20 @@ class HelpSteer3Checklists(Source[HelpSteer3ChecklistRow]):
     )
     row = HelpSteer3ChecklistRow
 
-    def question(self, row: HelpSteer3ChecklistRow) -> Question | Skipped:
+    def question(self, row: HelpSteer3ChecklistRow) -> SourceItem | Skipped:
         try:
             summary, evaluation = remarks_of([one.model_dump() for one in row.individual_preference])
         except RowError:
             return Skipped("no remarks")
         if row.overall_preference not in LABELS:
             return Skipped("no preference from -3 to 3")
-        return Question(
+        return SourceItem(
             prompt=tuple(turn.message for turn in row.context),
             row={"responses": [row.response1, row.response2], "label": LABELS[row.overall_preference]},
             known={"summary": summary, "evaluation": evaluation},
         )
 
-    async def fill(self, question: Question, sampler: Sampler, sandbox: Sandbox) -> Question | Skipped:
+    async def fill(self, question: SourceItem, sampler: Sampler, sandbox: Sandbox) -> SourceItem | Skipped:
         row = dict(question.row or {})
         ask = decomposition_ask(question.prompt, row["responses"], **question.known)
         for answer in await sampler.answers(ask.key, ask.prompt.messages):
@@ -72,7 +72,7 @@ class HelpSteer3Checklists(Source[HelpSteer3ChecklistRow]):
         return Skipped("a decomposition that cannot be read")
 
 
-def _with_checklist(question: Question, row: JsonObject, claims: Sequence[str]) -> Question | Skipped:
+def _with_checklist(question: SourceItem, row: JsonObject, claims: Sequence[str]) -> SourceItem | Skipped:
     if len(claims) not in SIZES:
         return Skipped(f"a checklist with fewer than {SIZES.start} or more than {SIZES.stop - 1} points")
     return replace(question, row={**row, "checklist": list(claims)})

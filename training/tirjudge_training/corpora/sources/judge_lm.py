@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from tirjudge_environments import Message
-from tirjudge_training.corpora.base import Question, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import Skipped, Source, SourceCard, SourceItem
 
 
 class JudgeLmRow(BaseModel):
@@ -31,12 +31,12 @@ class JudgeLm(Source[JudgeLmRow]):
     )
     row = JudgeLmRow
 
-    def question(self, row: JudgeLmRow) -> Question | Skipped:
+    def question(self, row: JudgeLmRow) -> SourceItem | Skipped:
         if len(row.score) != 2 or min(row.score) < 0:
             return Skipped("no two scores")
         if not row.question_body.strip():
             return Skipped("an empty question")
-        return Question(
+        return SourceItem(
             prompt=(Message("user", row.question_body.strip()),),
             row={"responses": [row.answer1_body, row.answer2_body], "gold_scores": row.score},
         )

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from tirjudge_environments import Message
-from tirjudge_training.corpora.base import Question, Skipped, SourceCard
+from tirjudge_training.corpora.base import Skipped, SourceCard, SourceItem
 from tirjudge_training.corpora.final_answers import Solved
 from tirjudge_training.corpora.hub import EVERY
 
@@ -30,5 +30,5 @@ class Loong(Solved[LoongRow]):
     )
     row = LoongRow
 
-    def question(self, row: LoongRow) -> Question | Skipped:
-        return Question(prompt=(Message("user", row.question),), known={"gold": row.final_answer})
+    def question(self, row: LoongRow) -> SourceItem | Skipped:
+        return SourceItem(prompt=(Message("user", row.question),), known={"gold": row.final_answer})

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from tirjudge_environments import Message
-from tirjudge_training.corpora.base import Question, Skipped, SourceCard
+from tirjudge_training.corpora.base import Skipped, SourceCard, SourceItem
 from tirjudge_training.corpora.final_answers import Solved, last_boxed
 
 
@@ -29,8 +29,8 @@ class Math(Solved[MathRow]):
     )
     row = MathRow
 
-    def question(self, row: MathRow) -> Question | Skipped:
+    def question(self, row: MathRow) -> SourceItem | Skipped:
         gold = last_boxed(row.solution)
         if gold is None:
             return Skipped("a solution without a boxed answer")
-        return Question(prompt=(Message("user", row.problem),), known={"gold": gold})
+        return SourceItem(prompt=(Message("user", row.problem),), known={"gold": gold})

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from tirjudge_environments import Message
-from tirjudge_training.corpora.base import Question, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import Skipped, Source, SourceCard, SourceItem
 
 
 class MathStepRow(BaseModel):
@@ -30,8 +30,8 @@ class MathStepDpo(Source[MathStepRow]):
     )
     row = MathStepRow
 
-    def question(self, row: MathStepRow) -> Question | Skipped:
-        return Question(
+    def question(self, row: MathStepRow) -> SourceItem | Skipped:
+        return SourceItem(
             prompt=(Message("user", row.prompt),),
             good=(row.initial_reason_steps + row.full_chosen,),
             bad=(row.initial_reason_steps + row.full_rejected,),

@@ -8,7 +8,7 @@ from pydantic import BaseModel
 
 from tirjudge_environments import Message
 from tirjudge_sandbox import Sandbox
-from tirjudge_training.corpora.base import Question, Sampler, Skipped, SourceCard
+from tirjudge_training.corpora.base import Sampler, Skipped, SourceCard, SourceItem
 from tirjudge_training.corpora.final_answers import Solved, last_boxed
 
 Grade = Literal["Yes", "No"]
@@ -36,19 +36,19 @@ class S1(Solved[S1Row]):
     )
     row = S1Row
 
-    def question(self, row: S1Row) -> Question | Skipped:
+    def question(self, row: S1Row) -> SourceItem | Skipped:
         graded = (
             (row.gemini_attempt, row.gemini_grade),
             (row.deepseek_attempt, row.deepseek_grade),
         )
-        return Question(
+        return SourceItem(
             prompt=(Message("user", row.question),),
             good=tuple(attempt for attempt, grade in graded if grade == "Yes"),
             bad=tuple(attempt for attempt, grade in graded if grade == "No"),
             known={"gold": last_boxed(row.solution) or row.solution},
         )
 
-    async def fill(self, question: Question, sampler: Sampler, sandbox: Sandbox) -> Question | Skipped:
+    async def fill(self, question: SourceItem, sampler: Sampler, sandbox: Sandbox) -> SourceItem | Skipped:
         if question.good and question.bad:
             return question
         return await super().fill(question, sampler, sandbox)

@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel
 
 from tirjudge_environments import Message
-from tirjudge_training.corpora.base import Question, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import Skipped, Source, SourceCard, SourceItem
 
 
 class SafeRlhfRow(BaseModel):
@@ -31,14 +31,14 @@ class SafeRlhf(Source[SafeRlhfRow]):
     )
     row = SafeRlhfRow
 
-    def question(self, row: SafeRlhfRow) -> Question | Skipped:
+    def question(self, row: SafeRlhfRow) -> SourceItem | Skipped:
         responses = (row.response_0, row.response_1)
         safe = (row.is_response_0_safe, row.is_response_1_safe)
         if safe[0] == safe[1]:
             return Skipped("both responses are safe, or neither")
         if not safe[row.safer_response_id]:
             return Skipped("the safer response is not the safe one")
-        return Question(
+        return SourceItem(
             prompt=(Message("user", row.prompt),),
             good=(responses[safe.index(True)],),
             bad=(responses[safe.index(False)],),

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from tirjudge_training.corpora.base import ChatTurn, Question, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import ChatTurn, Skipped, Source, SourceCard, SourceItem
 
 GIVEN_AWAY = "magpie_ultra"
 """Left out: only its rejected responses contain a stray chat marker, which would give the label away."""
@@ -33,7 +33,7 @@ class Skywork(Source[SkyworkRow]):
     )
     row = SkyworkRow
 
-    def question(self, row: SkyworkRow) -> Question | Skipped:
+    def question(self, row: SkyworkRow) -> SourceItem | Skipped:
         if row.source == GIVEN_AWAY:
             return Skipped(f"of {GIVEN_AWAY}")
         if len(row.chosen) < 2 or row.chosen[:-1] != row.rejected[:-1]:
@@ -41,7 +41,7 @@ class Skywork(Source[SkyworkRow]):
         if {row.chosen[-1].role, row.rejected[-1].role} != {"assistant"}:
             return Skipped("a conversation that does not end with an answer")
         found = (domain for name, domain in DOMAINS.items() if row.source.startswith(name))
-        return Question(
+        return SourceItem(
             prompt=tuple(turn.message for turn in row.chosen[:-1]),
             good=(row.chosen[-1].content,),
             bad=(row.rejected[-1].content,),

@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator
 
 from tirjudge_environments.instruction_checks import open_verifier
 from tirjudge_sandbox import Sandbox
-from tirjudge_training.corpora.base import ChatTurn, Question, Sampler, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import ChatTurn, Sampler, Skipped, Source, SourceCard, SourceItem
 
 UNDECIDED = "no answer that follows the constraint, or none that does not"
 Arguments = Mapping[str, Any]
@@ -110,7 +110,7 @@ class Tulu3(Source[TuluRow]):
     )
     row = TuluRow
 
-    def question(self, row: TuluRow) -> Question | Skipped:
+    def question(self, row: TuluRow) -> SourceItem | Skipped:
         function = FUNCTIONS.get(str(row.ground_truth.get("func_name")))
         if function is None:
             return Skipped("a constraint without a verifier")
@@ -119,9 +119,9 @@ class Tulu3(Source[TuluRow]):
         except KeyError:
             return Skipped("a constraint without its arguments")
         prompt = tuple(turn.message for turn in row.messages)
-        return Question(prompt=prompt, known={"verifiers": verifiers})
+        return SourceItem(prompt=prompt, known={"verifiers": verifiers})
 
-    async def fill(self, question: Question, sampler: Sampler, sandbox: Sandbox) -> Question | Skipped:
+    async def fill(self, question: SourceItem, sampler: Sampler, sandbox: Sandbox) -> SourceItem | Skipped:
         try:
             verifiers = [open_verifier(name, **given) for name, given in question.known["verifiers"]]
         except ValueError:

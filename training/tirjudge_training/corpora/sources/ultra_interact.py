@@ -7,7 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import BaseModel, Field
 
 from tirjudge_environments import Message
-from tirjudge_training.corpora.base import Question, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import Skipped, Source, SourceCard, SourceItem
 
 CODE = "Coding"
 
@@ -36,10 +36,10 @@ class UltraInteract(Source[UltraInteractRow]):
     )
     row = UltraInteractRow
 
-    def question(self, row: UltraInteractRow) -> Question | Skipped:
+    def question(self, row: UltraInteractRow) -> SourceItem | Skipped:
         if row.task != CODE:
             return Skipped(f"a task other than {CODE}")
-        return Question(
+        return SourceItem(
             prompt=tuple(Message(turn.role, turn.value) for turn in row.trajectory),
             good=(row.chosen,),
             bad=(row.rejected,),

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import BaseModel
 
 from tirjudge_environments import Message
-from tirjudge_training.corpora.base import Question, Skipped, SourceCard
+from tirjudge_training.corpora.base import Skipped, SourceCard, SourceItem
 from tirjudge_training.corpora.final_answers import Solved
 
 CHECKABLE = frozenset(
@@ -35,7 +35,7 @@ class WebInstruct(Solved[WebInstructRow]):
     )
     row = WebInstructRow
 
-    def question(self, row: WebInstructRow) -> Question | Skipped:
+    def question(self, row: WebInstructRow) -> SourceItem | Skipped:
         if row.answer_type not in CHECKABLE:
             return Skipped("an answer type that math-verify cannot compare")
-        return Question(prompt=(Message("user", row.question),), known={"gold": row.answer})
+        return SourceItem(prompt=(Message("user", row.question),), known={"gold": row.answer})

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from tirjudge_environments import Message
 from tirjudge_environments.parsing import behind_thinking
 from tirjudge_sandbox import Sandbox
-from tirjudge_training.corpora.base import Answer, Question, Sampler, Skipped, Source, SourceCard
+from tirjudge_training.corpora.base import Answer, Sampler, Skipped, Source, SourceCard, SourceItem
 
 NOISE = """\
 This is what a user asked an AI assistant:
@@ -48,15 +48,15 @@ class WildChat(Source[WildChatRow]):
     )
     row = WildChatRow
 
-    def question(self, row: WildChatRow) -> Question | Skipped:
+    def question(self, row: WildChatRow) -> SourceItem | Skipped:
         if row.toxic or row.language != "English":
             return Skipped("toxic, or not English")
         first = row.conversation[0] if row.conversation else None
         if first is None or first.role != "user" or not first.content.strip():
             return Skipped("no first turn by a user")
-        return Question(prompt=(Message("user", first.content),))
+        return SourceItem(prompt=(Message("user", first.content),))
 
-    async def fill(self, question: Question, sampler: Sampler, sandbox: Sandbox) -> Question | Skipped:
+    async def fill(self, question: SourceItem, sampler: Sampler, sandbox: Sandbox) -> SourceItem | Skipped:
         instruction = question.prompt[0].content
         asked = Message("user", NOISE.format(instruction=instruction))
         noisy = _instruction(await sampler.answers(f"{question.key}/noise", (asked,)), instruction)
