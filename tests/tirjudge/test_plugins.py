@@ -107,7 +107,7 @@ def test_its_benchmark_is_judged_in_its_format_by_its_generator_in_its_sandbox(
         (("--format", "j1-pav", "--option", "name=red"), "environment 'j1-pav': name: no such option"),
         (
             ("--generator", "nosuch", "--base-url", "http://127.0.0.1:9", "--model", "m"),
-            "a generator is for a model in this process",
+            "--generator runs a model in this process: leave out either it or --base-url",
         ),
     ],
 )

@@ -18,7 +18,7 @@ from tirjudge.judging.config import JudgeConfig, JudgeOptions, Option
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 
 COMMANDS = ["bon", "checklist", "eval", "formats", "judge", "mcp", "serve", "verify"]
-SANDBOX_COMMANDS = ["run", "build", "serve", "doctor", "bench"]
+SANDBOX_COMMANDS = ["run", "build", "serve", "doctor"]
 
 
 def shown(*words: str) -> str:
