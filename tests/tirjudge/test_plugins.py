@@ -102,7 +102,7 @@ def test_its_benchmark_is_judged_in_its_format_by_its_generator_in_its_sandbox(
         (("--generator", "nosuch"), "no generator 'nosuch'; there are transformers"),
         (("--generator-option", "rows"), "--generator-option 'rows': write KEY=VALUE"),
         (("--backend", "nosuch"), "no sandbox 'nosuch'; there are docker, jupyter, local, remote"),
-        (("--backend", "remote", "--policy"), "sandbox 'remote': "),
+        (("--backend", "remote", "--import-policy"), "sandbox 'remote': "),
         (("--backend-option", "name=red"), "sandbox 'local': "),
         (("--format", "j1-pav", "--option", "name=red"), "environment 'j1-pav': name: no such option"),
         (
