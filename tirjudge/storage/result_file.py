@@ -105,7 +105,10 @@ class ResultFile:
                 f"{self._sidecar} cannot be read, so the settings of {self.path} are unknown: "
                 "choose another --output, or --overwrite"
             )
-        return {_RENAMED.get(name, name): value for name, value in recorded.items()}
+        for old, new in _RENAMED.items():
+            if old in recorded:
+                recorded[new] = recorded.pop(old)
+        return recorded
 
 
 def digest(task: JudgeTask) -> str:
