@@ -139,7 +139,7 @@ async def test_a_question_that_cannot_be_taken_stays_without_an_answer(
 def rationale(asking: RewardQuestions | None) -> Rollout:
     text = "<RESULT_START>\n- B is bad\nFinal assessment result: \\boxed{A>B}\n<RESULT_END>"
     judge = ScriptedGenerator(lambda context: text)
-    return Rollout(Rationale(order="given"), judge, fixed_sandbox(), asking=asking)
+    return Rollout(Rationale(order="given"), judge, fixed_sandbox(), reward_questions=asking)
 
 
 async def test_a_rollout_asks_before_it_scores(server: EndpointServer) -> None:
