@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import Self
 
 from tirjudge_environments.base import Environment, ToolEnvironment
+from tirjudge_environments.recording import ReplaySandbox
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.types import (
     Completion,
@@ -24,7 +23,7 @@ from tirjudge_environments.types import (
     Unscored,
     Verdict,
 )
-from tirjudge_sandbox import Execution, Limits, Program, Status
+from tirjudge_sandbox import Execution, Status
 
 HOSTILE_TEXTS = (
     "",
@@ -50,30 +49,13 @@ HOSTILE_TEXTS = (
 """Texts that a model may write, good and bad; reading them must not raise."""
 
 
-class FixedSandbox:
-    """A sandbox that runs nothing and returns given executions in order, then repeats the last one."""
+def fixed_sandbox(*executions: Execution) -> ReplaySandbox:
+    """Return a sandbox that runs nothing and returns these executions in order, then repeats the last one.
 
-    capacity = 1
-
-    def __init__(self, *executions: Execution) -> None:
-        self.executions = executions or (Execution(status=Status.OK, exit_code=0, stdout="42\n"),)
-        self.programs: list[Program] = []
-        """The programs it received."""
-        self.limits: list[Limits] = []
-        """The limits it received, one per program."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        pass
-
-    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
-        self.programs.append(program)
-        self.limits.append(limits)
-        return self.executions[min(len(self.programs), len(self.executions)) - 1]
+    Without executions, every program prints 42.
+    """
+    printed = Execution(status=Status.OK, exit_code=0, stdout="42\n")
+    return ReplaySandbox(executions or (printed,), repeat_last=True)
 
 
 async def check_environment(environment: Environment, task: JudgeTask) -> None:
@@ -122,7 +104,7 @@ async def play_hostile_texts(environment: Environment, task: JudgeTask) -> list[
     for text in HOSTILE_TEXTS:
         trajectories = []
         for view in environment.views(task):
-            session = JudgeSession(environment, task, view, FixedSandbox())
+            session = JudgeSession(environment, task, view, fixed_sandbox())
             while not session.done:
                 await session.step(Completion(text=text, finish=Finish.END))
             trajectories.append(session.trajectory)

@@ -17,7 +17,7 @@ from tirjudge_environments import (
     Message,
     Trajectory,
 )
-from tirjudge_environments.testing import FixedSandbox
+from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_sandbox import Execution, Status
 
 
@@ -53,7 +53,7 @@ def play() -> Callable[..., Any]:
         last: Finish = Finish.END,
         budget: Budget = Budget(),
     ) -> Trajectory:
-        box = FixedSandbox(*executions)
+        box = fixed_sandbox(*executions)
         session = JudgeSession(environment, task, environment.views(task)[view], box, budget=budget)
         for number, text in enumerate(turns, start=1):
             assert not session.done, f"the dialogue ended before turn {number}"

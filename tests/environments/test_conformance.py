@@ -27,7 +27,7 @@ from tirjudge_environments.formats.judgelrm import JudgeLrmPair, JudgeLrmSingle
 from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.formats.rm_r1 import RmR1
 from tirjudge_environments.orders import letter, letters
-from tirjudge_environments.testing import HOSTILE_TEXTS, FixedSandbox, check_environment
+from tirjudge_environments.testing import HOSTILE_TEXTS, check_environment, fixed_sandbox
 from tirjudge_environments.types import Episode
 
 TASKS = {
@@ -145,7 +145,7 @@ def test_a_megabyte_of_anything_is_read_in_linear_time(environment, task) -> Non
 @given(turns=st.lists(st.tuples(COMPLETIONS, st.sampled_from(Finish)), max_size=12))
 async def test_any_dialogue_ends_in_a_score(turns) -> None:
     environment, task = TirPairwise(order="given"), TASKS["pair"]
-    session = JudgeSession(environment, task, environment.views(task)[0], FixedSandbox())
+    session = JudgeSession(environment, task, environment.views(task)[0], fixed_sandbox())
     for text, finish in turns:
         if not session.done:
             await session.step(Completion(text=text, finish=finish))

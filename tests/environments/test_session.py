@@ -28,7 +28,8 @@ from tirjudge_environments import (
     Verdict,
     derive_seed,
 )
-from tirjudge_environments.testing import FixedSandbox
+from tirjudge_environments.recording import ReplaySandbox
+from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_sandbox import Execution, Limits, Status
 
 CALL = "Let me count.\n```python\nprint(42)\n```\n"
@@ -54,9 +55,9 @@ def encoder() -> ChatEncoder:
 def start(make_task):
     def start(
         *executions: Execution, environment=None, task=None, **options
-    ) -> tuple[JudgeSession, FixedSandbox]:
+    ) -> tuple[JudgeSession, ReplaySandbox]:
         environment, task = environment or TirPairwise(order="given"), task or make_task()
-        box = FixedSandbox(*executions)
+        box = fixed_sandbox(*executions)
         return JudgeSession(environment, task, environment.views(task)[0], box, **options), box
 
     return start
@@ -341,7 +342,7 @@ async def test_a_prefill_belongs_to_the_prompt_and_is_read(make_task) -> None:
             return Prompt(messages=(Message("user", "Which?"),), prefill="My choice: <preference>")
 
     environment, task = Prefilled(order="given"), make_task()
-    session = JudgeSession(environment, task, environment.views(task)[0], FixedSandbox())
+    session = JudgeSession(environment, task, environment.views(task)[0], fixed_sandbox())
     await session.step(ended("B</preference>"))
     assert session.trajectory.verdict == Verdict(choice=1)
     assert [segment.text for segment in session.trajectory.segments] == ["B</preference>"]

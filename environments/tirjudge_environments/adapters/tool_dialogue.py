@@ -6,15 +6,15 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.adapters.single_views import row_view, score_alone
+from tirjudge_environments.recording import RecordingSandbox, ReplaySandbox
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.types import Completion, Finish, Score, StopReason, ToolCall, Trajectory
-from tirjudge_sandbox import Execution, Limits, Program, Sandbox
+from tirjudge_sandbox import Execution, Sandbox
 
 ENDED = "The dialogue has ended: this program was not run."
 _UNLIMITED = sys.maxsize
@@ -44,7 +44,7 @@ class ToolDialogue:
             )
         self.prompt = prompt.messages[0].content
         self._live: JudgeSession | None = None
-        self._recorder: Recorder | None = None
+        self._recorder: RecordingSandbox | None = None
 
     @property
     def executions(self) -> tuple[Execution, ...]:
@@ -54,7 +54,7 @@ class ToolDialogue:
     async def call(self, code: str, sandbox: Sandbox) -> str:
         """Run a program; return its output or, in one line, the reason why there is none."""
         if self._live is None:
-            self._recorder = Recorder(sandbox)
+            self._recorder = RecordingSandbox(sandbox)
             self._live = self._session(self._recorder, turns=_UNLIMITED)
         if self._live.done:
             return ENDED
@@ -74,7 +74,7 @@ class ToolDialogue:
     async def _replay(
         self, messages: Sequence[Mapping[str, Any]], executions: Sequence[Execution]
     ) -> Trajectory:
-        session = self._session(Recording(executions), turns=self._settings.turns)
+        session = self._session(ReplaySandbox(executions), turns=self._settings.turns)
         for number, (completion, answered) in enumerate(_turns(messages), start=1):
             if session.done:
                 break
@@ -116,44 +116,3 @@ def _calls(message: Mapping[str, Any]) -> Iterator[ToolCall]:
         arguments = function["arguments"]
         text = arguments if isinstance(arguments, str) else json.dumps(arguments)
         yield ToolCall(f"call-{number}", function["name"], text)
-
-
-class Recorder:
-    """A sandbox that records the executions of another one, which its owner opens and closes."""
-
-    def __init__(self, sandbox: Sandbox) -> None:
-        self._sandbox = sandbox
-        self.capacity = sandbox.capacity
-        self.executions: list[Execution] = []
-        """In the order of the requests."""
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
-        execution = await self._sandbox.run(program, limits)
-        self.executions.append(execution)
-        return execution
-
-
-class Recording:
-    """A sandbox that returns the executions of a Recorder in order; raises IndexError after the last one."""
-
-    capacity = 1
-
-    def __init__(self, executions: Sequence[Execution]) -> None:
-        self._left = list(executions)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
-
-    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
-        return self._left.pop(0)

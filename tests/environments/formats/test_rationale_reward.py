@@ -21,7 +21,7 @@ from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.rationales import matching_ask
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.tasks import read_task
-from tirjudge_environments.testing import FixedSandbox, check_environment
+from tirjudge_environments.testing import check_environment, fixed_sandbox
 from tirjudge_environments.types import Completion, Finish
 
 CHECKLIST = ("Response 1 omits the name", "@Response 2 lacks the advance", "response 1 has hashtags")
@@ -43,7 +43,7 @@ def pair(**changes: Any) -> JudgeTask:
 async def judged(judge: Rationale, task: JudgeTask, box: str, reasons: int = 4, view: int = 0) -> Trajectory:
     listed = "\n".join(f"- {reason}" for reason in REASONS[:reasons])
     text = f"<RESULT_START>\nList of reasons:\n{listed}\nFinal assessment result: \\boxed{{{box}}}\n"
-    session = JudgeSession(judge, task, judge.views(task)[view], FixedSandbox())
+    session = JudgeSession(judge, task, judge.views(task)[view], fixed_sandbox())
     await session.step(Completion(text=f"{text}<RESULT_END>", finish=Finish.END))
     return session.trajectory
 

@@ -21,7 +21,7 @@ from tirjudge_environments import (
     Unscored,
 )
 from tirjudge_environments.rewards import tir_reward
-from tirjudge_environments.testing import FixedSandbox
+from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_sandbox import Execution, Status
 
 OK = Execution(status=Status.OK, exit_code=0, stdout="42\n")
@@ -123,7 +123,7 @@ async def test_three_calls_are_the_paper_s_whatever_the_budget_allows(make_task,
 @pytest.mark.parametrize(("domain", "total"), [("math", 1.0), ("safety", 0.1)])
 async def test_a_native_call_is_a_tool_call(make_task, domain: str, total: float) -> None:
     task, environment = make_task(domain=domain), TirPairwise(order="given", protocol="tool")
-    session = JudgeSession(environment, task, environment.views(task)[0], FixedSandbox(OK))
+    session = JudgeSession(environment, task, environment.views(task)[0], fixed_sandbox(OK))
     call = ToolCall("1", "run_python", '{"code": "print(42)"}')
     await session.step(Completion(text="", finish=Finish.TOOL_CALL, tool_calls=(call,)))
     await session.step(Completion(text=RIGHT, finish=Finish.END))

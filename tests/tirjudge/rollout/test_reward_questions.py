@@ -17,7 +17,7 @@ from tirjudge.rollout.reward_questions import AnswerStore, NotAnswered, RewardQu
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import JudgeTask, Message, Prompt, Question, Reward, Unscored
 from tirjudge_environments.formats.rationale import Rationale
-from tirjudge_environments.testing import FixedSandbox
+from tirjudge_environments.testing import fixed_sandbox
 
 MATCHED = "<RESULT_START>\nScores for each claim:\n- R1@S1: 1.00\n<RESULT_END>"
 TASK = JudgeTask(
@@ -139,7 +139,7 @@ async def test_a_question_that_cannot_be_taken_stays_without_an_answer(
 def rationale(asking: RewardQuestions | None) -> Rollout:
     text = "<RESULT_START>\n- B is bad\nFinal assessment result: \\boxed{A>B}\n<RESULT_END>"
     judge = ScriptedGenerator(lambda context: text)
-    return Rollout(Rationale(order="given"), judge, FixedSandbox(), asking=asking)
+    return Rollout(Rationale(order="given"), judge, fixed_sandbox(), reward_questions=asking)
 
 
 async def test_a_rollout_asks_before_it_scores(server: EndpointServer) -> None:

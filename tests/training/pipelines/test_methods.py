@@ -18,7 +18,7 @@ from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import data_of, pipeline_of
 
 TWICE = '''
-from tirjudge_training.pipelines.pipeline import Course, begin, measure, rl
+from tirjudge_training.pipelines.pipeline import Pipeline, initial_model, measure, rl
 from tirjudge_training.pipelines import Method
 
 class Twice(Method):
@@ -28,9 +28,9 @@ class Twice(Method):
         self.steps = steps
 
     def build(self, recipe):
-        start, opening = begin(recipe)
+        start, opening = initial_model(recipe)
         stages = [rl(recipe, "first", start), rl(recipe, "second", "first", steps=self.steps)]
-        return Course((*opening, *stages, *measure(recipe, "second", "second")), "second")
+        return Pipeline((*opening, *stages, *measure(recipe, "second", "second")), "second")
 
     def describe(self, recipe):
         return "RL, twice"

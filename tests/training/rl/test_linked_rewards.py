@@ -19,7 +19,7 @@ from tirjudge_environments import (
     Message,
     TirPointwise,
 )
-from tirjudge_environments.testing import FixedSandbox
+from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_training.rl.advantages import advantages
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, Group, ScoredRollouts
 
@@ -44,7 +44,7 @@ def groups(environment: Environment, samples: Sequence[tuple[str, str]]) -> list
 async def played(environment: Environment, sample: int, texts: tuple[str, str]) -> Episode:
     trajectories = []
     for view, text in zip(environment.views(TASK), texts, strict=True):
-        session = JudgeSession(environment, TASK, view, FixedSandbox(), sample=sample)
+        session = JudgeSession(environment, TASK, view, fixed_sandbox(), sample=sample)
         await session.step(Completion(text=text, finish=Finish.END))
         trajectories.append(session.trajectory)
     return Episode(TASK, sample, tuple(trajectories))

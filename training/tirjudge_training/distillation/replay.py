@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from types import TracebackType
-from typing import Literal, Self
+from typing import Literal
 
 from tirjudge_environments import (
     Budget,
     By,
-    Call,
     Completion,
     Environment,
     Finish,
@@ -21,7 +19,8 @@ from tirjudge_environments import (
     Trajectory,
 )
 from tirjudge_environments.parsing import Turn
-from tirjudge_sandbox import Execution, Limits, Program, Status
+from tirjudge_environments.recording import ReplaySandbox
+from tirjudge_sandbox import Execution
 
 Reasoning = Literal["drop", "keep"]
 
@@ -40,14 +39,20 @@ async def convert_dialogue(
     the result stops as SANDBOX_DOWN and is therefore Unscored.
     """
     turns = list(_turns(trajectory, reasoning))
-    # A budget for exactly this dialogue, so that no limit of the student's cuts it short.
-    ran = sum(isinstance(call.outcome, Execution) for call in trajectory.calls)
+    # Refused programs come after all others and are refused again: the sandbox replays those that ran.
+    ran = [
+        (call.request.source, call.outcome)
+        for call in trajectory.calls
+        if isinstance(call.outcome, Execution)
+    ]
+    sandbox = ReplaySandbox([execution for _, execution in ran], sources=[source for source, _ in ran])
     session = JudgeSession(
         environment,
         task,
         trajectory.view,
-        RecordedSandbox(trajectory.calls),
-        budget=Budget(turns=len(turns) + 1, tool_calls=ran, tokens=_UNBOUNDED),
+        sandbox,
+        # A budget for exactly this dialogue, so that no limit of the student's cuts it short.
+        budget=Budget(turns=len(turns) + 1, tool_calls=len(ran), tokens=_UNBOUNDED),
         sample=trajectory.sample,
     )
     for number, text in enumerate(turns, 1):
@@ -57,32 +62,6 @@ async def convert_dialogue(
     if not session.done:
         session.fail(StopReason.MALFORMED, "the dialogue ends without a verdict")
     return session.trajectory
-
-
-class RecordedSandbox:
-    """A sandbox that returns recorded outcomes in order, and fails for any other program."""
-
-    capacity = 1
-
-    def __init__(self, calls: Iterable[Call]) -> None:
-        self._calls = deque(calls)
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        """Do nothing: there is no resource to release."""
-
-    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
-        if self._calls and self._calls[0].request.source.strip() == program.source.strip():
-            outcome = self._calls.popleft().outcome
-            if isinstance(outcome, Execution):
-                return outcome
-        return Execution(
-            status=Status.SANDBOX_FAILED, detail="in the student's format another program would be run"
-        )
 
 
 def _turns(trajectory: Trajectory, reasoning: Reasoning) -> Iterator[str]:
