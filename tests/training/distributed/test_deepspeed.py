@@ -64,6 +64,7 @@ def main(folder: Path, how: str) -> None:
     share_out_on_cpu()
     if how == "as on GPUs":
         for module in (device, model_folder, transformers, trainer, sft):
+            assert hasattr(module, "current_device"), module
             module.current_device = lambda: Device("cpu", autocast="bfloat16", checkpointing=True)
         typed(*RL, "--output", str(folder))
         return

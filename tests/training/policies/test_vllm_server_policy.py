@@ -108,7 +108,9 @@ async def test_a_server_that_was_started_again_is_found_out_and_takes_the_weight
     before = await policy.generator.generate(context, greedy)
     kill(process)
     with serving(model, *TAKES_WEIGHTS, port=httpx.URL(url).port, **DEVELOPMENT):
-        with pytest.raises(GeneratorFailed, match="started again"):
+        with pytest.raises(
+            GeneratorFailed, match="does not hold the weights that it was given: it was restarted"
+        ):
             await policy.generator.generate(context, greedy)
         with torch.no_grad():
             for weight in network.parameters():
