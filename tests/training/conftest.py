@@ -65,9 +65,9 @@ class ShortPointwise(TirPointwise):
 ENVIRONMENTS = {"tir-pairwise": ShortPairwise(order="given"), "tir-pointwise": ShortPointwise()}
 
 
-def source(step: int, turn: int, position: int) -> FormattedTask:
+def source(step: int, round_number: int, position: int) -> FormattedTask:
     """Every third task is a single one; a function of its arguments alone."""
-    name = f"{step}-{turn}-{position}"
+    name = f"{step}-{round_number}-{position}"
     task = JudgeTask(id=name, prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)
     return FormattedTask("tir-pointwise" if position % 3 == 2 else "tir-pairwise", task)
 
@@ -123,9 +123,9 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert all(tokenizer.decode([i]) == text for text, i in word.items())
     dialogues = []
     for format, answers in (("tir-pairwise", VERDICTS), ("tir-pointwise", SCORES)):
-        draw = source(0, 0, 2 if format == "tir-pointwise" else 0)
-        for view in ENVIRONMENTS[format].views(draw.task):
-            start = encoder.prompt(ENVIRONMENTS[format].prompt(draw.task, view))
+        formatted = source(0, 0, 2 if format == "tir-pointwise" else 0)
+        for view in ENVIRONMENTS[format].views(formatted.task):
+            start = encoder.prompt(ENVIRONMENTS[format].prompt(formatted.task, view))
             for said in answers:
                 end = [word[said], tokenizer.eos_token_id]
                 dialogues += [(start, [word[PROGRAM], *encoder.text(OUTPUT), *end]), (start, end)]

@@ -15,7 +15,7 @@ SCORE = "print(len(response.split()))"
 TOLD = "The right answer is Response "
 
 
-def draws(count: int, *, hard: int = 0, format: str = "tir-pairwise") -> list[FormattedTask]:
+def word_count_tasks(count: int, *, hard: int = 0, format: str = "tir-pairwise") -> list[FormattedTask]:
     """Return tasks: which response has two words? The first teacher fails the last `hard` ones."""
     return [
         FormattedTask(

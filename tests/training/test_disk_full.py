@@ -26,13 +26,14 @@ from tirjudge.storage.run_folder import full_disk_told
 FOLDER = Path(sys.argv[1])
 """
 DISTIL = """
-from tests.training.teachers import STUDENT, draws
+from tests.training.teachers import STUDENT, word_count_tasks
 from tirjudge_training.distillation.lessons import Distillation
 from tirjudge_training.distillation.config import TeacherConfig
 config = TeacherConfig(model="teacher", base_url=sys.argv[2], concurrency=2)
 
 def work(run):
-    print(Distillation(run, config, draws(24), STUDENT, seed=0, say=lambda line: None).ask()["dialogues"])
+    tasks = word_count_tasks(24)
+    print(Distillation(run, config, tasks, STUDENT, seed=0, say=lambda line: None).ask()["dialogues"])
 """
 TUNE = """
 import torch, transformers

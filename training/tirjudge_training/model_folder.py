@@ -1,4 +1,4 @@
-"""Model folders: loading a model from one, and writing one that `tirjudge judge --model` accepts."""
+"""Model folders: load a model, write one that `tirjudge judge --model` accepts, and merge LoRA adapters."""
 
 from __future__ import annotations
 
@@ -14,10 +14,33 @@ from tirjudge.generation.model_files import Adapter
 from tirjudge.model_folder import NOTE_FILE
 from tirjudge_environments import Prompt
 from tirjudge_environments.tokenization import ChatEncoder
-from tirjudge_training import model_folder
 from tirjudge_training.distributed.checkpoints import on_the_first
 from tirjudge_training.distributed.device import current_device
 from tirjudge_training.distributed.processes import ALONE, Processes
+
+
+class LoraConfig(BaseModel):
+    """The adapter of a training stage, merged into the model that the stage writes. Defaults are ours."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rank: int = Field(default=16, gt=0)
+    alpha: float = Field(default=32.0, gt=0)
+    """The update is scaled by alpha / rank."""
+    targets: tuple[str, ...] = ()
+    """Names of the linear layers with an adapter, `q_proj`, ...; empty means all except the output layer."""
+
+    def adapter(self) -> Any:
+        """Return PEFT's configuration, without dropout, so that sampler and trainer have the same policy."""
+        from peft import LoraConfig as PeftLora
+
+        return PeftLora(
+            r=self.rank,
+            lora_alpha=self.alpha,
+            lora_dropout=0.0,
+            target_modules=list(self.targets) or "all-linear",
+            task_type="CAUSAL_LM",
+        )
 
 
 def load(path: str | Path, device: str | None = None) -> tuple[Any, Any]:
@@ -28,12 +51,12 @@ def load(path: str | Path, device: str | None = None) -> tuple[Any, Any]:
     """
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    base = model_folder.base_of(Path(path))
+    base = base_of(Path(path))
     model = AutoModelForCausalLM.from_pretrained(
         base or path, dtype="float32", attn_implementation="sdpa", use_safetensors=True
     )
     if base is not None:
-        model = model_folder.merged(model, Path(path))
+        model = merged(model, Path(path))
     return model.to(device or current_device().device), AutoTokenizer.from_pretrained(path)
 
 
@@ -63,30 +86,6 @@ def _write(folder: Path, model: Any, weights: dict[str, Any], start: str) -> Non
     note = Path(start) / NOTE_FILE
     if note.is_file():
         shutil.copyfile(note, folder / NOTE_FILE)
-
-
-class LoraConfig(BaseModel):
-    """The adapter of a training stage, merged into the model that the stage writes. Defaults are ours."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    rank: int = Field(default=16, gt=0)
-    alpha: float = Field(default=32.0, gt=0)
-    """The update is scaled by alpha / rank."""
-    targets: tuple[str, ...] = ()
-    """Names of the linear layers with an adapter, `q_proj`, ...; empty means all except the output layer."""
-
-    def adapter(self) -> Any:
-        """Return PEFT's configuration, without dropout, so that sampler and trainer have the same policy."""
-        from peft import LoraConfig as PeftLora
-
-        return PeftLora(
-            r=self.rank,
-            lora_alpha=self.alpha,
-            lora_dropout=0.0,
-            target_modules=list(self.targets) or "all-linear",
-            task_type="CAUSAL_LM",
-        )
 
 
 def merged(model: Any, folder: Path) -> Any:

@@ -107,7 +107,7 @@ def test_all_of_table_6_is_built_and_can_be_trained_on(
     assert_labels_are_right(found)
     judges = {f"tir-{kind}": EnvironmentConfig(name=f"tir-{kind}") for kind in KINDS}
     data = RowData(DataConfig(train=folder), judges)
-    assert {draw.format for draw in data.prompts(None, 0)} == set(judges)
+    assert {formatted.format for formatted in data.prompts(None, 0)} == set(judges)
     (dropped,) = (json.loads(line) for line in (folder / "dropped.jsonl").read_text().splitlines())
     assert dropped["source"] == "help-steer-3"
     assert dropped["words"] == "case 1 of clocks and rivers what would"

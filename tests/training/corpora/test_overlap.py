@@ -16,8 +16,8 @@ from tirjudge_training.corpora.overlap import Overlap, OverlapIndex, Text, words
 WORDS = [f"word{number}" for number in range(5000)]
 
 
-def sentence(draw: Random, length: int) -> list[str]:
-    return [draw.choice(WORDS) for _ in range(length)]
+def sentence(rng: Random, length: int) -> list[str]:
+    return [rng.choice(WORDS) for _ in range(length)]
 
 
 def index(*texts: str, **options: int) -> OverlapIndex:
@@ -33,14 +33,14 @@ def shared(one: Iterable[str], other: Iterable[str], n: int) -> bool:
 
 def test_every_planted_overlap_is_found_and_no_control_is_dropped() -> None:
     """500 prompts share eight words in a row with a benchmark at any position, 500 share seven."""
-    draw = Random(0)
-    texts = [sentence(draw, draw.randint(8, 60)) for _ in range(300)]
+    rng = Random(0)
+    texts = [sentence(rng, rng.randint(8, 60)) for _ in range(300)]
     known = index(*map(" ".join, texts))
     for number in range(1000):
-        planted, source = number % 2 == 0, draw.choice(texts)
+        planted, source = number % 2 == 0, rng.choice(texts)
         n = 8 if planted else 7
-        start = draw.randint(0, len(source) - n)
-        around = [sentence(draw, draw.randint(1, 20)) for _ in range(2)]
+        start = rng.randint(0, len(source) - n)
+        around = [sentence(rng, rng.randint(1, 20)) for _ in range(2)]
         prompt = [*around[0], *source[start : start + n], *around[1]]
         assert (known.find([" ".join(prompt)]) is not None) == planted
         assert any(shared(prompt, text, 8) for text in texts) == planted

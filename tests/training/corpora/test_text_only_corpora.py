@@ -50,7 +50,7 @@ def build(folder: Path, corpus: str, *words: str) -> Result:
 def tasks(folder: Path, corpus: str, judge: str) -> list[Any]:
     """Read a corpus as training does, with the judge that it is made for."""
     data = RowData(DataConfig(train=folder / corpus), {"judge": EnvironmentConfig(name=judge)})
-    return [draw.task for draw in (*data.prompts(None, 0), *data.validation(10_000))]
+    return [formatted.task for formatted in (*data.prompts(None, 0), *data.validation(10_000))]
 
 
 def user(text: str) -> list[dict[str, str]]:
@@ -140,9 +140,9 @@ def test_a_teacher_s_rows_are_not_rl_s(hub: Hub, tmp_path: Path) -> None:
     assert build(tmp_path, "rm-r1").exit_code == 1, "code is short of 8,000"
     config = DataConfig(train=tmp_path / "rm-r1", reserved=8)
     data = RowData(config, {"judge": EnvironmentConfig(name="rm-r1")})
-    taught = {draw.task.id for draw in data.prompts(None, 0)}
-    deal = data.source(4, 0)
-    trained = {deal(step, 0, place).task.id for step in range(data.steps(4, 1)) for place in range(4)}
+    taught = {formatted.task.id for formatted in data.prompts(None, 0)}
+    sample_task = data.source(4, 0)
+    trained = {sample_task(step, 0, place).task.id for step in range(data.steps(4, 1)) for place in range(4)}
     assert len(taught) == 8
     assert not taught & trained
     assert len(taught | trained) + len(data.validation(100)) == 32

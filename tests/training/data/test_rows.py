@@ -35,13 +35,18 @@ def opened(path: Path, judges: dict[str, EnvironmentConfig] = PAIRS, **config: A
     return RowData(DataConfig(train=path, **config), judges)
 
 
-def drawn(data: RowData, steps: int, groups: int, seed: int = 0, turn: int = 0) -> list[list[str]]:
-    deal = data.source(groups, seed)
-    return [[deal(step, turn, position).task.id for position in range(groups)] for step in range(steps)]
+def sampled_ids(
+    data: RowData, steps: int, groups: int, seed: int = 0, round_number: int = 0
+) -> list[list[str]]:
+    sample_task = data.source(groups, seed)
+    return [
+        [sample_task(step, round_number, position).task.id for position in range(groups)]
+        for step in range(steps)
+    ]
 
 
-def ids(draws: Sequence[FormattedTask]) -> set[str]:
-    return {draw.task.id for draw in draws}
+def ids(tasks: Sequence[FormattedTask]) -> set[str]:
+    return {formatted.task.id for formatted in tasks}
 
 
 def test_validation_is_a_share_of_the_prompts_of_every_domain_and_is_never_trained_on(tmp_path: Path) -> None:
@@ -54,7 +59,7 @@ def test_validation_is_a_share_of_the_prompts_of_every_domain_and_is_never_train
     ]
     data = opened(write(tmp_path / "rows.jsonl", rows))
     validation, training = data.validation(1000), data.prompts(None, 0)
-    assert Counter(draw.task.domain for draw in validation) == {"math": 10, "chat": 10}
+    assert Counter(formatted.task.domain for formatted in validation) == {"math": 10, "chat": 10}
     assert len(training) == 380
     assert not {prompt_seed(d.task) for d in validation} & {prompt_seed(d.task) for d in training}
     reordered = opened(write(tmp_path / "other.jsonl", rows[::-1]))
@@ -65,9 +70,9 @@ def test_a_prompt_held_back_for_one_judge_is_held_back_for_all(tmp_path: Path) -
     rows = [row(n, environment="pairwise") for n in range(40)]
     rows += [row(n + 100, f"p{n}", environment="pointwise") for n in range(40)]
     data = opened(write(tmp_path / "rows.jsonl", rows), JUDGES)
-    held = {prompt_seed(draw.task) for draw in data.validation(1000)}
+    held = {prompt_seed(formatted.task) for formatted in data.validation(1000)}
     assert held
-    assert all(prompt_seed(draw.task) not in held for draw in data.prompts(None, 0))
+    assert all(prompt_seed(formatted.task) not in held for formatted in data.prompts(None, 0))
     assert len(data.prompts(None, 0)) == 80 - 2 * len(held)
 
 
@@ -83,24 +88,26 @@ def test_a_pass_has_every_row_once_and_the_next_another_order(tmp_path: Path) ->
     data = opened(write(tmp_path / "rows.jsonl", [row(n) for n in range(26)]))
     training = ids(data.prompts(None, 0))
     assert len(training) == 25
-    passes = drawn(data, steps=10, groups=5)
+    passes = sampled_ids(data, steps=10, groups=5)
     first, second = ([name for batch in half for name in batch] for half in (passes[:5], passes[5:]))
     assert set(first) == set(second) == training
     assert first != second
-    assert drawn(data, 10, 5) == passes != drawn(data, 10, 5, seed=1)
+    assert sampled_ids(data, 10, 5) == passes != sampled_ids(data, 10, 5, seed=1)
 
 
 def test_replacements_are_other_rows_than_their_batch(tmp_path: Path) -> None:
     data = opened(write(tmp_path / "rows.jsonl", [row(n) for n in range(100)]))
-    for first, second, third in zip(*(drawn(data, 4, 8, turn=turn) for turn in range(3)), strict=True):
+    for first, second, third in zip(
+        *(sampled_ids(data, 4, 8, round_number=round_number) for round_number in range(3)), strict=True
+    ):
         assert len({*first, *second, *third}) == 24
 
 
 def test_views_count_as_slots_so_a_pass_of_single_responses_takes_more_batches(tmp_path: Path) -> None:
     judge = {"single": EnvironmentConfig(name="tir-pointwise")}
     data = opened(write(tmp_path / "rows.jsonl", [row(n) for n in range(21)]), judge)
-    deal = data.source(4, 0)
-    seen = {deal(step, 0, position).task.id for step in range(10) for position in range(2)}
+    sample_task = data.source(4, 0)
+    seen = {sample_task(step, 0, position).task.id for step in range(10) for position in range(2)}
     assert seen == ids(data.prompts(None, 0))
 
 
@@ -109,7 +116,7 @@ def test_rows_go_to_judges_that_take_them_by_weight(tmp_path: Path) -> None:
     rows += [row(n, rejected=["b", "c"]) for n in range(400, 420)] + [row(500, environment="pointwise")]
     data = opened(write(tmp_path / "rows.jsonl", rows), JUDGES, formats={"pairwise": 3, "listwise": 0.001})
     found = [*data.prompts(None, 0), *data.validation(1000)]
-    of = {draw.task.id: draw.format for draw in found}
+    of = {formatted.task.id: formatted.format for formatted in found}
     pairs = Counter(of[f"r{n}"] for n in range(400))
     assert set(pairs) == {"pairwise", "pointwise"}
     assert pairs["pairwise"] == pytest.approx(300, abs=30)
@@ -120,8 +127,8 @@ def test_rows_go_to_judges_that_take_them_by_weight(tmp_path: Path) -> None:
 def test_weights_by_domain_repeat_rows_or_leave_them_out(tmp_path: Path) -> None:
     rows = [row(n, domain=("math", "chat", "code")[n % 3]) for n in range(600)]
     data = opened(write(tmp_path / "rows.jsonl", rows), weights={"math": 2.5, "chat": 0})
-    deal = data.source(1, 0)
-    whole = Counter(deal(step, 0, 0).task.domain for step in range(190 * 3 + 95))
+    sample_task = data.source(1, 0)
+    whole = Counter(sample_task(step, 0, 0).task.domain for step in range(190 * 3 + 95))
     assert set(whole) == {"math", "code"}
     assert whole["math"] / whole["code"] == pytest.approx(2.5, abs=0.25)
     assert all(count == 1 for count in Counter(d.task.id for d in data.prompts(None, 0)).values())
@@ -132,7 +139,7 @@ def test_a_share_of_the_tasks_goes_without_tools(tmp_path: Path) -> None:
     none, half, all_ = (opened(path, no_tools=share) for share in (0.0, 0.5, 1.0))
     assert set(none.environments) == {"pairs"}
     assert set(all_.environments) == {"pairs-no-tools"}
-    counts = Counter(draw.format for draw in half.prompts(None, 0))
+    counts = Counter(formatted.format for formatted in half.prompts(None, 0))
     assert counts["pairs"] == pytest.approx(190, abs=40)
     task = none.prompts(1, 0)[0].task
     judge = all_.environments["pairs-no-tools"]
@@ -175,8 +182,8 @@ def test_reserved_rows_are_the_teachers_alone(tmp_path: Path) -> None:
     reserved = ids(data.prompts(None, 0))
     assert len(reserved) == 20
     assert ids(data.prompts(None, 7)) == reserved, "whoever asks"
-    trained = {name for batch in drawn(data, steps=10, groups=10) for name in batch}
-    held = {draw.task.id for draw in data.validation(100) if not draw.task.domain}
+    trained = {name for batch in sampled_ids(data, steps=10, groups=10) for name in batch}
+    held = {formatted.task.id for formatted in data.validation(100) if not formatted.task.domain}
     assert len(trained | reserved | held) == 60 - 9
     assert not reserved & (trained | held)
     assert not trained & held
@@ -216,8 +223,8 @@ def test_a_tie_by_gold_scores_can_be_learned_from(tmp_path: Path) -> None:
     rows = [tie, {**tie, "prompt": "q", "score": [8, 3]}]
     path = write(tmp_path / "rows.jsonl", rows)
     data = opened(path, judges, columns={"gold_scores": "score"})
-    draws = [*data.prompts(None, 0), *data.validation(2)]
-    assert {(draw.task.label, draw.task.gold["scores"]) for draw in draws} == {
+    tasks = [*data.prompts(None, 0), *data.validation(2)]
+    assert {(formatted.task.label, formatted.task.gold["scores"]) for formatted in tasks} == {
         (None, (7.0, 7.0)),
         (0, (8.0, 3.0)),
     }

@@ -143,7 +143,7 @@ def test_a_disk_too_small_for_the_run_is_refused_before_anyone_is_asked(
 
     Both stages and the selection leave a model of 4; four rollouts are nothing.
     """
-    monkeypatch.setattr(memory, "disk_there", lambda folder: 50_000_000)
+    monkeypatch.setattr(memory, "available_disk", lambda folder: 50_000_000)
     result = distill(tmp_path / "run", server.url)
     assert result.exit_code == 1
     assert (

@@ -193,8 +193,8 @@ def sampled_from(folder: Path) -> weakref.ref[Any]:
 
 def sample(found: Engine) -> None:
     found.refresh()
-    draw = source(0, 0, 0)
-    found.run(found.rollouts(0)[draw.format].group(draw.task, 4))
+    formatted = source(0, 0, 0)
+    found.run(found.rollouts(0)[formatted.format].group(formatted.task, 4))
 
 
 def test_keys_and_values_are_gone_before_training(tiny_model: Path) -> None:

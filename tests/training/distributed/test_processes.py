@@ -98,10 +98,10 @@ def test_two_processes_give_the_loss_of_one(loss: str, runs: tuple[Path, Path]) 
     for alone, shared in zip(one, two, strict=True):
         for name in ("loss", "grad_norm", "entropy", "kl", "reward", "groups/dropped", "tools/calls"):
             assert shared[name] == pytest.approx(alone[name], abs=1e-5), name
-    drawn, shared_draws = (
+    rollouts, shared_rollouts = (
         [episode["id"] for episode in rows(folder / loss, "episodes.jsonl")] for folder in runs
     )
-    assert drawn == shared_draws
+    assert rollouts == shared_rollouts
     alone, shared = (load_file(folder / loss / "model" / "model.safetensors") for folder in runs)
     assert all(torch.allclose(alone[name], shared[name], rtol=0, atol=1e-5) for name in alone)
 

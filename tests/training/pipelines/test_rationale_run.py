@@ -59,10 +59,10 @@ class TwoWords(Rationale):
         return Verdict(choice=said[-1], parsed={"reasons": [f"{said[-1]}, says {task.id}"], "strength": 1})
 
 
-def deal(step: int, turn: int, position: int) -> FormattedTask:
+def sample_task(step: int, round_number: int, position: int) -> FormattedTask:
     """A function of its arguments alone."""
     task = JudgeTask(
-        id=f"{step}-{turn}-{position}",
+        id=f"{step}-{round_number}-{position}",
         prompt=(Message("user", "q"),),
         candidates=("good", "bad"),
         label=0,
@@ -90,7 +90,7 @@ class Tasks:
         self.environments = {"rationale": TwoWords(order="given")}
 
     def source(self, groups: int, seed: int) -> TaskSource:
-        return deal
+        return sample_task
 
 
 def train(start: Path, folder: Path, server: EndpointServer) -> list[dict[str, Any]]:
@@ -140,7 +140,7 @@ def test_the_rewards_of_a_run_are_those_of_its_file(
     episodes = list(read_lines(tmp_path / "episodes.jsonl"))
     for row in episodes:
         (trajectory,) = row["trajectories"]
-        task = deal(*map(int, row["id"].split("-"))).task
+        task = sample_task(*map(int, row["id"].split("-"))).task
         said = "".join(segment["text"] for segment in trajectory["segments"])
         [(score,)] = judge.score([episode(judge, task, said)], kept)
         assert isinstance(score, Reward)

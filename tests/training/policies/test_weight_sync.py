@@ -174,7 +174,7 @@ def test_weights_that_do_not_fit_where_they_pass_through_are_told_before_a_run(
     output, words = tmp_path / "run", ["train", "--recipe", "mini", "--model", str(tiny_model)]
     words += ["--output", str(output), "--set", "rl.generator=vllm-server", "--set"]
     with Vllm().up() as server:
-        monkeypatch.setattr(weight_sync, "room", lambda parent: 4 * parameters - 1)
+        monkeypatch.setattr(weight_sync, "free_bytes", lambda parent: 4 * parameters - 1)
         ended = CliRunner().invoke(app, [*words, f'rl.server.urls=["{server.url}"]'])
     assert ended.exit_code == 1
     assert "passing them to vLLM takes" in ended.stderr

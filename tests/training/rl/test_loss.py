@@ -46,10 +46,10 @@ def trainer_of(config: RlConfig, tiny_model: Path, folder: Path) -> Any:
 
 def batch(seed: int = 0) -> dict[str, torch.Tensor]:
     """Ragged prompts and completions, sandbox spans, one filler row; ratios wide enough to clip both ways."""
-    draw = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
 
     def noise(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=draw, dtype=torch.float64)
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     prompt_mask, completion_mask = torch.ones(ROWS, PROMPT).long(), torch.ones(ROWS, COMPLETION).long()
     for row in range(ROWS):
@@ -58,7 +58,7 @@ def batch(seed: int = 0) -> dict[str, torch.Tensor]:
     tool_mask = torch.ones(ROWS, COMPLETION).long()
     tool_mask[:, 3:6] = 0
     tool_mask[-1] = 0
-    ids = torch.randint(0, 250, (ROWS, PROMPT + COMPLETION), generator=draw)
+    ids = torch.randint(0, 250, (ROWS, PROMPT + COMPLETION), generator=generator)
     return {
         "prompt_ids": ids[:, :PROMPT],
         "prompt_mask": prompt_mask,

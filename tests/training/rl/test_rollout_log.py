@@ -22,10 +22,10 @@ from tirjudge_training.rl.run import train_rl
 CONFIG = RlConfig(steps=2, groups=4, samples=4, micro_batch=4, max_tokens=120, learning_rate=1e-3)
 
 
-def halved(step: int, turn: int, position: int) -> FormattedTask:
+def halved(step: int, round_number: int, position: int) -> FormattedTask:
     """A prompt with a lone surrogate, which JSON can store and UTF-8 cannot."""
-    draw = source(step, turn, position)
-    return FormattedTask(draw.format, replace(draw.task, prompt=(Message("user", "q\ud800"),)))
+    formatted = source(step, round_number, position)
+    return FormattedTask(formatted.format, replace(formatted.task, prompt=(Message("user", "q\ud800"),)))
 
 
 @pytest.fixture(scope="module")

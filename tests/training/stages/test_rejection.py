@@ -35,7 +35,7 @@ from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.trainer import TaskSource
 from tirjudge_training.sft import IGNORED, SftConfig
 from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.fine_tuning import FineTuning, kept
+from tirjudge_training.stages.fine_tuning import FineTuning, kept_samples
 from tirjudge_training.stages.rejection import Rejection, RejectionConfig, chosen, row
 
 PROMPTS = 24
@@ -148,7 +148,7 @@ def test_sft_learns_from_what_was_kept_in_the_order_of_the_prompts(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     rows = [one for one in samples(whole) for one in one["kept"]]
-    assert [list(one.ids) for one in kept(whole / "rejection-1")] == [one["ids"] for one in rows]
+    assert [list(one.ids) for one in kept_samples(whole / "rejection-1")] == [one["ids"] for one in rows]
     shortest = sorted(len(one["ids"]) for one in rows)
     config = SftConfig(batch=4, micro_batch=4, learning_rate=1e-3, max_tokens=shortest[-1] - 1)
     stage = FineTuning(name="sft-1", start=None, samples=("rejection-1",), prompts=None, config=config)
@@ -187,7 +187,7 @@ def trajectory(tokens: int, calls: int) -> Trajectory:
     )
 
 
-def roll(*episodes: tuple[int, int, float | None]) -> ScoredRollouts:
+def scored_rollouts(*episodes: tuple[int, int, float | None]) -> ScoredRollouts:
     task = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("a", "b"), label=0)
     return ScoredRollouts(
         FormattedTask("pairs", task),
@@ -199,13 +199,13 @@ def roll(*episodes: tuple[int, int, float | None]) -> ScoredRollouts:
 
 def test_the_shortest_or_the_one_with_the_fewest_calls_and_the_first_of_equals() -> None:
     """The model's own tokens count: the sandbox's do not make a trajectory longer."""
-    one = roll((9, 0, 0.1), (30, 0, 1.0), (20, 2, 1.0), (20, 1, 1.0), (5, 0, None))
+    one = scored_rollouts((9, 0, 0.1), (30, 0, 1.0), (20, 2, 1.0), (20, 1, 1.0), (5, 0, None))
     assert chosen(one, RejectionConfig(keep="shortest")) == 2
     assert chosen(one, RejectionConfig(keep="fewest_calls")) == 1
-    assert chosen(roll((30, 1, 1.0), (20, 1, 1.0)), RejectionConfig(keep="fewest_calls")) == 1
-    assert chosen(roll((9, 0, 0.1), (9, 0, None)), RejectionConfig()) is None
+    assert chosen(scored_rollouts((30, 1, 1.0), (20, 1, 1.0)), RejectionConfig(keep="fewest_calls")) == 1
+    assert chosen(scored_rollouts((9, 0, 0.1), (9, 0, None)), RejectionConfig()) is None
 
 
 def test_a_prompt_without_a_right_answer_is_written_down_too() -> None:
-    found = row(7, roll((9, 0, 0.1), (9, 0, None)), RejectionConfig())
+    found = row(7, scored_rollouts((9, 0, 0.1), (9, 0, None)), RejectionConfig())
     assert (found["index"], found["kept"], found["rewards"]) == (7, [], [[0.1], [None]])

@@ -1,4 +1,4 @@
-"""`tirjudge data`: build corpora from public datasets, decontaminate rows, summarise them."""
+"""The commands of `tirjudge data`: build corpora, decontaminate rows, summarise rows."""
 
 from __future__ import annotations
 
@@ -172,6 +172,7 @@ def _generators(given: Sequence[str]) -> Iterator[str]:
 
 
 def _without(config: CorpusConfig, without: Sequence[str]) -> CorpusConfig:
+    """Return the corpus without these sources; raises BadRecipe for an unknown or for the last one."""
     for name in without:
         if name not in config.sources:
             raise BadRecipe(f"--without {name}: the corpus has {', '.join(config.sources)}")
@@ -188,6 +189,7 @@ def _print_table(rows: Iterable[Sequence[str]]) -> None:
 
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
+    """Turn the errors that a user can cause into one line and an exit code."""
     try:
         yield
     except (

@@ -80,9 +80,9 @@ class Composer:
 
     def _answers(self, question: SourceItem, kind: Kind) -> Row:
         # The place of the good answer is random, so that a judge cannot learn it from the position.
-        draw = Random(derive_seed("row", self.seed, self.source, self._key(question)))
-        most = draw.randint(FEWEST, MOST) if kind == "listwise" else 1
-        responses = draw.sample(question.bad, min(most, len(question.bad)))
-        label = draw.randint(0, len(responses))
-        responses.insert(label, draw.choice(question.good))
+        rng = Random(derive_seed("row", self.seed, self.source, self._key(question)))
+        most = rng.randint(FEWEST, MOST) if kind == "listwise" else 1
+        responses = rng.sample(question.bad, min(most, len(question.bad)))
+        label = rng.randint(0, len(responses))
+        responses.insert(label, rng.choice(question.good))
         return {"responses": responses, "label": letter(label)}

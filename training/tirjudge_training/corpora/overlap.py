@@ -118,8 +118,8 @@ class OverlapIndex:
         of_text = np.array([names[benchmark] for benchmark, _ in self._origins], np.uint32)
         found = [np.empty(0, np.uint64)]
         for place in names.values():
-            mine, counts = np.unique(runs[of_text[owners] == place], return_counts=True)
-            found.append(mine[counts > common])
+            benchmark_runs, counts = np.unique(runs[of_text[owners] == place], return_counts=True)
+            found.append(benchmark_runs[counts > common])
         return np.concatenate(found)
 
     def _runs(self, found: list[str]) -> Any:

@@ -41,13 +41,13 @@ async def convert_dialogue(
     """
     turns = list(_turns(trajectory, reasoning))
     # A budget for exactly this dialogue, so that no limit of the student's cuts it short.
-    ran = sum(isinstance(call.outcome, Execution) for call in trajectory.calls)
+    executed = sum(isinstance(call.outcome, Execution) for call in trajectory.calls)
     session = JudgeSession(
         environment,
         task,
         trajectory.view,
         RecordedSandbox(trajectory.calls),
-        budget=Budget(turns=len(turns) + 1, tool_calls=ran, tokens=_UNBOUNDED),
+        budget=Budget(turns=len(turns) + 1, tool_calls=executed, tokens=_UNBOUNDED),
         sample=trajectory.sample,
     )
     for number, text in enumerate(turns, 1):
@@ -93,7 +93,7 @@ def _turns(trajectory: Trajectory, reasoning: Reasoning) -> Iterator[str]:
             continue
         thought = segment.reasoning.strip() if reasoning == "keep" else ""
         text = f"{thought}\n\n{segment.text.lstrip()}" if thought else segment.text
-        sources = [calls.popleft().request.source for _ in range(min(_asked(segment), len(calls)))]
+        sources = [calls.popleft().request.source for _ in range(min(_requested(segment), len(calls)))]
         if segment.tool_calls:
             yield from _fenced(text, sources)
         else:
@@ -101,12 +101,13 @@ def _turns(trajectory: Trajectory, reasoning: Reasoning) -> Iterator[str]:
             yield text if not sources or text.endswith(("\n", "output")) else f"{text}\n"
 
 
-def _asked(segment: Segment) -> int:
+def _requested(segment: Segment) -> int:
     """Return the number of programs that a turn requested."""
     return len(segment.tool_calls) or int(Turn(segment.text).program is not None)
 
 
 def _fenced(text: str, sources: Iterable[str]) -> Iterator[str]:
+    """Yield one turn per program; the text of the turn comes before the first one."""
     lead = f"{text.rstrip()}\n" if text.strip() else ""
     for source in sources:
         body = source.rstrip("\n")

@@ -19,13 +19,13 @@ class Device:
 
     def arguments(self) -> dict[str, Any]:
         """Return arguments for TRL's configurations, whose defaults do not depend on the device."""
-        on_a_cpu = {"use_cpu": True, "dataloader_pin_memory": False} if self.device == "cpu" else {}
+        on_cpu = {"use_cpu": True, "dataloader_pin_memory": False} if self.device == "cpu" else {}
         return {
             "bf16": self.autocast == "bfloat16",
             "gradient_checkpointing": self.checkpointing,
             # Every parameter is used, and searching for unused ones breaks checkpointing under DDP.
             "ddp_find_unused_parameters": False,
-            **on_a_cpu,
+            **on_cpu,
         }
 
 
@@ -47,13 +47,13 @@ def describe(model: Any, *, sampler: str, precision: str) -> dict[str, str]:
 
     import torch
 
-    computing, weights = current_device(), str(model.dtype).removeprefix("torch.")
-    on_gpu = computing.device == "cuda"
+    own, weights = current_device(), str(model.dtype).removeprefix("torch.")
+    on_gpu = own.device == "cuda"
     return {
         "device": torch.cuda.get_device_name() if on_gpu else f"{platform.machine()} CPU",
         "torch": torch.__version__,
         "weights": weights,
-        "training": computing.autocast or weights,
+        "training": own.autocast or weights,
         "sampling": precision,
         "sampler": sampler,
     }

@@ -83,15 +83,15 @@ def training_bytes(shape: Shape, *, reference: bool = False, sampler: Sampler = 
 
     Activations, logits (see `logits_bytes`) and vLLM's engine come on top.
     """
-    sharing, shares = Sharding.launched(), int(os.environ.get("WORLD_SIZE", "1"))
+    sharing, world = Sharding.launched(), int(os.environ.get("WORLD_SIZE", "1"))
     # Under LoRA the base model is frozen, and it is also the KL reference with the adapter turned off.
     frozen = shape.parameters if reference or shape.adapter is not None else 0
     state = TRAINED * shape.trained + FROZEN * frozen
     if sharing is Sharding.FSDP:
-        return state // shares + (FROZEN * shape.parameters if sampler == "transformers" else 0)
+        return state // world + (FROZEN * shape.parameters if sampler == "transformers" else 0)
     if sharing is Sharding.DEEPSPEED:
         copies = 2 if reference and shape.adapter is None else 1
-        return TRAINED * shape.trained // shares + copies * deepspeed_weight() * shape.parameters
+        return TRAINED * shape.trained // world + copies * deepspeed_weight() * shape.parameters
     return state
 
 
@@ -144,8 +144,8 @@ def device_bytes(
     return {part: size for part, size in parts.items() if size}
 
 
-def memory_there() -> tuple[int, str]:
-    """Return the free bytes of this process's GPU, or of the machine or container, and where they are."""
+def available_memory() -> tuple[int, str]:
+    """Return the free bytes of this process's GPU, machine or container, and words for where they are."""
     import torch
 
     if torch.cuda.is_available():
@@ -153,11 +153,11 @@ def memory_there() -> tuple[int, str]:
     return min(_machine(), *_containers()), "free in memory"
 
 
-def disk_there(folder: Path) -> int:
+def available_disk(folder: Path) -> int:
     """Return the bytes that a run may use: free space, and what its folder already holds."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     filled = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return shutil.disk_usage(there).free + filled
+    return shutil.disk_usage(existing).free + filled
 
 
 def gib(size: int) -> str:
@@ -195,6 +195,7 @@ def _count(parameters: Iterable[Any]) -> int:
 
 
 def _machine() -> int:
+    """Return the memory that Linux considers available, in bytes."""
     for line in MEMORY.read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024

@@ -94,9 +94,10 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
             "reserved": 0,
         }
     # Validated again as a whole, so that a shrunk recipe obeys the same rules as any other.
-    whole = recipe.model_dump()
+    values = recipe.model_dump()
     return Recipe.model_validate(
-        whole | {key: {**whole[key], **new} if isinstance(new, dict) else new for key, new in changes.items()}
+        values
+        | {key: {**values[key], **new} if isinstance(new, dict) else new for key, new in changes.items()}
     )
 
 

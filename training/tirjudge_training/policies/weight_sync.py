@@ -1,4 +1,4 @@
-"""A folder through which the trainer passes its weights to other processes."""
+"""Passing the trainer's weights to vLLM: a shared folder of weights, and the servers that load from it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,26 @@ from tirjudge_training.distributed.checkpoints import on_the_first
 from tirjudge_training.distributed.processes import Processes
 
 MEMORY = Path("/dev/shm")
+"""A file system in memory, which passes weights without writing them to a disk."""
+EXTENSION = "tirjudge.generation.vllm_worker.WeightReloader"
+START = (
+    "start it with VLLM_SERVER_DEV_MODE=1 in its environment, "
+    f"--worker-extension-cls {EXTENSION} and --logprobs-mode processed_logprobs"
+)
+PATIENCE = httpx.Timeout(1800.0, connect=20.0)
+"""Seconds. A server answers only after it has read the weights, possibly from another machine's disk."""
+LONGEST = 300
+"""The most characters of a server's answer that a message quotes."""
 
 
-def place(parent: Path | None) -> Path:
+def parent_folder(parent: Path | None) -> Path:
     """Return where to create a folder of weights: `parent`, or else in memory if the machine has /dev/shm."""
     return parent or (MEMORY if MEMORY.is_dir() else Path(gettempdir()))
 
 
-def room(parent: Path | None) -> int:
+def free_bytes(parent: Path | None) -> int:
     """Return the free bytes at that place."""
-    return disk_usage(place(parent)).free
+    return disk_usage(parent_folder(parent)).free
 
 
 class WeightFolder:
@@ -36,8 +46,8 @@ class WeightFolder:
     def __init__(self, model: Any, tokenizer: Any, processes: Processes, parent: Path | None = None) -> None:
         """Create the folder inside `parent`, by default in memory. Raises OSError if that fails."""
         self._model, self._processes = model, processes
-        self._held = ExitStack()
-        self.path = Path(processes.first(lambda: self._made(tokenizer, parent)))
+        self._files = ExitStack()
+        self.path = Path(processes.first(lambda: self._create(tokenizer, parent)))
 
     @contextmanager
     def written(self) -> Iterator[Path]:
@@ -54,23 +64,12 @@ class WeightFolder:
                 file.unlink()
 
     def close(self) -> None:
-        self._held.close()
+        self._files.close()
 
-    def _made(self, tokenizer: Any, parent: Path | None) -> str:
-        folder = self._held.enter_context(TemporaryDirectory(prefix="tirjudge-", dir=place(parent)))
+    def _create(self, tokenizer: Any, parent: Path | None) -> str:
+        folder = self._files.enter_context(TemporaryDirectory(prefix="tirjudge-", dir=parent_folder(parent)))
         tokenizer.save_pretrained(folder)
         return folder
-
-
-EXTENSION = "tirjudge.generation.vllm_worker.WeightReloader"
-START = (
-    "start it with VLLM_SERVER_DEV_MODE=1 in its environment, "
-    f"--worker-extension-cls {EXTENSION} and --logprobs-mode processed_logprobs"
-)
-PATIENCE = httpx.Timeout(1800.0, connect=20.0)
-"""Seconds. A server answers only after it has read the weights, possibly from another machine's disk."""
-LONGEST = 300
-"""The most characters of a server's answer that a message quotes."""
 
 
 class WeightServer:
@@ -119,14 +118,15 @@ class WeightServer:
 
     async def require(self, name: str) -> None:
         """Verify that the server holds the weights of this name."""
+        # Created on first use, because an HTTP client belongs to the event loop that runs then.
         if self._client is None:
             self._client = httpx.AsyncClient(base_url=self.url, timeout=PATIENCE)
         try:
             answer = await self._client.get("/weight_info")
-            held = _json(answer).get("weight_version")
+            current = _json(answer).get("weight_version")
         except httpx.HTTPError as error:
             raise GeneratorFailed(f"{self.url}: {_line(error)}") from None
-        if held != name:
+        if current != name:
             raise GeneratorFailed(
                 f"{self.url} does not hold the weights that it was given: it was restarted, or another "
                 "client replaced them"
@@ -137,6 +137,7 @@ class WeightServer:
             await self._client.aclose()
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        # Synchronous, because it runs in the trainer's thread while no rollout is under way.
         try:
             answer = httpx.request(method, f"{self.url}{path}", json=body, timeout=PATIENCE)
         except httpx.HTTPError as error:
@@ -149,11 +150,12 @@ class WeightServer:
 
 
 def _json(answer: httpx.Response) -> dict[str, Any]:
+    """Return the body as an object; an empty one if it is anything else."""
     try:
-        found = answer.json()
+        value = answer.json()
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _line(reason: object) -> str:

@@ -1,4 +1,4 @@
-"""Group-relative advantages, and the filter of dynamic sampling."""
+"""Group-relative advantages, the filter of dynamic sampling, and truncated importance weights."""
 
 from __future__ import annotations
 

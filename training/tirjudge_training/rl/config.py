@@ -1,4 +1,4 @@
-"""The configuration of an RL stage: batches, loss, schedule, and the limits of a trajectory."""
+"""The configuration of an RL stage: batches, loss, schedule, limits of a trajectory, and reporters."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from tirjudge_training.rl.advantages import Filter, Sigma
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.health import HealthConfig
 from tirjudge_training.rl.losses import LOSSES, open_loss
+
+Reporter = Literal["tensorboard", "wandb", "trackio"]
+"""The name of the package, which is also the name of the extra that installs it."""
 
 
 def _known_loss(name: str) -> str:
@@ -106,10 +109,6 @@ class RlConfig(RolloutConfig):
                 f"= {micro_batch} * {self.optimizer_steps} * {processes}"
             )
         return micro_batch, rows // (micro_batch * processes)
-
-
-Reporter = Literal["tensorboard", "wandb", "trackio"]
-"""The name of the package, which is also the name of the extra that installs it."""
 
 
 class ReporterMissing(RuntimeError):

@@ -1,4 +1,7 @@
-"""The rollout engine of a synchronous trainer: an event loop, a sandbox, and the trainer's own model."""
+"""The rollout engine of a trainer: its configuration, an event loop for synchronous code, and a clock.
+
+The clock measures the time in which programs ran and the generator did not.
+"""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ class HealthConfig(BaseModel):
 
 
 class Unhealthy(RuntimeError):
-    """The run should stop; the text gives the reason in one line."""
+    """The run has stopped learning; the message gives the reason in one line."""
 
 
 class Health:
@@ -55,15 +55,15 @@ class Health:
         for row in rows:
             self._add(row)
 
-    def rollouts(self, step: int, rolls: Sequence[ScoredRollouts]) -> None:
+    def rollouts(self, step: int, batch: Sequence[ScoredRollouts]) -> None:
         """Check that the rewards of a batch are finite, before it is trained on."""
-        for roll in rolls:
-            for score in (score for scores in roll.scores for score in scores):
+        for rollouts in batch:
+            for score in (score for scores in rollouts.scores for score in scores):
                 if isinstance(score, Reward) and not math.isfinite(score.total):
                     raise _unhealthy(
                         step,
-                        f"the reward of task {roll.draw.task.id!r} is {score.total}: "
-                        f"check the environment {roll.draw.format!r}",
+                        f"the reward of task {rollouts.formatted.task.id!r} is {score.total}: "
+                        f"check the environment {rollouts.formatted.format!r}",
                     )
 
     def trained(self, row: Mapping[str, Any]) -> None:

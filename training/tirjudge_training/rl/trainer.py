@@ -77,18 +77,18 @@ class JudgeBatches(GRPOTrainer):
         source: TaskSource,
         config: RlConfig,
         seed: int,
-        keep: BatchCallback,
+        on_batch: BatchCallback,
         processes: Processes = ALONE,
         **trl: Any,
     ) -> None:
-        self.engine, self.source, self.config, self.seed, self.keep = engine, source, config, seed, keep
-        self.processes = processes
+        self.engine, self.source, self.config, self.seed = engine, source, config, seed
+        self.on_batch, self.processes = on_batch, processes
         self.loss = open_loss(config.loss, config.loss_options)
         self.rows: list[Row] = []
         self._batch: list[Row] = []
         self._batch_metrics: Mapping[str, float] = {}
         self._measured: dict[str, float] = {}
-        self._laps = PhaseTimer()
+        self._timer = PhaseTimer()
         super().__init__(**trl)
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
@@ -121,9 +121,9 @@ class JudgeBatches(GRPOTrainer):
         output["num_responses_in_batch"] = torch.tensor(responses, device=self.args.device)
         # The maximum over all processes: each sees only its own rows.
         gap = torch.tensor(self.processes.every(self._sampler_gap(output))).max().item()
-        self._laps.end("logprobs")
-        self._batch_metrics = self.keep(GenerationBatch(step, batch, gap))
-        self._laps.end("record")
+        self._timer.end("logprobs")
+        self._batch_metrics = self.on_batch(GenerationBatch(step, batch, gap))
+        self._timer.end("record")
         seed_shuffle(shuffle)  # TRL shuffles the output next
         return output
 
@@ -134,9 +134,9 @@ class JudgeBatches(GRPOTrainer):
             # A batch of fillers alone has no tokens to take a mean over.
             if any(any(row.mask) for row in self._batch):
                 logs |= {
-                    ours: fmean(trl_metrics[name])
-                    for name, ours in TOKEN_MEANS.items()
-                    if name in trl_metrics
+                    name: fmean(trl_metrics[trl_name])
+                    for trl_name, name in TOKEN_MEANS.items()
+                    if trl_name in trl_metrics
                 }
             logs |= {**self._batch_metrics, **self._time_and_memory()}
             trl_metrics.clear()  # the others describe fillers too
@@ -171,13 +171,13 @@ class JudgeBatches(GRPOTrainer):
 
     def _roll_out(self, step: int) -> Batch:
         """Roll out the batch of a step and start its measurements."""
-        self._laps = PhaseTimer()
+        self._timer = PhaseTimer()
         forget_peak()
         self.engine.refresh()
-        self._laps.end("refresh")
+        self._timer.end("refresh")
         generated, waited = self.engine.generator.busy_seconds, self.engine.waited_seconds
         batch = self._gather(step)
-        self._laps.end("rollout")
+        self._timer.end("rollout")
         self._measured = {
             "seconds/generating": round(self.engine.generator.busy_seconds - generated, 3),
             "seconds/waiting": round(self.engine.waited_seconds - waited, 3),
@@ -188,14 +188,14 @@ class JudgeBatches(GRPOTrainer):
 
     def _time_and_memory(self) -> dict[str, float]:
         """Return timings and peak memory of a batch, once it was trained on."""
-        self._laps.end("train")
-        timed = self._measured | times(self.processes.every(self._laps.parts))
+        self._timer.end("train")
+        timed = self._measured | times(self.processes.every(self._timer.parts))
         return {**timed, **shares_of_time(timed), **gpu_peak("train"), **memory_in_use()}
 
     def _gather(self, step: int) -> Batch:
         return self.engine.run(
             gather(
-                lambda turn, position: self.source(step, turn, position),
+                lambda round_number, position: self.source(step, round_number, position),
                 self.engine.rollouts(derive_seed("rollout", self.seed, step)),
                 slots=self.config.groups,
                 size=self.config.samples,
@@ -250,7 +250,7 @@ def build_trainer(
     source: TaskSource,
     seed: int,
     output: str,
-    keep: BatchCallback = lambda generation: {},
+    on_batch: BatchCallback = lambda generation: {},
     processes: Processes = ALONE,
     lora: LoraConfig | None = None,
     callbacks: tuple[Any, ...] = (),
@@ -268,7 +268,7 @@ def build_trainer(
             source=source,
             config=config,
             seed=seed,
-            keep=keep,
+            on_batch=on_batch,
             processes=processes,
             model=model,
             processing_class=tokenizer,
