@@ -50,9 +50,9 @@ def test_all_numbers_are_there_and_agree(
     shares = [one[f"share of time, {part}"] for part in ("generation", "sandbox", "training", "the rest")]
     assert min(shares) >= 0
     assert sum(shares) == pytest.approx(1)
-    each_second = one["generated, tokens a second of the batch"]
+    each_second = one["generated, tokens per second of the batch"]
     assert each_second * one["a batch, seconds"] == pytest.approx(second["tokens/generated"])
-    in_training = one["trained, tokens a second of training"] * one["share of time, training"]
+    in_training = one["trained, tokens per second of training"] * one["share of time, training"]
     assert in_training * one["a batch, seconds"] == pytest.approx(second["tokens/trained"])
     assert one["gib/process"] > 0.1
     taught = "--model" in words

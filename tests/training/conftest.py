@@ -1,4 +1,4 @@
-"""A tiny Qwen3 that half knows the dialogue: real parts, small enough for every test."""
+"""Fixtures for training: a tiny Qwen3 that half knows the dialogue, its judges and its tasks."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
-# Every stage ends with a garbage collection, which would walk through all of torch and TRL each time: a fifth
-# of a small run's CPU seconds.
-assert GRPOTrainer, "loaded before the collector is told to pass over what is loaded"
+# Every stage ends with a garbage collection, which would walk through all of torch and TRL each time. That
+# takes a fifth of a small run's CPU seconds.
+assert GRPOTrainer, "TRL must be loaded before gc.freeze, which exempts loaded objects from collection"
 gc.collect()
 gc.freeze()
 
@@ -43,7 +43,7 @@ SCORES = ("<score>3</score>", "<score>7</score>")
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[EndpointServer]:
-    """A model server for the tests of one file; each gives it a script and forgets what it was asked."""
+    """A model server for the tests of one file; each test sets a script and clears the recorded requests."""
     with serving() as server:
         yield server
 
@@ -66,7 +66,7 @@ ENVIRONMENTS = {"tir-pairwise": ShortPairwise(order="given"), "tir-pointwise": S
 
 
 def source(step: int, round_number: int, position: int) -> FormattedTask:
-    """Every third task is a single one; a function of its arguments alone."""
+    """Return a pair, or a single response at every third position; a function of its arguments alone."""
     name = f"{step}-{round_number}-{position}"
     task = JudgeTask(id=name, prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)
     return FormattedTask("tir-pointwise" if position % 3 == 2 else "tir-pairwise", task)
@@ -76,7 +76,7 @@ WORDS = (PROGRAM, BROKEN, *VERDICTS, *SCORES)
 
 
 def tokenizer_of_words(said: Sequence[str] = WORDS) -> PreTrainedTokenizerFast:
-    """Bytes, and one token for each thing that the judge may say; text never encodes to the latter."""
+    """Return a tokenizer of bytes and of one token per possible turn, to which text is never encoded."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     words = [level.pre_tokenize_str(word)[0][0] for word in said]
@@ -144,7 +144,7 @@ def environments() -> dict[str, Environment]:
 
 @pytest.fixture(scope="session")
 def roomy_model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny model with room for a paper's prompt, each byte of which is a token."""
+    """The tiny model with enough positions for a paper's prompt, each byte of which is a token."""
     folder = tmp_path_factory.mktemp("roomy") / "model"
     shutil.copytree(tiny_model, folder)
     config = json.loads((folder / "config.json").read_text())

@@ -9,14 +9,14 @@ from tirjudge_environments import JudgeTask, Message, open_environment
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 STUDENT = {format: open_environment(format, prompts="mini") for format in ("tir-pairwise", "tir-pointwise")}
-"""Return the student's judges."""
+"""The student's judges."""
 COUNT = "print(len(response_a.split()))"
 SCORE = "print(len(response.split()))"
 TOLD = "The right answer is Response "
 
 
 def word_count_tasks(count: int, *, hard: int = 0, format: str = "tir-pairwise") -> list[FormattedTask]:
-    """Return tasks: which response has two words? The first teacher fails the last `hard` ones."""
+    """Return tasks that ask which response has two words; the first teacher fails the last `hard` ones."""
     return [
         FormattedTask(
             format,

@@ -46,7 +46,7 @@ def test_every_planted_overlap_is_found_and_no_control_is_dropped() -> None:
         assert any(shared(prompt, text, 8) for text in texts) == planted
 
 
-def test_an_overlap_says_whose_words_they_are() -> None:
+def test_an_overlap_names_the_benchmark_row_and_the_shared_words() -> None:
     known = index("nothing of it", "Write a poem about the sea, in which every line ends in a vowel!")
     found = known.find(["Please write me: a Poem about the SEA in which -- every line is blue"])
     assert found == Overlap("bench", "1", "a poem about the sea in which every")
@@ -78,12 +78,12 @@ def test_words_are_compared_without_case_punctuation_and_compatibility_forms() -
     assert words("東京はどこ") == ["東", "京", "は", "ど", "こ"]
 
 
-def test_words_of_different_messages_are_no_run() -> None:
+def test_a_run_of_words_does_not_span_messages() -> None:
     known = index("one two three four five six seven eight")
     assert known.find(["one two three four", "five six seven eight"]) is None
 
 
-def test_a_template_is_left_alone_where_one_says_so() -> None:
+def test_words_of_a_template_are_ignored_on_request() -> None:
     ask = "answer with a single letter and nothing else please"
     known = index(*(f"{ask} {' '.join(sentence(Random(i), 12))}" for i in range(20)), common=10)
     assert known.find([f"{ask} which planet is largest"]) is None
@@ -97,7 +97,7 @@ def test_an_empty_index_finds_nothing() -> None:
     assert index().find(["one two three four five six seven eight nine"]) is None
 
 
-def test_the_command_says_what_was_dropped_and_why(tmp_path: Path) -> None:
+def test_the_command_lists_dropped_rows_with_reasons(tmp_path: Path) -> None:
     rows, bench, clean = (tmp_path / name for name in ("rows.jsonl", "bench.jsonl", "clean.jsonl"))
     ask = "name the largest planet of our own solar system"
     bench.write_text(json.dumps({"question": f"Please {ask}!"}))
@@ -127,7 +127,7 @@ def test_the_command_says_what_was_dropped_and_why(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_rows_leave_nothing_behind(
+def test_bad_rows_leave_no_output(
     row: str, words: tuple[str, ...], code: int, told: str, tmp_path: Path
 ) -> None:
     rows, bench, clean = (tmp_path / name for name in ("rows.jsonl", "bench.jsonl", "clean.jsonl"))

@@ -1,4 +1,4 @@
-"""Rows of one's own: split by prompt, dealt to judges, in passes; and every bad row named."""
+"""A user's rows are split by prompt, assigned to judges and sampled in passes; bad rows are named."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def ids(tasks: Sequence[FormattedTask]) -> set[str]:
 
 
 def test_validation_is_a_share_of_the_prompts_of_every_domain_and_is_never_trained_on(tmp_path: Path) -> None:
-    """Two rows a prompt: both are on one side."""
+    """Each prompt has two rows, which are on the same side."""
     rows = [
         row(2 * number + copy, f"{domain} {number}", domain=domain)
         for domain, start in (("math", 0), ("chat", 1000))
@@ -63,7 +63,9 @@ def test_validation_is_a_share_of_the_prompts_of_every_domain_and_is_never_train
     assert len(training) == 380
     assert not {prompt_seed(d.task) for d in validation} & {prompt_seed(d.task) for d in training}
     reordered = opened(write(tmp_path / "other.jsonl", rows[::-1]))
-    assert ids(reordered.validation(1000)) == ids(validation), "whatever order the rows come in"
+    assert ids(reordered.validation(1000)) == ids(validation), (
+        "the split must not depend on the order of the rows"
+    )
 
 
 def test_a_prompt_held_back_for_one_judge_is_held_back_for_all(tmp_path: Path) -> None:
@@ -84,7 +86,7 @@ def test_a_prompt_of_the_held_out_file_is_never_trained_on(tmp_path: Path) -> No
     assert "r7" not in ids(data.prompts(None, 0))
 
 
-def test_a_pass_has_every_row_once_and_the_next_another_order(tmp_path: Path) -> None:
+def test_every_pass_has_each_row_once_in_an_order_of_its_own(tmp_path: Path) -> None:
     data = opened(write(tmp_path / "rows.jsonl", [row(n) for n in range(26)]))
     training = ids(data.prompts(None, 0))
     assert len(training) == 25
@@ -111,7 +113,7 @@ def test_views_count_as_slots_so_a_pass_of_single_responses_takes_more_batches(t
     assert seen == ids(data.prompts(None, 0))
 
 
-def test_rows_go_to_judges_that_take_them_by_weight(tmp_path: Path) -> None:
+def test_rows_are_assigned_by_weight_to_judges_that_accept_them(tmp_path: Path) -> None:
     rows = [row(n) for n in range(400)]
     rows += [row(n, rejected=["b", "c"]) for n in range(400, 420)] + [row(500, environment="pointwise")]
     data = opened(write(tmp_path / "rows.jsonl", rows), JUDGES, formats={"pairwise": 3, "listwise": 0.001})
@@ -134,7 +136,7 @@ def test_weights_by_domain_repeat_rows_or_leave_them_out(tmp_path: Path) -> None
     assert all(count == 1 for count in Counter(d.task.id for d in data.prompts(None, 0)).values())
 
 
-def test_a_share_of_the_tasks_goes_without_tools(tmp_path: Path) -> None:
+def test_a_share_of_the_tasks_has_no_tools(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", [row(n) for n in range(400)])
     none, half, all_ = (opened(path, no_tools=share) for share in (0.0, 0.5, 1.0))
     assert set(none.environments) == {"pairs"}
@@ -144,7 +146,9 @@ def test_a_share_of_the_tasks_goes_without_tools(tmp_path: Path) -> None:
     task = none.prompts(1, 0)[0].task
     judge = all_.environments["pairs-no-tools"]
     assert judge.prompt(task, judge.views(task)[0]).stop == ()
-    assert {d.format for d in half.validation(5)} == set(half.environments), "measured both ways"
+    assert {d.format for d in half.validation(5)} == set(half.environments), (
+        "each task is measured with and without tools"
+    )
 
 
 @pytest.mark.parametrize(
@@ -176,12 +180,12 @@ def test_a_bad_row_is_named_before_anything_starts(tmp_path: Path, bad: Any, lin
     assert "\n" not in str(error.value)
 
 
-def test_reserved_rows_are_the_teachers_alone(tmp_path: Path) -> None:
+def test_reserved_rows_are_only_used_by_the_teacher(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", [row(n, domain="left out" if n < 9 else "") for n in range(60)])
     data = opened(path, reserved=20, weights={"left out": 0})
     reserved = ids(data.prompts(None, 0))
     assert len(reserved) == 20
-    assert ids(data.prompts(None, 7)) == reserved, "whoever asks"
+    assert ids(data.prompts(None, 7)) == reserved, "the seed must not matter"
     trained = {name for batch in sampled_ids(data, steps=10, groups=10) for name in batch}
     held = {formatted.task.id for formatted in data.validation(100) if not formatted.task.domain}
     assert len(trained | reserved | held) == 60 - 9
@@ -201,11 +205,11 @@ def test_reserved_rows_are_the_teachers_alone(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_rows_that_are_not_there_are_told_before_a_model_is_looked_for(
+def test_missing_rows_are_reported_before_a_model_is_loaded(
     path: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "data" / "j1" / "work").mkdir(parents=True)  # of a build that was stopped
+    (tmp_path / "data" / "j1" / "work").mkdir(parents=True)  # left by an interrupted build
     recipe = load(Recipe, "j1-8b", [f"data.train={path}", "model.base=/nowhere"])
     with pytest.raises(FileNotFoundError) as error:
         data_of(recipe)
@@ -217,7 +221,7 @@ def test_too_few_rows_to_split_are_refused(tmp_path: Path) -> None:
         opened(write(tmp_path / "rows.jsonl", [row(0)]))
 
 
-def test_a_tie_by_gold_scores_can_be_learned_from(tmp_path: Path) -> None:
+def test_rows_with_equal_gold_scores_are_used(tmp_path: Path) -> None:
     judges = {"scores": EnvironmentConfig(name="judgelrm-pair")}
     tie = {"prompt": "p", "responses": ["a", "b"], "score": [7, 7]}
     rows = [tie, {**tie, "prompt": "q", "score": [8, 3]}]

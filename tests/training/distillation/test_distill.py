@@ -1,4 +1,4 @@
-"""Distillation against a real endpoint: requests, selection, and that nothing is paid for twice."""
+"""Distillation from a real endpoint: its requests, the selection, and no request that is paid for twice."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def learned(row: JsonObject) -> list[str]:
 
 
 @pytest.mark.parametrize(("tier", "script"), [("tools", native), ("turns", fenced)])
-def test_right_dialogues_are_learned_in_the_students_form_whatever_the_protocol(
+def test_right_dialogues_are_learned_in_the_students_format_with_any_protocol(
     server: EndpointServer, tmp_path: Path, tier: str, script: Any
 ) -> None:
     """Programs ran in our sandbox; their outputs, the prompt and hidden reasoning are not learned."""
@@ -93,7 +93,7 @@ def test_right_dialogues_are_learned_in_the_students_form_whatever_the_protocol(
         assert learned(row) == [f"{PAIR}Counted.\n<preference>{letter}</preference>"]
         (sample,) = row["kept"]
         whole = ENCODER.decode(sample["ids"])
-        assert "Which is better? You may run Python." in whole, "the student's prompt, not the teacher's"
+        assert "Which is better? You may run Python." in whole, "the prompt must be the student's"
         assert f"```output\n{'2' if letter == 'A' else '1'}\n```\n" in whole
         assert "Secret" not in whole
 
@@ -106,7 +106,7 @@ def test_hidden_reasoning_can_be_kept(server: EndpointServer, tmp_path: Path) ->
     )
 
 
-def test_views_that_a_reward_links_are_kept_together_or_not_at_all(
+def test_views_linked_by_a_reward_are_kept_together_or_not_at_all(
     server: EndpointServer, tmp_path: Path
 ) -> None:
     tasks = word_count_tasks(2, hard=1, format="tir-pointwise")
@@ -131,13 +131,11 @@ def test_of_several_dialogues_the_preferred_ones_are_kept(server: EndpointServer
         if STUDENT["tir-pairwise"].views(formatted.task)[0].order[0] == formatted.task.label
     )
     asked(tmp_path, four, [task])
-    assert len({body["seed"] for body in server.bodies}) == 4, "every dialogue is a draw of its own"
+    assert len({body["seed"] for body in server.bodies}) == 4, "every dialogue has a seed of its own"
     assert [text.partition("<")[0] for text in learned(rows(tmp_path, four, [task])[0])] == ["", "Short. "]
 
 
-def test_nothing_that_was_answered_is_asked_twice_after_kill_9(
-    server: EndpointServer, tmp_path: Path
-) -> None:
+def test_no_finished_dialogue_is_requested_again_after_a_kill(server: EndpointServer, tmp_path: Path) -> None:
     tasks = word_count_tasks(24, hard=4)
     script = """
 import sys
@@ -165,13 +163,13 @@ with RunFolder(Path(sys.argv[1])) as run:
     assert (result["dialogues"], result["prompts_with_full_reward"]) == (24, 20)
     begun = Counter(body["messages"][0]["content"] for body in server.bodies if len(body["messages"]) == 1)
     assert all(begun[prompt] == 1 for prompt in had)
-    assert sum(begun.values()) <= 24 + 3, "at most the three that were under way are asked for again"
+    assert sum(begun.values()) <= 24 + 3, "only the three dialogues that were running may be requested again"
     server.asked.clear()
     assert asked(tmp_path, config(server), tasks) == result
     assert not server.asked
 
 
-def test_an_edited_task_is_asked_about_anew(server: EndpointServer, tmp_path: Path) -> None:
+def test_an_edited_task_gets_a_new_dialogue(server: EndpointServer, tmp_path: Path) -> None:
     asked(tmp_path, config(server), word_count_tasks(3))
     server.asked.clear()
     edited = [*word_count_tasks(2), word_count_tasks(3, hard=1)[2]]
@@ -209,13 +207,13 @@ def test_a_correction_that_is_wrong_again_is_not_kept(server: EndpointServer, tm
     assert all(row["kept"] == [] for row in rows(tmp_path, two, word_count_tasks(2)))
 
 
-def test_lone_responses_have_no_answer_to_tell(server: EndpointServer, tmp_path: Path) -> None:
+def test_single_responses_are_not_corrected(server: EndpointServer, tmp_path: Path) -> None:
     two = config(server, corrector=CorrectorConfig(model="second"))
     asked(tmp_path, two, word_count_tasks(3, hard=1, format="tir-pointwise"))
     assert {body["model"] for body in server.bodies} == {"teacher"}
 
 
-def test_the_cap_ends_the_asking_and_not_the_run(server: EndpointServer, tmp_path: Path) -> None:
+def test_the_token_cap_ends_the_requests_but_not_the_run(server: EndpointServer, tmp_path: Path) -> None:
     """Every request of the scripted teacher counts 10 tokens, so that a dialogue costs 20."""
     said = Said()
     capped = config(server, token_cap=70, concurrency=1)
@@ -227,7 +225,7 @@ def test_the_cap_ends_the_asking_and_not_the_run(server: EndpointServer, tmp_pat
     assert not server.asked
 
 
-def test_progress_tells_rate_yield_and_tokens(server: EndpointServer, tmp_path: Path) -> None:
+def test_progress_lines_have_rate_yield_and_tokens(server: EndpointServer, tmp_path: Path) -> None:
     said = Said()
     asked(tmp_path, config(server), word_count_tasks(4, hard=1), said)
     assert said[-1].startswith("dialogues 4/4  ")
@@ -236,7 +234,7 @@ def test_progress_tells_rate_yield_and_tokens(server: EndpointServer, tmp_path: 
     )
 
 
-def test_a_busy_teacher_is_waited_for(server: EndpointServer, tmp_path: Path) -> None:
+def test_a_busy_teacher_is_asked_again_later(server: EndpointServer, tmp_path: Path) -> None:
     replies: list[Any] = [failure(429, "slow down", {"retry-after": "0.3"}), failure(500, "oops")]
     server.script = lambda body: replies.pop(0) if replies else native(body)
     result = asked(tmp_path, config(server, concurrency=1), word_count_tasks(2))
@@ -269,7 +267,7 @@ REASONS = {
 
 
 @pytest.mark.parametrize("fault", GARBAGE)
-def test_a_teacher_that_fails_stops_the_run_in_one_line_and_what_was_had_stays(
+def test_a_failing_teacher_stops_the_run_in_one_line_and_finished_dialogues_are_kept(
     server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     monkeypatch.setenv("TIRJUDGE_TEACHER_API_KEY", "secret-key")
@@ -293,7 +291,7 @@ def test_a_teacher_that_fails_stops_the_run_in_one_line_and_what_was_had_stays(
     assert len(server.asked) == 2 * 7
 
 
-def test_a_second_address_gets_its_own_key_and_never_the_firsts(
+def test_a_corrector_at_another_address_never_gets_the_teachers_key(
     server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "first")

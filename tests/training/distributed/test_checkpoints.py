@@ -1,4 +1,4 @@
-"""Checkpoints: which processes may resume from which."""
+"""A run resumes only from a checkpoint whose optimizer state its processes can load."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tirjudge_training.distributed.processes import Processes
 
 
 class Launched(Processes):
-    """Return the first of `world` processes, without the others."""
+    """The first of `world` processes, without the others."""
 
     def every(self, value: object) -> list[object]:
         return [value]
@@ -37,7 +37,7 @@ def launched(monkeypatch: pytest.MonkeyPatch, by: str, world: int) -> Processes:
         (("DEEPSPEED", 2), ("DEEPSPEED", 4), "DeepSpeed in 2 processes, and DeepSpeed in 4 processes"),
     ],
 )
-def test_a_run_goes_on_from_an_optimizer_state_that_it_can_read(
+def test_a_run_resumes_only_from_an_optimizer_state_that_it_can_load(
     wrote: tuple[str, int],
     goes_on: tuple[str, int],
     told: str | None,
@@ -57,4 +57,4 @@ def test_a_run_goes_on_from_an_optimizer_state_that_it_can_read(
         )
         with pytest.raises(IncompatibleCheckpoint, match=f"^{line}$"):
             checkpoints.latest(tmp_path, processes)
-    assert checkpoints.marked(tmp_path) == [checkpoint], "to be measured by anyone"
+    assert checkpoints.marked(tmp_path) == [checkpoint], "any processes may measure its weights"

@@ -107,7 +107,7 @@ def test_two_processes_give_the_loss_of_one(loss: str, runs: tuple[Path, Path]) 
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_an_optimizer_step_has_the_same_rows_however_many_processes_there_are(steps: int) -> None:
+def test_an_optimizer_step_has_the_same_rows_for_any_number_of_processes(steps: int) -> None:
     """TRL shuffles its input with torch.randperm and cuts it into steps."""
 
     def after_trl(rank: int, world: int) -> list[int]:

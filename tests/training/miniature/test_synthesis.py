@@ -1,4 +1,4 @@
-"""Generated tasks: right labels, the same draw for the same arguments, and nothing held out in training."""
+"""Generated tasks have right labels, are reproducible, and share nothing with the held-out half."""
 
 from __future__ import annotations
 
@@ -16,13 +16,15 @@ def test_one_candidate_is_right_and_the_families_take_turns(format: str) -> None
     sampled = heldout_tasks(format, 50, seed=3)
     assert [t.gold["family"] for t in sampled] == [*FAMILIES, *FAMILIES]
     assert {len(t.candidates) for t in sampled} == {CANDIDATES[format]}
-    assert {t.label for t in sampled} == set(range(CANDIDATES[format])), "the right one stands anywhere"
+    assert {t.label for t in sampled} == set(range(CANDIDATES[format])), (
+        "the right response may be in any position"
+    )
     assert len({t.id for t in sampled}) == 50
 
 
 @pytest.mark.parametrize("name", ["no-commas", "upper", "question", "distinct"])
-def test_the_label_is_the_verifiers(name: str) -> None:
-    """Families without slots: the verifier needs nothing but the responses."""
+def test_the_label_agrees_with_the_verifier(name: str) -> None:
+    """Only families without slots, whose verifiers need nothing but the responses."""
     index = list(FAMILIES).index(name)
     for seed in range(20):
         one = task("train", "tir-listwise", index, seed)
@@ -30,7 +32,7 @@ def test_the_label_is_the_verifiers(name: str) -> None:
         assert [constraint.holds(text) for text in one.candidates] == [i == one.label for i in range(4)]
 
 
-def test_draws_are_functions_of_their_arguments() -> None:
+def test_tasks_are_functions_of_their_arguments() -> None:
     assert tasks("train", "tir-pairwise", 30, 5) == [task("train", "tir-pairwise", i, 5) for i in range(30)]
     assert [train_task(i, 7) for i in range(40)] == [train_task(i, 7) for i in range(40)]
     assert train_task(0, 7) != train_task(0, 8)

@@ -1,4 +1,4 @@
-"""Which tasks a run of the miniature draws."""
+"""The tasks of a run of the miniature are reproducible, and splits and weights are kept."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from tirjudge_training.miniature.synthesis import CANDIDATES, held_back, task
 from tirjudge_training.miniature.tasks import GeneratedData
 
 
-def test_a_draw_depends_on_nothing_but_its_place_and_the_seed() -> None:
-    """Hence a resumed run draws what an uninterrupted one does."""
+def test_a_task_depends_only_on_its_position_and_the_seed() -> None:
+    """A resumed run therefore gets the tasks of an uninterrupted one."""
     data = GeneratedData(DataConfig())
     assert data.source(4, seed=0)(2, 1, 3) == GeneratedData(DataConfig()).source(4, seed=0)(2, 1, 3)
     assert data.source(4, seed=0)(2, 1, 3) != data.source(4, seed=1)(2, 1, 3)
@@ -30,8 +30,8 @@ def test_batches_and_replacements_share_no_task() -> None:
     assert len(set(sampled)) == len(sampled)
 
 
-def test_validation_prompts_are_in_no_training_draw() -> None:
-    """5 % of the prompts of the training half, of every family; the reported ones are of the other half."""
+def test_validation_prompts_are_never_trained_on() -> None:
+    """They are 5 % of the training half's prompts, in every family; held-out tasks are of the other half."""
     data = GeneratedData(DataConfig())
     back = {formatted.task.prompt for formatted in data.validation(60)}
     sample_task = data.source(500, seed=3)

@@ -1,4 +1,4 @@
-"""Dynamic sampling: what fills a batch, is dropped, or is sampled again; with a real judge format."""
+"""Dynamic sampling fills a batch, drops groups and samples episodes again, with a real judge format."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ MIXED = [RIGHT, WRONG, RIGHT, RIGHT]
 UNTIDILY_RIGHT = [RIGHT, RIGHT + " trailing", RIGHT, RIGHT]
 
 
-async def test_an_all_right_group_is_dropped_though_its_rewards_differ() -> None:
+async def test_a_group_of_right_answers_is_dropped_even_if_its_rewards_differ() -> None:
     answers = {"right": UNTIDILY_RIGHT, "mixed": MIXED}
     rounds = {0: [pair("right"), pair("mixed")]}
     batch = await collect(answers, rounds)
@@ -112,7 +112,7 @@ async def test_an_all_right_group_is_dropped_though_its_rewards_differ() -> None
     assert kept(await collect(answers, rounds, by="reward")) == ["right", "mixed"]
 
 
-async def test_replacements_are_drawn_until_the_batch_is_full_and_no_longer() -> None:
+async def test_replacements_are_sampled_until_the_batch_is_full() -> None:
     answers = {"right": [RIGHT] * 4, "wrong": [WRONG] * 4, "mixed": MIXED, "late": MIXED}
     rounds = {
         0: [pair("right"), pair("wrong")],
@@ -126,7 +126,7 @@ async def test_replacements_are_drawn_until_the_batch_is_full_and_no_longer() ->
     assert batch.rounds == 2
 
 
-async def test_a_batch_that_stays_short_is_filled_with_rows_that_do_not_count() -> None:
+async def test_a_short_batch_is_filled_with_masked_rows() -> None:
     batch = await collect({"right": [RIGHT] * 4, "mixed": MIXED}, {0: [pair("right"), pair("mixed")]})
     rows = batch_rows(batch, slots=2, size=SIZE, blank=9)
     assert len(rows) == 2 * SIZE
@@ -134,7 +134,7 @@ async def test_a_batch_that_stays_short_is_filled_with_rows_that_do_not_count() 
     assert [row.advantage for row in rows] == pytest.approx([0.5, -1.5, 0.5, 0.5, 0, 0, 0, 0])
 
 
-async def test_an_unscored_episode_is_drawn_again_and_stays_out_if_it_fails_again() -> None:
+async def test_an_unscored_episode_is_sampled_again_and_excluded_if_it_fails_again() -> None:
     answers = {"a": [RIGHT, DOWN, WRONG, WRONG, DOWN, RIGHT], "b": [RIGHT, WRONG, DOWN, WRONG] + [DOWN] * 4}
     batch = await collect(answers, {0: [pair("a"), pair("b")]}, resamples=1)
     again, failed = (rollouts.groups[0] for rollouts in batch.first)
@@ -146,7 +146,7 @@ async def test_an_unscored_episode_is_drawn_again_and_stays_out_if_it_fails_agai
     assert [row.advantage for row in rows] == pytest.approx([1.1547, -0.57735, 0, -0.57735], abs=1e-4)
 
 
-async def test_nothing_scored_is_an_error_and_no_batch() -> None:
+async def test_a_batch_without_any_score_is_an_error() -> None:
     with pytest.raises(RuntimeError, match=r"none of 8 rollouts could be scored, .*: sandbox_down"):
         await collect({"a": [DOWN] * 99}, {0: [pair("a")]})
 

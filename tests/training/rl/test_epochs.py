@@ -53,7 +53,7 @@ def recipe(
 def test_an_epoch_shows_every_training_row_once(
     rows: Path, judge: dict[str, object], epochs: float, steps: int
 ) -> None:
-    """38 rows in batches of 8 views."""
+    """There are 38 training rows, in batches of 8 views."""
     planned = recipe(rows, judge, {"epochs": epochs})
     data = data_of(planned)
     rl = counted(planned, data).rl
@@ -65,7 +65,7 @@ def test_an_epoch_shows_every_training_row_once(
         assert len(set(sampled)) == 38
 
 
-def test_a_number_of_batches_stays_as_it_is(rows: Path) -> None:
+def test_a_number_of_steps_is_not_changed(rows: Path) -> None:
     planned = recipe(rows, {"name": "rm-r1"}, {"steps": 7})
     assert counted(planned, data_of(planned)) is planned
 
@@ -94,7 +94,7 @@ def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) 
     assert len(kept) == 19
 
 
-def test_nothing_short_enough_is_an_error(rows: Path, tiny_model: Path) -> None:
+def test_no_row_with_a_short_enough_prompt_is_an_error(rows: Path, tiny_model: Path) -> None:
     limited = recipe(rows, {"name": "rm-r1"}, {"steps": 1}, tiny_model, max_prompt_tokens=1)
     with pytest.raises(BadRecipe, match="no rows are left to train on"):
         data_of(limited)
@@ -106,6 +106,6 @@ def test_a_run_has_steps_or_epochs(rl: dict[str, object]) -> None:
         Recipe.model_validate({"rl": rl})
 
 
-def test_the_limit_is_of_tokens() -> None:
+def test_the_limit_counts_tokens() -> None:
     with pytest.raises(ValueError, match="greater than 0"):
         DataConfig(max_prompt_tokens=0)
