@@ -31,6 +31,7 @@ MIB = 1 << 20
 
 
 def main() -> None:
+    """Run the measurement in a temporary folder and exit with its code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--rows", type=int, default=100_000, help="rows to decontaminate")
     parser.add_argument("--benchmark-texts", type=int, default=30_000, help="prompts of the benchmark")

@@ -65,6 +65,7 @@ class ChatServer:
 
 
 def main() -> None:
+    """Serve the teacher, run `tirjudge train --distill` and exit with its code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--teacher", default=embedded_model(), help="the model folder of a miniature")
     options, train_options = parser.parse_known_args()

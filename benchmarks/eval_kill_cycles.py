@@ -77,6 +77,7 @@ def differences(whole: Path, resumed: Path) -> list[str]:
 
 
 def main() -> int:
+    """Run both evaluations and print how they differ; return 1 if they do."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=10, help="number of kills")
     parser.add_argument("--seed", type=int, default=0, help="chooses the moments of the kills")

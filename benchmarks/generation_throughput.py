@@ -136,6 +136,7 @@ def compare(own: Generate, other: Generate, repeats: int, name: str) -> tuple[st
 
 
 def main() -> None:
+    """Print one line per comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument(
         "--paged", action="store_true", help="compare with generate_batch, with greedy decoding"

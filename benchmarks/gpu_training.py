@@ -150,10 +150,12 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def shown(value: float) -> str:
+    """Format a measure with three significant digits, or as a whole number from 1,000."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -174,6 +176,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Train, write `measured.json` and print the summary; return the exit code."""
     options = parsed(arguments)
     assign = list(assignments(options))
     words = ["tirjudge", "train", "--recipe", "mini", "--seed", str(options.seed)]

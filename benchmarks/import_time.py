@@ -35,12 +35,13 @@ def seconds(package: str) -> tuple[float, float]:
 
 
 def main() -> int:
+    """Print a table of medians."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=20, help="imports per package")
     runs = parser.parse_args().runs
     table = Table("package", "wall s", "CPU s")
     for package in PACKAGES:
-        seconds(package)
+        seconds(package)  # may write bytecode, so it is not counted
         walls, cpus = zip(*(seconds(package) for _ in range(runs)), strict=True)
         table.add_row(package, *(f"{statistics.median(one):.3f}" for one in (walls, cpus)))
     Console().print(table)

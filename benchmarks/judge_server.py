@@ -64,6 +64,7 @@ def right(answer: Answer) -> bool:
 
 
 def main() -> int:
+    """Print the table, or serve if this process is the server."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--seconds", type=float, default=10.0, help="seconds for each number of clients")
     parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)

@@ -118,6 +118,7 @@ def timeless(value: Any) -> Any:
 
 
 def main() -> int:
+    """Run both cycles and print how they differ; return 1 if they do."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=10, help="number of kills")
     parser.add_argument("--seed", type=int, default=0, help="chooses the moments of the kills")

@@ -99,6 +99,7 @@ def metrics(root: Path) -> dict[str, object]:
 
 
 def main() -> None:
+    """Print the metrics of a checkout."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).parent.parent)
     parser.add_argument("--json", action="store_true", help="print one JSON object")

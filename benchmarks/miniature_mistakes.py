@@ -120,6 +120,7 @@ def report(format: str, found: list[Attempt]) -> None:
 
 
 def share(values: Iterable[bool]) -> Proportion:
+    """Return the proportion of true values."""
     listed = list(values)
     return Proportion(sum(listed), len(listed))
 
@@ -139,6 +140,7 @@ def ways(found: Iterable[Attempt]) -> str:
 
 
 def main() -> None:
+    """Roll out all tasks and print a report per judge."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

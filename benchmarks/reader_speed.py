@@ -46,6 +46,7 @@ LIST = JudgeTask(id="list", prompt=(Message("user", "q"),), candidates=("a", "b"
 
 
 def main() -> None:
+    """Print one line per judge and per parser of the rationale judge."""
     for name in environment_names():
         report(name, reader(open_environment(name)))
     report("decomposition", read_decomposition)

@@ -114,6 +114,7 @@ async def measured(schedule: Any, *args: Any) -> tuple[float, list[Trajectory]]:
 
 
 async def main() -> None:
+    """Print the rates of both schedules for every repeat, and the median ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=8, help="number of tasks")
     parser.add_argument("--size", type=int, default=16, help="rollouts per task")

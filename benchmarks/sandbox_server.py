@@ -161,6 +161,7 @@ def _memory(process: int) -> int:
 
 
 def main() -> int:
+    """Print the table and the result of the overload; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
         "--seconds", type=float, default=10.0, help="seconds per server and number of clients"

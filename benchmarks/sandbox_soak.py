@@ -44,7 +44,11 @@ class Trial:
     limits: Limits = Limits()
 
 
+# Each maker turns a random number into a trial, so that no two programs of a kind are the same.
+
+
 def right(number: int) -> Trial:
+    """A program that prints a sum."""
     source = f"print(sum(n * n for n in range({number % 1000})))"
     expected = f"{sum(n * n for n in range(number % 1000))}\n"
     passes = lambda ran: (ran.status, ran.stdout) == (Status.OK, expected)  # noqa: E731
@@ -52,6 +56,7 @@ def right(number: int) -> Trial:
 
 
 def given(number: int) -> Trial:
+    """A program that copies its binding, its standard input and a file to a fetched file."""
     text = f"{number:x}" * (number % 500 + 1)
     program = Program(
         source="open('out', 'w').write(bound + input() + open('in').read())",
@@ -61,33 +66,39 @@ def given(number: int) -> Trial:
 
 
 def wrong(number: int) -> Trial:
+    """A program that raises an exception."""
     program = Program(source=f"raise ValueError({number})")
     return Trial("wrong", program, lambda ran: ran.stderr.endswith(f"ValueError: {number}\n"))
 
 
 def exits(number: int) -> Trial:
+    """A program that exits with a code."""
     program = Program(source=f"import sys; sys.exit({number % 256})")
     return Trial("exit", program, lambda ran: ran.exit_code == number % 256)
 
 
 def dies(number: int) -> Trial:
+    """A program that is ended by a signal."""
     deadly = (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGABRT)[number % 4]
     program = Program(source=f"import os; os.kill(os.getpid(), {int(deadly)})")
     return Trial("signal", program, lambda ran: (ran.status, ran.signal) == (Status.SIGNAL, deadly))
 
 
 def starves(number: int) -> Trial:
+    """A program that needs more memory than it may use."""
     program = Program(source="kept = bytearray(1 << 30)")
     limits = Limits(memory_bytes=64 * MIB)
     return Trial("memory", program, lambda ran: ran.stderr.endswith("MemoryError\n"), limits)
 
 
 def fills(number: int) -> Trial:
+    """A program that fills its disk."""
     program = Program(source="for n in range(99): open(str(n), 'wb').write(bytes(1 << 20))")
     return Trial("disk", program, lambda ran: "[Errno 28]" in ran.stderr)
 
 
 def floods(number: int) -> Trial:
+    """A program that prints more than it may."""
     program = Program(source="while True: print('x' * 999)")
     limits = Limits(output_bytes=10_000)
     passes = lambda ran: (ran.status, len(ran.stdout)) == (Status.OUTPUT_LIMIT, 10_000)  # noqa: E731
@@ -95,12 +106,14 @@ def floods(number: int) -> Trial:
 
 
 def sleeps(number: int) -> Trial:
+    """A program that exceeds its wall time."""
     program = Program(source="import time; time.sleep(60)")
     limits = Limits(wall_seconds=0.05)
     return Trial("wall time", program, lambda ran: ran.status is Status.WALL_LIMIT, limits)
 
 
 def spins(number: int) -> Trial:
+    """A program that exceeds its CPU time."""
     program = Program(source="while True: pass")
     limits = Limits(cpu_seconds=0.05, wall_seconds=60)
     return Trial("CPU time", program, lambda ran: ran.status is Status.CPU_LIMIT, limits)
@@ -117,6 +130,7 @@ print('left')
 
 
 def leaves(number: int) -> Trial:
+    """A program that leaves daemons behind, which must not survive it."""
     limits = Limits(processes=3)
     passes = lambda ran: (ran.status, ran.stdout) == (Status.OK, "left\n")  # noqa: E731
     return Trial("daemons", Program(source=DAEMON), passes, limits)
@@ -197,6 +211,7 @@ class Sample:
 
 
 def sample(programs: int, seconds: float) -> Sample:
+    """Measure this process and the sandbox's processes."""
     launchers = children(os.getpid())
     templates = {child for launcher in launchers for child in children(launcher)}
     return Sample(
@@ -241,6 +256,7 @@ def growth(soaked: Soak, samples: list[Sample]) -> list[str]:
 
 
 def show(soaked: Soak, samples: list[Sample], console: Console) -> None:
+    """Print a table with one row per sample."""
     table = Table(title=", ".join(f"{count} {kind}" for kind, count in soaked.tried.most_common()))
     for column in ("programs", "seconds", "host MiB", "workers MiB", "descriptors", "processes"):
         table.add_column(column, justify="right")
@@ -253,6 +269,7 @@ def show(soaked: Soak, samples: list[Sample], console: Console) -> None:
 
 
 def main() -> int:
+    """Run the soak and print table and anomalies; return 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--programs", type=int, default=50_000, help="number of programs (default: 50000)")
     parser.add_argument(

@@ -56,6 +56,7 @@ def write_rows(path: Path, count: int) -> None:
 
 
 async def judge(rows: Path, output: Path) -> Counting:
+    """Judge the rows with a scripted generator."""
     watcher = Counting()
     generator = ScriptedGenerator(lambda context: "Both are long. <preference>A</preference>")
     async with JudgeEngine(JudgeConfig(tools=False), generator=generator) as judge_engine:
@@ -77,6 +78,7 @@ def measure(rows: Path, output: Path) -> None:
 
 
 def main() -> None:
+    """Measure every number of rows twice."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000], help="numbers of rows")
     parser.add_argument("--measure", type=Path, nargs=2, help=argparse.SUPPRESS)

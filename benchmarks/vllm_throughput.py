@@ -82,6 +82,7 @@ async def clear_cache(generator: Any) -> None:
 
 
 async def main() -> None:
+    """Compare the two generators with the same weights."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=8)
     parser.add_argument("--size", type=int, default=16, help="rollouts per task")

@@ -32,6 +32,7 @@ def compare(
     """
     with processes.folder(folder) as run_folder:
         for name, recipe in arms.items():
+            # Copied before training, which then finds the stage done.
             processes.first(partial(_copy_warm_up, arms, name, folder))
             train(
                 recipe,

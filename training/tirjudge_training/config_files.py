@@ -101,6 +101,7 @@ def claim_folder(folder: RunFolder, config: BaseModel, movable: Iterable[str]) -
     """
     path, text = folder.path / CONFIG, to_toml(config)
     if path.exists():
+        # Both sides are read from TOML, so that None and tuples compare equal.
         before = with_new_names(tomllib.loads(path.read_text(encoding="utf-8")))
         now = tomllib.loads(text)
         for key in movable:

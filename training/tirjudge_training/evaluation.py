@@ -104,6 +104,7 @@ def measure(
                 folder.append(file, {"index": index, **asdict(answers[index])})
 
     if left:
+        # Greedy, so that the accuracy has no sampling noise.
         greedy = rollout.model_copy(update={"temperature": 0.0})
         with Engine.load(model, environments, greedy, reward_questions()) as engine:
             engine.run(ask(engine))

@@ -73,6 +73,7 @@ def save(folder: Path, model: Any, *, start: str, processes: Processes = ALONE) 
 
     Every process must call this, since each may hold a part of the weights; the first one writes.
     """
+    # Adapters are merged and shards gathered here, so the folder is always a plain model.
     weights = on_the_first(model, processes)
     processes.first(lambda: _write(folder, model, weights, start))
 

@@ -148,7 +148,7 @@ class Recipe(BaseModel):
     method_options: Mapping[str, Any] | None = None
     """Options of a method that another package registers; those above have tables of their own."""
     seed: int = 0
-    """Everything that a run draws is a function of this seed."""
+    """Every random choice of a run is a function of this seed."""
     threads: int = Field(default=1, gt=0)
     """CPU threads of torch. More slow down a model of the miniature's size, most of all on a busy machine."""
     model: ModelConfig = ModelConfig()
@@ -197,6 +197,7 @@ class Recipe(BaseModel):
                 "environments, data.heldout and data.reserved are for rows of your own: name the rows in "
                 "data.train"
             )
+        # Checked here and not in the run, so that `--plan` refuses the same recipes as training.
         method = METHODS.open(self.method, **(self.method_options or {}))
         method.check(self)
         if self.data.reserved and not method.reserves:

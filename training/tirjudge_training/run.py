@@ -103,6 +103,7 @@ def train(
         if pipeline.models:
             run_folder.write(RESULTS, table(pipeline, results))
         model = Path(run.model(pipeline.result))
+        # Only a miniature gets a card: it was made from nothing but this recipe.
         if recipe.model.base is None:
             card = model_card(recipe, command, pipeline, results)
             processes.first(lambda: write_atomically(model / "README.md", card))

@@ -119,6 +119,7 @@ def train_sft(
     _drop_later_metrics(run, checkpoints.step_of(saved) if saved else 0)
     # Weights stay float32: small updates would be lost to rounding in bfloat16.
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
+    # The warning is about a name that TRL itself still uses.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*gradient_checkpointing\w*` is deprecated")
         trainer = SFTTrainer(
@@ -129,7 +130,7 @@ def train_sft(
             peft_config=lora.adapter() if lora else None,
             callbacks=[_watch(run, say, processes)],
         )
-    trainer.remove_callback(PrinterCallback)
+    trainer.remove_callback(PrinterCallback)  # `say` reports the progress instead
     trainer.train(resume_from_checkpoint=str(saved) if saved else None)
     return model
 
@@ -139,12 +140,13 @@ def in_batches(samples: Sequence[Sample], size: int, seed: int) -> list[Sample]:
 
     transformers' own grouping sorts 50 batches together, which gives batches of one kind, in waves.
     """
+    # Sorting only a few batches at a time keeps kinds of samples, which differ in length, mixed.
     rng = Random(seed)
     shuffled = rng.sample(samples, len(samples))
     batches = []
     for start in range(0, len(shuffled), SORTED * size):
-        alike = sorted(shuffled[start : start + SORTED * size], key=lambda sample: len(sample.ids))
-        batches += [alike[i : i + size] for i in range(0, len(alike), size)]
+        window = sorted(shuffled[start : start + SORTED * size], key=lambda sample: len(sample.ids))
+        batches += [window[i : i + size] for i in range(0, len(window), size)]
     # Shuffles the batches; the incomplete one comes last, where it does not shift the others' boundaries.
     batches.sort(key=lambda batch: len(batch) < size or rng.random())
     return [sample for batch in batches for sample in batch]
@@ -162,6 +164,7 @@ def _check(samples: Sequence[Sample], config: SftConfig) -> None:
 
 def _micro_batch(config: SftConfig, processes: int) -> int:
     """Return the samples of one forward pass on each of `processes`."""
+    # More processes than samples per step still get one sample each, which the check below refuses.
     size = min(config.micro_batch, max(1, config.batch // processes))
     if config.batch % (size * processes):
         raise ValueError(

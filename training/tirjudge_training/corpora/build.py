@@ -42,6 +42,7 @@ def build(config: CorpusConfig, folder: Path, *, command: str, say: Callable[[st
             report = {
                 name: source.rows() for name, source in _source_builds(config, folder, shards, say).items()
             }
+            # The rows become visible last, after everything that describes them.
             run.write(REPORT, json.dumps(report, indent=2) + "\n")
             run.write(CARD, CorpusCard(config, report, command).text())
             _gather_dropped(run, list(report))

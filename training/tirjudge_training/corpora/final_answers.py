@@ -37,6 +37,7 @@ class FinalAnswers:
         )
         self._verify = math_verify.verify
         self._parse = math_verify.parse
+        # Boxed like the answers, so that the same parser reads both.
         self._gold = self._read(f"\\boxed{{{gold}}}")
         if not self._gold:
             raise ValueError(UNREADABLE)

@@ -105,6 +105,7 @@ class RowData:
         if self._reserved:
             return self._reserved[:n]
         order = self._order(seed, 0)
+        # Distinct, because a weight above 1 repeats rows.
         distinct = {self._train[place].task.id: self._train[place] for place in order}
         return list(distinct.values())[:n]
 
@@ -156,6 +157,7 @@ class RowData:
                 )
             except RowError as error:
                 raise ValueError(f"{row.where}: {error}") from None
+            # A tie has no label either, but its gold scores can be learned from.
             if task.label is None and not GOLD & task.gold.keys():
                 raise ValueError(f"{row.where}: no label: it cannot be trained on")
             if task.id in ids:
@@ -169,6 +171,7 @@ class RowData:
         if named is not None and named not in self._judges:
             raise ValueError(f"{row.where}: no judge {named!r}; there are {', '.join(self._judges)}")
         fit, reason = [], ""
+        # A judge refuses a task by raising, since only it knows which responses it can show.
         for name in self._judges if named is None else (named,):
             try:
                 self._judges[name].views(task)

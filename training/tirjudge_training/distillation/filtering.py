@@ -77,6 +77,7 @@ class TrajectoryFilter:
         converted = await convert_dialogue(
             trajectory, environment, formatted.task, reasoning=self._config.reasoning
         )
+        # The replay marks a changed program as a sandbox failure, which is never scored.
         self.unfit += converted.stop is StopReason.SANDBOX_DOWN
         return converted
 
@@ -88,6 +89,7 @@ class TrajectoryFilter:
             return []
         sample = next(iter(dialogues.values())).sample
         episode = Episode(formatted.task, sample, tuple(dialogues[view.name] for view in views))
+        # Scored without answers of a meta-judge.
         (scores,) = environment.score([episode], {})
         return [
             view.name

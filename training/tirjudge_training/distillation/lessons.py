@@ -47,6 +47,7 @@ class Distillation:
         self._corrector = TeacherDialogues("corrector", run, CORRECTIONS, dialogue_config, say)
         self._filter = TrajectoryFilter(environments, config)
         self._teacher_tasks = list(self._list_teacher_tasks())
+        # Loaded here, so that `rows` works in a later stage without asking anyone.
         asyncio.run(self._load_earlier())
 
     def ask(self) -> JsonObject:

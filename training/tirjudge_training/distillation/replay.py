@@ -55,6 +55,7 @@ async def convert_dialogue(
             break
         await session.step(Completion(text=text, finish=Finish.END if number == len(turns) else Finish.STOP))
     if not session.done:
+        # The teacher stopped without a verdict, which the student must not learn.
         session.fail(StopReason.MALFORMED, "the dialogue ends without a verdict")
     return session.trajectory
 

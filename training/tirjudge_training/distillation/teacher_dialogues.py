@@ -20,7 +20,9 @@ from tirjudge_sandbox import Sandbox
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 SHOWN_FAILURES = 5
+"""Failed dialogues that are reported one by one."""
 DOWN = (StopReason.GENERATOR_DOWN, StopReason.SANDBOX_DOWN)
+"""Stop reasons that say nothing about the teacher's judgment."""
 
 Key = tuple[str, str, str, str, int]
 
@@ -64,6 +66,7 @@ class TeacherDialogues:
         self, name: str, run: RunFolder, file: str, config: DialogueConfig, say: Callable[[str], None]
     ) -> None:
         self._name, self._run, self._file, self._config, self._say = name, run, file, config, say
+        # Resuming is nothing but loading this file: only missing dialogues are requested.
         self.dialogues: dict[Key, Trajectory] = {_key(row): read_trajectory(row) for row in run.read(file)}
         self.usage = sum((one.usage for one in self.dialogues.values()), Usage())
         """The token usage of all dialogues, those of earlier runs included."""
@@ -122,7 +125,7 @@ class TeacherDialogues:
             self._report(pace, describe_results())
 
     def _keep(self, task: TeacherTask, trajectory: Trajectory) -> None:
-        self._consecutive_failures = 0
+        self._consecutive_failures = 0  # one success shows that teacher and sandbox work
         format, id, task_digest, _, _ = task.key
         row = {"format": format, "id": id, "digest": task_digest, **trajectory_record(trajectory)}
         self._run.append(self._file, row)
@@ -131,7 +134,7 @@ class TeacherDialogues:
     def _fail(self, task: TeacherTask, trajectory: Trajectory) -> None:
         self.failed += 1
         self._consecutive_failures += 1
-        # Only the first failures are shown: an endpoint that is down fails thousands of times alike.
+        # The first failures suffice: an endpoint that is down fails in the same way thousands of times.
         if self.failed <= SHOWN_FAILURES:
             self._say(printable(f"{task.formatted.task.id}: {trajectory.detail}"))
         if self._consecutive_failures >= self._config.give_up_after:

@@ -84,6 +84,7 @@ def full_weights(model: Any) -> Iterator[tuple[str, Any]]:
 
 def on_the_first(model: Any, processes: Processes) -> dict[str, Any]:
     """Return the full weights in the first process, an empty dict in the others; all must make this call."""
+    # Every process iterates, as gathering requires, but only the first keeps what it gets.
     first = processes.rank == 0
     return {name: tensor.cpu() for name, tensor in full_weights(model) if first}
 

@@ -13,7 +13,7 @@ class Device:
     device: str
     """torch's name without an index, since the launcher has chosen this process's GPU."""
     autocast: str | None
-    """The type of matrix products, for trainer and sampler alike; None is the type of the weights."""
+    """The type of matrix products in trainer and sampler; None is the type of the weights."""
     checkpointing: bool
     """Recompute activations in the backward pass instead of keeping them, which saves memory."""
 
@@ -33,6 +33,7 @@ def current_device() -> Device:
     """Return the device of this process: its GPU, or else the CPU."""
     import torch
 
+    # The same precision for trainer and sampler keeps their logprobs close to each other.
     if torch.cuda.is_available():
         return Device("cuda", autocast="bfloat16", checkpointing=True)
     return Device("cpu", autocast=None, checkpointing=False)

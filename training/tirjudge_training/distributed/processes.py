@@ -86,6 +86,7 @@ class Processes:
 
     def folder(self, path: Path) -> RunFolder:
         """Return the run folder at `path`: writable in the first process, read-only in the others."""
+        # Only one process may hold the lock of a folder.
         return RunFolder(path) if self.rank == 0 else ReadOnlyRunFolder(path)
 
 

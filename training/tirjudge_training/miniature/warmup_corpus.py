@@ -140,6 +140,7 @@ async def _hold_dialogue(
     session: JudgeSession, teacher: Teacher, shown: Shown, encoder: ChatEncoder, end: int
 ) -> Trajectory:
     """Hold the teacher's dialogue: a program if the prompt allows one, then the verdict."""
+    # Only prompts with tools have stop strings, at which a program is run.
     source = teacher.program(shown) if session.prompt.stop else None
     output = None
     if source is not None:

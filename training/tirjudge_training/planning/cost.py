@@ -16,6 +16,7 @@ TIR = "tir-"
 
 def cost_lines(recipe: Recipe, stages: Sequence[tuple[Stage, Size]], parameters: int) -> Iterator[str]:
     """Yield hours and dollars of the whole run; nothing if the devices are free of charge."""
+    # Generated tasks are for demonstrations, whose cost nobody has to plan.
     if not recipe.rates.dollars or recipe.generated:
         return
     rates = recipe.rates

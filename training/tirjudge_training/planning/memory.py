@@ -59,6 +59,7 @@ def shape(model: str) -> Shape:
     )
     hidden = getattr(config, "hidden_size", None) or 0
     each = getattr(config, "head_dim", None) or (hidden // heads if heads else 0)
+    # With grouped-query attention several query heads share one head of keys and values.
     key_heads = getattr(config, "num_key_value_heads", None) or heads
     return Shape(
         parameters=_count(_network(model).parameters()),
@@ -186,6 +187,7 @@ def _network(model: str) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     config = AutoConfig.from_pretrained(model, trust_remote_code=False)
+    # The meta device builds all layers without allocating their weights.
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
 

@@ -42,6 +42,7 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     Raises ImportError if a library of the extra `train` is missing; BadRecipe for a model or an engine that
     is not available, a launch that cannot work, or a stage that would fail; TooSmall.
     """
+    # Imported and not only looked up, since a broken installation shows up only then.
     for library in LIBRARIES:
         import_module(library)
     require_reporters(recipe.rl.report_to)
@@ -61,6 +62,7 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
             stage.check(data)
         except ValueError as error:
             raise BadRecipe(str(error)) from None
+    # The miniature is too small to need these checks.
     if recipe.model.base is not None:
         _check_space(recipe, pipeline, data, recipe.model.base, folder)
 

@@ -65,6 +65,7 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
     replaced as its `shrink` says, mostly by RL alone: such a model has no right dialogues to learn from. Rows
     of `data.train` are used if they exist. Raises BadRecipe for a model of unknown architecture.
     """
+    # Inside the run folder, so that deleting the run deletes model and rows as well.
     made = folder / FOLDER
     changes: dict[str, Any] = {
         **open_method(recipe).shrink(),

@@ -55,6 +55,7 @@ class WeightFolder:
 
         Otherwise a killed run would leave them in memory.
         """
+        # Collective: with sharded weights every process takes part in gathering them.
         weights = on_the_first(self._model, self._processes)
         self._processes.first(lambda: self._model.save_pretrained(self.path, state_dict=weights))
         yield self.path
@@ -114,6 +115,7 @@ class WeightServer:
             raise GeneratorFailed(
                 f"{self.url}: the KV cache of the old weights is in use: is another client sampling there?"
             )
+        # Named last: until then the server does not claim to hold these weights.
         self._ask("POST", "/update_weight_version", {"new_version": name})
 
     async def require(self, name: str) -> None:

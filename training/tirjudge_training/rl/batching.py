@@ -19,6 +19,7 @@ def without_left_padding(row: Row) -> Row:
     round differently: logprobs then differ from the sampler's by about 1e-5 in float32. Prompts that all have
     one token are not padded.
     """
+    # One token has to stay: TRL takes the logits of the first completion token from it.
     moved = row.prompt_ids[1:]
     return replace(
         row,

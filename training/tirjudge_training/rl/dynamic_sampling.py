@@ -125,6 +125,7 @@ async def gather(
         scored = await asyncio.gather(
             *(score_task(task, rollouts[task.format], size, resamples) for task in tasks)
         )
+        # Every process sees all rollouts, so that all take the same decisions below.
         rounds.append(processes.collect(scored))
         kept += [group for one in rounds[-1] for group in one.groups if group.teaches(by)]
     first, later = rounds[0], [one for replacements in rounds[1:] for one in replacements]

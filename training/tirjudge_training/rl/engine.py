@@ -136,6 +136,7 @@ class Engine:
     ) -> Self:
         """Return an engine for a model folder or Hugging Face model id that is not being trained."""
         return cls(
+            # Under vLLM the model only passes its weights on, so it stays out of GPU memory.
             *model_folder.load(model, None if config.generator == "transformers" else "cpu"),
             environments,
             budget=config.budget,
@@ -153,7 +154,7 @@ class Engine:
         with ExitStack() as stack:
             # One event loop for all runs: sandbox workers and HTTP connections belong to it.
             self._runner = stack.enter_context(asyncio.Runner())
-            generator = self.generator
+            generator = self.generator  # a closure over `self` would be a reference cycle
             sandbox = TimedSandbox(
                 open_sandbox(self._sandbox_name), generating=lambda: generator.busy_seconds
             )

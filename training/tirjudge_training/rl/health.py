@@ -69,6 +69,7 @@ class Health:
     def trained(self, row: Mapping[str, Any]) -> None:
         """Check the metrics of a batch after it was trained on."""
         self._add(row)
+        # `sampler_gap` comes first: a model with nan weights makes the others nan as well.
         for name, advice in FINITE.items():
             if name in row and not math.isfinite(row[name]):
                 raise _unhealthy(row["step"], f"{name} is {row[name]}: {advice}")
@@ -97,6 +98,7 @@ class Health:
                 )
 
     def _tool_use(self, step: int) -> None:
+        # A judge that hardly ever called a program has no tool use that could collapse.
         if len(self._rows) < self._config.window or self._most < USED:
             return
         if self._calls() < self._config.tool_use * self._most:

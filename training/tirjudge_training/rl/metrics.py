@@ -52,9 +52,10 @@ class MetricsLog:
 
     def log(self, logs: dict[str, Any]) -> None:
         """Write a row from a log of the trainer, which is averaged over the batch's optimizer steps."""
-        if "loss" not in logs:
+        if "loss" not in logs:  # the summary at the end of training
             return
         row = {"step": self._step} | {name: value for name, value in logs.items() if name != "epoch"}
+        # Written before the checks, so that the folder has the numbers that stopped the run.
         self._run.append(METRICS, row)
         self._say(self._progress(row))
         self._health.trained(row)

@@ -25,6 +25,7 @@ def shard(step: int, batch: Batch) -> bytes:
     import pyarrow.parquet as pq
 
     file = BytesIO()
+    # In memory first, so that the run folder can write the file atomically.
     pq.write_table(pa.Table.from_pylist(list(_rows(step, batch)), schema=_schema()), file, compression="zstd")
     return file.getvalue()
 

@@ -94,6 +94,7 @@ class JudgeBatches(GRPOTrainer):
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
         import torch
 
+        # TRL counts optimizer steps; our steps are generation batches.
         step = self.state.global_step // self.config.optimizer_steps
         shuffle = derive_seed("shuffle", self.seed, step)
         batch = self._roll_out(step)
@@ -128,7 +129,7 @@ class JudgeBatches(GRPOTrainer):
         return output
 
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
-        """Add the metrics of the generation batch, for our log and for TRL's reporters alike."""
+        """Add the metrics of the generation batch, for the metrics log and for TRL's reporters."""
         if "loss" in logs:
             trl_metrics = self._metrics["train"]
             # A batch of fillers alone has no tokens to take a mean over.
@@ -161,6 +162,7 @@ class JudgeBatches(GRPOTrainer):
         if self.loss.mean_of == "responses":
             weight = share * len(mask) / part["num_responses_in_batch"].clamp(min=1)
         tokens = share * mask.sum() / part["num_items_in_batch"].clamp(min=1)
+        # TRL's loss reads this attribute.
         self.entropy_coef = float(self.config.entropy_bonus * tokens / weight)
         loss = self.loss.compute(super()._compute_loss, model, part) * weight
         # A token mean of this part counts as much as the part has tokens.
@@ -173,7 +175,7 @@ class JudgeBatches(GRPOTrainer):
         """Roll out the batch of a step and start its measurements."""
         self._timer = PhaseTimer()
         forget_peak()
-        self.engine.refresh()
+        self.engine.refresh()  # the weights have changed since the last batch
         self._timer.end("refresh")
         generated, waited = self.engine.generator.busy_seconds, self.engine.waited_seconds
         batch = self._gather(step)
@@ -183,7 +185,7 @@ class JudgeBatches(GRPOTrainer):
             "seconds/waiting": round(self.engine.waited_seconds - waited, 3),
             **gpu_peak("rollout"),
         }
-        self.engine.rest()
+        self.engine.rest()  # the KV cache would take memory from training
         return batch
 
     def _time_and_memory(self) -> dict[str, float]:
@@ -214,6 +216,7 @@ class JudgeBatches(GRPOTrainer):
         """
         # Fillers last: they have nothing to compare.
         rows = sorted(range(len(self.rows)), key=lambda number: not any(self.rows[number].mask))
+        # TRL computes them if a batch is used for several optimizer steps.
         if "old_per_token_logps" not in output:
             rows = rows[: self.config.samples]
         part = {name: tensor[rows] for name, tensor in output.items() if tensor.dim() > 1}
@@ -281,11 +284,12 @@ def build_trainer(
                 **_arguments(config, processes),
                 **current_device().arguments(),
             ),
+            # TRL needs a dataset; its rows are never read, only counted.
             train_dataset=Dataset.from_dict({"slot": list(range(config.groups))}),
             rollout_func=lambda prompts, trainer: rollout_output(
                 [without_left_padding(row) for row in trainer.rows]
             ),
-            reward_funcs=[lambda reward, **row: reward],
+            reward_funcs=[lambda reward, **row: reward],  # the rewards come with the rollouts
             callbacks=list(callbacks),
         )
     trainer.remove_callback(PrinterCallback)

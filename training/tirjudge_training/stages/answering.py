@@ -45,6 +45,7 @@ class Answering(Stage):
         tokenizer = AutoTokenizer.from_pretrained(run.model(self.start))
         encoder = ChatEncoder(tokenizer)
         tasks = run.data.prompts(self.config.prompts, self.seed)
+        # Rows are written in order, so their number says where an interrupted stage stopped.
         done = sum(1 for _ in folder.read(SAMPLES))
         unlabelled = 0
         for index, formatted in enumerate(tasks):

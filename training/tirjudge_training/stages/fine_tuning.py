@@ -50,6 +50,7 @@ class FineTuning(Stage):
             say=run.say,
             processes=run.processes,
         )
+        # A distributed stage: every process holds a part of the model and takes part in saving.
         model_folder.save(folder.path / MODEL, model, start=start, processes=run.processes)
         return {"samples": len(samples), "too_long": len(found) - len(samples)}
 

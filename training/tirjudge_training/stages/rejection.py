@@ -72,6 +72,7 @@ class Rejection(Stage):
 
 def row(index: int, rollouts: ScoredRollouts, config: RejectionConfig) -> JsonObject:
     """Return the row of `samples.jsonl` for a prompt: the rewards of its rollouts, and the one kept."""
+    # Stored even if nothing is kept, so that a resumed stage does not sample the prompt again.
     best = chosen(rollouts, config)
     kept = [] if best is None else [Sample.of(t) for t in rollouts.episodes[best].trajectories]
     return {

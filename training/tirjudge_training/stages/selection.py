@@ -42,6 +42,7 @@ class Selection(Stage):
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         tasks = run.data.validation(self.config.n)
         counts = {}
+        # One file of answers per checkpoint, so that a resumed stage repeats no answer.
         for checkpoint in checkpoints.marked(run.path / self.stage / CHECKPOINTS):
             step = checkpoints.step_of(checkpoint)
             found = measure(

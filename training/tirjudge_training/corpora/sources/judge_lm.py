@@ -11,6 +11,8 @@ from tirjudge_training.corpora.base import Skipped, Source, SourceCard, SourceIt
 
 
 class JudgeLmRow(BaseModel):
+    """A row of JudgeLM-100K, with GPT-4's scores of both answers."""
+
     question_body: str
     answer1_body: str
     answer2_body: str

@@ -11,6 +11,8 @@ from tirjudge_training.corpora.base import Skipped, Source, SourceCard, SourceIt
 
 
 class SafeRlhfRow(BaseModel):
+    """A row of PKU-SafeRLHF."""
+
     prompt: str
     response_0: str
     response_1: str

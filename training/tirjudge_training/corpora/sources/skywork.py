@@ -15,6 +15,8 @@ DOMAINS = {"magpie": "reasoning", "offset": "chat", "helpsteer": "chat", "wildgu
 
 
 class SkyworkRow(BaseModel):
+    """A row of Skywork-Reward-Preference: two conversations."""
+
     source: str
     chosen: list[ChatTurn]
     rejected: list[ChatTurn]
