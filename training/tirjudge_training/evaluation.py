@@ -45,7 +45,7 @@ class Answer:
     family: str
     domain: str
     correct: bool | None
-    """Rc; None if the sandbox or the generator failed, which says nothing about the model."""
+    """TIR-Judge's Rc; None if the sandbox or the generator failed, which says nothing about the model."""
     reward: float | None
     verdicts: int
     """Views that ended in a verdict, out of `views`."""
@@ -62,6 +62,7 @@ def answer(formatted: FormattedTask, episode: Episode, scores: Sequence[Score]) 
     """Return the outcome of a task from its episode and the scores of its views."""
     calls = [call for trajectory in episode.trajectories for call in trajectory.calls]
     rewards = [score for score in scores if isinstance(score, Reward)]
+    # One failed view leaves the whole task unscored.
     scored = len(rewards) == len(scores)
     return Answer(
         format=formatted.format,

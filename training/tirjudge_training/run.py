@@ -99,6 +99,7 @@ def train(
         processes.first(lambda: _claim(run_folder, recipe))
         say = say if processes.rank == 0 else _silent
         run = Run(folder, recipe.model.base, data, say, recipe.meta_judge, processes)
+        # In order: each stage may use the models and samples of those before it.
         results = {stage.name: _done(stage, run) for stage in pipeline.stages}
         if pipeline.models:
             run_folder.write(RESULTS, table(pipeline, results))

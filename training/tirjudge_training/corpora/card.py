@@ -92,4 +92,5 @@ class CorpusCard:
 
 def _markdown(head: tuple[str, ...], rows: Any) -> Iterator[str]:
     for cells in (head, ("---",) * len(head), *rows):
+        # A bar inside a cell would split it.
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -91,6 +91,7 @@ def build(
         folder = output or Path("data") / Path(corpus).stem
         options = [part for assignment in assignments for part in ("--set", assignment)]
         options += [part for name in without or () for part in ("--without", name)]
+        # For the card: the command that makes the same corpus.
         command = shlex.join(["tirjudge", "data", "build", corpus, *options])
         card = CorpusCard(config, build_corpus(config, folder, command=command, say=log), command)
         _print_table([HEAD, *card.table()])

@@ -66,6 +66,7 @@ class OverlapIndex:
         for text in texts:
             number, found = len(self._origins), words(text.text)
             self._origins.append((text.benchmark, text.id))
+            # Too short for a run of n words: only an equal text counts as an overlap.
             if len(found) < n:
                 self._short.setdefault(tuple(found), number)
                 continue

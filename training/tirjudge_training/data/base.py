@@ -91,6 +91,7 @@ def open_judges(
     judges: Mapping[str, EnvironmentConfig], no_tools: float
 ) -> tuple[dict[str, Environment], dict[str, Environment]]:
     """Return all judges by name, and those in use: with tools, without, or both. Raises ValueError."""
+    # The same judge with and without tools: a task is given to one of them, see `choose_tools`.
     opened = {name: open_environment(judge.name, **judge.options) for name, judge in judges.items()}
     bare = {
         name + WITHOUT_TOOLS: open_environment(judge.name, **{**judge.options, "tools": False})

@@ -90,6 +90,7 @@ class RowData:
 
     def source(self, groups: int, seed: int) -> TaskSource:
         """Return passes over the rows, each in an order of its own; replacements are the rows that follow."""
+        # A function of the arguments alone, as a resumed run needs: passes are numbered, not iterated.
         stride = self._stride(groups)
 
         def sample_task(step: int, round_number: int, position: int) -> FormattedTask:

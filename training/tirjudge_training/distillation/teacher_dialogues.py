@@ -42,7 +42,10 @@ class TeacherTask:
 
     @property
     def key(self) -> Key:
-        """Format, task id, digest of the task, view and sample; an edited task is asked again."""
+        """The identity of a dialogue: format, task id, digest of the task, view and sample.
+
+        An edited task has another digest, so that its dialogue is requested again.
+        """
         task = self.formatted.task
         return self.formatted.format, task.id, digest(task), self.view.name, self.sample
 
@@ -105,6 +108,7 @@ class TeacherDialogues:
             )
             return task, await rollout.trajectory(task.formatted.task, task.view, task.sample)
 
+        # A generator, so that `may_start` is asked when a dialogue is due and not in advance.
         def works() -> Iterator[Any]:
             for task in missing:
                 if not may_start():

@@ -77,6 +77,7 @@ def full_weights(model: Any) -> Iterator[tuple[str, Any]]:
         seen.add(id(weight))
         with torch.no_grad():
             tensor = _gathered(weight)
+            # The adapter's update is added to a copy, so that training goes on with the adapter.
             if name.endswith(f"{WRAPPED}weight"):  # not the bias of a layer, which Qwen2 has
                 tensor = tensor + _added(model.get_submodule(name.rpartition(WRAPPED)[0]))
         yield name.replace(WRAPPED, "."), tensor

@@ -110,7 +110,7 @@ def decided_position(shown: Shown, output: str) -> int | None:
 
     `output` is the text that the session shows, with its fence.
     """
-    printed = output.splitlines()[1:-1]
+    printed = output.splitlines()[1:-1]  # without the lines of the fence
     return next((i for i, lines in enumerate(DECISIVE[shown]) if printed == list(lines)), None)
 
 

@@ -65,6 +65,7 @@ def train_task(
     rng = Random(derive_seed("mixture", seed, index))
     (format,) = rng.choices(list(formats), list(formats.values()))
     family = Random(derive_seed("family", seed, index)).choice(families)
+    # `task` takes the family from the index, so the index is chosen to give this family.
     place = index * len(FAMILIES) + list(FAMILIES).index(family)
     attempts = (task("train", format, place, _attempt_seed(seed, attempt)) for attempt in count())
     return FormattedTask(format, next(one for one in attempts if not held_back(one)))
@@ -88,6 +89,7 @@ def heldout_tasks(format: str, n: int, seed: int) -> list[JudgeTask]:
 def _held_back(format: str) -> Iterator[JudgeTask]:
     """Yield, for each family in turn, the next task on a held-back prompt."""
     seed = derive_seed("validation tasks")
+    # By turns over the families, so that `n` tasks are balanced; a family without such prompts is skipped.
     for index in count():
         attempts = (task("train", format, index, _attempt_seed(seed, attempt)) for attempt in range(ATTEMPTS))
         yield from islice((one for one in attempts if held_back(one)), 1)

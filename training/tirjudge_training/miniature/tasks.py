@@ -78,6 +78,7 @@ class GeneratedData:
         for attempt in count():
             attempt_seed = derive_seed("again", seed, attempt) if attempt else seed
             formatted = train_task(index, attempt_seed, formats={**MIXTURE, **self._config.formats})
+            # Rejection sampling: relative to the largest weight, so that every chance is at most 1.
             chance = weights.get(formatted.task.domain, 1.0) / max(1.0, *weights.values(), 0.0)
             if derive_seed("weight", formatted.task.id) < chance * SEEDS:
                 return choose_tools(formatted, self._config.no_tools)

@@ -44,6 +44,7 @@ def _made(recipe: Recipe, command: str, pipeline: Pipeline, results: Mapping[str
         "left out of the loss. All training tasks are generated from the constraint families below; "
         f"{method.provenance(recipe, results)}. The stages:\n"
     )
+    # Without the controls, which did not contribute to this model.
     for stage in pipeline.making:
         if line := stage.describe(results[stage.name]):
             yield f"* `{stage.name}`: {line}"

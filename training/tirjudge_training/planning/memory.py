@@ -149,6 +149,7 @@ def available_memory() -> tuple[int, str]:
     """Return the free bytes of this process's GPU, machine or container, and words for where they are."""
     import torch
 
+    # With a GPU only its memory is checked: model, gradients and moments are there.
     if torch.cuda.is_available():
         return torch.cuda.mem_get_info()[0], f"free on {torch.cuda.get_device_name()}"
     return min(_machine(), *_containers()), "free in memory"
@@ -157,6 +158,7 @@ def available_memory() -> tuple[int, str]:
 def available_disk(folder: Path) -> int:
     """Return the bytes that a run may use: free space, and what its folder already holds."""
     existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    # A resumed run writes its files again, so what they take counts as free.
     filled = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     return shutil.disk_usage(existing).free + filled
 

@@ -72,6 +72,7 @@ def _range(least: int, most: int) -> str:
 def _fit(recipe: Recipe, shape: Shape, total: int) -> str:
     if total <= recipe.rates.memory:
         return "fits"
+    # The largest micro-batch that fits, since smaller ones are slower.
     for rows in range(recipe.rl.micro_batch - 1, 0, -1):
         smaller = sum(_parts(recipe, shape, rows).values())
         if smaller <= recipe.rates.memory:

@@ -88,7 +88,7 @@ class RlConfig(RolloutConfig):
             raise ValueError(
                 "temperature = 0 gives identical rollouts, so that all advantages are 0: set it above 0"
             )
-        open_loss(self.loss, self.loss_options)
+        open_loss(self.loss, self.loss_options)  # raises for an option that the loss does not have
         self.shares(1)
         return self
 
@@ -102,6 +102,7 @@ class RlConfig(RolloutConfig):
         if bool(self.steps) == (self.epochs is not None):
             raise ValueError("set either steps or epochs")
         rows = self.groups * self.samples
+        # A small batch on many processes may have fewer rows per step than a micro-batch holds.
         micro_batch = min(self.micro_batch, max(1, rows // (processes * self.optimizer_steps)))
         if rows % (micro_batch * self.optimizer_steps * processes):
             raise ValueError(

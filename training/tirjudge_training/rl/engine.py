@@ -123,6 +123,7 @@ class Engine:
             self._policy = OwnPolicy(model, tokenizer, name)
         self.generator = self._policy.generator
         self.environments = environments
+        # The sandbox is opened in `__enter__`, since its workers belong to the event loop.
         self._reward_questions, self._sandbox_name = reward_questions, sandbox
         self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
 

@@ -48,7 +48,7 @@ class Health:
     def __init__(self, config: HealthConfig) -> None:
         self._config = config
         self._rows: list[Mapping[str, Any]] = []
-        self._most = 0.0
+        self._most = 0.0  # the highest mean of calls per response over a full window
 
     def earlier(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add the metrics of batches before an interruption, without checking them."""

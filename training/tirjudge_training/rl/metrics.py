@@ -34,6 +34,7 @@ class MetricsLog:
 
     def resume(self, step: int) -> None:
         """Drop the rows of `step` and later that an interrupted run wrote; those steps are repeated."""
+        # The rollout log needs no such step: its shards are overwritten by name.
         for name in (METRICS, EPISODES):
             rows = list(self._run.read(name))
             kept = [row for row in rows if row["step"] < step]

@@ -95,6 +95,7 @@ class JudgeRolloutFunc:
         self._engine, self._format, self._seed = engine, format, seed
         self._views: dict[str, tuple[JudgeTask, int]] = {}
         environment = engine.environments[format]
+        # TRL passes prompts as strings, so the names of task and view serve as the prompt.
         for task in tasks:
             for number, view in enumerate(environment.views(task)):
                 prompt = f"{task.id} {view.name}"

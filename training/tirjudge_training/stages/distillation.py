@@ -30,6 +30,7 @@ class TeacherSampling(Stage):
 
     def check(self, data: Data) -> None:
         """Raise ValueError if a judge has no prompts for this family of teachers."""
+        # The corrector may use another tier, and with it another protocol of the judge.
         tiers = {self.config.tier, *([self.config.corrector.tier] if self.config.corrector else [])}
         for environment in data.environments.values():
             for tier in tiers:
@@ -71,7 +72,7 @@ class DialogueRendering(Stage):
         return {"prompts": len(tasks), "samples": kept}
 
     def size(self, data: Data) -> Size:
-        return Size(f"what {self.teacher} got right, in the student's form")
+        return Size(f"right dialogues of the stage {self.teacher}, in the student's format")
 
     def describe(self, result: JsonObject) -> str:
         return f"{result['samples']:,} samples from the dialogues of {self.config.model}"

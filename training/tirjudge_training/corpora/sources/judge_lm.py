@@ -34,6 +34,7 @@ class JudgeLm(Source[JudgeLmRow]):
     row = JudgeLmRow
 
     def question(self, row: JudgeLmRow) -> SourceItem | Skipped:
+        # A score of -1 marks a row for which GPT-4 gave none.
         if len(row.score) != 2 or min(row.score) < 0:
             return Skipped("no two scores")
         if not row.question_body.strip():
