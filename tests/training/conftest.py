@@ -75,11 +75,11 @@ def source(step: int, round_number: int, position: int) -> FormattedTask:
 WORDS = (PROGRAM, BROKEN, *VERDICTS, *SCORES)
 
 
-def tokenizer_of_words(said: Sequence[str] = WORDS) -> PreTrainedTokenizerFast:
+def tokenizer_of_words(turns: Sequence[str] = WORDS) -> PreTrainedTokenizerFast:
     """Return a tokenizer of bytes and of one token per possible turn, to which text is never encoded."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    words = [level.pre_tokenize_str(word)[0][0] for word in said]
+    words = [level.pre_tokenize_str(word)[0][0] for word in turns]
     tokenizer = Tokenizer(models.BPE(vocab={entry: i for i, entry in enumerate(alphabet + words)}, merges=[]))
     tokenizer.pre_tokenizer, tokenizer.decoder = level, decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(
@@ -126,8 +126,8 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         formatted = source(0, 0, 2 if format == "tir-pointwise" else 0)
         for view in ENVIRONMENTS[format].views(formatted.task):
             start = encoder.prompt(ENVIRONMENTS[format].prompt(formatted.task, view))
-            for said in answers:
-                end = [word[said], tokenizer.eos_token_id]
+            for answer in answers:
+                end = [word[answer], tokenizer.eos_token_id]
                 dialogues += [(start, [word[PROGRAM], *encoder.text(OUTPUT), *end]), (start, end)]
                 error = encoder.text("```output\nZeroDivisionError: division by zero\n```\n")
                 dialogues.append((start, [word[BROKEN], *error, *end]))

@@ -82,10 +82,10 @@ def test_two_arms_share_a_warm_up_and_are_in_one_table(tmp_path: Path) -> None:
         run("train", "--recipe", str(tmp_path / "two.toml"), "--output", str(tmp_path / "run")) for _ in "12"
     ]
     assert [one.exit_code for one in runs] == [0, 0], runs[0].stderr
-    said = [line.split(" ", 1)[1] for line in runs[0].stderr.splitlines()]
-    assert "a/warmup: writing 32 samples" in said
-    assert "b/warmup: done" in said
-    assert "b/warmup: writing 32 samples" not in said
+    progress = [line.split(" ", 1)[1] for line in runs[0].stderr.splitlines()]
+    assert "a/warmup: writing 32 samples" in progress
+    assert "b/warmup: done" in progress
+    assert "b/warmup: writing 32 samples" not in progress
     assert runs[0].stdout == runs[1].stdout == (tmp_path / "run" / "comparison.md").read_text()
     assert runs[0].stdout.count("\n| ") == 2 + 2 * 2 * 3
     assert all(line.endswith(": done") for line in runs[1].stderr.splitlines())

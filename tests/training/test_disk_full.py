@@ -147,7 +147,7 @@ def test_a_corpus_appears_completely_or_not_at_all(on_small_disk: Run, tmp_path:
     Hub(tmp_path / "hub").add(dataset, {part: [row(number) for number in range(1000)]})
     *full, made = on_small_disk(BUILD, str(tmp_path / "hub"), "24k", "64k", "4m")
     assert len(full) == 2
-    for told in full:
-        assert told.startswith(f"DiskFull: no space left to write {tmp_path}/disk")
-        assert told.endswith("free some, and run the same command again to resume")
+    for line in full:
+        assert line.startswith(f"DiskFull: no space left to write {tmp_path}/disk")
+        assert line.endswith("free some, and run the same command again to resume")
     assert made == "500 1"

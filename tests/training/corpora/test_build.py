@@ -225,13 +225,13 @@ def test_a_missing_dataset_or_split_is_reported(
     monkeypatch.setenv(MIRROR, str(tmp_path))
     result = build(tmp_path / "out", without=[name for name in SOURCES if name != "safe-rlhf"])
     assert result.exit_code == 3
-    told = result.output.splitlines()[-1]
-    assert told.startswith("tirjudge data: PKU-Alignment/PKU-SafeRLHF (default, train) cannot be read: ")
+    message = result.output.splitlines()[-1]
+    assert message.startswith("tirjudge data: PKU-Alignment/PKU-SafeRLHF (default, train) cannot be read: ")
     assert not (tmp_path / "out" / "data").exists()
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"overall_preference": None}, "overall_preference: Input should be a valid integer"),
         ({"overall_preference": 7}, "overall_preference: Input should be less than or equal to 3"),
@@ -239,7 +239,7 @@ def test_a_missing_dataset_or_split_is_reported(
     ],
 )
 def test_a_changed_schema_is_reported_with_dataset_row_and_column(
-    change: dict[str, object], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    change: dict[str, object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, part, row = SOURCES["help-steer-3"]
     changed = [row(0), row(1), row(2) | change]
@@ -247,7 +247,7 @@ def test_a_changed_schema_is_reported_with_dataset_row_and_column(
     monkeypatch.setenv(MIRROR, str(tmp_path))
     result = build(tmp_path / "out", without=[name for name in SOURCES if name != "help-steer-3"])
     assert result.exit_code == 3
-    assert f"tirjudge data: nvidia/HelpSteer3, preference/train, row 2: {told}" in result.output
+    assert f"tirjudge data: nvidia/HelpSteer3, preference/train, row 2: {message}" in result.output
 
 
 def test_a_renamed_column_is_reported_with_the_existing_columns(

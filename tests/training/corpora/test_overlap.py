@@ -115,7 +115,7 @@ def test_the_command_lists_dropped_rows_with_reasons(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "words", "code", "told"),
+    ("row", "words", "code", "message"),
     [
         ('{"question": "x"}', (), 3, "rows.jsonl:1: prompt is neither a string nor a list"),
         ("{", (), 3, "rows.jsonl:1: not JSON"),
@@ -128,7 +128,7 @@ def test_the_command_lists_dropped_rows_with_reasons(tmp_path: Path) -> None:
     ],
 )
 def test_bad_rows_leave_no_output(
-    row: str, words: tuple[str, ...], code: int, told: str, tmp_path: Path
+    row: str, words: tuple[str, ...], code: int, message: str, tmp_path: Path
 ) -> None:
     rows, bench, clean = (tmp_path / name for name in ("rows.jsonl", "bench.jsonl", "clean.jsonl"))
     rows.write_text(row)
@@ -136,5 +136,5 @@ def test_bad_rows_leave_no_output(
     against = words or ("--against", str(bench))
     result = CliRunner().invoke(app, ["data", "decontaminate", str(rows), "--output", str(clean), *against])
     assert result.exit_code == code
-    assert told in result.output
+    assert message in result.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bench.jsonl", "rows.jsonl"]

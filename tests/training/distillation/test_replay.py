@@ -104,9 +104,11 @@ async def test_every_call_of_one_turn_gets_a_turn_of_its_own(sandbox: Sandbox) -
 
 
 async def test_hidden_reasoning_is_dropped_or_written_before_its_turn(sandbox: Sandbox) -> None:
-    told = await led(sandbox, calling("I count.", COUNT, reasoning="Hm, words.\n"), VERDICT, protocol="tool")
-    assert text(await convert_dialogue(told, STUDENT, TASK)) == FORM
-    assert text(await convert_dialogue(told, STUDENT, TASK, reasoning="keep")) == "Hm, words.\n\n" + FORM
+    dialogue = await led(
+        sandbox, calling("I count.", COUNT, reasoning="Hm, words.\n"), VERDICT, protocol="tool"
+    )
+    assert text(await convert_dialogue(dialogue, STUDENT, TASK)) == FORM
+    assert text(await convert_dialogue(dialogue, STUDENT, TASK, reasoning="keep")) == "Hm, words.\n\n" + FORM
 
 
 @pytest.mark.parametrize(

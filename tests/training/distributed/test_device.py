@@ -214,14 +214,14 @@ def cached() -> int:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "exact", "told"),
+    ("gpus", "exact", "message"),
     [
         (2, True, "there are 2 GPUs and one process: start one per GPU"),
         (1, False, "Tesla does not support bfloat16"),
     ],
 )
 def test_unusable_gpus_are_refused_before_the_run(
-    gpus: int, exact: bool, told: str, recipe_checked: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+    gpus: int, exact: bool, message: str, recipe_checked: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played = {
         "is_available": lambda: True,
@@ -232,7 +232,7 @@ def test_unusable_gpus_are_refused_before_the_run(
     for name, call in played.items():
         monkeypatch.setattr(torch.cuda, name, call)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    with pytest.raises(BadRecipe, match=told):
+    with pytest.raises(BadRecipe, match=message):
         recipe_checked()
 
 

@@ -69,8 +69,8 @@ def test_full_weights_are_saved_and_resumed(name: str, runs: tuple[Path, Path]) 
     assert (checkpoint / "optimizer.bin").exists(), "accelerate writes this file for a sharded model"
     expected = load_file(one / name / "rl" / "model" / "model.safetensors")
     if name == "whole":
-        told = 16 * sum(weight.numel() for weight in expected.values())
-        assert sum(file.stat().st_size for file in checkpoint.iterdir()) == pytest.approx(told, rel=0.05)
+        estimate = 16 * sum(weight.numel() for weight in expected.values())
+        assert sum(file.stat().st_size for file in checkpoint.iterdir()) == pytest.approx(estimate, rel=0.05)
     for stage in ("uninterrupted", "rl"):
         found = load_file(two / name / stage / "model" / "model.safetensors")
         assert found.keys() == expected.keys()

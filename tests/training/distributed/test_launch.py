@@ -55,7 +55,7 @@ def test_deepspeed_does_not_shard_the_weights() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"FSDP_VERSION": "1"}, "fsdp_version is '1' and must be 2"),
         ({"FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT"}, "must be FULL_STATE_DICT"),
@@ -65,7 +65,7 @@ def test_deepspeed_does_not_shard_the_weights() -> None:
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
 )
 def test_another_configuration_is_refused_before_any_work(
-    changed: dict[str, str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changed: dict[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = prepare_multi_gpu_env(launched("fsdp2.yaml")) | changed
     for name, value in environment.items():
@@ -74,7 +74,7 @@ def test_another_configuration_is_refused_before_any_work(
     words = ["train", "--recipe", "judgelrm-3b", "--shrink", "--output", str(tmp_path / "run")]
     ran = CliRunner().invoke(app, words)
     assert ran.exit_code == 2
-    assert told in ran.stderr
+    assert message in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 

@@ -40,8 +40,8 @@ async def test_a_perfect_teacher_is_always_right_and_well_formed(tokenizer) -> N
     for trajectory in await taught(tokenizer, CorpusConfig(text_only=0, habits=PERFECT), 120):
         assert trajectory.stop is StopReason.VERDICT
         assert all(call.outcome.status is Status.OK for call in trajectory.calls)
-        said = trajectory.segments[-1].text
-        assert ("keeps it" in said) or ("breaks it" in said)
+        verdict = trajectory.segments[-1].text
+        assert ("keeps it" in verdict) or ("breaks it" in verdict)
         if trajectory.calls:
             assert [s.by for s in trajectory.segments] == [By.MODEL, By.SANDBOX, By.MODEL]
             output = trajectory.calls[0].outcome.stdout.strip()

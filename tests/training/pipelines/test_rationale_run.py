@@ -53,10 +53,12 @@ class TwoWords(Rationale):
         return Prompt(messages=(Message("user", " ".join(task.candidates)),))
 
     def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
-        said = [choice for choice, words in enumerate(VERDICTS) if words in text]
-        if not said:
+        choices = [choice for choice, words in enumerate(VERDICTS) if words in text]
+        if not choices:
             return Malformed("neither of the two")
-        return Verdict(choice=said[-1], parsed={"reasons": [f"{said[-1]}, says {task.id}"], "strength": 1})
+        return Verdict(
+            choice=choices[-1], parsed={"reasons": [f"{choices[-1]}, says {task.id}"], "strength": 1}
+        )
 
 
 def sample_task(step: int, round_number: int, position: int) -> FormattedTask:
@@ -143,16 +145,16 @@ def test_the_rewards_of_a_run_follow_from_its_files(
     for row in episodes:
         (trajectory,) = row["trajectories"]
         task = sample_task(*map(int, row["id"].split("-"))).task
-        said = "".join(segment["text"] for segment in trajectory["segments"])
-        [(score,)] = judge.score([episode(judge, task, said)], kept)
+        answer = "".join(segment["text"] for segment in trajectory["segments"])
+        [(score,)] = judge.score([episode(judge, task, answer)], kept)
         assert isinstance(score, Reward)
         assert {"total": score.total, "parts": score.parts} == trajectory["reward"]
     assert len(episodes) == 2 * CONFIG.groups * CONFIG.samples
 
 
-def episode(judge: TwoWords, task: JudgeTask, said: str) -> Episode:
+def episode(judge: TwoWords, task: JudgeTask, answer: str) -> Episode:
     (view,) = judge.views(task)
-    read = judge.verdict(task, view, said)
+    read = judge.verdict(task, view, answer)
     verdict = read if isinstance(read, Verdict) else None
     stop = StopReason.VERDICT if verdict else StopReason.MALFORMED
     prompt = judge.prompt(task, view)

@@ -60,7 +60,7 @@ def test_a_run_writes_what_was_estimated(tmp_path: Path) -> None:
     assignments = [f'model.base="{model}"', *ASSIGNMENTS]
     recipe = load(Recipe, "mini", assignments)
     pipeline, data = pipeline_of(recipe), data_of(recipe)
-    told = disk_bytes(recipe, pipeline, data, shape(model), sharing=Sharding.NONE)
+    estimate = disk_bytes(recipe, pipeline, data, shape(model), sharing=Sharding.NONE)
     app = typer.Typer()
     app.command()(train)
     words = [word for one in assignments for word in ("--set", one)]
@@ -69,7 +69,9 @@ def test_a_run_writes_what_was_estimated(tmp_path: Path) -> None:
     stage = tmp_path / "run" / "rl"
     kept = len(list((stage / "checkpoints").glob("checkpoint-*")))
     assert kept == 2
-    assert written(stage / "checkpoints") / kept == pytest.approx(told["checkpoints"] / (kept + 1), rel=0.02)
-    assert written(stage / "model") == pytest.approx(told["models"], rel=0.02)
+    assert written(stage / "checkpoints") / kept == pytest.approx(
+        estimate["checkpoints"] / (kept + 1), rel=0.02
+    )
+    assert written(stage / "model") == pytest.approx(estimate["models"], rel=0.02)
     rollouts = written(stage / "rollouts") + (stage / "episodes.jsonl").stat().st_size
-    assert rollouts == pytest.approx(told["rollouts"], rel=0.5)
+    assert rollouts == pytest.approx(estimate["rollouts"], rel=0.5)

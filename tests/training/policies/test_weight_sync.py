@@ -122,10 +122,10 @@ def test_a_servers_message_is_shown_as_one_printable_line() -> None:
     vllm.reload = Response("shape [2]\n\x1b[2Jmismatch " + "x" * 1000, 500)
     with vllm.up() as server, pytest.raises(GeneratorFailed) as refused:
         server.load(WEIGHTS, "first")
-    said = str(refused.value)
-    assert "500: shape [2] \\x1b[2Jmismatch" in said
-    assert said.isprintable()
-    assert len(said) < 400
+    message = str(refused.value)
+    assert "500: shape [2] \\x1b[2Jmismatch" in message
+    assert message.isprintable()
+    assert len(message) < 400
 
 
 def test_a_cache_that_cannot_be_cleared_is_a_failure() -> None:
@@ -153,7 +153,7 @@ def test_an_unreachable_server_is_reported_in_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "settings",
     [
         {"generator": "vllm-server"},
         {"server": {"urls": ("http://localhost:8000",)}},
@@ -161,9 +161,9 @@ def test_an_unreachable_server_is_reported_in_one_line() -> None:
         {"generator": "vllm-server", "server": {"urls": ("localhost:8000",)}},
     ],
 )
-def test_the_generator_and_its_addresses_require_each_other(told: dict[str, Any]) -> None:
+def test_the_generator_and_its_addresses_require_each_other(settings: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="server"):
-        RolloutConfig.model_validate(told)
+        RolloutConfig.model_validate(settings)
 
 
 def test_too_little_memory_for_passing_weights_is_reported_before_a_run(

@@ -68,8 +68,8 @@ class Tasks:
         return []
 
 
-def run(folder: Path, model: Path, said: Any = lambda line: None) -> Run:
-    return Run(folder, str(model), Tasks(), said)
+def run(folder: Path, model: Path, say: Any = lambda line: None) -> Run:
+    return Run(folder, str(model), Tasks(), say)
 
 
 def sample(model: Path, folder: Path, kill_at: int = 0) -> dict[str, Any]:
