@@ -1,6 +1,6 @@
 """Best-of-N by the embedded miniature over held-out constraints, with the verifiers as the truth.
 
-Of each prompt's N candidates every one keeps the constraint with probability 1/4, drawn apart.
+Each of a prompt's N candidates satisfies the constraint with probability 1/4, independently of the others.
 
     python -m benchmarks.best_of_n_miniature --rows 100 --candidates 8 --seed 0 --output FOLDER
 """
@@ -19,41 +19,45 @@ from tests.command import TIRJUDGE
 from tirjudge_environments.constraints import CHECKABLE, HELD_OUT
 
 GOOD = 0.25
+"""The probability that a candidate satisfies the constraint."""
 METHODS = ("pointwise", "pairwise", "listwise")
 
 
 def rows(count: int, candidates: int, seed: int) -> Iterator[dict[str, Any]]:
-    """The families take turns; no word, threshold or wording is one that the miniature was trained on."""
+    """Yield rows for `tirjudge bon`, the families in turn, without words or wordings of the training half."""
     rng = Random(seed)
     for number in range(count):
         family = CHECKABLE[number % len(CHECKABLE)]
-        drawn = family.draw(rng, HELD_OUT)
-        slots = {"word": drawn.slots.word or None, "number": drawn.slots.number or None}
+        constraint = family.draw(rng, HELD_OUT)
+        slots = {"word": constraint.slots.word or None, "number": constraint.slots.number or None}
         yield {
             "id": f"{family.name}/{number}",
-            "prompt": f"Write about the {HELD_OUT.word(rng)}. {drawn.text}",
-            "responses": [drawn.write(rng, HELD_OUT, good=rng.random() < GOOD) for _ in range(candidates)],
+            "prompt": f"Write about the {HELD_OUT.word(rng)}. {constraint.text}",
+            "responses": [
+                constraint.write(rng, HELD_OUT, good=rng.random() < GOOD) for _ in range(candidates)
+            ],
             "instruction_id_list": [family.name],
             "kwargs": [slots],
         }
 
 
 def main() -> int:
+    """Write the rows and run `tirjudge bon` on them; return its exit code."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--rows", type=int, default=100)
-    parser.add_argument("--candidates", type=int, default=8)
+    parser.add_argument("--rows", type=int, default=100, help="number of prompts")
+    parser.add_argument("--candidates", type=int, default=8, help="responses per prompt")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, required=True)
-    asked = parser.parse_args()
-    asked.output.mkdir(parents=True, exist_ok=True)
-    file = asked.output / "rows.jsonl"
-    lines = (json.dumps(row) + "\n" for row in rows(asked.rows, asked.candidates, asked.seed))
+    parser.add_argument("--output", type=Path, required=True, help="the folder for rows and results")
+    options = parser.parse_args()
+    options.output.mkdir(parents=True, exist_ok=True)
+    file = options.output / "rows.jsonl"
+    lines = (json.dumps(row) + "\n" for row in rows(options.rows, options.candidates, options.seed))
     file.write_text("".join(lines), encoding="utf-8")
     methods = [word for name in METHODS for word in ("--method", name)]
     command = [TIRJUDGE, "bon", file.name, "--max-tokens", "200", *methods]
-    return subprocess.run(command, cwd=asked.output, check=False).returncode
+    return subprocess.run(command, cwd=options.output, check=False).returncode
 
 
 if __name__ == "__main__":

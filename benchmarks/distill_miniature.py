@@ -2,9 +2,10 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.distill_miniature --output runs/distill-0
 
-The teacher is the embedded model, served as chat whose last message is continued, and sampled at temperature
-1; what it gets right teaches a fresh warm-up's model. Further options go to `tirjudge train`; `results.md` in
-the run folder has the accuracies. A test of the mechanism: teacher and student are of one kind.
+The teacher is the embedded model at temperature 1, served as a chat endpoint that continues the last message.
+The student is a freshly warmed-up miniature, which learns from the dialogues that the teacher got right.
+Further options are passed to `tirjudge train`; `results.md` in the run folder has the accuracies. This tests
+the mechanism only, since teacher and student are the same kind of model.
 """
 
 from __future__ import annotations
@@ -29,12 +30,13 @@ CONCURRENCY = 128
 
 
 class ChatServer:
-    """`/v1/chat/completions` of a local model, with vLLM's `continue_final_message` and `stop_reason`."""
+    """An endpoint `/v1/chat/completions` for a local model, with vLLM's `continue_final_message`."""
 
     def __init__(self, folder: str) -> None:
         self._generator = TransformersGenerator.load(folder, max_rows=CONCURRENCY)
 
     async def answer(self, request: Request) -> Response:
+        """Return one completion; `stop_reason` names the stop string that ended it, as vLLM does."""
         body = await request.json()
         messages = [Message(**message) for message in body["messages"]]
         written = messages.pop().content if body["continue_final_message"] else ""
@@ -63,9 +65,10 @@ class ChatServer:
 
 
 def main() -> None:
+    """Serve the teacher, run `tirjudge train --distill` and exit with its code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--teacher", default=embedded_model(), help="a miniature's folder")
-    known, rest = parser.parse_known_args()
+    parser.add_argument("--teacher", default=embedded_model(), help="the model folder of a miniature")
+    options, train_options = parser.parse_known_args()
     torch.set_num_threads(1)
     settings = {
         "teacher.family": "mini",
@@ -73,12 +76,12 @@ def main() -> None:
         "teacher.max_tokens": "320",
         "teacher.concurrency": str(CONCURRENCY),
     }
-    answer = ChatServer(known.teacher).answer
+    answer = ChatServer(options.teacher).answer
     with served(Route("/v1/chat/completions", answer, methods=["POST"])) as url:
         command = [TIRJUDGE, "train", "--distill"]
         command += ["--teacher", "miniature", "--teacher-base-url", url]
         command += [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-        sys.exit(subprocess.run([*command, *rest], check=False).returncode)
+        sys.exit(subprocess.run([*command, *train_options], check=False).returncode)
 
 
 if __name__ == "__main__":

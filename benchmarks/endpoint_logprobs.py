@@ -1,7 +1,9 @@
-"""Whether an endpoint's token ids and logprobs are the model's: tier `completions` against transformers.
+"""An endpoint's token ids and logprobs (tier `completions`) compared with transformers' own.
 
-vllm serve FOLDER --dtype float32 --logprobs-mode processed_logprobs
-python -m benchmarks.endpoint_logprobs FOLDER --base-url http://127.0.0.1:8000/v1
+Start a server, for example vLLM, and give this script the same model folder:
+
+    vllm serve FOLDER --dtype float32 --logprobs-mode processed_logprobs
+    python -m benchmarks.endpoint_logprobs FOLDER --base-url http://127.0.0.1:8000/v1
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ PROMPT = Prompt(messages=(Message("user", "Which of two answers is better?"),))
 
 def main(
     folder: Annotated[str, typer.Argument(help="The model that the endpoint serves, with its tokenizer.")],
-    base_url: Annotated[str, typer.Option()] = "http://127.0.0.1:8000/v1",
-    model: Annotated[str, typer.Option(help="The endpoint's name for it; by default the folder.")] = "",
-    tokens: Annotated[int, typer.Option()] = 40,
+    base_url: Annotated[str, typer.Option(help="The endpoint's address.")] = "http://127.0.0.1:8000/v1",
+    model: Annotated[
+        str, typer.Option(help="The model's name at the endpoint; the default is the folder.")
+    ] = "",
+    tokens: Annotated[int, typer.Option(help="New tokens per completion.")] = 40,
 ) -> None:
-    """Prints, per temperature, the largest difference of a logprob, and whether greedy tokens agree."""
+    """Print the largest difference of a logprob by temperature, and whether the greedy tokens agree."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -52,6 +56,7 @@ async def _completion(
 def _compared(
     network: Any, ids: tuple[int, ...], completion: Completion, temperature: float
 ) -> tuple[float, bool]:
+    """Return the largest difference of a token's logprob, and whether every token is the likeliest."""
     import torch
 
     written = torch.tensor(completion.token_ids)

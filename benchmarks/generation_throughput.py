@@ -1,9 +1,9 @@
-"""Tokens per second of our continuous batching, of transformers' `generate` and of transformers' own.
+"""Tokens per second of tirjudge's continuous batching, compared with transformers' two generators.
 
     OMP_NUM_THREADS=1 python -m benchmarks.generation_throughput
     OMP_NUM_THREADS=1 python -m benchmarks.generation_throughput --paged
 
-All of them run the same model in the same process: the miniature's shape (0.92 M parameters), random weights,
+All run the same model in the same process: the miniature's shape (0.92 M parameters), random weights,
 seed 0. Each figure is the median of `--repeats` runs, after one that is not counted.
 
 The first form samples, and compares with `generate` in the setting that suits `generate` best: one
@@ -12,7 +12,7 @@ left-padded batch whose rows all end together, without stop strings and logprobs
 `--paged` decodes greedily and compares with `generate_batch`, transformers' continuous batching over a paged
 cache, with 1, 16 and 64 rows of different prompts. Its pages are sized for the workload (with its defaults
 the cache fills half of the memory, and one row of 100 tokens takes about 20 seconds on a CPU), its manager is
-kept between the runs, and it returns logprobs, as ours does. The tokens of the two are compared too.
+kept between the runs, and it returns logprobs, as tirjudge's does. The tokens of the two are compared too.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ from tirjudge_environments import Context, Prompt
 
 STOP = ("\n```\n", "\n```output")
 PAGE = 32
-"""Positions of a page of transformers' cache; 32 was the fastest of 32 and 256 for 16 rows."""
+"""Positions per page of transformers' cache; for 16 rows, 32 was faster than 256."""
 
 Tokens = list[list[int]]
 Generate = Callable[[], Tokens]
 
 
 def miniature(**changes: Any) -> Any:
+    """Return a model of the miniature's shape with random weights, always the same ones."""
     torch.manual_seed(0)
     config = Qwen3Config(
         vocab_size=1024,
@@ -62,8 +63,10 @@ def miniature(**changes: Any) -> Any:
     return Qwen3ForCausalLM(config).eval()
 
 
-def ours(model: Any, prompts: Tokens, new: int, temperature: float, stop: tuple[str, ...] = STOP) -> Tokens:
-    """New tokens of every row; each row has its own seed, and its logprobs are kept."""
+def continuous(
+    model: Any, prompts: Tokens, new: int, temperature: float, stop: tuple[str, ...] = STOP
+) -> Tokens:
+    """Return the new tokens of every row, from tirjudge's generator; each row has a seed of its own."""
     generator = TransformersGenerator(
         model, bpe_tokenizer(*STOP, vocab_size=300), name="miniature", max_rows=len(prompts)
     )
@@ -84,6 +87,7 @@ def ours(model: Any, prompts: Tokens, new: int, temperature: float, stop: tuple[
 
 
 def padded(model: Any, prompts: Tokens, new: int) -> Tokens:
+    """Return the new tokens of every row, from transformers' `generate` on one left-padded batch."""
     longest = max(map(len, prompts))
     ids = torch.tensor([[0] * (longest - len(row)) + row for row in prompts])
     mask = torch.tensor([[0] * (longest - len(row)) + [1] * len(row) for row in prompts])
@@ -94,6 +98,7 @@ def padded(model: Any, prompts: Tokens, new: int) -> Tokens:
 
 
 def paged(model: Any, prompts: Tokens, new: int) -> Tokens:
+    """Return the new tokens of every row, from transformers' continuous batching."""
     pages = sum(-(-(len(row) + new) // PAGE) for row in prompts)
     config = ContinuousBatchingConfig(
         page_size=PAGE, num_blocks=pages + 2, max_batch_tokens=256, return_logprobs=True
@@ -106,60 +111,68 @@ def paged(model: Any, prompts: Tokens, new: int) -> Tokens:
 
 
 def speed(generate: Generate) -> tuple[float, Tokens]:
+    """Return new tokens per second, and the tokens."""
     started = time.perf_counter()
     rows = generate()
     return sum(map(len, rows)) / (time.perf_counter() - started), rows
 
 
-def compare(here: Generate, there: Generate, repeats: int, name: str) -> tuple[str, int]:
-    """A line of medians, and how many rows of the last run had the same tokens."""
+def compare(own: Generate, other: Generate, repeats: int, name: str) -> tuple[str, int]:
+    """Return a line of medians, and the number of rows with the same tokens in the last run."""
     pairs = []
     for repeat in range(repeats + 1):
-        (fast, rows), (other, others) = speed(here), speed(there)
-        if repeat:
-            pairs.append((fast, other))
-    ratio = statistics.median(fast / other for fast, other in pairs)
-    fast, other = (statistics.median(column) for column in zip(*pairs, strict=True))
-    same = sum(row == one for row, one in zip(rows, others, strict=True))
-    line = f"median of {len(pairs)}: {fast:.0f} tok/s here, {other:.0f} tok/s {name}, ratio {ratio:.2f}"
+        # The two alternate, so that other load on the machine affects both alike.
+        (own_rate, own_rows), (other_rate, other_rows) = speed(own), speed(other)
+        if repeat:  # the first pair warms up
+            pairs.append((own_rate, other_rate))
+    ratio = statistics.median(own_rate / other_rate for own_rate, other_rate in pairs)
+    own_rate, other_rate = (statistics.median(column) for column in zip(*pairs, strict=True))
+    same = sum(one == another for one, another in zip(own_rows, other_rows, strict=True))
+    line = (
+        f"median of {len(pairs)}: {own_rate:.0f} tok/s tirjudge, {other_rate:.0f} tok/s {name}, "
+        f"ratio {ratio:.2f}"
+    )
     return line, same
 
 
 def main() -> None:
+    """Print one line per comparison."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--paged", action="store_true", help="compare with generate_batch, greedily")
-    parser.add_argument("--rows", type=int, default=128)
+    parser.add_argument(
+        "--paged", action="store_true", help="compare with generate_batch, with greedy decoding"
+    )
+    parser.add_argument("--rows", type=int, default=128, help="rows of the sampled form")
     parser.add_argument("--group", type=int, default=8, help="rows that share a prompt")
     parser.add_argument("--prompt", type=int, default=90, help="tokens of the longest prompt")
-    parser.add_argument("--new", type=int, default=100, help="new tokens a row")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--new", type=int, default=100, help="new tokens per row")
+    parser.add_argument("--repeats", type=int, default=5, help="measured runs of each generator")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    # A line per run that the manager is kept.
+    # It would log a line per run about the manager that is kept.
     logging.getLogger("ContinuousBatchingLogger").setLevel(logging.ERROR)
-    draw = random.Random(0)
+    rng = random.Random(0)
 
     def prompts(count: int) -> Tokens:
-        lengths = [draw.randint(options.prompt * 2 // 3, options.prompt) for _ in range(count)]
-        return [[draw.randrange(3, 1024) for _ in range(length)] for length in lengths]
+        lengths = [rng.randint(options.prompt * 2 // 3, options.prompt) for _ in range(count)]
+        return [[rng.randrange(3, 1024) for _ in range(length)] for length in lengths]
 
     if options.paged:
         for count in (1, 16, 64):
-            # A model keeps one manager, whose pages are those of its first call.
+            # A new model each time: it keeps one manager, whose pages are sized by the first call.
             model, rows = miniature(), prompts(count)
             line, same = compare(
-                lambda model=model, rows=rows: ours(model, rows, options.new, 0.0, ()),  # type: ignore[misc]
+                lambda model=model, rows=rows: continuous(model, rows, options.new, 0.0, ()),  # type: ignore[misc]
                 lambda model=model, rows=rows: paged(model, rows, options.new),  # type: ignore[misc]
                 options.repeats,
                 "generate_batch",
             )
             model.destroy_cached_continuous_batching_manager()
-            print(f"{line} ({count} rows, {options.new} new tokens each; the same tokens in {same} rows)")
+            print(f"{line} ({count} rows, {options.new} new tokens each; {same} rows have the same tokens)")
         return
     model = miniature()
     rows = [ids for ids in prompts(options.rows // options.group) for _ in range(options.group)]
     line, _ = compare(
-        lambda: ours(model, rows, options.new, 1.0),
+        lambda: continuous(model, rows, options.new, 1.0),
         lambda: padded(model, rows, options.new),
         options.repeats,
         "generate",

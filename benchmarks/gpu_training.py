@@ -1,12 +1,12 @@
-"""Tokens a second, shares of time and peak memory of a model trained from random weights on one GPU.
+"""Tokens per second, shares of time and peak memory of RL on one GPU, from random weights.
 
     python -m benchmarks.gpu_training --output FOLDER
 
-runs `tirjudge train --recipe mini` with a larger network of the miniature's kind and prints what the run's
-own `rl/metrics.jsonl` says of its batches. Groups are not filtered, so that every batch trains on all of its
-rollouts. The first batch, in which kernels are chosen and compiled, is in `measured.json` but in no median.
-The same command goes on where a stopped run was. Without a GPU it computes in float32: `--parameters 1M
---samples 64 --steps 2` takes about a minute.
+Runs `tirjudge train --recipe mini` with a larger network of the miniature's kind, and summarises the run's
+`rl/metrics.jsonl`. Groups are not filtered, so that every batch trains on all of its rollouts. The first
+batch, in which kernels are chosen and compiled, is in `measured.json` but in no median. The same command
+resumes an interrupted run. Without a GPU it computes in float32: `--parameters 1M --samples 64 --steps 2`
+takes about a minute.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ from tirjudge_training.planning import memory
 
 UNITS = {"M": 10**6, "G": 10**9}
 CORPUS = {"programs": 26, "readings": 10, "dialogues": 12}
-"""Of 48 samples of the warm-up, as the miniature's recipe has them."""
+"""Parts of the warm-up corpus per 48 samples, in the proportions of the miniature's recipe."""
 ASPECT, EXPANSION = 64, 3
-"""Hidden units a layer, and how many times as many the feed-forward part has."""
+"""Hidden units per layer, and the width of the feed-forward part as a multiple of the hidden size."""
 RESULT = "measured.json"
 
 
 def parameters(text: str) -> int:
+    """Parse a number of parameters such as `100M`."""
     number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "")
     return round(float(number) * UNITS.get(unit, 1))
 
 
 def shape(least: int) -> ShapeConfig:
-    """The miniature, if it is enough, or the smallest of a family with at least so many parameters.
+    """Return the smallest shape with at least so many parameters; the miniature's if that is enough.
 
-    A layer of width h has about 12 h^2: 3 h^2 for attention whose keys are half as many, 9 h^2 behind it.
+    A layer of width h has about 12 h^2: 3 h^2 for attention with half as many key heads, and 9 h^2 for the
+    feed-forward part.
     """
     if least <= MINIATURE.parameters:
         return MINIATURE
@@ -63,7 +65,7 @@ def shape(least: int) -> ShapeConfig:
 
 
 def assignments(options: argparse.Namespace) -> Iterator[str]:
-    """What differs from the recipe; learning rates fall with the network's width."""
+    """Yield the changes to the recipe; learning rates decrease with the width of the network."""
     if options.model is not None:
         yield f"model.base={json.dumps(str(options.model))}"
     else:
@@ -91,20 +93,20 @@ def assignments(options: argparse.Namespace) -> Iterator[str]:
 
 
 def measures(row: dict[str, Any]) -> dict[str, float]:
-    """Of one batch, by name and unit."""
+    """Return the measures of one batch; their names contain the units."""
     training = row["seconds/logprobs"] + row["seconds/train"]
     shares = {part: row[f"share/{part}"] for part in ("generation", "sandbox", "training")}
     return {
-        "generated, tokens a second of the batch": row["tokens/generated"] / row["seconds/step"],
-        "generated, tokens a second of generation": row["tokens/generated"] / row["seconds/generating"],
-        "trained, tokens a second of training": row["tokens/trained"] / training,
+        "generated, tokens per second of the batch": row["tokens/generated"] / row["seconds/step"],
+        "generated, tokens per second of generation": row["tokens/generated"] / row["seconds/generating"],
+        "trained, tokens per second of training": row["tokens/trained"] / training,
         **{f"share of time, {part}": share for part, share in shares.items()},
         "share of time, the rest": 1 - sum(shares.values()),
-        "a batch, seconds": row["seconds/step"],
+        "seconds per batch": row["seconds/step"],
         **{name: value for name, value in row.items() if name.startswith("gib/")},
         "generated, tokens": row["tokens/generated"],
         "trained, tokens": row["tokens/trained"],
-        "programs a rollout": row["tools/calls"],
+        "programs per rollout": row["tools/calls"],
         "program errors, share": row["tools/error_rate"],
         "reward": row["reward"],
         "sampler_gap": row["sampler_gap"],
@@ -112,6 +114,7 @@ def measures(row: dict[str, Any]) -> dict[str, float]:
 
 
 def spread(rows: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
+    """Return median, minimum and maximum of every measure."""
     columns = {name: [row[name] for row in rows] for name in rows[0]}
     return {
         name: {"median": median(values), "least": min(values), "most": max(values)}
@@ -120,8 +123,9 @@ def spread(rows: Sequence[dict[str, float]]) -> dict[str, dict[str, float]]:
 
 
 def measured(folder: Path, options: argparse.Namespace, command: str) -> dict[str, Any]:
+    """Return the content of `measured.json`."""
     rows = list(read_lines(folder / "rl" / "metrics.jsonl"))
-    steady = rows[1:] or rows
+    steady = rows[1:] or rows  # without the batch that compiles kernels
     network = memory.shape(str(folder / "rl" / "model"))
     return {
         "command": command,
@@ -136,6 +140,7 @@ def measured(folder: Path, options: argparse.Namespace, command: str) -> dict[st
 
 
 def lines(found: dict[str, Any]) -> Iterator[str]:
+    """Yield the summary for people, one measure per line."""
     machine = ", ".join(f"{name} {value}" for name, value in found["machine"].items())
     yield f"{found['parameters']:,} parameters; {machine}"
     yield f"seed {found['seed']}, n = {found['batches']} batches"
@@ -145,28 +150,33 @@ def lines(found: dict[str, Any]) -> Iterator[str]:
 
 
 def shown(value: float) -> str:
+    """Format a measure with three significant digits, or as a whole number from 1,000."""
     return f"{value:,.0f}" if value >= 1000 else f"{value:.3g}"
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--parameters", type=parameters, default="100M", help="at least so many: 1M, 100M, 1G"
+        "--parameters", type=parameters, default="100M", help="the least number of parameters: 1M, 100M, 1G"
     )
-    parser.add_argument("--model", type=Path, help="a folder to begin RL from instead, without the warm-up")
+    parser.add_argument("--model", type=Path, help="a model folder to start RL from, instead of the warm-up")
     parser.add_argument("--generator", choices=("transformers", "vllm"), default="transformers")
-    parser.add_argument("--samples", type=int, default=16_000, help="of the warm-up, 32 to a step")
-    parser.add_argument("--steps", type=int, default=20, help="RL batches")
-    parser.add_argument("--groups", type=int, default=32, help="of 8 rollouts, in a batch")
+    parser.add_argument("--samples", type=int, default=16_000, help="samples of the warm-up, 32 per step")
+    parser.add_argument("--steps", type=int, default=20, help="generation batches of RL")
+    parser.add_argument("--groups", type=int, default=32, help="groups of 8 rollouts per batch")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="a recipe's key")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="KEY=VALUE", help="override a key of the recipe"
+    )
     parser.add_argument("--output", type=Path, default=Path("runs/gpu-training"), help="the run folder")
     return parser.parse_args(arguments)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
+    """Train, write `measured.json` and print the summary; return the exit code."""
     options = parsed(arguments)
     assign = list(assignments(options))
     words = ["tirjudge", "train", "--recipe", "mini", "--seed", str(options.seed)]

@@ -1,9 +1,9 @@
-"""How long importing each floor takes, in interpreters of their own.
+"""The time that importing each package takes, each time in a new interpreter.
 
     python -m benchmarks.import_time [--runs 20]
 
-The first import of each, which may write bytecode, is not counted. Wall time is what a user waits for on this
-machine as busy as it is; CPU time is what it takes.
+The first import of each package is not counted, since it may write bytecode. Wall time depends on the load of
+the machine, CPU time does not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ print(time.perf_counter() - wall, time.process_time() - cpu)
 
 
 def seconds(package: str) -> tuple[float, float]:
-    """Wall and CPU seconds of one import."""
+    """Return the wall and CPU seconds of one import."""
     code = IMPORT.format(package=package)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     wall, cpu = map(float, done.stdout.split())
@@ -35,12 +35,13 @@ def seconds(package: str) -> tuple[float, float]:
 
 
 def main() -> int:
+    """Print a table of medians."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--runs", type=int, default=20)
+    parser.add_argument("--runs", type=int, default=20, help="imports per package")
     runs = parser.parse_args().runs
     table = Table("package", "wall s", "CPU s")
     for package in PACKAGES:
-        seconds(package)
+        seconds(package)  # may write bytecode, so it is not counted
         walls, cpus = zip(*(seconds(package) for _ in range(runs)), strict=True)
         table.add_row(package, *(f"{statistics.median(one):.3f}" for one in (walls, cpus)))
     Console().print(table)

@@ -1,12 +1,12 @@
 """A full pass over IFBench's 444 pairs, PandaLM's 999 and JudgeBench's 350, the last two in both orders.
 
     python -m benchmarks.judge_benchmarks                                   # the embedded model
-    python -m benchmarks.judge_benchmarks --model M --base-url URL          # whatever `tirjudge eval` takes
+    python -m benchmarks.judge_benchmarks --model M --base-url URL          # any option of `tirjudge eval`
     python -m benchmarks.judge_benchmarks --only pandalm --output results --max-tokens 256
 
-From the published files as they are. It prints each benchmark's numbers under its protocols, and what the
-pass cost: seconds and tokens. What the verdicts are worth is the model's affair. With `--output FOLDER` the
-result files stay there, and the same command goes on where a stopped one was.
+Reads the published files unchanged. Prints each benchmark's numbers under its protocols, and the cost of the
+pass in seconds and tokens. With `--output FOLDER` the result files are kept there, and the same command
+resumes an interrupted pass.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ FILES = {
 
 
 def main() -> int:
-    """Returns how many of the benchmarks left a row without a result."""
+    """Run the benchmarks; return the number of those that left a row without a result."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", choices=FILES, action="append")
-    parser.add_argument("--output", type=Path)
+    parser.add_argument("--only", choices=FILES, action="append", help="run only this one; repeatable")
+    parser.add_argument("--output", type=Path, help="the folder for the result files")
     options, further = parser.parse_known_args()
     incomplete = 0
     with tempfile.TemporaryDirectory() as name:
@@ -53,6 +53,7 @@ def main() -> int:
 
 
 def report(name: str, output: Path, code: int, seconds: float) -> None:
+    """Print verdicts, failures, tokens and calls of one finished pass."""
     tally = Tally()
     for row in read_lines(output):
         tally.add(row)

@@ -1,10 +1,12 @@
-"""A full cycle killed at random moments ends as an uninterrupted one does, and no finished stage is repeated.
+"""A full training cycle killed at random moments, compared with an uninterrupted one.
+
+Both must end with the same results and weights, and no finished stage may be repeated.
 
     OMP_NUM_THREADS=1 python -m benchmarks.kill_cycles
 
 Both runs are `tirjudge train --iterative` from the embedded model, at sizes that take about two minutes. A
-kill is a SIGKILL up to a second after a line of progress drawn from all that an uninterrupted run prints.
-Prints what differs, and exits with 1 if anything does.
+kill is a SIGKILL up to a second after a progress line, which is chosen at random among those of an
+uninterrupted run. Prints the differences, and exits with 1 if there are any.
 """
 
 from __future__ import annotations
@@ -45,27 +47,28 @@ SETTINGS = {
     "heldout.n": 8,
 }
 COUNTED = {"samples.jsonl": "index", "answers.jsonl": "index", "metrics.jsonl": "step"}
-"""Files whose rows have a number that may stand there once."""
+"""Files of a stage, with the field that must be different in each of their rows."""
 
 
 def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
+    """Start the run, or resume it, in a process that appends its progress to `log`."""
     command = [TIRJUDGE, "train", "--iterative"]
     command += ["--recipe", *RECIPE, "--output", str(folder)]
     command += [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
-    with log.open("ab") as said:
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=said)
+    with log.open("ab") as progress:
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=progress)
 
 
 def places(log: Path) -> list[str]:
-    """What a run said, without its clock and its numbers."""
+    """Return the progress lines of a run without their times and numbers."""
     lines = log.read_text().splitlines() if log.exists() else []
     return [line.split(" ", 1)[1].split("  ")[0] for line in lines]
 
 
 def killed(folder: Path, log: Path, order: list[str], place: int, delay: float) -> str | None:
-    """Run to a place in the order of the uninterrupted run, and kill `delay` seconds later.
+    """Kill a run `delay` seconds after it reaches line number `place` of the uninterrupted run's `order`.
 
-    Returns where that was; None if the run had ended before.
+    Returns the last progress line; None if the run ended before that.
     """
     before, process = len(places(log)), start(folder, log)
     while process.poll() is None:
@@ -78,26 +81,26 @@ def killed(folder: Path, log: Path, order: list[str], place: int, delay: float) 
 
 
 def finished(folder: Path) -> dict[str, int]:
-    """Each finished stage and when it finished."""
+    """Return the time at which each finished stage was finished, in nanoseconds."""
     return {path.parent.name: path.stat().st_mtime_ns for path in folder.glob("*/done.json")}
 
 
 def differences(whole: Path, resumed: Path) -> list[str]:
-    """What is not the same in two runs, clocks left out."""
+    """Describe the stages whose results or weights differ; timings are ignored."""
     found = []
     for path in sorted(whole.glob("*/done.json")):
         other = resumed / path.relative_to(whole)
         if timeless(json.loads(path.read_text())) != timeless(json.loads(other.read_text())):
-            found.append(f"{path.parent.name}: other results")
+            found.append(f"{path.parent.name}: different results")
     for path in sorted(whole.glob("*/model/model.safetensors")):
-        ours, theirs = load_file(path), load_file(resumed / path.relative_to(whole))
-        if any(not ours[name].equal(theirs[name]) for name in ours):
-            found.append(f"{path.parent.parent.name}: other weights")
+        expected, found_weights = load_file(path), load_file(resumed / path.relative_to(whole))
+        if any(not expected[name].equal(found_weights[name]) for name in expected):
+            found.append(f"{path.parent.parent.name}: different weights")
     return found + repeated(resumed)
 
 
 def repeated(folder: Path) -> list[str]:
-    """Rows that stand in their file twice."""
+    """Describe the files in which a row occurs twice."""
     found = []
     for name, number in COUNTED.items():
         for path in sorted(folder.glob(f"*/{name}")):
@@ -108,15 +111,17 @@ def repeated(folder: Path) -> list[str]:
 
 
 def timeless(value: Any) -> Any:
+    """Return a result without its timings."""
     if isinstance(value, dict):
         return {key: timeless(item) for key, item in value.items() if "seconds" not in key}
     return value
 
 
 def main() -> int:
+    """Run both cycles and print how they differ; return 1 if they do."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kills", type=int, default=10, help="number of kills")
+    parser.add_argument("--seed", type=int, default=0, help="chooses the moments of the kills")
     options = parser.parse_args()
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as name:
@@ -135,8 +140,8 @@ def main() -> int:
             print(f"killed, with {len(done)} stages done, after: {line}", flush=True)
         assert start(root / "resumed", root / "resumed.log").wait() == 0, (root / "resumed.log").read_text()
         found = differences(root / "whole", root / "resumed")
-        found += [f"{stage}: finished twice" for stage in sorted(changed)]
-    print("\n".join(found) or "the same results and weights in every stage; none was repeated")
+        found += [f"{stage}: done twice" for stage in sorted(changed)]
+    print("\n".join(found) or "the same results and weights in every stage; no stage was repeated")
     return bool(found)
 
 

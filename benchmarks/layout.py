@@ -27,12 +27,12 @@ PLUGIN_FOLDERS = (
     "protocols",
     "sources",
     "stored_outputs",
-    "replays",
     "losses",
-    "checks",
-    "methods",
     "instruction_checks",
-    "verifiers",
+    "adapters",
+    "pipelines",
+    "policies",
+    "stages",
 )
 """Folders whose files are plug-in members, which may be short."""
 RIDDLES = re.compile(r"(Of|What|How|Whether|Where|That|Whoever|By|As)\b")
@@ -41,13 +41,13 @@ SHORT, LONG, LIMIT = 60, 250, 400
 
 
 def product_files(root: Path) -> Iterator[Path]:
-    """Python files of the four packages, tests and benchmarks left out."""
+    """Yield the Python files of the four packages, without tests and benchmarks."""
     for folder in PACKAGES.values():
         yield from sorted((root / folder).rglob("*.py"))
 
 
 def docstrings(path: Path) -> Iterator[str]:
-    """Docstrings of the module, its classes and functions."""
+    """Yield the docstrings of a module, its classes and its functions."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             text = ast.get_docstring(node)
@@ -56,11 +56,12 @@ def docstrings(path: Path) -> Iterator[str]:
 
 
 def may_be_short(path: Path) -> bool:
+    """Return True for a package's `__init__`, an interface, or a plug-in member."""
     return path.name in ("__init__.py", "base.py") or path.parent.name in PLUGIN_FOLDERS
 
 
 def metrics(root: Path) -> dict[str, object]:
-    """The numbers that CONTRIBUTING's layout rules speak of, by name."""
+    """Return the numbers behind CONTRIBUTING's layout rules, by name."""
     files = list(product_files(root))
     lines = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files}
     modules = {path: count for path, count in lines.items() if path.name != "__init__.py"}
@@ -98,6 +99,7 @@ def metrics(root: Path) -> dict[str, object]:
 
 
 def main() -> None:
+    """Print the metrics of a checkout."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("root", nargs="?", type=Path, default=Path(__file__).parent.parent)
     parser.add_argument("--json", action="store_true", help="print one JSON object")

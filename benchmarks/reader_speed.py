@@ -1,4 +1,4 @@
-"""How long every judge takes to read a megabyte of nested, unclosed or repeated tags, at its worst.
+"""The longest time that each judge takes to parse a megabyte of nested, unclosed or repeated tags.
 
 python -m benchmarks.reader_speed
 """
@@ -46,6 +46,7 @@ LIST = JudgeTask(id="list", prompt=(Message("user", "q"),), candidates=("a", "b"
 
 
 def main() -> None:
+    """Print one line per judge and per parser of the rationale judge."""
     for name in environment_names():
         report(name, reader(open_environment(name)))
     report("decomposition", read_decomposition)
@@ -54,7 +55,7 @@ def main() -> None:
 
 
 def reader(judge: Environment) -> Callable[[str], object]:
-    """What reads a turn of the first view of a pair, or of a list where it takes no pair."""
+    """Return a function that parses a turn about a pair, or about a list if the judge takes no pairs."""
     try:
         task, view = TASK, judge.views(TASK)[0]
     except ValueError:
@@ -63,11 +64,14 @@ def reader(judge: Environment) -> Callable[[str], object]:
 
 
 def report(name: str, read: Callable[[str], object]) -> None:
-    worst, of = max((seconds(read, piece, around), piece) for piece in PIECES for around in AROUND)
-    print(f"{name:16} {worst:.2f} CPU s at most, of {len(PIECES) * len(AROUND)} texts: {of!r}", flush=True)
+    """Print the longest time over all texts, and the repeated piece that took it."""
+    worst, text = max((seconds(read, piece, around), piece) for piece in PIECES for around in AROUND)
+    texts = len(PIECES) * len(AROUND)
+    print(f"{name:16} {worst:.2f} CPU s at most over {texts} texts; the slowest repeats {text!r}", flush=True)
 
 
 def seconds(read: Callable[[str], object], piece: str, around: tuple[str, str]) -> float:
+    """Return the CPU seconds of parsing a megabyte of `piece` between a prefix and a suffix."""
     text = around[0] + piece * (MEGABYTE // len(piece)) + around[1]
     started = time.process_time()
     read(text)

@@ -1,10 +1,10 @@
-"""Rollouts a second with programs overlapping generation, and with the schedule of a synchronous tool loop.
+"""Rollouts per second with programs that overlap generation, compared with a synchronous tool loop.
 
     OMP_NUM_THREADS=1 python -m benchmarks.rollout_throughput
 
-Both use the same weights, batch and sandbox. The synchronous schedule is the common one: generate every row's
-turn, run the programs one after another, and only then generate again. The model has the miniature's shape
-and learns a few dialogues by heart first (about half a minute), so that its programs are real.
+Both use the same weights, batch and sandbox. The synchronous schedule is the common one: generate a turn of
+every row, run the programs one after another, and only then generate again. The model has the miniature's
+shape and memorises a few dialogues first (about half a minute), so that its programs are real.
 """
 
 from __future__ import annotations
@@ -37,13 +37,14 @@ OUTPUT = "```output\n3\n```\n"
 
 @dataclass(frozen=True)
 class Dialogue:
-    """A task and what the model is to say about it: reasoning of its own length, then a program."""
+    """A task and the turn that the model memorises for it: reasoning of a distinct length, then a program."""
 
     task: JudgeTask
     program: str
 
     @classmethod
     def number(cls, i: int, milliseconds: int) -> Dialogue:
+        """Return dialogue `i`, whose program computes for some milliseconds of CPU time."""
         words = " ".join(f"w{i}" for _ in range(3 + 4 * i))
         work = f"import time\nend = time.process_time() + {milliseconds / 1000}\n"
         work += "while time.process_time() < end: pass\n" if milliseconds else ""
@@ -51,7 +52,8 @@ class Dialogue:
         return cls(task, f"{words}\n```python\n{work}print(len(response_a.split()))\n```\n")
 
 
-def taught(dialogues: list[Dialogue]) -> TransformersGenerator:
+def memorised(dialogues: list[Dialogue]) -> TransformersGenerator:
+    """Return a generator whose model was trained until it reproduces the dialogues."""
     texts = [JUDGE.prompt(d.task, JUDGE.views(d.task)[0]).messages[0].content for d in dialogues]
     tokenizer = bpe_tokenizer(*texts, *(d.program for d in dialogues), ANSWER, OUTPUT, vocab_size=1024)
     encoder, model = ChatEncoder(tokenizer), miniature(initializer_range=0.08)
@@ -66,10 +68,11 @@ def taught(dialogues: list[Dialogue]) -> TransformersGenerator:
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
-    return TransformersGenerator(model.eval(), tokenizer, name="taught")
+    return TransformersGenerator(model.eval(), tokenizer, name="memorised")
 
 
 def row(encoder: ChatEncoder, dialogue: Dialogue) -> tuple[list[int], list[int]]:
+    """Return token ids and labels; -100 masks the prompt and the program's output."""
     prompt = encoder.prompt(JUDGE.prompt(dialogue.task, JUDGE.views(dialogue.task)[0]))
     answer = [*encoder.text(ANSWER), *encoder.end_of_turn]
     parts = [prompt, encoder.text(dialogue.program), encoder.text(OUTPUT), answer]
@@ -80,6 +83,7 @@ def row(encoder: ChatEncoder, dialogue: Dialogue) -> tuple[list[int], list[int]]
 async def overlapped(
     dialogues: list[Dialogue], size: int, generator: TransformersGenerator, sandbox: Sandbox
 ) -> list[Trajectory]:
+    """Roll out with tirjudge's engine: each dialogue goes on as soon as its program has ended."""
     rollout = Rollout(JUDGE, generator, sandbox, sampling=SAMPLING)
     groups = await asyncio.gather(*(rollout.group(d.task, size) for d in dialogues))
     return [trajectory for group in groups for episode in group for trajectory in episode.trajectories]
@@ -88,6 +92,7 @@ async def overlapped(
 async def synchronous(
     dialogues: list[Dialogue], size: int, generator: TransformersGenerator, sandbox: Sandbox
 ) -> list[Trajectory]:
+    """Roll out in lockstep: all turns are generated, then all programs run one after another."""
     sessions = [
         JudgeSession(JUDGE, d.task, JUDGE.views(d.task)[0], sandbox, encoder=generator.encoder, sample=i)
         for d in dialogues
@@ -101,22 +106,24 @@ async def synchronous(
 
 
 async def measured(schedule: Any, *args: Any) -> tuple[float, list[Trajectory]]:
-    args[2].weights_changed()
+    """Return trajectories per second of a schedule, and the trajectories."""
+    args[2].weights_changed()  # empties the KV cache, which would favour the second run
     started = time.perf_counter()
     trajectories = await schedule(*args)
     return len(trajectories) / (time.perf_counter() - started), trajectories
 
 
 async def main() -> None:
+    """Print the rates of both schedules for every repeat, and the median ratio."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--tasks", type=int, default=8)
-    parser.add_argument("--size", type=int, default=16, help="rollouts a task")
-    parser.add_argument("--milliseconds", type=int, default=10, help="CPU time of every program")
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--tasks", type=int, default=8, help="number of tasks")
+    parser.add_argument("--size", type=int, default=16, help="rollouts per task")
+    parser.add_argument("--milliseconds", type=int, default=10, help="CPU time of each program")
+    parser.add_argument("--repeats", type=int, default=5, help="alternating runs of both schedules")
     options = parser.parse_args()
     torch.set_num_threads(1)
     dialogues = [Dialogue.number(i, options.milliseconds) for i in range(options.tasks)]
-    generator = taught(dialogues)
+    generator = memorised(dialogues)
     ratios = []
     async with open_sandbox("local", preload=()) as sandbox:
         for _ in range(options.repeats):
@@ -131,7 +138,8 @@ async def main() -> None:
             )
     await generator.close()
     print(
-        f"median ratio of {len(ratios)}: {statistics.median(ratios):.2f}, {options.milliseconds} ms a program"
+        f"median ratio of {len(ratios)}: {statistics.median(ratios):.2f}, "
+        f"{options.milliseconds} ms per program"
     )
 
 

@@ -1,11 +1,12 @@
-"""Programs a second over HTTP, beside `python3 -I` behind the same route, and what overload does to a server.
+"""Programs per second over HTTP, compared with `python3 -I` behind the same route; and an overloaded server.
 
     python -m benchmarks.sandbox_server [--seconds 10] [--rounds 4] [--overload 20]
 
-Two servers are the same application with as many programs at once: one around the local sandbox, one around
-a new interpreter for each program. Clients are in this process, the servers in processes of their own, and
-they take turns. Then 4 times as many clients as a server holds ask at once: it must answer the others with
-429, lose nothing that it accepted, and keep its size. Exit code 1 when it does not.
+Two servers run the same application with the same number of concurrent programs: one uses the local sandbox,
+the other starts a new interpreter for each program. They run in processes of their own and are measured in
+alternation, by clients in this process. Then 4 times as many clients as a server accepts send requests at
+once: it must answer the rest with 429, lose no accepted request, and not grow. The exit code is 1 if it fails
+to.
 """
 
 from __future__ import annotations
@@ -37,14 +38,15 @@ SOURCE = "print(sum(range(1000)))"
 PRINTED = "499500\n"
 REQUEST = request("/run_code", {"code": SOURCE, "language": "python"})
 CLIENTS = (1, 8, 64)
-OURS, BESIDE = "tirjudge", "python3 -I"
-HELD = 16
-"""Requests that the overloaded server takes at once."""
+SANDBOX, BASELINE = "tirjudge", "python3 -I"
+ACCEPTED = 16
+"""Requests that the overloaded server accepts at once."""
 MOST_GROWTH = 32 << 20
+"""Bytes of memory by which the overloaded server may grow."""
 
 
 class NewInterpreters:
-    """What most people write: `python3 -I -c SOURCE` as a subprocess, so many at once."""
+    """The usual baseline, `python3 -I -c SOURCE` as a subprocess, with one per CPU at once."""
 
     def __init__(self) -> None:
         self.capacity = usable_cpus()
@@ -64,7 +66,7 @@ class NewInterpreters:
                 sys.executable, "-I", "-c", program.source, stdout=pipe, stderr=pipe
             )
             stdout, stderr = await process.communicate()
-        nothing = Isolation(
+        none = Isolation(
             placement="none",
             host_files_hidden=False,
             network_cut=False,
@@ -76,36 +78,39 @@ class NewInterpreters:
             exit_code=process.returncode,
             stdout=stdout.decode(),
             stderr=stderr.decode(),
-            isolation=nothing,
+            isolation=none,
         )
 
 
 async def main_of_server(kind: str, held: int) -> None:
-    """Print the URL, serve until SIGTERM."""
+    """Print the URL and serve until SIGTERM."""
     settings = ServerSettings(intake=IntakeLimits(requests=held))
-    async with LocalSandbox() if kind == OURS else NewInterpreters() as box:
+    async with LocalSandbox() if kind == SANDBOX else NewInterpreters() as box:
         listening = listen("127.0.0.1", 0, settings.access)
         print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
         await serve(box, listening, settings, lambda _: None)
 
 
 def served(kind: str, held: int = 256) -> AbstractAsyncContextManager[tuple[str, int]]:
-    """Its URL and process id."""
+    """Start a server of one kind; yields its URL and process id."""
     return server("benchmarks.sandbox_server", "--serve", kind, "--held", str(held))
 
 
 def right(answer: Answer) -> bool:
+    """Return True for the program's output."""
     return answer.status == 200 and answer.body["run_result"]["stdout"] == PRINTED
 
 
-def told_to_wait(answer: Answer) -> bool:
+def asked_to_retry(answer: Answer) -> bool:
+    """Return True for a 429 that says when to try again."""
     return answer.status == 429 and "retry-after: 1" in answer.head
 
 
 async def compare(seconds: float, rounds: int) -> Table:
-    found = {(kind, clients): Latencies() for clients in CLIENTS for kind in (OURS, BESIDE)}
-    async with served(OURS) as (ours, _), served(BESIDE) as (beside, _):
-        urls = {OURS: ours, BESIDE: beside}
+    """Return a table of both servers by number of clients."""
+    found = {(kind, clients): Latencies() for clients in CLIENTS for kind in (SANDBOX, BASELINE)}
+    async with served(SANDBOX) as (sandbox, _), served(BASELINE) as (baseline, _):
+        urls = {SANDBOX: sandbox, BASELINE: baseline}
         for url in urls.values():
             await load(url, REQUEST, right, max(CLIENTS), 1)
         for _ in range(rounds):
@@ -120,16 +125,16 @@ def _table(found: dict[tuple[str, int], Latencies]) -> Table:
     for column in ("", "clients", *HEAD, "times"):
         table.add_column(column, justify="right" if column else "left")
     for (kind, clients), latencies in found.items():
-        times = f"{latencies.rate / found[BESIDE, clients].rate:.2f}" if kind == OURS else ""
+        times = f"{latencies.rate / found[BASELINE, clients].rate:.2f}" if kind == SANDBOX else ""
         table.add_row(kind, str(clients), *latencies.cells, times)
     return table
 
 
 async def overload(seconds: float) -> bool:
-    """Whether a server that is asked for 4 times what it holds behaves."""
+    """Return True if a server with 4 times the clients that it accepts behaves and does not grow."""
     answers: Counter[int] = Counter()
-    async with served(OURS, HELD) as (url, process):
-        await load(url, REQUEST, right, HELD, min(2.0, seconds))
+    async with served(SANDBOX, ACCEPTED) as (url, process):
+        await load(url, REQUEST, right, ACCEPTED, min(2.0, seconds))
         before = _memory(process)
         until = time.perf_counter() + seconds
 
@@ -137,30 +142,33 @@ async def overload(seconds: float) -> bool:
             async with Connection.to(url) as connection:
                 while time.perf_counter() < until:
                     answer = await connection.ask(REQUEST)
-                    assert right(answer) or told_to_wait(answer), answer
+                    assert right(answer) or asked_to_retry(answer), answer
                     answers[answer.status] += 1
                     if answer.status != 200:
                         await asyncio.sleep(0.05)
 
-        await asyncio.gather(*(client() for _ in range(4 * HELD)))
+        await asyncio.gather(*(client() for _ in range(4 * ACCEPTED)))
         growth = _memory(process) - before
-    print(f"{4 * HELD} clients, {HELD} held: {dict(answers)}, {growth / (1 << 20):+.1f} MiB in the server")
+    mebibytes = f"{growth / (1 << 20):+.1f} MiB in the server"
+    print(f"{4 * ACCEPTED} clients, {ACCEPTED} accepted: {dict(answers)}, {mebibytes}")
     return set(answers) == {200, 429} and growth < MOST_GROWTH
 
 
 def _memory(process: int) -> int:
+    """Return the resident bytes of a process."""
     status = Path(f"/proc/{process}/status").read_text()
     return int(re.search(r"VmRSS:\s+(\d+) kB", status)[1]) << 10  # type: ignore[index]
 
 
 def main() -> int:
+    """Print the table and the result of the overload; return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument(
-        "--seconds", type=float, default=10.0, help="for each server with each number of clients"
+        "--seconds", type=float, default=10.0, help="seconds per server and number of clients"
     )
-    parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--overload", type=float, default=20.0, help="seconds of it; 0 leaves it out")
-    parser.add_argument("--serve", choices=(OURS, BESIDE), help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, default=4, help="alternations of the two servers")
+    parser.add_argument("--overload", type=float, default=20.0, help="seconds of overload; 0 skips it")
+    parser.add_argument("--serve", choices=(SANDBOX, BASELINE), help=argparse.SUPPRESS)
     parser.add_argument("--held", type=int, default=256, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.serve:

@@ -1,9 +1,9 @@
-"""Many programs of every kind through one sandbox: each ends as it must, and nothing grows.
+"""Many programs of every kind in one sandbox: each must end as expected, and nothing may grow.
 
     python -m benchmarks.sandbox_soak [--programs 50000] [--seed 0]
 
-Right ones, wrong ones, ones that run into each limit, cancelled ones, and workers that are killed under them.
-Exit code 1 when a program ended otherwise than it must, or memory, descriptors or processes grew.
+The programs succeed, fail, run into each limit or are cancelled, while workers are killed. The exit code is 1
+if a program ended differently than expected, or if memory, descriptors or processes grew.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ BATCHES = 10
 PROGRAMS_PER_KILL = 500
 MIB = 1 << 20
 MOST_GROWTH = 4 * MIB
-"""Of the host's own memory, between the second fifth of a soak and its end."""
+"""Growth in bytes that is allowed for the host process, from the second fifth of a soak to its end."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """A program, and whether it ended as it must."""
+    """A program with its limits, and the check that its execution must pass."""
 
     kind: str
     program: Program
@@ -44,7 +44,11 @@ class Trial:
     limits: Limits = Limits()
 
 
+# Each maker turns a random number into a trial, so that no two programs of a kind are the same.
+
+
 def right(number: int) -> Trial:
+    """A program that prints a sum."""
     source = f"print(sum(n * n for n in range({number % 1000})))"
     expected = f"{sum(n * n for n in range(number % 1000))}\n"
     passes = lambda ran: (ran.status, ran.stdout) == (Status.OK, expected)  # noqa: E731
@@ -52,6 +56,7 @@ def right(number: int) -> Trial:
 
 
 def given(number: int) -> Trial:
+    """A program that copies its binding, its standard input and a file to a fetched file."""
     text = f"{number:x}" * (number % 500 + 1)
     program = Program(
         source="open('out', 'w').write(bound + input() + open('in').read())",
@@ -61,33 +66,39 @@ def given(number: int) -> Trial:
 
 
 def wrong(number: int) -> Trial:
+    """A program that raises an exception."""
     program = Program(source=f"raise ValueError({number})")
     return Trial("wrong", program, lambda ran: ran.stderr.endswith(f"ValueError: {number}\n"))
 
 
 def exits(number: int) -> Trial:
+    """A program that exits with a code."""
     program = Program(source=f"import sys; sys.exit({number % 256})")
     return Trial("exit", program, lambda ran: ran.exit_code == number % 256)
 
 
 def dies(number: int) -> Trial:
+    """A program that is ended by a signal."""
     deadly = (signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM, signal.SIGABRT)[number % 4]
     program = Program(source=f"import os; os.kill(os.getpid(), {int(deadly)})")
     return Trial("signal", program, lambda ran: (ran.status, ran.signal) == (Status.SIGNAL, deadly))
 
 
 def starves(number: int) -> Trial:
+    """A program that needs more memory than it may use."""
     program = Program(source="kept = bytearray(1 << 30)")
     limits = Limits(memory_bytes=64 * MIB)
     return Trial("memory", program, lambda ran: ran.stderr.endswith("MemoryError\n"), limits)
 
 
 def fills(number: int) -> Trial:
+    """A program that fills its disk."""
     program = Program(source="for n in range(99): open(str(n), 'wb').write(bytes(1 << 20))")
     return Trial("disk", program, lambda ran: "[Errno 28]" in ran.stderr)
 
 
 def floods(number: int) -> Trial:
+    """A program that prints more than it may."""
     program = Program(source="while True: print('x' * 999)")
     limits = Limits(output_bytes=10_000)
     passes = lambda ran: (ran.status, len(ran.stdout)) == (Status.OUTPUT_LIMIT, 10_000)  # noqa: E731
@@ -95,12 +106,14 @@ def floods(number: int) -> Trial:
 
 
 def sleeps(number: int) -> Trial:
+    """A program that exceeds its wall time."""
     program = Program(source="import time; time.sleep(60)")
     limits = Limits(wall_seconds=0.05)
     return Trial("wall time", program, lambda ran: ran.status is Status.WALL_LIMIT, limits)
 
 
 def spins(number: int) -> Trial:
+    """A program that exceeds its CPU time."""
     program = Program(source="while True: pass")
     limits = Limits(cpu_seconds=0.05, wall_seconds=60)
     return Trial("CPU time", program, lambda ran: ran.status is Status.CPU_LIMIT, limits)
@@ -117,6 +130,7 @@ print('left')
 
 
 def leaves(number: int) -> Trial:
+    """A program that leaves daemons behind, which must not survive it."""
     limits = Limits(processes=3)
     passes = lambda ran: (ran.status, ran.stdout) == (Status.OK, "left\n")  # noqa: E731
     return Trial("daemons", Program(source=DAEMON), passes, limits)
@@ -127,7 +141,7 @@ SELDOM = ((fills, 1), (floods, 1.5), (sleeps, 1), (spins, 1))
 
 
 class Soak:
-    """A sandbox, what was tried in it and what went wrong."""
+    """Runs trials in a sandbox and counts executions, killed workers and anomalies."""
 
     def __init__(self, box: LocalSandbox, seed: int):
         self.tried: Counter[str] = Counter()
@@ -138,7 +152,7 @@ class Soak:
         self._random = random.Random(seed)
 
     async def batch(self, programs: int) -> None:
-        """So many programs by several clients, and workers killed meanwhile."""
+        """Run a number of programs from several clients, and kill workers while they run."""
         makers, weights = zip(*OFTEN, *SELDOM, strict=True)
         chosen = self._random.choices(makers, weights, k=programs)
         trials = [make(self._random.randrange(1 << 30)) for make in chosen]
@@ -179,13 +193,14 @@ class Soak:
 
 
 def children(pid: int) -> set[int]:
+    """Return the process ids of the direct children."""
     paths = Path(f"/proc/{pid}/task").glob("*/children")
     return {int(child) for path in paths for child in path.read_text().split()}
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The sandbox's host and its processes, while no program runs."""
+    """Memory, descriptors and processes of the sandbox while no program runs."""
 
     programs: int
     seconds: float
@@ -196,6 +211,7 @@ class Sample:
 
 
 def sample(programs: int, seconds: float) -> Sample:
+    """Measure this process and the sandbox's processes."""
     launchers = children(os.getpid())
     templates = {child for launcher in launchers for child in children(launcher)}
     return Sample(
@@ -205,17 +221,19 @@ def sample(programs: int, seconds: float) -> Sample:
 
 
 def resident(pid: int) -> int:
+    """Return the resident bytes of a process."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
 async def soak(programs: int, seed: int) -> tuple[Soak, list[Sample]]:
+    """Run the programs in batches, and take a sample after each batch."""
     samples = []
     started = time.monotonic()
     async with LocalSandbox(capacity=2) as box:
         soaked = Soak(box, seed)
         for batch in range(1, BATCHES + 1):
             await soaked.batch(programs // BATCHES)
-            # Both workers, whichever was killed last.
+            # Programs on both workers, so that a killed one is replaced before it is measured.
             quick = Program(source="import time; time.sleep(0.05)")
             await asyncio.gather(*(box.run(quick) for _ in range(4)))
             samples.append(sample(batch * (programs // BATCHES), time.monotonic() - started))
@@ -225,7 +243,7 @@ async def soak(programs: int, seed: int) -> tuple[Soak, list[Sample]]:
 
 
 def growth(soaked: Soak, samples: list[Sample]) -> list[str]:
-    """What went wrong over all."""
+    """Return the anomalies, and a line for everything that grew or was lost without a killed worker."""
     found = list(soaked.anomalies)
     if soaked.lost > soaked.kills:
         found.append(f"{soaked.lost} programs lost to {soaked.kills} killed workers")
@@ -238,6 +256,7 @@ def growth(soaked: Soak, samples: list[Sample]) -> list[str]:
 
 
 def show(soaked: Soak, samples: list[Sample], console: Console) -> None:
+    """Print a table with one row per sample."""
     table = Table(title=", ".join(f"{count} {kind}" for kind, count in soaked.tried.most_common()))
     for column in ("programs", "seconds", "host MiB", "workers MiB", "descriptors", "processes"):
         table.add_column(column, justify="right")
@@ -250,10 +269,11 @@ def show(soaked: Soak, samples: list[Sample], console: Console) -> None:
 
 
 def main() -> int:
+    """Run the soak and print table and anomalies; return 1 if there are any."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--programs", type=int, default=50_000, help="how many (default: 50000)")
+    parser.add_argument("--programs", type=int, default=50_000, help="number of programs (default: 50000)")
     parser.add_argument(
-        "--seed", type=int, default=0, help="which ones, and when they are cancelled (default: 0)"
+        "--seed", type=int, default=0, help="chooses the programs and the cancellations (default: 0)"
     )
     options = parser.parse_args()
     if options.programs < BATCHES:

@@ -2,8 +2,9 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.stream_memory --rows 10000 100000
 
-Each number of rows is judged twice by a process of its own: all of them, and once more when all are judged
-already (what going on costs). JSON lines in, the result file out; the judge is a scripted generator.
+Each number of rows is judged in two processes: the first judges all rows, the second resumes the finished
+run, which shows the cost of resuming. Rows are read from JSON lines and verdicts written to a result file;
+the generator is scripted.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from tirjudge.storage.result_file import ResultFile
 
 
 class Counting:
-    """A watcher that counts."""
+    """A batch observer that counts judged and already known rows, and stops at a failure."""
 
     def __init__(self) -> None:
         self.tally = Tally()
@@ -46,6 +47,7 @@ class Counting:
 
 
 def write_rows(path: Path, count: int) -> None:
+    """Write `count` generated pairs as JSON lines."""
     with path.open("w") as file:
         for number in range(count):
             row = {"id": f"row-{number}", "prompt": f"Question {number}: " + "why? " * 100}
@@ -54,16 +56,17 @@ def write_rows(path: Path, count: int) -> None:
 
 
 async def judge(rows: Path, output: Path) -> Counting:
+    """Judge the rows with a scripted generator."""
     watcher = Counting()
     generator = ScriptedGenerator(lambda context: "Both are long. <preference>A</preference>")
-    async with JudgeEngine(JudgeConfig(tools=False), generator=generator) as judging:
+    async with JudgeEngine(JudgeConfig(tools=False), generator=generator) as judge_engine:
         with ResultFile(output, {}) as results:
-            await Batch(judging, results, watcher).run(RowFile(str(rows)))
+            await Batch(judge_engine, results, watcher).run(RowFile(str(rows)))
     return watcher
 
 
 def measure(rows: Path, output: Path) -> None:
-    """In a process of its own: peak memory is a process's."""
+    """Judge the rows and print the peak memory; needs a process of its own, since the peak is per process."""
     began = time.perf_counter()
     watcher = asyncio.run(judge(rows, output))
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -75,8 +78,9 @@ def measure(rows: Path, output: Path) -> None:
 
 
 def main() -> None:
+    """Measure every number of rows twice."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000])
+    parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000], help="numbers of rows")
     parser.add_argument("--measure", type=Path, nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.measure:

@@ -1,11 +1,11 @@
-"""Trajectories a second from vLLM and from our own generator, with programs of several lengths.
+"""Trajectories per second with vLLM and with tirjudge's own generator, for programs of several durations.
 
     . .venv-vllm/bin/activate
     export OMP_NUM_THREADS=1 VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind
     python -m benchmarks.vllm_throughput
 
-Both hold the same weights, of the miniature's shape, taught a few dialogues by heart so that its programs
-are real; their milliseconds are slept, not computed. vLLM's build is that of a CPU.
+Both have the same weights: the miniature's shape, trained to reproduce a few dialogues, so that its programs
+are real. The programs sleep for their milliseconds instead of computing. vLLM is built for the CPU.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.rollout_throughput import Dialogue, overlapped, taught
+from benchmarks.rollout_throughput import Dialogue, memorised, overlapped
 from tirjudge.generation.vllm import VllmGenerator
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 
@@ -32,7 +32,7 @@ CPU = {"dtype": "float32", "enforce_eager": True, "enable_chunked_prefill": Fals
 
 @dataclass
 class Slowed:
-    """A sandbox whose programs take longer."""
+    """A sandbox whose programs sleep first."""
 
     sandbox: Sandbox
     milliseconds: int
@@ -43,7 +43,7 @@ class Slowed:
 
 
 async def rate(dialogues: list[Dialogue], size: int, generator: Any, sandbox: Any) -> tuple[float, float]:
-    """Trajectories a second, and the share of them that ran their program."""
+    """Return trajectories per second, and the share of trajectories that ran a program."""
     started = time.perf_counter()
     trajectories = await overlapped(dialogues, size, generator, sandbox)
     seconds = time.perf_counter() - started
@@ -51,13 +51,14 @@ async def rate(dialogues: list[Dialogue], size: int, generator: Any, sandbox: An
 
 
 async def compare(generators: dict[str, Any], dialogues: list[Dialogue], options: Any) -> None:
+    """Print the median rate of each generator for each duration; the generators alternate."""
     async with open_sandbox("local", preload=()) as sandbox:
         for milliseconds in options.milliseconds:
             rates: dict[str, list[float]] = defaultdict(list)
             slowed = Slowed(sandbox, milliseconds)
             for _ in range(options.repeats):
                 for name, generator in generators.items():
-                    await forget(generator)
+                    await clear_cache(generator)
                     found, ran = await rate(dialogues, options.size, generator, slowed)
                     rates[name].append(found)
                     print(
@@ -67,13 +68,13 @@ async def compare(generators: dict[str, Any], dialogues: list[Dialogue], options
             load = os.getloadavg()[0]
             n = options.tasks * options.size
             print(
-                f"{milliseconds} ms a program: {medians} trajectories/s (n = {n}, load {load:.1f})",
+                f"{milliseconds} ms per program: {medians} trajectories/s (n = {n}, load {load:.1f})",
                 flush=True,
             )
 
 
-async def forget(generator: Any) -> None:
-    """Keys and values of earlier rollouts."""
+async def clear_cache(generator: Any) -> None:
+    """Drop the keys and values of earlier rollouts, so that every run starts with an empty cache."""
     if isinstance(generator, VllmGenerator):
         await generator.load_weights(Path(generator.model))
     else:
@@ -81,21 +82,24 @@ async def forget(generator: Any) -> None:
 
 
 async def main() -> None:
+    """Compare the two generators with the same weights."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tasks", type=int, default=8)
-    parser.add_argument("--size", type=int, default=16, help="rollouts a task")
-    parser.add_argument("--milliseconds", type=int, nargs="+", default=[0, 50, 500])
+    parser.add_argument("--size", type=int, default=16, help="rollouts per task")
+    parser.add_argument(
+        "--milliseconds", type=int, nargs="+", default=[0, 50, 500], help="durations of the programs"
+    )
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     torch.set_num_threads(1)
     dialogues = [Dialogue.number(i, 0) for i in range(options.tasks)]
-    ours = taught(dialogues)
+    own = memorised(dialogues)
     with TemporaryDirectory() as folder:
-        ours._network.save_pretrained(folder)
-        ours.encoder._tokenizer.save_pretrained(folder)
+        own._network.save_pretrained(folder)
+        own.encoder._tokenizer.save_pretrained(folder)
         vllm = VllmGenerator.load(folder, **CPU)
-        await compare({"ours": ours, "vllm": vllm}, dialogues, options)
-    await ours.close()
+        await compare({"own": own, "vllm": vllm}, dialogues, options)
+    await own.close()
     await vllm.close()
 
 

@@ -28,7 +28,7 @@ _CLIENTS = (1, 2, 4)
 
 def bench(
     seconds: Annotated[
-        float, typer.Option(min=0.1, help="Time for each way with each number of clients.  [default: 4]")
+        float, typer.Option(min=0.1, help="Seconds per contender and number of clients.  [default: 4]")
     ] = 4.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
 ) -> None:

@@ -50,13 +50,13 @@ def test_all_numbers_are_there_and_agree(
     shares = [one[f"share of time, {part}"] for part in ("generation", "sandbox", "training", "the rest")]
     assert min(shares) >= 0
     assert sum(shares) == pytest.approx(1)
-    each_second = one["generated, tokens a second of the batch"]
-    assert each_second * one["a batch, seconds"] == pytest.approx(second["tokens/generated"])
-    in_training = one["trained, tokens a second of training"] * one["share of time, training"]
-    assert in_training * one["a batch, seconds"] == pytest.approx(second["tokens/trained"])
+    each_second = one["generated, tokens per second of the batch"]
+    assert each_second * one["seconds per batch"] == pytest.approx(second["tokens/generated"])
+    in_training = one["trained, tokens per second of training"] * one["share of time, training"]
+    assert in_training * one["seconds per batch"] == pytest.approx(second["tokens/trained"])
     assert one["gib/process"] > 0.1
     taught = "--model" in words
-    assert (one["programs a rollout"] > 0.5) == taught
+    assert (one["programs per rollout"] > 0.5) == taught
     assert (second["seconds/programs"] > 0) == taught
     assert taught or one["share of time, sandbox"] == 0, "who runs no program waits for none"
     assert found["parameters"] == (918_912 if taught else shape(parameters("1M")).parameters)

@@ -1,4 +1,4 @@
-"""A tiny Qwen3 that half knows the dialogue: real parts, small enough for every test."""
+"""Fixtures for training: a tiny Qwen3 that half knows the dialogue, its judges and its tasks."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
-# Every stage ends with a garbage collection, which would walk through all of torch and TRL each time: a fifth
-# of a small run's CPU seconds.
-assert GRPOTrainer, "loaded before the collector is told to pass over what is loaded"
+# Every stage ends with a garbage collection, which would walk through all of torch and TRL each time. That
+# takes a fifth of a small run's CPU seconds.
+assert GRPOTrainer, "TRL must be loaded before gc.freeze, which exempts loaded objects from collection"
 gc.collect()
 gc.freeze()
 
@@ -43,7 +43,7 @@ SCORES = ("<score>3</score>", "<score>7</score>")
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[EndpointServer]:
-    """A model server for the tests of one file; each gives it a script and forgets what it was asked."""
+    """A model server for the tests of one file; each test sets a script and clears the recorded requests."""
     with serving() as server:
         yield server
 
@@ -65,9 +65,9 @@ class ShortPointwise(TirPointwise):
 ENVIRONMENTS = {"tir-pairwise": ShortPairwise(order="given"), "tir-pointwise": ShortPointwise()}
 
 
-def source(step: int, turn: int, position: int) -> FormattedTask:
-    """Every third task is a single one; a function of its arguments alone."""
-    name = f"{step}-{turn}-{position}"
+def source(step: int, round_number: int, position: int) -> FormattedTask:
+    """Return a pair, or a single response at every third position; a function of its arguments alone."""
+    name = f"{step}-{round_number}-{position}"
     task = JudgeTask(id=name, prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)
     return FormattedTask("tir-pointwise" if position % 3 == 2 else "tir-pairwise", task)
 
@@ -75,11 +75,11 @@ def source(step: int, turn: int, position: int) -> FormattedTask:
 WORDS = (PROGRAM, BROKEN, *VERDICTS, *SCORES)
 
 
-def tokenizer_of_words(said: Sequence[str] = WORDS) -> PreTrainedTokenizerFast:
-    """Bytes, and one token for each thing that the judge may say; text never encodes to the latter."""
+def tokenizer_of_words(turns: Sequence[str] = WORDS) -> PreTrainedTokenizerFast:
+    """Return a tokenizer of bytes and of one token per possible turn, to which text is never encoded."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     level = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    words = [level.pre_tokenize_str(word)[0][0] for word in said]
+    words = [level.pre_tokenize_str(word)[0][0] for word in turns]
     tokenizer = Tokenizer(models.BPE(vocab={entry: i for i, entry in enumerate(alphabet + words)}, merges=[]))
     tokenizer.pre_tokenizer, tokenizer.decoder = level, decoders.ByteLevel()
     fast = PreTrainedTokenizerFast(
@@ -123,11 +123,11 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert all(tokenizer.decode([i]) == text for text, i in word.items())
     dialogues = []
     for format, answers in (("tir-pairwise", VERDICTS), ("tir-pointwise", SCORES)):
-        draw = source(0, 0, 2 if format == "tir-pointwise" else 0)
-        for view in ENVIRONMENTS[format].views(draw.task):
-            start = encoder.prompt(ENVIRONMENTS[format].prompt(draw.task, view))
-            for said in answers:
-                end = [word[said], tokenizer.eos_token_id]
+        formatted = source(0, 0, 2 if format == "tir-pointwise" else 0)
+        for view in ENVIRONMENTS[format].views(formatted.task):
+            start = encoder.prompt(ENVIRONMENTS[format].prompt(formatted.task, view))
+            for answer in answers:
+                end = [word[answer], tokenizer.eos_token_id]
                 dialogues += [(start, [word[PROGRAM], *encoder.text(OUTPUT), *end]), (start, end)]
                 error = encoder.text("```output\nZeroDivisionError: division by zero\n```\n")
                 dialogues.append((start, [word[BROKEN], *error, *end]))
@@ -144,7 +144,7 @@ def environments() -> dict[str, Environment]:
 
 @pytest.fixture(scope="session")
 def roomy_model(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tiny model with room for a paper's prompt, each byte of which is a token."""
+    """The tiny model with enough positions for a paper's prompt, each byte of which is a token."""
     folder = tmp_path_factory.mktemp("roomy") / "model"
     shutil.copytree(tiny_model, folder)
     config = json.loads((folder / "config.json").read_text())

@@ -18,26 +18,26 @@ FLOAT32 = ("--mixed_precision", "no")
 
 
 def launched(config: str, options: tuple[str, ...], *script: str) -> subprocess.CompletedProcess[str]:
-    """`options` are the launcher's beside the configuration; `script` is a file and its arguments."""
+    """Launch a script in two processes; `options` are further options of the launcher."""
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(LAUNCH / config)]
     command = [*launch, "--num_processes", "2", *options, *script]
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 
 def take_cpus_for(kind: DistributedType) -> None:
-    """accelerate 1.15 takes the processes of a CPU for plain ones, whatever it was told of them."""
+    """Make accelerate treat CPU processes as of this kind; version 1.15 always treats them as plain ones."""
     begin = PartialState.__init__
 
-    def begin_as_told(self: PartialState, *args: Any, **options: Any) -> None:
+    def initialise(self: PartialState, *args: Any, **options: Any) -> None:
         begin(self, *args, **options)
         if self.distributed_type == DistributedType.MULTI_CPU:
             self.distributed_type = kind
 
-    PartialState.__init__ = begin_as_told
+    PartialState.__init__ = initialise
 
 
 def typed(*words: str) -> None:
-    """`tirjudge train` in this process."""
+    """Run `tirjudge train` in this process."""
     app = typer.Typer()
     app.command()(train)
     app(words, standalone_mode=False)

@@ -23,7 +23,7 @@ TABLE_6 = {
     "help-steer-3": ("helpfulness", 2000, 2000, 0, 4000),
     "safe-rlhf": ("safety", 500, 500, 0, 1000),
 }
-"""As printed: domain, pointwise, pairwise, listwise, total (TIR Table 6)."""
+"""The printed rows: domain, pointwise, pairwise, listwise, total (TIR Table 6)."""
 TOTAL = (12450, 12450, 1461, 26361)
 TOPICS = ("rivers", "clocks", "bread", "maps", "wool", "glass", "bees", "salt")
 

@@ -9,14 +9,14 @@ from tirjudge_environments import JudgeTask, Message, open_environment
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 STUDENT = {format: open_environment(format, prompts="mini") for format in ("tir-pairwise", "tir-pointwise")}
-"""Return the student's judges."""
+"""The student's judges."""
 COUNT = "print(len(response_a.split()))"
 SCORE = "print(len(response.split()))"
-TOLD = "The right answer is Response "
+GIVEN_ANSWER = "The right answer is Response "
 
 
-def draws(count: int, *, hard: int = 0, format: str = "tir-pairwise") -> list[FormattedTask]:
-    """Return tasks: which response has two words? The first teacher fails the last `hard` ones."""
+def word_count_tasks(count: int, *, hard: int = 0, format: str = "tir-pairwise") -> list[FormattedTask]:
+    """Return tasks that ask which response has two words; the first teacher fails the last `hard` ones."""
     return [
         FormattedTask(
             format,
@@ -53,8 +53,8 @@ def fenced(body: dict[str, Any]) -> dict[str, Any]:
 def verdict(asked: str, printed: str) -> str:
     """Return the verdict by word count; the opposite for a hard task, unless the prompt has the answer."""
     good = printed == "2"
-    if TOLD in asked:
-        return f"Counted.\n<preference>{asked.split(TOLD)[1][0]}</preference>"
+    if GIVEN_ANSWER in asked:
+        return f"Counted.\n<preference>{asked.split(GIVEN_ANSWER)[1][0]}</preference>"
     if "Hard:" in asked:
         good = not good
     if "Response B:" in asked:

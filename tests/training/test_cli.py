@@ -1,4 +1,4 @@
-"""`tirjudge train` and `tirjudge heldout` as they are typed."""
+"""The commands `tirjudge train` and `tirjudge heldout`."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def small(folder: Path, **more: object) -> Result:
 
 
 @pytest.mark.slow
-def test_a_run_from_random_weights_to_a_judge_with_a_card(tmp_path: Path) -> None:
-    """Its stages are marked done, are not repeated, and belong to one recipe; the judge can be measured."""
+def test_random_weights_become_a_judge_with_a_model_card(tmp_path: Path) -> None:
+    """Finished stages are not repeated, the folder belongs to one recipe, and the judge can be measured."""
     done = small(tmp_path)
     model = tmp_path / "rl" / "model"
     assert done.exit_code == 0, done.stderr
@@ -96,7 +96,7 @@ def test_bad_input_gets_one_line_and_exit_code_2(words: tuple[str, ...], line: s
     assert result.stderr.count("\n") == 1
 
 
-def test_vllm_is_looked_for_before_anything_is_trained(
+def test_a_missing_vllm_is_reported_before_any_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preflight, "find_spec", lambda name: None)

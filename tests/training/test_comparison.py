@@ -1,16 +1,18 @@
-"""The arms of a comparison: their recipes, the warm-up that they share, and the table."""
+"""The arms of a comparison: their recipes, their common warm-up, and the table."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
-
 import pytest
-
-from tests.training.test_cli import SMALL, run
+from pathlib import Path
+from tests.training.test_cli import SMALL
+from tests.training.test_cli import run
 from tirjudge_training import comparison
-from tirjudge_training.config_files import BadRecipe, load, load_arms
-from tirjudge_training.evaluation import Answer, summary
+from tirjudge_training.config_files import BadRecipe
+from tirjudge_training.config_files import load
+from tirjudge_training.config_files import load_arms
+from tirjudge_training.evaluation import Answer
+from tirjudge_training.evaluation import summary
 from tirjudge_training.recipe import Recipe
 
 
@@ -18,7 +20,7 @@ def arms(*assignments: str) -> dict[str, Recipe]:
     return load_arms(Recipe, "mini-arms", assignments)
 
 
-def test_an_arm_is_the_recipe_with_its_own_table_over_it() -> None:
+def test_an_arm_overrides_keys_of_the_recipe() -> None:
     found = arms("rl.steps=3", "arms.text.rl.groups=8")
     assert list(found) == ["tools", "text", "mixture", "checkable", "reading"]
     assert [arm.data.no_tools for arm in found.values()] == [0.0, 1.0, 0.5, 0.0, 0.0]
@@ -56,7 +58,7 @@ def finish(folder: Path, arm: str, model: str, correct: int, domain: str) -> Non
     (stage / "done.json").write_text(json.dumps(summary(answers)))
 
 
-def test_the_table_has_every_arm_and_says_what_it_is_a_test_of(tmp_path: Path) -> None:
+def test_the_table_has_every_arm_and_states_its_limits(tmp_path: Path) -> None:
     found = {name: arm for name, arm in arms().items() if name in ("tools", "text")}
     for arm, before, after in (("tools", 5, 9), ("text", 4, 6)):
         finish(tmp_path, arm, "base", before, "safety")
@@ -76,8 +78,8 @@ def test_the_table_has_every_arm_and_says_what_it_is_a_test_of(tmp_path: Path) -
 
 
 @pytest.mark.slow
-def test_two_arms_share_a_warm_up_and_stand_in_one_table(tmp_path: Path) -> None:
-    """The second arm finds its warm-up done; typed again, nothing is trained."""
+def test_two_arms_share_a_warm_up_and_are_in_one_table(tmp_path: Path) -> None:
+    """The second arm copies the warm-up of the first; the repeated command trains nothing."""
     arms = "".join(f"[arms.{arm}.rl]\nlearning_rate = {rate}\n" for arm, rate in (("a", 1e-3), ("b", 1e-4)))
     small = "".join(f"{key} = {value}\n" for key, value in SMALL.items())
     (tmp_path / "two.toml").write_text(f'extends = "mini"\n{small}{arms}')
@@ -85,10 +87,10 @@ def test_two_arms_share_a_warm_up_and_stand_in_one_table(tmp_path: Path) -> None
         run("train", "--recipe", str(tmp_path / "two.toml"), "--output", str(tmp_path / "run")) for _ in "12"
     ]
     assert [one.exit_code for one in runs] == [0, 0], runs[0].stderr
-    said = [line.split(" ", 1)[1] for line in runs[0].stderr.splitlines()]
-    assert "a/warmup: writing 32 samples" in said
-    assert "b/warmup: done" in said
-    assert "b/warmup: writing 32 samples" not in said
+    progress = [line.split(" ", 1)[1] for line in runs[0].stderr.splitlines()]
+    assert "a/warmup: writing 32 samples" in progress
+    assert "b/warmup: done" in progress
+    assert "b/warmup: writing 32 samples" not in progress
     assert runs[0].stdout == runs[1].stdout == (tmp_path / "run" / "comparison.md").read_text()
     assert runs[0].stdout.count("\n| ") == 2 + 2 * 2 * 3
     assert all(line.endswith(": done") for line in runs[1].stderr.splitlines())

@@ -1,4 +1,4 @@
-"""Recipes: what is typed reaches the run, and what is mistyped gets one line."""
+"""Recipe files and assignments reach the configuration, and each mistake is reported in one line."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def recipe(tmp_path: Path) -> str:
     return str(path)
 
 
-def test_assignments_go_over_the_file(recipe: str) -> None:
+def test_assignments_override_the_file(recipe: str) -> None:
     config = load(Outer, recipe, ["rl.learning_rate=5e-5", "rl.note=plain text", "warmup.limit=7", "seed=9"])
     assert config == Outer(seed=9, rl=Inner(learning_rate=5e-5, note="plain text"), warmup=Inner(limit=7))
 
 
-def test_the_resolved_recipe_reads_back_as_itself(recipe: str) -> None:
+def test_the_resolved_recipe_round_trips(recipe: str) -> None:
     config = load(Outer, recipe, ["warmup.limit=1"])
     assert Outer.model_validate(tomllib.loads(to_toml(config))) == config
 
@@ -56,14 +56,14 @@ def test_the_resolved_recipe_reads_back_as_itself(recipe: str) -> None:
         ("=1", "write it as key=value"),
     ],
 )
-def test_a_mistake_gets_one_line_that_names_it(recipe: str, assignment: str, line: str) -> None:
+def test_a_mistake_is_named_in_one_line(recipe: str, assignment: str, line: str) -> None:
     with pytest.raises(BadRecipe) as error:
         load(Outer, recipe, [assignment])
     assert line in str(error.value)
     assert "\n" not in str(error.value)
 
 
-def test_a_recipe_that_is_no_toml_or_not_there(tmp_path: Path) -> None:
+def test_a_recipe_that_is_not_toml_or_does_not_exist(tmp_path: Path) -> None:
     (tmp_path / "bad.toml").write_text("seed = = 1")
     with pytest.raises(BadRecipe, match=r"bad\.toml: "):
         load(Outer, str(tmp_path / "bad.toml"))
@@ -71,7 +71,7 @@ def test_a_recipe_that_is_no_toml_or_not_there(tmp_path: Path) -> None:
         load(Outer, "minni")
 
 
-def test_a_recipe_goes_over_the_one_it_extends(recipe: str, tmp_path: Path) -> None:
+def test_a_recipe_overrides_the_one_it_extends(recipe: str, tmp_path: Path) -> None:
     (tmp_path / "middle.toml").write_text('extends = "mine.toml"\n[rl]\nlimit = 5\n[warmup]\nlimit = 1\n')
     (tmp_path / "last.toml").write_text('extends = "middle.toml"\nseed = 4\n[rl]\nlimit = 6\n')
     config = load(Outer, str(tmp_path / "last.toml"), ["warmup.limit=2"])
@@ -86,7 +86,7 @@ def test_a_recipe_goes_over_the_one_it_extends(recipe: str, tmp_path: Path) -> N
         ("extends = 3", "self.toml: extends: write the name of a recipe"),
     ],
 )
-def test_what_cannot_be_extended_is_named(tmp_path: Path, text: str, line: str) -> None:
+def test_an_impossible_extends_is_named(tmp_path: Path, text: str, line: str) -> None:
     (tmp_path / "self.toml").write_text(text)
     with pytest.raises(BadRecipe) as error:
         load(Outer, str(tmp_path / "self.toml"))

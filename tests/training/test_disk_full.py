@@ -1,4 +1,4 @@
-"""A disk that really fills gives one line and no broken file, and the run resumes once there is space."""
+"""A full disk gives one line and no broken file, and the run resumes once there is space."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ from tirjudge.storage.run_folder import full_disk_told
 FOLDER = Path(sys.argv[1])
 """
 DISTIL = """
-from tests.training.teachers import STUDENT, draws
+from tests.training.teachers import STUDENT, word_count_tasks
 from tirjudge_training.distillation.lessons import Distillation
 from tirjudge_training.distillation.config import TeacherConfig
 config = TeacherConfig(model="teacher", base_url=sys.argv[2], concurrency=2)
 
 def work(run):
-    print(Distillation(run, config, draws(24), STUDENT, seed=0, say=lambda line: None).ask()["dialogues"])
+    tasks = word_count_tasks(24)
+    print(Distillation(run, config, tasks, STUDENT, seed=0, say=lambda line: None).ask()["dialogues"])
 """
 TUNE = """
 import torch, transformers
@@ -65,9 +66,9 @@ for number, size in enumerate(sys.argv[3:]):
 
 @pytest.fixture
 def on_small_disk(tmp_path: Path) -> Run:
-    """Works in the folder `disk` while a disk lies there that grows from each size to the next.
+    """Run a script in the folder `disk`, on a real file system that grows from one size to the next.
 
-    Gives what was printed each time.
+    The fixture returns the output of each run.
     """
     place = tmp_path / "disk"
     place.mkdir()
@@ -84,7 +85,7 @@ def on_small_disk(tmp_path: Path) -> Run:
     return run
 
 
-def test_a_teachers_dialogues_survive_and_are_not_asked_for_again(on_small_disk: Run, tmp_path: Path) -> None:
+def test_a_teachers_dialogues_survive_and_are_not_requested_again(on_small_disk: Run, tmp_path: Path) -> None:
     with serving() as server:
         server.script = native
         full, dialogues = on_small_disk(DISTIL, server.url, "40k", "4m")
@@ -95,14 +96,16 @@ def test_a_teachers_dialogues_survive_and_are_not_asked_for_again(on_small_disk:
     )
     assert dialogues == "24"
     assert len(set(begun)) == 24
-    assert len(begun) - 24 <= 3, "only what could not be written, and what ran beside it, is asked for again"
+    assert len(begun) - 24 <= 3, (
+        "only dialogues that could not be written or were running may be requested again"
+    )
 
 
 @pytest.mark.slow
-def test_training_goes_on_from_the_last_whole_checkpoint(
+def test_training_resumes_from_the_last_complete_checkpoint(
     on_small_disk: Run, tiny_model: Path, tmp_path: Path
 ) -> None:
-    """Wherever it fills, in the weights or in the optimizer's state, the result is the undisturbed one."""
+    """Whether weights or optimizer state fill the disk, the result is that of an undisturbed run."""
     weights = (tiny_model / "model.safetensors").stat().st_size
     small = [str(int(part * weights)) for part in (0.5, 2, 5)]
     *failures, resumed = on_small_disk(TUNE, str(tiny_model), *small, "64m")
@@ -114,7 +117,7 @@ def test_training_goes_on_from_the_last_whole_checkpoint(
     assert float(resumed) == pytest.approx(float(undisturbed), abs=1e-9)
 
 
-def test_other_errors_are_left_as_they_are(tmp_path: Path) -> None:
+def test_other_errors_are_not_changed(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError), disk_full_errors(tmp_path):
         (tmp_path / "none").read_text()
     with pytest.raises(RuntimeError, match=r"^shapes differ$"), disk_full_errors(tmp_path):
@@ -139,12 +142,12 @@ def work(run):
 """
 
 
-def test_a_corpus_is_there_as_a_whole_or_not_at_all(on_small_disk: Run, tmp_path: Path) -> None:
+def test_a_corpus_appears_completely_or_not_at_all(on_small_disk: Run, tmp_path: Path) -> None:
     dataset, part, row = SOURCES["safe-rlhf"]
     Hub(tmp_path / "hub").add(dataset, {part: [row(number) for number in range(1000)]})
     *full, made = on_small_disk(BUILD, str(tmp_path / "hub"), "24k", "64k", "4m")
     assert len(full) == 2
-    for told in full:
-        assert told.startswith(f"DiskFull: no space left to write {tmp_path}/disk")
-        assert told.endswith("free some, and run the same command again to resume")
+    for line in full:
+        assert line.startswith(f"DiskFull: no space left to write {tmp_path}/disk")
+        assert line.endswith("free some, and run the same command again to resume")
     assert made == "500 1"

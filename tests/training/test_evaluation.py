@@ -28,7 +28,7 @@ ANSWERS = [
 ]
 
 
-def test_accuracy_is_over_what_could_be_scored() -> None:
+def test_accuracy_is_over_scored_answers() -> None:
     found = summary(ANSWERS)["tir-pairwise"]
     assert (found["accuracy"]["count"], found["accuracy"]["n"], found["unscored"]) == (2, 3, 1)
     assert (round(found["accuracy"]["low"], 3), round(found["accuracy"]["high"], 3)) == (0.208, 0.939)
@@ -39,7 +39,7 @@ def test_accuracy_is_over_what_could_be_scored() -> None:
     assert found["domains"]["safety"]["accuracy"]["count"] == 1
 
 
-def test_the_line_for_people_names_count_and_interval() -> None:
+def test_the_printed_line_has_count_and_interval() -> None:
     assert lines(summary(ANSWERS)) == [
         "tir-pairwise: 66.7% [20.8%, 93.9%], n = 3; program errors 33.3% [6.1%, 79.2%], n = 3; "
         "1.00 calls per verdict"

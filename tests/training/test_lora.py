@@ -1,4 +1,4 @@
-"""LoRA: the adapted policy samples, processes and kills do not change the result, and it is merged."""
+"""LoRA: the adapted policy samples, processes and kills do not change the result, and adapters are merged."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_two_interrupted_processes_end_with_the_weights_of_one(stage: str, runs:
 def test_the_saved_model_is_the_start_and_what_the_adapter_adds(
     stage: str, runs: tuple[Path, Path], roomy_model: Path
 ) -> None:
-    """A plain model: every adapted matrix moved within the adapter's rank, nothing else moved at all."""
+    """Every adapted matrix of the saved model changed within the adapter's rank, and nothing else changed."""
     before, after = (
         load_file(folder / "model.safetensors") for folder in (roomy_model, runs[0] / stage / "model")
     )
@@ -118,16 +118,16 @@ def test_the_saved_model_is_the_start_and_what_the_adapter_adds(
 
 
 @pytest.mark.slow
-def test_the_adapted_policy_samples_and_is_held_near_to_the_start(runs: tuple[Path, Path]) -> None:
+def test_the_adapted_policy_samples_and_stays_close_to_the_start(runs: tuple[Path, Path]) -> None:
     for folder in runs:
         first, *later = read_lines(folder / "rl" / "metrics.jsonl")
-        assert first["kl"] == 0, "an adapter begins as nothing, and its model is the reference"
+        assert first["kl"] == 0, "a new adapter changes nothing, and its model is the reference"
         assert all(row["kl"] > 1e-4 for row in later)
         assert all(0 < row["sampler_gap"] < 1e-5 for row in (first, *later))
 
 
 @pytest.mark.slow
-def test_checkpoint_and_model_judge_alike(runs: tuple[Path, Path], tmp_path: Path) -> None:
+def test_checkpoint_and_model_give_the_same_verdicts(runs: tuple[Path, Path], tmp_path: Path) -> None:
     """`tirjudge judge` reads both the checkpoint's adapter and the merged weights."""
     stage = runs[0] / "rl"
     verdicts = [judged(stage / part, tmp_path) for part in ("checkpoints/checkpoint-3", "model")]
@@ -137,7 +137,7 @@ def test_checkpoint_and_model_judge_alike(runs: tuple[Path, Path], tmp_path: Pat
         assert torch.allclose(adapter.state_dict()[name], weight, rtol=0, atol=1e-6), name
 
 
-def test_layers_that_a_model_has_not_are_told_before_the_run(tmp_path: Path) -> None:
+def test_unknown_target_layers_are_refused_before_the_run(tmp_path: Path) -> None:
     words = ["train", "--recipe", "judgelrm-3b", "--shrink", "--output", str(tmp_path / "run")]
     ran = CliRunner().invoke(app, [*words, "--set", 'model.lora.targets=["w_pack"]'])
     assert ran.exit_code == 2

@@ -1,4 +1,4 @@
-"""Every shipped recipe loads, holds what its paper prints, and marks every line that the paper does not."""
+"""Every shipped recipe loads, has the values of its paper, and marks every line that the paper lacks."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def value(recipe: Recipe, path: str) -> Any:
 
 
 def lines(name: str) -> Iterator[tuple[str, str]]:
-    """(key with its tables, the line) of every line of a recipe file that sets something."""
+    """Yield (key with its tables, line) for every line of a recipe file that sets a key."""
     table = ""
     for line in shipped()[name].read_text(encoding="utf-8").splitlines():
         if line.startswith("["):
@@ -175,7 +175,7 @@ def lines(name: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_a_recipe_holds_what_its_paper_prints(name: str) -> None:
+def test_a_recipe_has_the_values_of_its_paper(name: str) -> None:
     recipe = load(Recipe, name)
     assert {path: value(recipe, path) for path in PRINTED[name]} == PRINTED[name]
 
@@ -188,7 +188,7 @@ def test_a_line_that_the_paper_does_not_print_is_marked(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", [*PRINTED, *ABLATIONS])
-def test_nobody_has_run_a_paper_s_recipe(name: str) -> None:
+def test_the_recipes_of_papers_are_marked_as_never_run(name: str) -> None:
     recipe = load(Recipe, name)
     assert recipe.run == "never"
     for judge in recipe.environments.values():
@@ -199,7 +199,7 @@ def test_every_shipped_recipe_is_checked() -> None:
     assert set(shipped()) == {"mini", "mini-arms", "mini-paper", *PRINTED, *ABLATIONS}
 
 
-def test_the_documentation_lists_every_ablation_as_it_describes_itself() -> None:
+def test_the_documentation_lists_every_ablation_with_its_description() -> None:
     page = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
     listed = [line for line in page.splitlines() if line.startswith("| `ablations/")]
     assert listed == [f"| `{name}` | {load(Recipe, name).description} |" for name in ABLATIONS]

@@ -67,14 +67,14 @@ def whole(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_loss_falls_and_is_written_down(whole: Path) -> None:
+def test_the_loss_falls_and_is_logged(whole: Path) -> None:
     rows = list(read_lines(whole / "metrics.jsonl"))
     assert [row["step"] for row in rows] == [1, 10, 20]
     assert rows[0]["loss"] == pytest.approx(6.93, abs=0.2), "ln 1024 before anything is learned"
     assert rows[-1]["loss"] < 5
 
 
-def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
+def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
     start: Path, whole: Path, tmp_path: Path
 ) -> None:
     """Killed between two checkpoints, so that steps and a row of metrics are repeated."""
@@ -88,7 +88,7 @@ def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
     assert steps[0] == steps[1]
 
 
-def test_what_the_labels_leave_out_is_not_learned(start: Path, tmp_path: Path) -> None:
+def test_tokens_without_a_label_are_not_learned(start: Path, tmp_path: Path) -> None:
     """The loss is the mean over labelled tokens, however many others there are."""
     from transformers import AutoModelForCausalLM
 
@@ -116,7 +116,7 @@ def test_batches_are_alike_in_length_and_hold_every_sample_once() -> None:
     assert order == in_batches(given, 16, seed=3) != in_batches(given, 16, seed=4)
     assert padded(order) < 1.3 * sum(lengths) < padded(given)
     means = [sum(len(s.ids) for s in order[i : i + 160]) / 160 for i in range(0, 960, 160)]
-    assert max(means) - min(means) < 20, "no waves of long and short batches"
+    assert max(means) - min(means) < 20, "long and short batches must alternate"
 
 
 def padded(order: list[Sample]) -> int:

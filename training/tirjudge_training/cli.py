@@ -151,12 +151,13 @@ def train(
     """Train a judge. Run the same command again to resume a stopped run."""
     if list_recipes:
         for name in shipped():
-            found = load(Recipe, name)
-            print(f"{name}: {found.description}{' (never run)' if found.run == 'never' else ''}")
+            listed = load(Recipe, name)
+            print(f"{name}: {listed.description}{' (never run)' if listed.run == 'never' else ''}")
         return
     if launch_config:
         print(resources.files("tirjudge_training") / LAUNCH / f"{launch_config}.yaml")
         return
+    # Short options become assignments, so that the recipe is the only place of settings.
     short = {
         "method=iterative": iterative,
         "method=distill": distill,
@@ -183,7 +184,7 @@ def train(
             config, arms = processes.first(
                 lambda: (
                     shrunk(config, folder),
-                    {arm: shrunk(one, folder / arm) for arm, one in arms.items()},
+                    {name: shrunk(arm, folder / name) for name, arm in arms.items()},
                 )
             )
         if plan:
@@ -225,18 +226,19 @@ def heldout(
         _quiet_libraries(threads=1)
         data = GeneratedData(DataConfig(no_tools=float(no_tools)))
         rollout = RolloutConfig(max_tokens=MAX_TOKENS)
-        found = measure(str(model), data.heldout(n, seed), data.environments, rollout)
-        for line in lines(found):
+        results = measure(str(model), data.heldout(n, seed), data.environments, rollout)
+        for line in lines(results):
             print(line)
         if output is not None:
-            output.write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")
+            output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
 
 
 @contextmanager
 def _one_line_errors(command: str) -> Iterator[None]:
+    """Turn the errors that a user can cause into one line and an exit code."""
     try:
         yield
-    except FirstFailed:
+    except FirstFailed:  # the first process prints the message
         raise typer.Exit(FAILED) from None
     except (BadRecipe, RunMismatch) as error:
         stop(command, error, USAGE)
@@ -261,8 +263,9 @@ def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
         if arm:
             print(f"arm {arm}:")
         data = _rows(recipe)
-        whole = recipe if isinstance(data, NoRows) else counted(recipe, data)
-        for line in planned(whole, pipeline_of(whole), data, folder / arm):
+        # Without rows, epochs cannot be converted to steps, and the plan says so.
+        resolved = recipe if isinstance(data, NoRows) else counted(recipe, data)
+        for line in planned(resolved, pipeline_of(resolved), data, folder / arm):
             print(line)
 
 

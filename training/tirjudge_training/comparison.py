@@ -30,8 +30,9 @@ def compare(
 
     A warm-up that several arms have in common is done once.
     """
-    with processes.folder(folder) as whole:
+    with processes.folder(folder) as run_folder:
         for name, recipe in arms.items():
+            # Copied before training, which then finds the stage done.
             processes.first(partial(_copy_warm_up, arms, name, folder))
             train(
                 recipe,
@@ -40,7 +41,7 @@ def compare(
                 say=_named(say, name),
                 processes=processes,
             )
-        whole.write(COMPARISON, "\n".join(table(arms, folder)) + "\n")
+        run_folder.write(COMPARISON, "\n".join(table(arms, folder)) + "\n")
     return folder / COMPARISON
 
 

@@ -1,4 +1,8 @@
-"""Recipe files: TOML read into a frozen pydantic model, with overrides; unknown keys are refused."""
+"""Recipe files: TOML read into a frozen pydantic model, with overrides, and stored in run folders.
+
+Unknown keys are refused. A run folder keeps the configuration that it was started with, and is resumed with
+that one only.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,8 @@ from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments.registry import first_fault
 
 Config = TypeVar("Config", bound=BaseModel)
+CONFIG = "config.toml"
+"""The file of a run folder with its resolved configuration."""
 EXTENDS, ARMS = "extends", "arms"
 """Keys that a recipe file may have in addition to those of its model."""
 RECIPES, MIXTURES = "recipes", "corpora/mixtures"
@@ -37,8 +43,8 @@ class BadRecipe(ValueError):
 def shipped(home: str = RECIPES) -> dict[str, Path]:
     """Return the recipes of this package by name; those in folders (`ablations/...`) come last."""
     folder = Path(str(resources.files("tirjudge_training") / home))
-    found = ((path.relative_to(folder).with_suffix("").as_posix(), path) for path in folder.rglob("*.toml"))
-    return dict(sorted(found, key=lambda one: ("/" in one[0], one[0])))
+    named = ((path.relative_to(folder).with_suffix("").as_posix(), path) for path in folder.rglob("*.toml"))
+    return dict(sorted(named, key=lambda recipe: ("/" in recipe[0], recipe[0])))
 
 
 def load(kind: type[Config], recipe: str, assignments: Sequence[str] = (), *, home: str = RECIPES) -> Config:
@@ -68,10 +74,10 @@ def with_new_names(values: dict[str, Any]) -> dict[str, Any]:
     """Return a stored configuration with keys that were renamed since under their new names."""
     values = deepcopy(values)
     for old, new in RENAMED.items():
-        table, _, key = old.rpartition(".")
-        found = _table(values, table)
-        if key in found:
-            found[new.rpartition(".")[2]] = found.pop(key)
+        name, _, key = old.rpartition(".")
+        table = _table(values, name)
+        if key in table:
+            table[new.rpartition(".")[2]] = table.pop(key)
     return values
 
 
@@ -80,10 +86,30 @@ def difference(old: Mapping[str, Any], new: Mapping[str, Any], path: tuple[str, 
     for key in [*new, *(key for key in old if key not in new)]:
         before, after = old.get(key), new.get(key)
         if isinstance(before, Mapping) and isinstance(after, Mapping):
-            if found := difference(before, after, (*path, key)):
-                return found
+            if deeper := difference(before, after, (*path, key)):
+                return deeper
         elif before != after:
             return ".".join((*path, key))
+    return None
+
+
+def claim_folder(folder: RunFolder, config: BaseModel, movable: Iterable[str]) -> str | None:
+    """Store the configuration in a new folder, or compare it with the stored one.
+
+    Returns the first key that differs, and then writes nothing; None if the folder may be used. Keys in
+    `movable`, written `a.b`, may change when a run is resumed; `*` stands for every table, as in `a.*.b`.
+    """
+    path, text = folder.path / CONFIG, to_toml(config)
+    if path.exists():
+        # Both sides are read from TOML, so that None and tuples compare equal.
+        before = with_new_names(tomllib.loads(path.read_text(encoding="utf-8")))
+        now = tomllib.loads(text)
+        for key in movable:
+            _drop(before, key)
+            _drop(now, key)
+        if (differing := difference(before, now)) is not None:
+            return differing
+    folder.write(CONFIG, text)
     return None
 
 
@@ -128,6 +154,7 @@ def _read(path: Path, extending: tuple[Path, ...], home: str) -> dict[str, Any]:
         return values
     if not isinstance(base, str):
         raise BadRecipe(f"{path}: {EXTENDS}: write the name of a recipe")
+    # A name beside this file is tried last, so that a local file cannot hide a shipped recipe.
     below = _read(shipped(home).get(base, path.parent / base), (*extending, path), home)
     return _merged(below, values)
 
@@ -150,6 +177,7 @@ def _assign(values: dict[str, Any], assignment: str) -> None:
     try:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
+        # An unquoted word such as `adamw` is a string, which saves quotes inside the shell's quotes.
         value = text
     for key in keys[:-1]:
         values = values.setdefault(key, {})
@@ -183,8 +211,8 @@ def _keys(kind: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[str]:
 def _table(values: dict[str, Any], path: str) -> dict[str, Any]:
     """Return the table at `a.b`, or an empty one if there is none."""
     for key in path.split("."):
-        found = values.get(key)
-        values = found if isinstance(found, dict) else {}
+        inner = values.get(key)
+        values = inner if isinstance(inner, dict) else {}
     return values
 
 
@@ -194,29 +222,8 @@ def _without_none(values: Any) -> Any:
     return [_without_none(value) for value in values] if isinstance(values, list) else values
 
 
-CONFIG = "config.toml"
-
-
-def claim_folder(folder: RunFolder, config: BaseModel, movable: Iterable[str]) -> str | None:
-    """Store the configuration in a new folder, or compare it with the stored one.
-
-    Returns the first key that differs, and then writes nothing; None if the folder may be used. Keys in
-    `movable`, written `a.b`, may change when a run is resumed; `*` stands for every table, as in `a.*.b`.
-    """
-    path, text = folder.path / CONFIG, to_toml(config)
-    if path.exists():
-        before = with_new_names(tomllib.loads(path.read_text(encoding="utf-8")))
-        now = tomllib.loads(text)
-        for key in movable:
-            _drop(before, key)
-            _drop(now, key)
-        if (found := difference(before, now)) is not None:
-            return found
-    folder.write(CONFIG, text)
-    return None
-
-
 def _drop(table: JsonObject, key: str) -> None:
+    """Delete the key `a.b` from a table if it is there."""
     first, _, rest = key.partition(".")
     if not rest:
         table.pop(first, None)

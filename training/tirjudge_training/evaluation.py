@@ -45,7 +45,7 @@ class Answer:
     family: str
     domain: str
     correct: bool | None
-    """Rc; None if the sandbox or the generator failed, which says nothing about the model."""
+    """TIR-Judge's Rc; None if the sandbox or the generator failed, which says nothing about the model."""
     reward: float | None
     verdicts: int
     """Views that ended in a verdict, out of `views`."""
@@ -58,15 +58,16 @@ class Answer:
     """Executed programs that did not exit by themselves with code 0."""
 
 
-def answer(draw: FormattedTask, episode: Episode, scores: Sequence[Score]) -> Answer:
+def answer(formatted: FormattedTask, episode: Episode, scores: Sequence[Score]) -> Answer:
     """Return the outcome of a task from its episode and the scores of its views."""
     calls = [call for trajectory in episode.trajectories for call in trajectory.calls]
     rewards = [score for score in scores if isinstance(score, Reward)]
+    # One failed view leaves the whole task unscored.
     scored = len(rewards) == len(scores)
     return Answer(
-        format=draw.format,
-        family=str(draw.task.gold.get("family", "")),
-        domain=draw.task.domain,
+        format=formatted.format,
+        family=str(formatted.task.gold.get("family", "")),
+        domain=formatted.task.domain,
         correct=all(reward.parts[CORRECT] == 1.0 for reward in rewards) if scored else None,
         reward=sum(reward.total for reward in rewards) / len(rewards) if scored else None,
         verdicts=sum(trajectory.verdict is not None for trajectory in episode.trajectories),
@@ -79,7 +80,7 @@ def answer(draw: FormattedTask, episode: Episode, scores: Sequence[Score]) -> An
 
 def measure(
     model: str,
-    draws: Sequence[FormattedTask],
+    tasks: Sequence[FormattedTask],
     environments: Mapping[str, Environment],
     rollout: RolloutConfig,
     *,
@@ -94,25 +95,26 @@ def measure(
     """
     # Stored by index, since answers arrive out of order.
     rows = [] if folder is None else list(folder.read(file))
-    found = {row.pop("index"): Answer(**row) for row in rows}
-    left = [(index, draw) for index, draw in enumerate(draws) if index not in found]
+    answers = {row.pop("index"): Answer(**row) for row in rows}
+    left = [(index, task) for index, task in enumerate(tasks) if index not in answers]
 
     async def ask(engine: Engine) -> None:
-        async for index, roll in score_tasks(left, engine.rollouts(0), size=1):
-            found[index] = answer(roll.draw, roll.episodes[0], roll.scores[0])
+        async for index, rollouts in score_tasks(left, engine.rollouts(0), size=1):
+            answers[index] = answer(rollouts.formatted, rollouts.episodes[0], rollouts.scores[0])
             if folder is not None:
-                folder.append(file, {"index": index, **asdict(found[index])})
+                folder.append(file, {"index": index, **asdict(answers[index])})
 
     if left:
+        # Greedy, so that the accuracy has no sampling noise.
         greedy = rollout.model_copy(update={"temperature": 0.0})
         with Engine.load(model, environments, greedy, reward_questions()) as engine:
             engine.run(ask(engine))
-    return summary(found[index] for index in sorted(found))
+    return summary(answers[index] for index in sorted(answers))
 
 
-def correct(found: Mapping[str, Any]) -> int:
+def correct(results: Mapping[str, Any]) -> int:
     """Return the number of right answers in a summary, over all judges."""
-    return sum(one["accuracy"]["count"] for one in found.values())
+    return sum(result["accuracy"]["count"] for result in results.values())
 
 
 def summary(answers: Iterable[Answer]) -> dict[str, Any]:
@@ -121,16 +123,17 @@ def summary(answers: Iterable[Answer]) -> dict[str, Any]:
     for one in answers:
         formats.setdefault(one.format, []).append(one)
     return {
-        name: _summary(found)
+        name: _summary(group)
         | {
-            "families": _parts(found, lambda one: one.family),
-            "domains": _parts(found, lambda one: one.domain),
+            "families": _parts(group, lambda one: one.family),
+            "domains": _parts(group, lambda one: one.domain),
         }
-        for name, found in formats.items()
+        for name, group in formats.items()
     }
 
 
 def _summary(answers: Sequence[Answer]) -> dict[str, Any]:
+    # An answer without a score says nothing about the model, so it is in no denominator.
     scored = [one for one in answers if one.correct is not None]
     ran = sum(one.ran for one in scored)
     views = sum(one.views for one in scored)
@@ -157,17 +160,17 @@ def _accuracy(scored: Sequence[Answer]) -> dict[str, Any]:
     return {"accuracy": _proportion(Proportion(sum(bool(one.correct) for one in scored), len(scored)))}
 
 
-def _proportion(found: Proportion) -> dict[str, Any]:
-    low, high = found.interval
-    return {"rate": found.rate, "low": low, "high": high, "n": found.n, "count": found.successes}
+def _proportion(share: Proportion) -> dict[str, Any]:
+    low, high = share.interval
+    return {"rate": share.rate, "low": low, "high": high, "n": share.n, "count": share.successes}
 
 
-def lines(found: Mapping[str, Any]) -> list[str]:
+def lines(results: Mapping[str, Any]) -> list[str]:
     """Format a summary, one line per format."""
     return [
-        f"{name}: {percentage(one['accuracy'])}; program errors {percentage(one['program_errors'])}; "
-        f"{one['calls_per_verdict'] or 0:.2f} calls per verdict"
-        for name, one in found.items()
+        f"{name}: {percentage(result['accuracy'])}; program errors {percentage(result['program_errors'])}; "
+        f"{result['calls_per_verdict'] or 0:.2f} calls per verdict"
+        for name, result in results.items()
     ]
 
 

@@ -1,4 +1,4 @@
-"""A recipe: every setting of a training run, table by table."""
+"""Recipes: every setting of a training run, table by table, and the rates that `--plan` assumes."""
 
 from __future__ import annotations
 
@@ -25,9 +25,16 @@ from tirjudge_training.stages.warm_up import WarmUpConfig
 METHODS = Plugins("tirjudge.training_methods", "training method")
 """Each entry is a subclass of `tirjudge_training.pipelines.Method`."""
 
+SAMPLING, TRAINING = 2, 8
+"""Operations per parameter and token.
+
+Sampling is one forward pass. Training is a forward pass, a backward pass of twice its cost, and the forward
+pass that gradient checkpointing repeats.
+"""
+
 
 class Rates(BaseModel):
-    """The speeds, sizes and prices of a plan. The defaults are assumptions of ours, not measurements."""
+    """The speeds, sizes and prices of a plan. The defaults are assumptions, not measurements."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -78,16 +85,20 @@ class Rates(BaseModel):
         return seconds / 3600 * self.devices * self.dollars
 
     def teacher_cost(self, dialogues: int) -> float:
-        """Return dollars, if each dialogue is read once, which prompt caching comes close to."""
+        """Return the dollars for a teacher's dialogues.
+
+        Every token is counted as read once, which prompt caching comes close to.
+        """
         read, written = self.prompt_tokens, self.response_tokens
         each = read * self.teacher_prompt_dollars + written * self.teacher_response_dollars
         return dialogues * each / 1e6
 
     def seconds(self, size: Size, parameters: int) -> tuple[float, float]:
         """Return the least and the most seconds of a stage on all devices: without and with replacements."""
-        whole = self.prompt_tokens + self.response_tokens
+        # The reference model of the KL divergence makes a forward pass only, which costs as much as sampling.
+        length = self.prompt_tokens + self.response_tokens
         passed = size.trained + size.compared * SAMPLING / TRAINING
-        training = passed * whole / self.trained(parameters)
+        training = passed * length / self.trained(parameters)
         each = self.response_tokens / self.sampled(parameters)
         least, most = (n * each + training for n in (size.sampled, size.sampled + size.resampled))
         return least / self.devices, most / self.devices
@@ -137,7 +148,7 @@ class Recipe(BaseModel):
     method_options: Mapping[str, Any] | None = None
     """Options of a method that another package registers; those above have tables of their own."""
     seed: int = 0
-    """Everything that a run draws is a function of this seed."""
+    """Every random choice of a run is a function of this seed."""
     threads: int = Field(default=1, gt=0)
     """CPU threads of torch. More slow down a model of the miniature's size, most of all on a busy machine."""
     model: ModelConfig = ModelConfig()
@@ -186,6 +197,7 @@ class Recipe(BaseModel):
                 "environments, data.heldout and data.reserved are for rows of your own: name the rows in "
                 "data.train"
             )
+        # Checked here and not in the run, so that `--plan` refuses the same recipes as training.
         method = METHODS.open(self.method, **(self.method_options or {}))
         method.check(self)
         if self.data.reserved and not method.reserves:
@@ -194,11 +206,3 @@ class Recipe(BaseModel):
                 "method must be distill or answers"
             )
         return self
-
-
-SAMPLING, TRAINING = 2, 8
-"""Operations per parameter and token.
-
-Sampling is one forward pass. Training is a forward pass, a backward pass of twice its cost, and the forward
-pass that gradient checkpointing repeats.
-"""

@@ -95,26 +95,28 @@ def train(
     data = data_of(recipe)
     pipeline = pipeline_of(counted(recipe, data))
     processes.first(lambda: check(recipe, pipeline, data, folder))
-    with disk_full_errors(folder), processes.folder(folder) as whole:
-        processes.first(lambda: _claim(whole, recipe))
+    with disk_full_errors(folder), processes.folder(folder) as run_folder:
+        processes.first(lambda: _claim(run_folder, recipe))
         say = say if processes.rank == 0 else _silent
         run = Run(folder, recipe.model.base, data, say, recipe.meta_judge, processes)
+        # In order: each stage may use the models and samples of those before it.
         results = {stage.name: _done(stage, run) for stage in pipeline.stages}
         if pipeline.models:
-            whole.write(RESULTS, table(pipeline, results))
+            run_folder.write(RESULTS, table(pipeline, results))
         model = Path(run.model(pipeline.result))
+        # Only a miniature gets a card: it was made from nothing but this recipe.
         if recipe.model.base is None:
             card = model_card(recipe, command, pipeline, results)
             processes.first(lambda: write_atomically(model / "README.md", card))
     return model
 
 
-def _claim(run: RunFolder, recipe: Recipe) -> None:
+def _claim(folder: RunFolder, recipe: Recipe) -> None:
     """Store the resolved recipe, or refuse to mix two runs in one folder."""
-    found = claim_folder(run, recipe, UNCLAIMED)
-    if found is not None:
+    differing = claim_folder(folder, recipe, UNCLAIMED)
+    if differing is not None:
         raise RunMismatch(
-            f"{run.path / CONFIG} has another {found}: use the same recipe, or another --output"
+            f"{folder.path / CONFIG} has another {differing}: use the same recipe, or another --output"
         )
 
 
@@ -125,7 +127,7 @@ def _done(stage: Stage, run: Run) -> JsonObject:
         run.say(f"{stage.name}: done")
     else:
         with disk_full_errors(path):
-            # The other processes open files of their own in it, and may get there before the first.
+            # The other processes open files of their own in it, and may do so before the first one.
             processes.first(lambda: path.mkdir(parents=True, exist_ok=True))
             with processes.folder(path) as folder:
                 folder.write(CONFIG, to_toml(stage))

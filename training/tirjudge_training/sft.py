@@ -1,4 +1,4 @@
-"""Supervised fine-tuning on TRL, for the warm-up, rejection sampling and distillation."""
+"""Supervised fine-tuning on TRL, for the warm-up, rejection sampling and distillation, and its samples."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ SORTED = 6
 """The number of batches that are sorted by length together."""
 KEPT_CHECKPOINTS = 2
 CHECKPOINTS, METRICS = "checkpoints", "metrics.jsonl"
+IGNORED = -100
+"""The label of a token that the loss ignores."""
 
 
 class SftConfig(BaseModel):
@@ -44,6 +46,50 @@ class SftConfig(BaseModel):
     """The most tokens of a sample; a longer one is refused."""
     checkpoint_every: int = Field(default=100, gt=0)
     """Optimizer steps between checkpoints (ours)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One dialogue; `ids` and `labels` have the same length."""
+
+    ids: tuple[int, ...]
+    labels: tuple[int, ...]
+    """The token id where the model wrote; IGNORED on the prompt and on program outputs."""
+
+    @property
+    def trained_tokens(self) -> int:
+        """The number of tokens in the loss."""
+        return sum(label != IGNORED for label in self.labels)
+
+    @classmethod
+    def of(cls, trajectory: Trajectory) -> Self:
+        """Return a sampled trajectory as a sample; raises ValueError if it has no token ids."""
+        transcript = Transcript.of(trajectory)
+        written = zip(transcript.completion_ids, transcript.mask, strict=True)
+        return cls(
+            transcript.prompt_ids + transcript.completion_ids,
+            (IGNORED,) * len(transcript.prompt_ids) + tuple(i if own else IGNORED for i, own in written),
+        )
+
+    @classmethod
+    def written(cls, trajectory: Trajectory, encoder: Encoder, end: int) -> Self:
+        """Encode a dialogue without token ids, each segment separately; the last turn ends with `end`."""
+        # Segment by segment, as the student will sample: a token never spans model and sandbox text.
+        ids = list(encoder.prompt(trajectory.prompt))
+        labels = [IGNORED] * len(ids)
+        for segment in trajectory.segments:
+            encoded = encoder.text(segment.text)
+            ids += encoded
+            labels += encoded if segment.by is By.MODEL else [IGNORED] * len(encoded)
+        return cls((*ids, end), (*labels, end))
+
+    @classmethod
+    def answer(cls, encoder: Encoder, question: Prompt | str, answer: str, end: int) -> Self:
+        """Encode a prompt, or one user message, and its answer, which ends with the token `end`."""
+        prompt = Prompt(messages=(Message("user", question),)) if isinstance(question, str) else question
+        prompt_ids = tuple(encoder.prompt(prompt))
+        written = (*encoder.text(answer), end)
+        return cls(prompt_ids + written, (IGNORED,) * len(prompt_ids) + written)
 
 
 def train_sft(
@@ -70,9 +116,10 @@ def train_sft(
 
     _check(samples, config)
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
-    _forget(run, checkpoints.step_of(saved) if saved else 0)
+    _drop_later_metrics(run, checkpoints.step_of(saved) if saved else 0)
     # Weights stay float32: small updates would be lost to rounding in bfloat16.
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
+    # The warning is about a name that TRL itself still uses.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*gradient_checkpointing\w*` is deprecated")
         trainer = SFTTrainer(
@@ -83,7 +130,7 @@ def train_sft(
             peft_config=lora.adapter() if lora else None,
             callbacks=[_watch(run, say, processes)],
         )
-    trainer.remove_callback(PrinterCallback)
+    trainer.remove_callback(PrinterCallback)  # `say` reports the progress instead
     trainer.train(resume_from_checkpoint=str(saved) if saved else None)
     return model
 
@@ -93,12 +140,13 @@ def in_batches(samples: Sequence[Sample], size: int, seed: int) -> list[Sample]:
 
     transformers' own grouping sorts 50 batches together, which gives batches of one kind, in waves.
     """
+    # Sorting only a few batches at a time keeps kinds of samples, which differ in length, mixed.
     rng = Random(seed)
     shuffled = rng.sample(samples, len(samples))
     batches = []
     for start in range(0, len(shuffled), SORTED * size):
-        alike = sorted(shuffled[start : start + SORTED * size], key=lambda sample: len(sample.ids))
-        batches += [alike[i : i + size] for i in range(0, len(alike), size)]
+        window = sorted(shuffled[start : start + SORTED * size], key=lambda sample: len(sample.ids))
+        batches += [window[i : i + size] for i in range(0, len(window), size)]
     # Shuffles the batches; the incomplete one comes last, where it does not shift the others' boundaries.
     batches.sort(key=lambda batch: len(batch) < size or rng.random())
     return [sample for batch in batches for sample in batch]
@@ -110,12 +158,13 @@ def _check(samples: Sequence[Sample], config: SftConfig) -> None:
             raise ValueError(
                 f"sample {number} has {len(sample.ids)} tokens, more than max_tokens = {config.max_tokens}"
             )
-        if not sample.taught:
+        if not sample.trained_tokens:
             raise ValueError(f"sample {number} has no token written by the model to learn from")
 
 
 def _micro_batch(config: SftConfig, processes: int) -> int:
     """Return the samples of one forward pass on each of `processes`."""
+    # More processes than samples per step still get one sample each, which the check below refuses.
     size = min(config.micro_batch, max(1, config.batch // processes))
     if config.batch % (size * processes):
         raise ValueError(
@@ -159,7 +208,7 @@ def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> An
     )
 
 
-def _forget(run: RunFolder, step: int) -> None:
+def _drop_later_metrics(run: RunFolder, step: int) -> None:
     """Drop the metrics that an interrupted run wrote after its last complete checkpoint."""
     rows = list(run.read(METRICS))
     kept = [row for row in rows if row["step"] <= step]
@@ -193,51 +242,3 @@ def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> 
             checkpoints.mark(Path(args.output_dir) / f"checkpoint-{state.global_step}", processes)
 
     return Watch()
-
-
-IGNORED = -100
-"""The label of a token that the loss ignores."""
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One dialogue; `ids` and `labels` have the same length."""
-
-    ids: tuple[int, ...]
-    labels: tuple[int, ...]
-    """The token id where the model wrote; IGNORED on the prompt and on program outputs."""
-
-    @property
-    def taught(self) -> int:
-        """The number of tokens in the loss."""
-        return sum(label != IGNORED for label in self.labels)
-
-    @classmethod
-    def of(cls, trajectory: Trajectory) -> Self:
-        """Return a sampled trajectory as a sample; raises ValueError if it has no token ids."""
-        transcript = Transcript.of(trajectory)
-        written = zip(transcript.completion_ids, transcript.mask, strict=True)
-        return cls(
-            transcript.prompt_ids + transcript.completion_ids,
-            (IGNORED,) * len(transcript.prompt_ids) + tuple(i if own else IGNORED for i, own in written),
-        )
-
-    @classmethod
-    def written(cls, trajectory: Trajectory, encoder: Encoder, end: int) -> Self:
-        """Encode a dialogue without token ids, each segment separately; the last turn ends with `end`."""
-        # Segment by segment, as the student will sample: a token never spans model and sandbox text.
-        ids = list(encoder.prompt(trajectory.prompt))
-        labels = [IGNORED] * len(ids)
-        for segment in trajectory.segments:
-            encoded = encoder.text(segment.text)
-            ids += encoded
-            labels += encoded if segment.by is By.MODEL else [IGNORED] * len(encoded)
-        return cls((*ids, end), (*labels, end))
-
-    @classmethod
-    def answer(cls, encoder: Encoder, question: Prompt | str, answer: str, end: int) -> Self:
-        """Return a prompt, or one user message, with its answer, which ends with the token `end`."""
-        asked = Prompt(messages=(Message("user", question),)) if isinstance(question, str) else question
-        prompt = tuple(encoder.prompt(asked))
-        written = (*encoder.text(answer), end)
-        return cls(prompt + written, (IGNORED,) * len(prompt) + written)

@@ -1,4 +1,4 @@
-"""`tirjudge data build`: Table 6 from small files in the real columns, from the hub to the trainer."""
+"""`tirjudge data build` makes all of Table 6 from small files with the real columns, ready for training."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def test_all_of_table_6_is_built_and_can_be_trained_on(
     assert_labels_are_right(found)
     judges = {f"tir-{kind}": EnvironmentConfig(name=f"tir-{kind}") for kind in KINDS}
     data = RowData(DataConfig(train=folder), judges)
-    assert {draw.format for draw in data.prompts(None, 0)} == set(judges)
+    assert {formatted.format for formatted in data.prompts(None, 0)} == set(judges)
     (dropped,) = (json.loads(line) for line in (folder / "dropped.jsonl").read_text().splitlines())
     assert dropped["source"] == "help-steer-3"
     assert dropped["words"] == "case 1 of clocks and rivers what would"
@@ -148,7 +148,7 @@ def test_the_same_seed_makes_the_same_rows_and_another_does_not(hub: Hub, tmp_pa
     assert {row["id"] for row in first} != {row["id"] for row in other}
 
 
-def test_weights_are_shares_of_the_mixture(hub: Hub, tmp_path: Path) -> None:
+def test_weights_scale_the_sources_of_a_mixture(hub: Hub, tmp_path: Path) -> None:
     weights = ("--set", "sources.safe-rlhf.weight=2", "--set", "sources.ultra-interact.weight=0")
     assert build(tmp_path / "a", "--scale", 0.01, *weights, without=OTHERS).exit_code == 0
     found = Counter(row.fields["source"] for row in rows(tmp_path / "a"))
@@ -162,10 +162,10 @@ app(["data", *sys.argv[1:]])
 """
 
 
-def test_killed_and_started_again_it_asks_for_nothing_twice(
+def test_a_killed_build_resumes_without_sampling_any_answer_twice(
     hub: Hub, server: EndpointServer, tmp_path: Path
 ) -> None:
-    """kill -9 while answers are sampled; the rows are those of an uninterrupted build."""
+    """The build is killed while answers are sampled; its rows are those of an uninterrupted build."""
     without = [name for name in SOURCES if name != "math"]
     words = ["--scale", "0.008", "--set", "sampling.window=8"]
     words += ["--generator", f"good@{server.url}", "--generator", f"bad@{server.url}"]
@@ -184,19 +184,19 @@ def test_killed_and_started_again_it_asks_for_nothing_twice(
     child.send_signal(signal.SIGKILL)
     child.wait()
     kept = len(answers.read_text().splitlines())
-    assert not (tmp_path / "cut" / "data").exists(), "nothing half-made can be mistaken for a corpus"
+    assert not (tmp_path / "cut" / "data").exists(), "an unfinished build must not look like a corpus"
     assert kept >= 8
     server.delay = 0
     cut = len(server.asked)
     assert build(tmp_path / "cut", *words, without=without).exit_code == 0
     asked = [json.dumps([body["model"], body["messages"], body["seed"]]) for body in server.bodies]
     repeated = len(asked) - len(set(asked))
-    assert repeated <= cut - kept, "only what the kill lost is asked for again"
+    assert repeated <= cut - kept, "only answers that the kill lost may be sampled again"
     undisturbed, resumed = ([row.fields for row in rows(tmp_path / name)] for name in ("whole", "cut"))
     assert resumed == undisturbed
 
 
-def test_a_finished_corpus_is_not_made_again_and_not_mixed_with_another(hub: Hub, tmp_path: Path) -> None:
+def test_a_finished_corpus_is_not_built_again_nor_mixed_with_another(hub: Hub, tmp_path: Path) -> None:
     words = ("--scale", 0.01)
     assert build(tmp_path / "a", *words, without=OTHERS).exit_code == 0
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "a" / "data").iterdir()}
@@ -207,7 +207,7 @@ def test_a_finished_corpus_is_not_made_again_and_not_mixed_with_another(hub: Hub
     assert "has a different scale: use the same command, or another --output" in other.output
 
 
-def test_fewer_rows_than_wanted_are_told_and_kept(hub: Hub, tmp_path: Path) -> None:
+def test_fewer_rows_than_wanted_are_kept_and_reported(hub: Hub, tmp_path: Path) -> None:
     result = build(tmp_path / "a", "--scale", 1, without=[n for n in SOURCES if n != "safe-rlhf"])
     assert result.exit_code == 1
     found = rows(tmp_path / "a")
@@ -216,28 +216,30 @@ def test_fewer_rows_than_wanted_are_told_and_kept(hub: Hub, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("part", [None, ("default", "test")])
-def test_a_source_that_is_gone(part: Part | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The whole dataset, or only the split that is read, is missing."""
+def test_a_missing_dataset_or_split_is_reported(
+    part: Part | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Either the whole dataset or only the split that is read is missing."""
     dataset, _, row = SOURCES["safe-rlhf"]
     Hub(tmp_path).add(dataset, {} if part is None else {part: [row(0)]})
     monkeypatch.setenv(MIRROR, str(tmp_path))
     result = build(tmp_path / "out", without=[name for name in SOURCES if name != "safe-rlhf"])
     assert result.exit_code == 3
-    told = result.output.splitlines()[-1]
-    assert told.startswith("tirjudge data: PKU-Alignment/PKU-SafeRLHF (default, train) cannot be read: ")
+    message = result.output.splitlines()[-1]
+    assert message.startswith("tirjudge data: PKU-Alignment/PKU-SafeRLHF (default, train) cannot be read: ")
     assert not (tmp_path / "out" / "data").exists()
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"overall_preference": None}, "overall_preference: Input should be a valid integer"),
         ({"overall_preference": 7}, "overall_preference: Input should be less than or equal to 3"),
         ({"context": [{"role": "tool", "content": ""}]}, "context.0.role: Input should be 'system', 'user'"),
     ],
 )
-def test_a_changed_schema_names_data_set_row_and_column(
-    change: dict[str, object], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_changed_schema_is_reported_with_dataset_row_and_column(
+    change: dict[str, object], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, part, row = SOURCES["help-steer-3"]
     changed = [row(0), row(1), row(2) | change]
@@ -245,10 +247,10 @@ def test_a_changed_schema_names_data_set_row_and_column(
     monkeypatch.setenv(MIRROR, str(tmp_path))
     result = build(tmp_path / "out", without=[name for name in SOURCES if name != "help-steer-3"])
     assert result.exit_code == 3
-    assert f"tirjudge data: nvidia/HelpSteer3, preference/train, row 2: {told}" in result.output
+    assert f"tirjudge data: nvidia/HelpSteer3, preference/train, row 2: {message}" in result.output
 
 
-def test_a_renamed_column_is_told_with_those_there_are(
+def test_a_renamed_column_is_reported_with_the_existing_columns(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _, part, row = SOURCES["safe-rlhf"]
@@ -260,14 +262,14 @@ def test_a_renamed_column_is_told_with_those_there_are(
     assert "default/train, row 0: prompt: no such column; the row has question, response_0" in result.output
 
 
-def test_without_generators_it_says_so_before_anything_is_read(tmp_path: Path) -> None:
+def test_missing_generators_are_reported_before_anything_is_read(tmp_path: Path) -> None:
     result = build(tmp_path / "out")
     assert result.exit_code == 2
     assert "source tulu-3 needs sampled answers: name models with --generator MODEL@URL" in result.output
     assert not (tmp_path / "out").exists()
 
 
-def test_inspect_counts_what_there_is_and_names_what_is_wrong(hub: Hub, tmp_path: Path) -> None:
+def test_inspect_counts_rows_and_lists_faults(hub: Hub, tmp_path: Path) -> None:
     assert build(tmp_path / "a", "--scale", 0.01, without=OTHERS).exit_code == 0
     shown = tirjudge("inspect", tmp_path / "a")
     assert shown.exit_code == 0

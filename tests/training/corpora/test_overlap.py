@@ -16,8 +16,8 @@ from tirjudge_training.corpora.overlap import Overlap, OverlapIndex, Text, words
 WORDS = [f"word{number}" for number in range(5000)]
 
 
-def sentence(draw: Random, length: int) -> list[str]:
-    return [draw.choice(WORDS) for _ in range(length)]
+def sentence(rng: Random, length: int) -> list[str]:
+    return [rng.choice(WORDS) for _ in range(length)]
 
 
 def index(*texts: str, **options: int) -> OverlapIndex:
@@ -33,20 +33,20 @@ def shared(one: Iterable[str], other: Iterable[str], n: int) -> bool:
 
 def test_every_planted_overlap_is_found_and_no_control_is_dropped() -> None:
     """500 prompts share eight words in a row with a benchmark at any position, 500 share seven."""
-    draw = Random(0)
-    texts = [sentence(draw, draw.randint(8, 60)) for _ in range(300)]
+    rng = Random(0)
+    texts = [sentence(rng, rng.randint(8, 60)) for _ in range(300)]
     known = index(*map(" ".join, texts))
     for number in range(1000):
-        planted, source = number % 2 == 0, draw.choice(texts)
+        planted, source = number % 2 == 0, rng.choice(texts)
         n = 8 if planted else 7
-        start = draw.randint(0, len(source) - n)
-        around = [sentence(draw, draw.randint(1, 20)) for _ in range(2)]
+        start = rng.randint(0, len(source) - n)
+        around = [sentence(rng, rng.randint(1, 20)) for _ in range(2)]
         prompt = [*around[0], *source[start : start + n], *around[1]]
         assert (known.find([" ".join(prompt)]) is not None) == planted
         assert any(shared(prompt, text, 8) for text in texts) == planted
 
 
-def test_an_overlap_says_whose_words_they_are() -> None:
+def test_an_overlap_names_the_benchmark_row_and_the_shared_words() -> None:
     known = index("nothing of it", "Write a poem about the sea, in which every line ends in a vowel!")
     found = known.find(["Please write me: a Poem about the SEA in which -- every line is blue"])
     assert found == Overlap("bench", "1", "a poem about the sea in which every")
@@ -78,12 +78,12 @@ def test_words_are_compared_without_case_punctuation_and_compatibility_forms() -
     assert words("東京はどこ") == ["東", "京", "は", "ど", "こ"]
 
 
-def test_words_of_different_messages_are_no_run() -> None:
+def test_a_run_of_words_does_not_span_messages() -> None:
     known = index("one two three four five six seven eight")
     assert known.find(["one two three four", "five six seven eight"]) is None
 
 
-def test_a_template_is_left_alone_where_one_says_so() -> None:
+def test_words_of_a_template_are_ignored_on_request() -> None:
     ask = "answer with a single letter and nothing else please"
     known = index(*(f"{ask} {' '.join(sentence(Random(i), 12))}" for i in range(20)), common=10)
     assert known.find([f"{ask} which planet is largest"]) is None
@@ -97,7 +97,7 @@ def test_an_empty_index_finds_nothing() -> None:
     assert index().find(["one two three four five six seven eight nine"]) is None
 
 
-def test_the_command_says_what_was_dropped_and_why(tmp_path: Path) -> None:
+def test_the_command_lists_dropped_rows_with_reasons(tmp_path: Path) -> None:
     rows, bench, clean = (tmp_path / name for name in ("rows.jsonl", "bench.jsonl", "clean.jsonl"))
     ask = "name the largest planet of our own solar system"
     bench.write_text(json.dumps({"question": f"Please {ask}!"}))
@@ -115,7 +115,7 @@ def test_the_command_says_what_was_dropped_and_why(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "words", "code", "told"),
+    ("row", "words", "code", "message"),
     [
         ('{"question": "x"}', (), 3, "rows.jsonl:1: prompt is neither a string nor a list"),
         ("{", (), 3, "rows.jsonl:1: not JSON"),
@@ -127,8 +127,8 @@ def test_the_command_says_what_was_dropped_and_why(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_rows_leave_nothing_behind(
-    row: str, words: tuple[str, ...], code: int, told: str, tmp_path: Path
+def test_bad_rows_leave_no_output(
+    row: str, words: tuple[str, ...], code: int, message: str, tmp_path: Path
 ) -> None:
     rows, bench, clean = (tmp_path / name for name in ("rows.jsonl", "bench.jsonl", "clean.jsonl"))
     rows.write_text(row)
@@ -136,5 +136,5 @@ def test_bad_rows_leave_nothing_behind(
     against = words or ("--against", str(bench))
     result = CliRunner().invoke(app, ["data", "decontaminate", str(rows), "--output", str(clean), *against])
     assert result.exit_code == code
-    assert told in result.output
+    assert message in result.output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bench.jsonl", "rows.jsonl"]

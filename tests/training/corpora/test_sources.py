@@ -1,4 +1,4 @@
-"""Sorting of a source's good and bad answers."""
+"""The sources sort answers into good and bad ones by their own rules."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CASES: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize("function", CASES)
-def test_tulu_s_constraints_are_decided_by_ifeval_s_verifiers(function: str) -> None:
+def test_tulu_constraints_are_checked_by_ifeval_verifiers(function: str) -> None:
     arguments, followed, broken = CASES[function]
     verifiers = [open_verifier(name, **given) for name, given in FUNCTIONS[function](arguments)]
     assert all(one.holds(followed) for one in verifiers)
@@ -66,7 +66,7 @@ def test_final_answers_are_compared_as_mathematics() -> None:
     assert FinalAnswers("\\frac12").sort([*right, "I do not know.", *wrong]) == (right, wrong)
 
 
-def test_a_gold_answer_that_cannot_be_read_is_told() -> None:
+def test_an_unreadable_gold_answer_is_refused() -> None:
     with pytest.raises(ValueError, match="a gold answer that math-verify cannot parse"):
         FinalAnswers("")
 

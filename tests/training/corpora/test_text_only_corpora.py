@@ -1,4 +1,4 @@
-"""The corpora of the text-only judges, built by the command from small data sets in the real ones' schema."""
+"""The corpora of the text-only judges, built from small datasets with the schema of the real ones."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def build(folder: Path, corpus: str, *words: str) -> Result:
 def tasks(folder: Path, corpus: str, judge: str) -> list[Any]:
     """Read a corpus as training does, with the judge that it is made for."""
     data = RowData(DataConfig(train=folder / corpus), {"judge": EnvironmentConfig(name=judge)})
-    return [draw.task for draw in (*data.prompts(None, 0), *data.validation(10_000))]
+    return [formatted.task for formatted in (*data.prompts(None, 0), *data.validation(10_000))]
 
 
 def user(text: str) -> list[dict[str, str]]:
@@ -62,7 +62,7 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> None:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
 
 
-def test_judgelm_100k_with_gpt_4_s_scores(hub: Hub, tmp_path: Path) -> None:
+def test_judgelm_100k_keeps_the_scores_of_gpt_4(hub: Hub, tmp_path: Path) -> None:
     """The repository is a plain folder whose other files have other columns."""
     scores = [[8.0, 3.0], [5.0, 5.0], [2.5, 9.0], [-1.0, -1.0], [7.0]]
     lines(
@@ -115,7 +115,7 @@ def add_rm_r1(hub: Hub) -> None:
     hub.add("xinlai/Math-Step-DPO-10K", {("default", "train"): steps})
 
 
-def test_rm_r1_s_table_5(hub: Hub, tmp_path: Path) -> None:
+def test_rm_r1_has_the_rows_of_its_table_5(hub: Hub, tmp_path: Path) -> None:
     """All of Skywork except `magpie_ultra`, the wanted number of code pairs, and every pair of steps."""
     add_rm_r1(hub)
     done = build(tmp_path, "rm-r1", "--set", "sources.code-preference-pairs.pairwise=4")
@@ -125,7 +125,7 @@ def test_rm_r1_s_table_5(hub: Hub, tmp_path: Path) -> None:
     right = {(task.prompt[0].content, task.candidates[task.label]) for task in found}
     assert {answer for prompt, answer in right if prompt == "sum"} == {f"First. {n}" for n in range(1, 6)}
     assert {answer for prompt, answer in right if prompt.startswith("code")} == {"right"}
-    assert {task.label for task in found} == {0, 1}, "the better response's place is drawn"
+    assert {task.label for task in found} == {0, 1}, "the position of the better response is random"
     assert not any("ultra" in prompt for prompt, _ in right)
     report = json.loads((tmp_path / "rm-r1" / "report.json").read_text())
     assert report["skywork"]["left_out"] == {
@@ -134,15 +134,15 @@ def test_rm_r1_s_table_5(hub: Hub, tmp_path: Path) -> None:
     }
 
 
-def test_a_teacher_s_rows_are_not_rl_s(hub: Hub, tmp_path: Path) -> None:
+def test_rows_reserved_for_the_teacher_are_not_used_by_rl(hub: Hub, tmp_path: Path) -> None:
     """A small version of RM-R1's 8,700 teacher rows and 64,000 RL rows."""
     add_rm_r1(hub)
-    assert build(tmp_path, "rm-r1").exit_code == 1, "code is short of 8,000"
+    assert build(tmp_path, "rm-r1").exit_code == 1, "there are fewer than 8,000 rows of code"
     config = DataConfig(train=tmp_path / "rm-r1", reserved=8)
     data = RowData(config, {"judge": EnvironmentConfig(name="rm-r1")})
-    taught = {draw.task.id for draw in data.prompts(None, 0)}
-    deal = data.source(4, 0)
-    trained = {deal(step, 0, place).task.id for step in range(data.steps(4, 1)) for place in range(4)}
+    taught = {formatted.task.id for formatted in data.prompts(None, 0)}
+    sample_task = data.source(4, 0)
+    trained = {sample_task(step, 0, place).task.id for step in range(data.steps(4, 1)) for place in range(4)}
     assert len(taught) == 8
     assert not taught & trained
     assert len(taught | trained) + len(data.validation(100)) == 32
@@ -164,7 +164,7 @@ def wild_chat(hub: Hub) -> None:
 
 
 def generator(body: dict[str, Any]) -> dict[str, Any]:
-    """A model that writes noisy instructions except for one prompt, and adds right every other time."""
+    """A model that writes noisy instructions except for one prompt, and adds correctly every other time."""
     [message] = body["messages"]
     text = message["content"]
     if "<instruction>" in text:
@@ -176,14 +176,14 @@ def generator(body: dict[str, Any]) -> dict[str, Any]:
     return chat(f"answer to: {text}")
 
 
-def test_j1_s_pairs_are_made_by_a_generator(hub: Hub, server: EndpointServer, tmp_path: Path) -> None:
+def test_the_pairs_of_j1_are_written_by_a_generator(hub: Hub, server: EndpointServer, tmp_path: Path) -> None:
     wild_chat(hub)
     server.script = generator
     wanted = ["--set", "sources.wild-chat.pairwise=7", "--set", "sources.math.pairwise=2"]
     wanted += ["--set", "sampling.samples=6", "--generator", f"m@{server.url}"]
     done = build(tmp_path, "j1", *wanted)
     assert done.exit_code == 1, done.output
-    assert "wild-chat" in done.stderr, "of seven only six have a noisy instruction"
+    assert "wild-chat" in done.stderr, "only six of seven prompts get a noisy instruction"
     found = tasks(tmp_path, "j1", "j1-pav")
     chats = [task for task in found if task.domain == "chat"]
     assert len(chats) == 6
@@ -201,7 +201,7 @@ def test_j1_s_pairs_are_made_by_a_generator(hub: Hub, server: EndpointServer, tm
     assert noise["messages"][0]["content"].startswith(NOISE.split("{")[0])
     server.asked.clear()
     assert build(tmp_path, "j1", *wanted).exit_code == 1
-    assert not server.asked, "nothing is asked twice"
+    assert not server.asked, "a finished build sends no request"
 
 
 def decomposition(body: dict[str, Any]) -> dict[str, Any]:
@@ -213,7 +213,7 @@ def decomposition(body: dict[str, Any]) -> dict[str, Any]:
     return chat(f"<RESULT_START>\nCLAIM_COUNT={count}\nCLAIMS:\n{listed}\n<RESULT_END>")
 
 
-def test_helpsteer3_s_remarks_become_checklists(hub: Hub, server: EndpointServer, tmp_path: Path) -> None:
+def test_remarks_of_helpsteer3_become_checklists(hub: Hub, server: EndpointServer, tmp_path: Path) -> None:
     remarks = ["better", "too few", "unreadable", "", "good", "equal"]
     preferences = [-3, 1, 1, 1, 2, 0]
     rows = [

@@ -55,18 +55,18 @@ def test_judgelrm_learns_from_its_corpus(hub: Hub, roomy_model: Path) -> None:
     assert run("data", "build", "judgelrm", "--against", "-").exit_code == 0
     episodes = train("judgelrm-7b", roomy_model)
     totals = [one["reward"]["total"] for episode in episodes for one in episode["trajectories"]]
-    assert set(totals) == {-2.5}, "no answer can be read: format and relation fail"
+    assert set(totals) == {-2.5}, "no answer can be parsed, so format and relation fail"
 
 
 def teach(body: dict[str, Any]) -> dict[str, Any]:
-    """The first teacher always says A; the second is given the answer."""
+    """Answer as the first teacher, who always says A, or as the second, who is given the answer."""
     text = body["messages"][-1]["content"]
     letter = text.rpartition("The right answer is Response ")[2][:1] if body["model"] == "o3" else "A"
     return chat(f"<type>Chat</type>\n<answer>[[{letter}]]</answer>")
 
 
 @pytest.mark.slow
-def test_rm_r1_learns_rubrics_of_two_teachers_and_then_by_rl(
+def test_rm_r1_learns_rubrics_from_two_teachers_and_then_by_rl(
     hub: Hub, server: EndpointServer, roomy_model: Path
 ) -> None:
     pair = {"initial_reason_steps": "1.", "full_chosen": "good", "full_rejected": "bad"}
@@ -80,7 +80,7 @@ def test_rm_r1_learns_rubrics_of_two_teachers_and_then_by_rl(
     folder = Path("runs") / "rm-r1-instruct-7b-0"
     lessons = list(read_lines(folder / "lessons" / "samples.jsonl"))
     assert len(lessons) == 3
-    assert all(one["kept"] for one in lessons), "what the first got wrong the second wrote anew"
+    assert all(one["kept"] for one in lessons), "the second teacher corrects the mistakes of the first"
     taught, trained = {one["id"] for one in lessons}, {episode["id"] for episode in episodes}
     assert trained
     assert not taught & trained
@@ -104,4 +104,6 @@ def test_the_rationale_judge_learns_from_its_corpus(
     assert built.exit_code == 0, built.output
     episodes = train("rationale-14b", roomy_model, "rl.epochs=1", f"meta_judge.base_url={server.url}")
     totals = [one["reward"]["total"] for episode in episodes for one in episode["trajectories"]]
-    assert set(totals) == {0.0}, "eight tokens of noise are no verdict: AP 0, and nobody is asked"
+    assert set(totals) == {0.0}, (
+        "eight tokens of noise are no verdict: AP is 0, and the MetaJudge gets no request"
+    )

@@ -1,4 +1,4 @@
-"""Rows of one's own: split by prompt, dealt to judges, in passes; and every bad row named."""
+"""A user's rows are split by prompt, assigned to judges and sampled in passes; bad rows are named."""
 
 from __future__ import annotations
 
@@ -35,17 +35,22 @@ def opened(path: Path, judges: dict[str, EnvironmentConfig] = PAIRS, **config: A
     return RowData(DataConfig(train=path, **config), judges)
 
 
-def drawn(data: RowData, steps: int, groups: int, seed: int = 0, turn: int = 0) -> list[list[str]]:
-    deal = data.source(groups, seed)
-    return [[deal(step, turn, position).task.id for position in range(groups)] for step in range(steps)]
+def sampled_ids(
+    data: RowData, steps: int, groups: int, seed: int = 0, round_number: int = 0
+) -> list[list[str]]:
+    sample_task = data.source(groups, seed)
+    return [
+        [sample_task(step, round_number, position).task.id for position in range(groups)]
+        for step in range(steps)
+    ]
 
 
-def ids(draws: Sequence[FormattedTask]) -> set[str]:
-    return {draw.task.id for draw in draws}
+def ids(tasks: Sequence[FormattedTask]) -> set[str]:
+    return {formatted.task.id for formatted in tasks}
 
 
 def test_validation_is_a_share_of_the_prompts_of_every_domain_and_is_never_trained_on(tmp_path: Path) -> None:
-    """Two rows a prompt: both are on one side."""
+    """Each prompt has two rows, which are on the same side."""
     rows = [
         row(2 * number + copy, f"{domain} {number}", domain=domain)
         for domain, start in (("math", 0), ("chat", 1000))
@@ -54,20 +59,22 @@ def test_validation_is_a_share_of_the_prompts_of_every_domain_and_is_never_train
     ]
     data = opened(write(tmp_path / "rows.jsonl", rows))
     validation, training = data.validation(1000), data.prompts(None, 0)
-    assert Counter(draw.task.domain for draw in validation) == {"math": 10, "chat": 10}
+    assert Counter(formatted.task.domain for formatted in validation) == {"math": 10, "chat": 10}
     assert len(training) == 380
     assert not {prompt_seed(d.task) for d in validation} & {prompt_seed(d.task) for d in training}
     reordered = opened(write(tmp_path / "other.jsonl", rows[::-1]))
-    assert ids(reordered.validation(1000)) == ids(validation), "whatever order the rows come in"
+    assert ids(reordered.validation(1000)) == ids(validation), (
+        "the split must not depend on the order of the rows"
+    )
 
 
 def test_a_prompt_held_back_for_one_judge_is_held_back_for_all(tmp_path: Path) -> None:
     rows = [row(n, environment="pairwise") for n in range(40)]
     rows += [row(n + 100, f"p{n}", environment="pointwise") for n in range(40)]
     data = opened(write(tmp_path / "rows.jsonl", rows), JUDGES)
-    held = {prompt_seed(draw.task) for draw in data.validation(1000)}
+    held = {prompt_seed(formatted.task) for formatted in data.validation(1000)}
     assert held
-    assert all(prompt_seed(draw.task) not in held for draw in data.prompts(None, 0))
+    assert all(prompt_seed(formatted.task) not in held for formatted in data.prompts(None, 0))
     assert len(data.prompts(None, 0)) == 80 - 2 * len(held)
 
 
@@ -79,37 +86,39 @@ def test_a_prompt_of_the_held_out_file_is_never_trained_on(tmp_path: Path) -> No
     assert "r7" not in ids(data.prompts(None, 0))
 
 
-def test_a_pass_has_every_row_once_and_the_next_another_order(tmp_path: Path) -> None:
+def test_every_pass_has_each_row_once_in_an_order_of_its_own(tmp_path: Path) -> None:
     data = opened(write(tmp_path / "rows.jsonl", [row(n) for n in range(26)]))
     training = ids(data.prompts(None, 0))
     assert len(training) == 25
-    passes = drawn(data, steps=10, groups=5)
+    passes = sampled_ids(data, steps=10, groups=5)
     first, second = ([name for batch in half for name in batch] for half in (passes[:5], passes[5:]))
     assert set(first) == set(second) == training
     assert first != second
-    assert drawn(data, 10, 5) == passes != drawn(data, 10, 5, seed=1)
+    assert sampled_ids(data, 10, 5) == passes != sampled_ids(data, 10, 5, seed=1)
 
 
 def test_replacements_are_other_rows_than_their_batch(tmp_path: Path) -> None:
     data = opened(write(tmp_path / "rows.jsonl", [row(n) for n in range(100)]))
-    for first, second, third in zip(*(drawn(data, 4, 8, turn=turn) for turn in range(3)), strict=True):
+    for first, second, third in zip(
+        *(sampled_ids(data, 4, 8, round_number=round_number) for round_number in range(3)), strict=True
+    ):
         assert len({*first, *second, *third}) == 24
 
 
 def test_views_count_as_slots_so_a_pass_of_single_responses_takes_more_batches(tmp_path: Path) -> None:
     judge = {"single": EnvironmentConfig(name="tir-pointwise")}
     data = opened(write(tmp_path / "rows.jsonl", [row(n) for n in range(21)]), judge)
-    deal = data.source(4, 0)
-    seen = {deal(step, 0, position).task.id for step in range(10) for position in range(2)}
+    sample_task = data.source(4, 0)
+    seen = {sample_task(step, 0, position).task.id for step in range(10) for position in range(2)}
     assert seen == ids(data.prompts(None, 0))
 
 
-def test_rows_go_to_judges_that_take_them_by_weight(tmp_path: Path) -> None:
+def test_rows_are_assigned_by_weight_to_judges_that_accept_them(tmp_path: Path) -> None:
     rows = [row(n) for n in range(400)]
     rows += [row(n, rejected=["b", "c"]) for n in range(400, 420)] + [row(500, environment="pointwise")]
     data = opened(write(tmp_path / "rows.jsonl", rows), JUDGES, formats={"pairwise": 3, "listwise": 0.001})
     found = [*data.prompts(None, 0), *data.validation(1000)]
-    of = {draw.task.id: draw.format for draw in found}
+    of = {formatted.task.id: formatted.format for formatted in found}
     pairs = Counter(of[f"r{n}"] for n in range(400))
     assert set(pairs) == {"pairwise", "pointwise"}
     assert pairs["pairwise"] == pytest.approx(300, abs=30)
@@ -120,24 +129,26 @@ def test_rows_go_to_judges_that_take_them_by_weight(tmp_path: Path) -> None:
 def test_weights_by_domain_repeat_rows_or_leave_them_out(tmp_path: Path) -> None:
     rows = [row(n, domain=("math", "chat", "code")[n % 3]) for n in range(600)]
     data = opened(write(tmp_path / "rows.jsonl", rows), weights={"math": 2.5, "chat": 0})
-    deal = data.source(1, 0)
-    whole = Counter(deal(step, 0, 0).task.domain for step in range(190 * 3 + 95))
+    sample_task = data.source(1, 0)
+    whole = Counter(sample_task(step, 0, 0).task.domain for step in range(190 * 3 + 95))
     assert set(whole) == {"math", "code"}
     assert whole["math"] / whole["code"] == pytest.approx(2.5, abs=0.25)
     assert all(count == 1 for count in Counter(d.task.id for d in data.prompts(None, 0)).values())
 
 
-def test_a_share_of_the_tasks_goes_without_tools(tmp_path: Path) -> None:
+def test_a_share_of_the_tasks_has_no_tools(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", [row(n) for n in range(400)])
     none, half, all_ = (opened(path, no_tools=share) for share in (0.0, 0.5, 1.0))
     assert set(none.environments) == {"pairs"}
     assert set(all_.environments) == {"pairs-no-tools"}
-    counts = Counter(draw.format for draw in half.prompts(None, 0))
+    counts = Counter(formatted.format for formatted in half.prompts(None, 0))
     assert counts["pairs"] == pytest.approx(190, abs=40)
     task = none.prompts(1, 0)[0].task
     judge = all_.environments["pairs-no-tools"]
     assert judge.prompt(task, judge.views(task)[0]).stop == ()
-    assert {d.format for d in half.validation(5)} == set(half.environments), "measured both ways"
+    assert {d.format for d in half.validation(5)} == set(half.environments), (
+        "each task is measured with and without tools"
+    )
 
 
 @pytest.mark.parametrize(
@@ -169,14 +180,14 @@ def test_a_bad_row_is_named_before_anything_starts(tmp_path: Path, bad: Any, lin
     assert "\n" not in str(error.value)
 
 
-def test_reserved_rows_are_the_teachers_alone(tmp_path: Path) -> None:
+def test_reserved_rows_are_only_used_by_the_teacher(tmp_path: Path) -> None:
     path = write(tmp_path / "rows.jsonl", [row(n, domain="left out" if n < 9 else "") for n in range(60)])
     data = opened(path, reserved=20, weights={"left out": 0})
     reserved = ids(data.prompts(None, 0))
     assert len(reserved) == 20
-    assert ids(data.prompts(None, 7)) == reserved, "whoever asks"
-    trained = {name for batch in drawn(data, steps=10, groups=10) for name in batch}
-    held = {draw.task.id for draw in data.validation(100) if not draw.task.domain}
+    assert ids(data.prompts(None, 7)) == reserved, "the seed must not matter"
+    trained = {name for batch in sampled_ids(data, steps=10, groups=10) for name in batch}
+    held = {formatted.task.id for formatted in data.validation(100) if not formatted.task.domain}
     assert len(trained | reserved | held) == 60 - 9
     assert not reserved & (trained | held)
     assert not trained & held
@@ -194,11 +205,11 @@ def test_reserved_rows_are_the_teachers_alone(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_rows_that_are_not_there_are_told_before_a_model_is_looked_for(
+def test_missing_rows_are_reported_before_a_model_is_loaded(
     path: str, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "data" / "j1" / "work").mkdir(parents=True)  # of a build that was stopped
+    (tmp_path / "data" / "j1" / "work").mkdir(parents=True)  # left by an interrupted build
     recipe = load(Recipe, "j1-8b", [f"data.train={path}", "model.base=/nowhere"])
     with pytest.raises(FileNotFoundError) as error:
         data_of(recipe)
@@ -210,14 +221,14 @@ def test_too_few_rows_to_split_are_refused(tmp_path: Path) -> None:
         opened(write(tmp_path / "rows.jsonl", [row(0)]))
 
 
-def test_a_tie_by_gold_scores_can_be_learned_from(tmp_path: Path) -> None:
+def test_rows_with_equal_gold_scores_are_used(tmp_path: Path) -> None:
     judges = {"scores": EnvironmentConfig(name="judgelrm-pair")}
     tie = {"prompt": "p", "responses": ["a", "b"], "score": [7, 7]}
     rows = [tie, {**tie, "prompt": "q", "score": [8, 3]}]
     path = write(tmp_path / "rows.jsonl", rows)
     data = opened(path, judges, columns={"gold_scores": "score"})
-    draws = [*data.prompts(None, 0), *data.validation(2)]
-    assert {(draw.task.label, draw.task.gold["scores"]) for draw in draws} == {
+    tasks = [*data.prompts(None, 0), *data.validation(2)]
+    assert {(formatted.task.label, formatted.task.gold["scores"]) for formatted in tasks} == {
         (None, (7.0, 7.0)),
         (0, (8.0, 3.0)),
     }

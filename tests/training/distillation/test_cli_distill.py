@@ -1,4 +1,4 @@
-"""`tirjudge train --distill` as it is typed, and what is found out before anything is lost."""
+"""The command `tirjudge train --distill`, and the checks before any request is paid for."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> Endpoint
 
 
 def lucky(body: dict[str, Any]) -> dict[str, Any]:
-    """Always the first response: half of the pairs are right."""
+    """A teacher that always prefers the first response, which is right for half of the pairs."""
     pair = "Response B" in body["messages"][0]["content"]
     return chat("The first.\n<preference>A</preference>" if pair else "Fine.\n<score>7</score>")
 
@@ -60,10 +60,10 @@ def distill(folder: Path, url: str, *words: str, model: str = MINI, **more: obje
 
 
 @pytest.mark.slow
-def test_from_a_teacher_to_a_judge(
+def test_a_teachers_dialogues_become_a_trained_judge(
     server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its stages in their order, with what each leaves; asked once, and the key is nowhere."""
+    """All stages leave their files, the teacher is asked once, and its key is stored nowhere."""
     monkeypatch.setenv("TIRJUDGE_TEACHER_API_KEY", "secret-key")
     done = distill(tmp_path, server.url)
     assert done.exit_code == 0, done.stderr
@@ -84,14 +84,14 @@ def test_from_a_teacher_to_a_judge(
 
     server.asked.clear()
     again = distill(tmp_path, "http://127.0.0.1:1/elsewhere")
-    assert again.exit_code == 0, "the teacher may have moved, and nothing of him is needed any more"
+    assert again.exit_code == 0, "a finished run needs no teacher, so its address may change"
     assert not server.asked
     other = distill(tmp_path, server.url, **{"teacher.samples": 2})
     assert (other.exit_code, "has another teacher.samples" in other.stderr) == (2, True)
 
 
-def test_a_teacher_that_fails_costs_nothing_but_the_attempt(server: EndpointServer, tmp_path: Path) -> None:
-    """The teacher comes before any training; once it is back, or has moved, the same command resumes."""
+def test_a_run_resumes_after_its_teacher_failed(server: EndpointServer, tmp_path: Path) -> None:
+    """The teacher is asked before any training; once it answers, even elsewhere, the same command resumes."""
     server.script = lambda body: failure(401, "no such key")
     down = distill(tmp_path, server.url)
     assert down.exit_code == 1
@@ -119,10 +119,10 @@ BIG = {
 }
 
 
-def test_a_model_too_large_for_the_machine_is_refused_before_anyone_is_asked(
+def test_a_model_too_large_for_the_machine_is_refused_before_any_request(
     server: EndpointServer, tmp_path: Path
 ) -> None:
-    """16 bytes per parameter, known from the configuration alone: this folder has no weights."""
+    """The need of 16 bytes per parameter follows from the configuration alone: the folder has no weights."""
     big, out = tmp_path / "big", tmp_path / "run"
     big.mkdir()
     (big / "config.json").write_text(json.dumps(BIG))
@@ -136,14 +136,16 @@ def test_a_model_too_large_for_the_machine_is_refused_before_anyone_is_asked(
     assert not server.asked
 
 
-def test_a_disk_too_small_for_the_run_is_refused_before_anyone_is_asked(
+def test_a_disk_too_small_for_the_run_is_refused_before_any_request(
     server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At 12 bytes a parameter SFT keeps two checkpoints and RL's one step one, with one more on its way.
+    """The estimate is computed by hand.
 
-    Both stages and the selection leave a model of 4; four rollouts are nothing.
+    A checkpoint has 12 bytes per parameter: SFT keeps two, the single step of RL keeps one, and one more is
+    written before an old one is deleted. Both stages and the selection leave a model of 4 bytes per
+    parameter; four rollouts are negligible.
     """
-    monkeypatch.setattr(memory, "disk_there", lambda folder: 50_000_000)
+    monkeypatch.setattr(memory, "available_disk", lambda folder: 50_000_000)
     result = distill(tmp_path / "run", server.url)
     assert result.exit_code == 1
     assert (
@@ -156,7 +158,7 @@ def test_a_disk_too_small_for_the_run_is_refused_before_anyone_is_asked(
 
 
 @pytest.mark.parametrize("library", ["trl", "accelerate", "datasets", "transformers", "torch"])
-def test_a_missing_extra_is_named_before_anyone_is_asked(
+def test_a_missing_extra_is_named_before_any_request(
     server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, library: str
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
@@ -201,7 +203,7 @@ def test_a_missing_extra_is_named_before_anyone_is_asked(
         (("--set", "teacher.prompts=0"), "teacher.prompts: Input should be greater than 0"),
     ],
 )
-def test_bad_input_gets_one_line_and_leaves_nothing_behind(
+def test_bad_input_gets_one_line_and_leaves_no_files(
     server: EndpointServer, tmp_path: Path, words: tuple[str, ...], line: str
 ) -> None:
     out = tmp_path / "run"

@@ -1,4 +1,4 @@
-"""Distillation against a real endpoint: requests, selection, and that nothing is paid for twice."""
+"""Distillation from a real endpoint: its requests, the selection, and no request that is paid for twice."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving, torn
 from tests.training.conftest import tokenizer_of_words
-from tests.training.teachers import COUNT, SCORE, STUDENT, TOLD, draws, fenced, native
+from tests.training.teachers import COUNT, GIVEN_ANSWER, SCORE, STUDENT, fenced, native, word_count_tasks
 from tirjudge.generation.endpoint import http
 from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_environments import ChatEncoder
@@ -45,7 +45,7 @@ def server(running: EndpointServer, monkeypatch: pytest.MonkeyPatch) -> Endpoint
     return running
 
 
-class Said(list[str]):
+class Progress(list[str]):
     """The lines that were reported."""
 
     def __call__(self, line: str) -> None:
@@ -56,16 +56,16 @@ def config(server: EndpointServer, **changes: Any) -> TeacherConfig:
     return TeacherConfig(model="teacher", base_url=server.url, **changes)
 
 
-def asked(
-    folder: Path, config: TeacherConfig, tasks: Sequence[FormattedTask], say: Said | None = None
+def distill(
+    folder: Path, config: TeacherConfig, tasks: Sequence[FormattedTask], say: Progress | None = None
 ) -> JsonObject:
     with RunFolder(folder) as run:
-        return Distillation(run, config, tasks, STUDENT, seed=0, say=Said() if say is None else say).ask()
+        return Distillation(run, config, tasks, STUDENT, seed=0, say=Progress() if say is None else say).ask()
 
 
 def rows(folder: Path, config: TeacherConfig, tasks: Sequence[FormattedTask]) -> list[JsonObject]:
     with RunFolder(folder) as run:
-        lessons = Distillation(run, config, tasks, STUDENT, seed=0, say=Said())
+        lessons = Distillation(run, config, tasks, STUDENT, seed=0, say=Progress())
         return list(lessons.rows(ENCODER, TOKENIZER.eos_token_id))
 
 
@@ -75,42 +75,42 @@ def learned(row: JsonObject) -> list[str]:
 
 
 @pytest.mark.parametrize(("tier", "script"), [("tools", native), ("turns", fenced)])
-def test_right_dialogues_are_learned_in_the_students_form_whatever_the_protocol(
+def test_right_dialogues_are_learned_in_the_students_format_with_any_protocol(
     server: EndpointServer, tmp_path: Path, tier: str, script: Any
 ) -> None:
     """Programs ran in our sandbox; their outputs, the prompt and hidden reasoning are not learned."""
     server.script = script
-    tasks = draws(4, hard=1)
-    result = asked(tmp_path, config(server, tier=tier), tasks)
+    tasks = word_count_tasks(4, hard=1)
+    result = distill(tmp_path, config(server, tier=tier), tasks)
     assert (result["dialogues"], result["prompts_with_full_reward"]) == (4, 3)
     found = rows(tmp_path, config(server, tier=tier), tasks)
     assert [(row["index"], row["id"], len(row["kept"])) for row in found] == [
         (0, "task-0", 1), (1, "task-1", 1), (2, "task-2", 1), (3, "task-3", 0),
     ]  # fmt: skip
-    for row, draw in zip(found[:3], tasks, strict=False):
-        (view,) = STUDENT["tir-pairwise"].views(draw.task)
-        letter = "AB"[view.order.index(draw.task.label or 0)]
+    for row, formatted in zip(found[:3], tasks, strict=False):
+        (view,) = STUDENT["tir-pairwise"].views(formatted.task)
+        letter = "AB"[view.order.index(formatted.task.label or 0)]
         assert learned(row) == [f"{PAIR}Counted.\n<preference>{letter}</preference>"]
         (sample,) = row["kept"]
         whole = ENCODER.decode(sample["ids"])
-        assert "Which is better? You may run Python." in whole, "the student's prompt, not the teacher's"
+        assert "Which is better? You may run Python." in whole, "the prompt must be the student's"
         assert f"```output\n{'2' if letter == 'A' else '1'}\n```\n" in whole
         assert "Secret" not in whole
 
 
 def test_hidden_reasoning_can_be_kept(server: EndpointServer, tmp_path: Path) -> None:
-    told = config(server, reasoning="keep")
-    asked(tmp_path, told, draws(1))
-    assert learned(rows(tmp_path, told, draws(1))[0])[0].startswith(
+    keeping = config(server, reasoning="keep")
+    distill(tmp_path, keeping, word_count_tasks(1))
+    assert learned(rows(tmp_path, keeping, word_count_tasks(1))[0])[0].startswith(
         f"Secret: to count is best.\n\n{PAIR}Secret:"
     )
 
 
-def test_views_that_a_reward_links_are_kept_together_or_not_at_all(
+def test_views_linked_by_a_reward_are_kept_together_or_not_at_all(
     server: EndpointServer, tmp_path: Path
 ) -> None:
-    tasks = draws(2, hard=1, format="tir-pointwise")
-    asked(tmp_path, config(server), tasks)
+    tasks = word_count_tasks(2, hard=1, format="tir-pointwise")
+    distill(tmp_path, config(server), tasks)
     right, wrong = rows(tmp_path, config(server), tasks)
     program = f"I count.\n```python\n{SCORE}\n```\nCounted.\n"
     assert learned(right) == [f"{program}<score>2</score>", f"{program}<score>9</score>"]
@@ -126,28 +126,28 @@ def test_of_several_dialogues_the_preferred_ones_are_kept(server: EndpointServer
     server.script = script
     four = config(server, samples=4, per_prompt=2, concurrency=1)
     task = next(
-        draw for draw in draws(8) if STUDENT["tir-pairwise"].views(draw.task)[0].order[0] == draw.task.label
+        formatted
+        for formatted in word_count_tasks(8)
+        if STUDENT["tir-pairwise"].views(formatted.task)[0].order[0] == formatted.task.label
     )
-    asked(tmp_path, four, [task])
-    assert len({body["seed"] for body in server.bodies}) == 4, "every dialogue is a draw of its own"
+    distill(tmp_path, four, [task])
+    assert len({body["seed"] for body in server.bodies}) == 4, "every dialogue has a seed of its own"
     assert [text.partition("<")[0] for text in learned(rows(tmp_path, four, [task])[0])] == ["", "Short. "]
 
 
-def test_nothing_that_was_answered_is_asked_twice_after_kill_9(
-    server: EndpointServer, tmp_path: Path
-) -> None:
-    tasks = draws(24, hard=4)
+def test_no_finished_dialogue_is_requested_again_after_a_kill(server: EndpointServer, tmp_path: Path) -> None:
+    tasks = word_count_tasks(24, hard=4)
     script = """
 import sys
 from functools import partial
 from pathlib import Path
-from tests.training.teachers import STUDENT, draws
+from tests.training.teachers import STUDENT, word_count_tasks
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.distillation.lessons import Distillation
 from tirjudge_training.distillation.config import TeacherConfig
 with RunFolder(Path(sys.argv[1])) as run:
     config = TeacherConfig(model="teacher", base_url=sys.argv[2], concurrency=3)
-    Distillation(run, config, draws(24, hard=4), STUDENT, seed=0, say=print).ask()
+    Distillation(run, config, word_count_tasks(24, hard=4), STUDENT, seed=0, say=print).ask()
 """
     server.delay = 0.05
     file = tmp_path / "dialogues.jsonl"
@@ -159,21 +159,21 @@ with RunFolder(Path(sys.argv[1])) as run:
     had = {row["prompt"][0]["content"] for row in read_lines(file)}
     assert 5 <= len(had) < 24
     server.delay = 0.0
-    result = asked(tmp_path, config(server), tasks)
+    result = distill(tmp_path, config(server), tasks)
     assert (result["dialogues"], result["prompts_with_full_reward"]) == (24, 20)
     begun = Counter(body["messages"][0]["content"] for body in server.bodies if len(body["messages"]) == 1)
     assert all(begun[prompt] == 1 for prompt in had)
-    assert sum(begun.values()) <= 24 + 3, "at most the three that were under way are asked for again"
+    assert sum(begun.values()) <= 24 + 3, "only the three dialogues that were running may be requested again"
     server.asked.clear()
-    assert asked(tmp_path, config(server), tasks) == result
+    assert distill(tmp_path, config(server), tasks) == result
     assert not server.asked
 
 
-def test_an_edited_task_is_asked_about_anew(server: EndpointServer, tmp_path: Path) -> None:
-    asked(tmp_path, config(server), draws(3))
+def test_an_edited_task_gets_a_new_dialogue(server: EndpointServer, tmp_path: Path) -> None:
+    distill(tmp_path, config(server), word_count_tasks(3))
     server.asked.clear()
-    edited = [*draws(2), draws(3, hard=1)[2]]
-    result = asked(tmp_path, config(server), edited)
+    edited = [*word_count_tasks(2), word_count_tasks(3, hard=1)[2]]
+    result = distill(tmp_path, config(server), edited)
     assert len(server.asked) == 2, "one dialogue of two turns"
     assert (result["asked"], result["prompts_with_full_reward"]) == (3, 2)
 
@@ -181,18 +181,18 @@ def test_an_edited_task_is_asked_about_anew(server: EndpointServer, tmp_path: Pa
 def test_a_second_teacher_corrects_what_the_first_got_wrong(server: EndpointServer, tmp_path: Path) -> None:
     """RM-R1, App. B: the corrector sees the wrong trace and the right answer, the student neither."""
     two = config(server, corrector=CorrectorConfig(model="second"))
-    tasks = draws(5, hard=2)
-    result = asked(tmp_path, two, tasks)
+    tasks = word_count_tasks(5, hard=2)
+    result = distill(tmp_path, two, tasks)
     assert (result["prompts_with_full_reward"], result["corrected"]) == (5, 2)
     seconds = [body for body in server.bodies if body["model"] == "second"]
     prompts = {body["messages"][0]["content"] for body in seconds}
     assert len(prompts) == 2
-    assert all(f"<judgment>\n{PAIR}```output\n" in prompt and TOLD in prompt for prompt in prompts)
+    assert all(f"<judgment>\n{PAIR}```output\n" in prompt and GIVEN_ANSWER in prompt for prompt in prompts)
     found = rows(tmp_path, two, tasks)
     assert all(len(row["kept"]) == 1 for row in found)
     assert not any("right answer" in ENCODER.decode(one["ids"]) for row in found for one in row["kept"])
     server.asked.clear()
-    assert asked(tmp_path, two, tasks) == result
+    assert distill(tmp_path, two, tasks) == result
     assert not server.asked
 
 
@@ -203,41 +203,41 @@ def test_a_correction_that_is_wrong_again_is_not_kept(server: EndpointServer, tm
         RuntimeError,
         match=r"none of the teacher's 2 dialogues has the full reward in the .*: inspect .*dialogues\.jsonl",
     ):
-        asked(tmp_path, two, draws(2))
-    assert all(row["kept"] == [] for row in rows(tmp_path, two, draws(2)))
+        distill(tmp_path, two, word_count_tasks(2))
+    assert all(row["kept"] == [] for row in rows(tmp_path, two, word_count_tasks(2)))
 
 
-def test_lone_responses_have_no_answer_to_tell(server: EndpointServer, tmp_path: Path) -> None:
+def test_single_responses_are_not_corrected(server: EndpointServer, tmp_path: Path) -> None:
     two = config(server, corrector=CorrectorConfig(model="second"))
-    asked(tmp_path, two, draws(3, hard=1, format="tir-pointwise"))
+    distill(tmp_path, two, word_count_tasks(3, hard=1, format="tir-pointwise"))
     assert {body["model"] for body in server.bodies} == {"teacher"}
 
 
-def test_the_cap_ends_the_asking_and_not_the_run(server: EndpointServer, tmp_path: Path) -> None:
+def test_the_token_cap_ends_the_requests_but_not_the_run(server: EndpointServer, tmp_path: Path) -> None:
     """Every request of the scripted teacher counts 10 tokens, so that a dialogue costs 20."""
-    said = Said()
+    progress = Progress()
     capped = config(server, token_cap=70, concurrency=1)
-    result = asked(tmp_path, capped, draws(9), said)
+    result = distill(tmp_path, capped, word_count_tasks(9), progress)
     assert (result["dialogues"], result["prompt_tokens"] + result["completion_tokens"]) == (4, 80)
-    assert "the cap of 70 tokens is reached: continuing with these dialogues" in said
+    assert "the cap of 70 tokens is reached: continuing with these dialogues" in progress
     server.asked.clear()
-    assert asked(tmp_path, capped, draws(9)) == result
+    assert distill(tmp_path, capped, word_count_tasks(9)) == result
     assert not server.asked
 
 
-def test_progress_tells_rate_yield_and_tokens(server: EndpointServer, tmp_path: Path) -> None:
-    said = Said()
-    asked(tmp_path, config(server), draws(4, hard=1), said)
-    assert said[-1].startswith("dialogues 4/4  ")
-    assert said[-1].endswith(
+def test_progress_lines_have_rate_yield_and_tokens(server: EndpointServer, tmp_path: Path) -> None:
+    progress = Progress()
+    distill(tmp_path, config(server), word_count_tasks(4, hard=1), progress)
+    assert progress[-1].startswith("dialogues 4/4  ")
+    assert progress[-1].endswith(
         "0.0 min left  3 prompts with a full reward  56 prompt tokens, 24 completion tokens"
     )
 
 
-def test_a_busy_teacher_is_waited_for(server: EndpointServer, tmp_path: Path) -> None:
+def test_a_busy_teacher_is_asked_again_later(server: EndpointServer, tmp_path: Path) -> None:
     replies: list[Any] = [failure(429, "slow down", {"retry-after": "0.3"}), failure(500, "oops")]
     server.script = lambda body: replies.pop(0) if replies else native(body)
-    result = asked(tmp_path, config(server, concurrency=1), draws(2))
+    result = distill(tmp_path, config(server, concurrency=1), word_count_tasks(2))
     assert result["dialogues"] == 2
     assert server.asked[1].at - server.asked[0].at >= 0.3
 
@@ -267,41 +267,41 @@ REASONS = {
 
 
 @pytest.mark.parametrize("fault", GARBAGE)
-def test_a_teacher_that_fails_stops_the_run_in_one_line_and_what_was_had_stays(
+def test_a_failing_teacher_stops_the_run_in_one_line_and_finished_dialogues_are_kept(
     server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: str
 ) -> None:
     monkeypatch.setenv("TIRJUDGE_TEACHER_API_KEY", "secret-key")
     strict = config(server, concurrency=4, give_up_after=3)
-    asked(tmp_path, strict, draws(2))
+    distill(tmp_path, strict, word_count_tasks(2))
     assert server.asked[0].headers["authorization"] == "Bearer secret-key"
     server.script = lambda body: torn() if fault == "torn" else GARBAGE[fault]
-    said = Said()
+    progress = Progress()
     with pytest.raises(TeacherUnavailable) as stopped:
-        asked(tmp_path, strict, draws(9), said)
+        distill(tmp_path, strict, word_count_tasks(9), progress)
     line = str(stopped.value)
     assert line.startswith("the teacher failed in 3 consecutive dialogues, the last one because: ")
     assert REASONS[fault] in line
     assert line.endswith(f"the same command resumes with the 2 dialogues in {tmp_path / 'dialogues.jsonl'}")
     assert "\n" not in line
-    everything = "".join([line, *said, *(path.read_text() for path in tmp_path.iterdir())])
+    everything = "".join([line, *progress, *(path.read_text() for path in tmp_path.iterdir())])
     assert "secret-key" not in everything
     server.script = native
     server.asked.clear()
-    assert asked(tmp_path, strict, draws(9))["dialogues"] == 9
+    assert distill(tmp_path, strict, word_count_tasks(9))["dialogues"] == 9
     assert len(server.asked) == 2 * 7
 
 
-def test_a_second_address_gets_its_own_key_and_never_the_firsts(
+def test_a_corrector_at_another_address_never_gets_the_teachers_key(
     server: EndpointServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "first")
     with serving() as other:
         other.script = native
         two = config(server, corrector=CorrectorConfig(model="second", base_url=other.url))
-        asked(tmp_path / "a", two, draws(2, hard=1))
+        distill(tmp_path / "a", two, word_count_tasks(2, hard=1))
         assert "authorization" not in other.asked[0].headers
         monkeypatch.setenv("TIRJUDGE_CORRECTOR_API_KEY", "second")
-        asked(tmp_path / "b", two, draws(2, hard=1))
+        distill(tmp_path / "b", two, word_count_tasks(2, hard=1))
         assert {one.headers["authorization"] for one in other.asked[2:]} == {"Bearer second"}
         assert {one.headers["authorization"] for one in server.asked} == {"Bearer first"}
 

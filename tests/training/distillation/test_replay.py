@@ -1,4 +1,4 @@
-"""A teacher's dialogue in any protocol becomes what the student's own session would have recorded."""
+"""A teacher's dialogue in any protocol is converted to one of the student's own session."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def reward(trajectory: Trajectory, environment: Environment = STUDENT) -> float 
     return score.total if isinstance(score, Reward) else None
 
 
-async def test_native_calls_become_programs_in_fences_under_the_students_prompt(sandbox: Sandbox) -> None:
+async def test_native_calls_become_fenced_programs_under_the_students_prompt(sandbox: Sandbox) -> None:
     led_natively = await led(sandbox, calling("I count.", COUNT), VERDICT, protocol="tool")
     form = await convert_dialogue(led_natively, STUDENT, TASK)
     assert text(form) == FORM
@@ -82,11 +82,11 @@ async def test_native_calls_become_programs_in_fences_under_the_students_prompt(
     assert reward(form) == 1.0
 
 
-async def test_fences_stay_as_they_are_but_for_a_missing_line_end(sandbox: Sandbox) -> None:
+async def test_fenced_programs_only_gain_a_missing_line_end(sandbox: Sandbox) -> None:
     fenced = await led(sandbox, f"I count.\n```python\n{COUNT}\n```", VERDICT)
     form = await convert_dialogue(fenced, STUDENT, TASK)
     assert text(form) == FORM
-    assert form.segments[0].text.endswith("```\n"), "the student itself has to write the line's end"
+    assert form.segments[0].text.endswith("```\n"), "the student has to write the line end itself"
     opened = await led(sandbox, f"```python\n{COUNT}\n```\n```output", VERDICT)
     assert text(await convert_dialogue(opened, STUDENT, TASK)) == text(opened)
 
@@ -100,13 +100,15 @@ async def test_every_call_of_one_turn_gets_a_turn_of_its_own(sandbox: Sandbox) -
         "Both.\n```python\nprint(1)\n```\n```output\n1\n```\n```python\nprint(2)\n```\n```output\n2\n```\n"
         "```python\n1/0\n```\n```output\nZeroDivisionError: division by zero\n```\n" + VERDICT
     )
-    assert reward(form) == 0.1, "a program that failed leaves a tenth"
+    assert reward(form) == 0.1, "a failed program leaves a tenth of the reward"
 
 
 async def test_hidden_reasoning_is_dropped_or_written_before_its_turn(sandbox: Sandbox) -> None:
-    told = await led(sandbox, calling("I count.", COUNT, reasoning="Hm, words.\n"), VERDICT, protocol="tool")
-    assert text(await convert_dialogue(told, STUDENT, TASK)) == FORM
-    assert text(await convert_dialogue(told, STUDENT, TASK, reasoning="keep")) == "Hm, words.\n\n" + FORM
+    dialogue = await led(
+        sandbox, calling("I count.", COUNT, reasoning="Hm, words.\n"), VERDICT, protocol="tool"
+    )
+    assert text(await convert_dialogue(dialogue, STUDENT, TASK)) == FORM
+    assert text(await convert_dialogue(dialogue, STUDENT, TASK, reasoning="keep")) == "Hm, words.\n\n" + FORM
 
 
 @pytest.mark.parametrize(
@@ -118,7 +120,7 @@ async def test_hidden_reasoning_is_dropped_or_written_before_its_turn(sandbox: S
     ],
     ids=["a draft in the text", "a fence in the program", "a draft in kept reasoning"],
 )
-async def test_what_the_form_would_run_otherwise_is_not_kept(sandbox: Sandbox, turn: Completion) -> None:
+async def test_a_dialogue_whose_program_would_change_is_dropped(sandbox: Sandbox, turn: Completion) -> None:
     form = await convert_dialogue(
         await led(sandbox, turn, VERDICT, protocol="tool"), STUDENT, TASK, reasoning="keep"
     )
@@ -126,7 +128,7 @@ async def test_what_the_form_would_run_otherwise_is_not_kept(sandbox: Sandbox, t
     assert reward(form) is None
 
 
-async def test_a_dialogue_without_an_end_stays_without_one(sandbox: Sandbox) -> None:
+async def test_a_dialogue_without_a_verdict_stays_without_one(sandbox: Sandbox) -> None:
     broken = await led(sandbox, calling("I count.", COUNT), "I cannot say.", protocol="tool")
     form = await convert_dialogue(broken, STUDENT, TASK)
     assert (form.stop, reward(form)) == (StopReason.MALFORMED, 0.0)
@@ -136,7 +138,7 @@ async def test_a_dialogue_without_an_end_stays_without_one(sandbox: Sandbox) -> 
     assert reward(form) == 0.1
 
 
-async def test_only_what_the_model_wrote_is_learned(sandbox: Sandbox) -> None:
+async def test_only_the_models_own_tokens_are_learned(sandbox: Sandbox) -> None:
     """Prompt and outputs are masked, and every segment is encoded as in the student's RL rollouts."""
     tokenizer = tokenizer_of_words()
     encoder = ChatEncoder(tokenizer)

@@ -1,4 +1,4 @@
-"""Checkpoints: which processes may resume from which."""
+"""A run resumes only from a checkpoint whose optimizer state its processes can load."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tirjudge_training.distributed.processes import Processes
 
 
 class Launched(Processes):
-    """Return the first of `world` processes, without the others."""
+    """The first of `world` processes, without the others."""
 
     def every(self, value: object) -> list[object]:
         return [value]
@@ -26,7 +26,7 @@ def launched(monkeypatch: pytest.MonkeyPatch, by: str, world: int) -> Processes:
 
 
 @pytest.mark.parametrize(
-    ("wrote", "goes_on", "told"),
+    ("writer", "resumes", "conflict"),
     [
         (("", 2), ("", 1), None),
         (("FSDP", 8), ("FSDP", 4), None),
@@ -37,24 +37,24 @@ def launched(monkeypatch: pytest.MonkeyPatch, by: str, world: int) -> Processes:
         (("DEEPSPEED", 2), ("DEEPSPEED", 4), "DeepSpeed in 2 processes, and DeepSpeed in 4 processes"),
     ],
 )
-def test_a_run_goes_on_from_an_optimizer_state_that_it_can_read(
-    wrote: tuple[str, int],
-    goes_on: tuple[str, int],
-    told: str | None,
+def test_a_run_resumes_only_from_an_optimizer_state_that_it_can_load(
+    writer: tuple[str, int],
+    resumes: tuple[str, int],
+    conflict: str | None,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """transformers would start with a fresh optimizer state and report nothing."""
     checkpoint = tmp_path / "checkpoint-5"
     checkpoint.mkdir()
-    checkpoints.mark(checkpoint, launched(monkeypatch, *wrote))
-    processes = launched(monkeypatch, *goes_on)
-    if told is None:
+    checkpoints.mark(checkpoint, launched(monkeypatch, *writer))
+    processes = launched(monkeypatch, *resumes)
+    if conflict is None:
         assert checkpoints.latest(tmp_path, processes) == checkpoint
     else:
         line = re.escape(
-            f"{checkpoint} was written by {told} cannot resume from it: launch the run as before"
+            f"{checkpoint} was written by {conflict} cannot resume from it: launch the run as before"
         )
         with pytest.raises(IncompatibleCheckpoint, match=f"^{line}$"):
             checkpoints.latest(tmp_path, processes)
-    assert checkpoints.marked(tmp_path) == [checkpoint], "to be measured by anyone"
+    assert checkpoints.marked(tmp_path) == [checkpoint], "any processes may measure its weights"

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 import os
+import pytest
 import shutil
 import signal
 import sys
+import torch
+from accelerate.utils import DistributedType
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import pytest
-import torch
-from accelerate.utils import DistributedType
 from safetensors.torch import load_file
-
-from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
+from tests.training.launching import FLOAT32
+from tests.training.launching import launched
+from tests.training.launching import take_cpus_for
+from tests.training.launching import typed
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_training import cli, model_folder, sft
+from tirjudge_training import cli
+from tirjudge_training import model_folder
+from tirjudge_training import sft
 from tirjudge_training.distributed import device
 from tirjudge_training.distributed.device import Device
 from tirjudge_training.policies import transformers
 from tirjudge_training.rl import trainer
+from typing import Any
 
 pytestmark = [
     pytest.mark.deepspeed,
@@ -56,12 +59,12 @@ RUNS = {
     "rl": RL,
 }
 KILLED = "rl"
-"""In the middle of its second batch, by kill -9; of the others the second checkpoint is taken away."""
+"""The run that is killed in the middle of its second batch; the others lose their second checkpoint."""
 
 
 def main(folder: Path, how: str) -> None:
-    """The runs, or what is left of them, by the processes that were launched."""
-    share_out_on_cpu()
+    """Start or resume the runs in all launched processes."""
+    use_cpu_accelerator()
     if how == "as on GPUs":
         for module in (device, model_folder, transformers, trainer, sft):
             assert hasattr(module, "current_device"), module
@@ -74,12 +77,12 @@ def main(folder: Path, how: str) -> None:
         typed(*words, "--output", str(folder / name))
 
 
-def share_out_on_cpu() -> None:
-    """DeepSpeed has an accelerator for it."""
+def use_cpu_accelerator() -> None:
+    """Make DeepSpeed use its CPU accelerator."""
     import deepspeed
 
     take_cpus_for(DistributedType.DEEPSPEED)
-    # It would be compiled, for two minutes, and inference alone has a use for it.
+    # Not needed for training, and its compilation would take two minutes.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
 
 
@@ -94,7 +97,7 @@ def stage(run: str) -> str:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The same commands, typed in this process, and launched in two processes twice."""
+    """The same commands in this process, and twice in two launched processes."""
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
     for name, words in RUNS.items():
         typed(*words, "--output", str(one / name))
@@ -118,35 +121,40 @@ def test_two_processes_give_the_loss_of_one(name: str, runs: tuple[Path, Path]) 
         for number in ("loss", "grad_norm", "kl", "entropy", "reward"):
             assert two[number] == pytest.approx(one[number], abs=1e-5), number
         assert one["grad_norm"] > 1e-4
-        assert two["sampler_gap"] < 1e-5, "samples are drawn with the weights as they are"
+        assert two["sampler_gap"] < 1e-5, "the sampler must use the current weights"
 
 
 @pytest.mark.parametrize("name", RUNS)
-def test_the_weights_are_those_of_one_process_after_a_resume_too(name: str, runs: tuple[Path, Path]) -> None:
-    """A learning rate of 1e-3 moves them by about as much in each of two steps."""
+def test_two_processes_end_with_the_weights_of_one_also_when_resumed(
+    name: str, runs: tuple[Path, Path]
+) -> None:
+    """The weights move by about the learning rate, 1e-3, in each of two steps."""
     one, two = (folder / name / stage(name) for folder in runs)
     expected = load_file(one / "model" / "model.safetensors")
     start = load_file(runs[0] / name / "shrunk" / "model" / "model.safetensors")
-    assert far(expected, start) > 1e-3
-    assert far(load_file(two / "model" / "model.safetensors"), expected) < 1e-5
-    assert far(model_folder.load(two / "checkpoints" / "checkpoint-2")[0].state_dict(), expected) < 1e-5
+    assert largest_difference(expected, start) > 1e-3
+    assert largest_difference(load_file(two / "model" / "model.safetensors"), expected) < 1e-5
+    assert (
+        largest_difference(model_folder.load(two / "checkpoints" / "checkpoint-2")[0].state_dict(), expected)
+        < 1e-5
+    )
     if name != KILLED:
         undisturbed = load_file(two.parent / "uninterrupted" / "model" / "model.safetensors")
-        assert far(undisturbed, expected) < 1e-5
+        assert largest_difference(undisturbed, expected) < 1e-5
 
 
 def test_gradients_are_clipped_by_the_recipes_norm(runs: tuple[Path, Path]) -> None:
-    """And not by the 1.0 that accelerate puts where nobody says otherwise."""
+    """The norm is the recipe's, and not accelerate's default of 1.0."""
     clipped, free = (
         load_file(runs[1] / name / "rl" / "model" / "model.safetensors") for name in ("rl-clipped", "rl")
     )
-    assert far(clipped, free) > 1e-4
+    assert largest_difference(clipped, free) > 1e-4
 
 
-def test_the_moments_are_shared_out_over_the_processes(runs: tuple[Path, Path]) -> None:
-    """A half each: a weight in float32, as DeepSpeed keeps it, and Adam's two moments of it.
+def test_the_moments_are_sharded_over_the_processes(runs: tuple[Path, Path]) -> None:
+    """Each process holds half of DeepSpeed's float32 weights and of Adam's two moments.
 
-    The checkpoint has the weights twice besides, once in transformers' form and once in DeepSpeed's.
+    The checkpoint also has the weights twice, in transformers' format and in DeepSpeed's.
     """
     weights = load_file(runs[1] / "rl" / "rl" / "model" / "model.safetensors")
     parameters = sum(weight.numel() for weight in weights.values())
@@ -158,7 +166,7 @@ def test_the_moments_are_shared_out_over_the_processes(runs: tuple[Path, Path]) 
     assert written == pytest.approx((2 * 4 + 12) * parameters, rel=0.05)
 
 
-def test_in_bfloat16_as_the_file_has_it_for_gpus(tmp_path: Path) -> None:
+def test_the_shipped_bfloat16_setting_for_gpus(tmp_path: Path) -> None:
     """DeepSpeed casts the model itself, and trains a copy in float32."""
     ran = launched(CONFIG, (), __file__, str(tmp_path), "as on GPUs")
     assert ran.returncode == 0, ran.stderr[-3000:]
@@ -171,14 +179,14 @@ def test_in_bfloat16_as_the_file_has_it_for_gpus(tmp_path: Path) -> None:
     )
     assert {weight.dtype for weight in model.values()} == {torch.bfloat16}
     assert all(checkpoint[name].equal(weight) for name, weight in model.items())
-    assert far(model, start) > 1e-3
+    assert largest_difference(model, start) > 1e-3
     parameters = sum(weight.numel() for weight in start.values())
     folder = tmp_path / "rl" / "checkpoints" / "checkpoint-2"
     written = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     assert written == pytest.approx((2 * 2 + 12) * parameters, rel=0.07)
 
 
-def far(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
+def largest_difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
     return max((found[name] - weight).abs().max().item() for name, weight in expected.items())
 
 

@@ -131,10 +131,10 @@ def test_a_cpu_computes_in_the_weights_own_precision(tiny_model: Path) -> None:
         assert found.generator.precision == "float32"
 
 
-def test_an_engine_of_its_own_leaves_the_gpu_to_itself(
+def test_a_model_that_vllm_samples_stays_off_the_gpu(
     tiny_model: Path, as_on_a_gpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The model that only passes its weights to vLLM stays out of vLLM's GPU memory."""
+    """The model that only passes its weights to vLLM must not use vLLM's GPU memory."""
     monkeypatch.setattr(model_folder, "current_device", lambda: Device("meta", "bfloat16", True))
     given: list[Any] = []
 
@@ -151,7 +151,7 @@ def test_an_engine_of_its_own_leaves_the_gpu_to_itself(
 
 
 class Cyclic(Stage):
-    """Leave objects that refer to each other, as a trainer and its model do."""
+    """A stage that leaves objects with references to each other, as a trainer and its model do."""
 
     left: ClassVar[list[weakref.ref[Any]]] = []
 
@@ -167,22 +167,22 @@ class Cyclic(Stage):
 
 @pytest.fixture
 def uncollected() -> Iterator[None]:
-    """Turn off the garbage collector, as between two of its rounds."""
+    """Turn off automatic garbage collection during a test."""
     gc.disable()
     yield
     gc.enable()
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_what_a_stage_held_is_given_back_when_it_ends(tmp_path: Path) -> None:
-    """Otherwise the next stage's engine finds the GPU full."""
+def test_a_stage_releases_its_memory_when_it_ends(tmp_path: Path) -> None:
+    """Otherwise the next stage's engine would find the GPU memory in use."""
     run_stage(Cyclic(name="stage"), Run(tmp_path, None, GeneratedData(DataConfig()), say=lambda line: None))
     assert Cyclic.left[0]() is None
 
 
 @pytest.mark.usefixtures("uncollected")
-def test_a_model_that_was_sampled_from_goes_with_its_engine(tiny_model: Path) -> None:
-    """Checkpoints are evaluated one after the other, with room for one."""
+def test_a_model_is_freed_with_its_engine(tiny_model: Path) -> None:
+    """Checkpoints are evaluated one after another, with memory for one."""
     assert sampled_from(tiny_model)() is None
 
 
@@ -194,11 +194,11 @@ def sampled_from(folder: Path) -> weakref.ref[Any]:
 
 def sample(found: Engine) -> None:
     found.refresh()
-    draw = source(0, 0, 0)
-    found.run(found.rollouts(0)[draw.format].group(draw.task, 4))
+    formatted = source(0, 0, 0)
+    found.run(found.rollouts(0)[formatted.format].group(formatted.task, 4))
 
 
-def test_keys_and_values_are_gone_before_training(tiny_model: Path) -> None:
+def test_the_kv_cache_is_freed_before_training(tiny_model: Path) -> None:
     with Engine.load(str(tiny_model), ENVIRONMENTS, RolloutConfig(max_tokens=20)) as found:
         sample(found)
         assert cached()
@@ -207,7 +207,7 @@ def test_keys_and_values_are_gone_before_training(tiny_model: Path) -> None:
 
 
 def cached() -> int:
-    """Return tensors in a cache's shape: slots or heads, positions, head dimension."""
+    """Count the tensors of a cache's shape: slots or heads, positions, head dimension."""
     return sum(
         issubclass(type(one), torch.Tensor) and one.dim() in (3, 4) and one.shape[-1] == 16
         for one in gc.get_objects()
@@ -215,14 +215,14 @@ def cached() -> int:
 
 
 @pytest.mark.parametrize(
-    ("gpus", "exact", "told"),
+    ("gpus", "exact", "message"),
     [
         (2, True, "there are 2 GPUs and one process: start one per GPU"),
         (1, False, "Tesla does not support bfloat16"),
     ],
 )
-def test_gpus_that_cannot_be_trained_on_are_told_of_before_the_run(
-    gpus: int, exact: bool, told: str, recipe_checked: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+def test_unusable_gpus_are_refused_before_the_run(
+    gpus: int, exact: bool, message: str, recipe_checked: Callable[[], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     played = {
         "is_available": lambda: True,
@@ -233,7 +233,7 @@ def test_gpus_that_cannot_be_trained_on_are_told_of_before_the_run(
     for name, call in played.items():
         monkeypatch.setattr(torch.cuda, name, call)
     monkeypatch.delenv("LOCAL_RANK", raising=False)
-    with pytest.raises(BadRecipe, match=told):
+    with pytest.raises(BadRecipe, match=message):
         recipe_checked()
 
 

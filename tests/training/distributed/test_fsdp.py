@@ -18,14 +18,16 @@ from tirjudge_training import model_folder
 
 RECIPE = ("--recipe", "tir-judge-zero-8b", "--shrink")
 KEYS = ("--set", "rl.sandbox=local", "--set", "rl.learning_rate=1e-3", "--set", "rl.entropy_bonus=0.1")
-"""Random weights earn no reward: without the bonus there would be no gradient."""
+"""Random weights earn no reward, so that without the entropy bonus there would be no gradient."""
 RUNS = {"whole": (), "lora": ("--set", "model.lora.rank=4")}
 CHECKPOINT = "rl/checkpoints/checkpoint-{}"
 
 
 def main(folder: Path) -> None:
-    """Each run, and once more from its first checkpoint, by the processes that were launched."""
-    take_cpus_for(DistributedType.MULTI_GPU)  # whose model accelerate shares out; torch's FSDP2 asks for none
+    """Run each recipe in all launched processes, and once more from its first checkpoint."""
+    take_cpus_for(
+        DistributedType.MULTI_GPU
+    )  # the type whose model accelerate shards; torch's FSDP2 needs no GPU
     for name, options in RUNS.items():
         typed(*RECIPE, *KEYS, *options, "--output", str(folder / name))
         if PartialState().is_main_process:
@@ -38,7 +40,7 @@ def main(folder: Path) -> None:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The same commands, typed in this process and launched in two."""
+    """The same commands in this process and in two launched processes."""
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
     for name, options in RUNS.items():
         typed(*RECIPE, *KEYS, *options, "--output", str(one / name))
@@ -49,28 +51,26 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_shared_out_over_two_processes_a_recipe_gives_the_loss_of_one(
-    name: str, runs: tuple[Path, Path]
-) -> None:
+def test_a_recipe_sharded_over_two_processes_has_the_loss_of_one(name: str, runs: tuple[Path, Path]) -> None:
     alone, shared = (list(read_lines(folder / name / "rl" / "metrics.jsonl")) for folder in runs)
     assert len(alone) == len(shared) == 2
     for one, two in zip(alone, shared, strict=True):
         for number in ("loss", "grad_norm", "kl", "entropy", "reward"):
             assert two[number] == pytest.approx(one[number], abs=1e-5), number
         assert one["grad_norm"] > 1e-4
-        assert two["sampler_gap"] < 1e-5, "samples are drawn with the weights as they are"
+        assert two["sampler_gap"] < 1e-5, "the sampler must use the current weights"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
-def test_whole_weights_are_saved_and_resumed(name: str, runs: tuple[Path, Path]) -> None:
+def test_full_weights_are_saved_and_resumed(name: str, runs: tuple[Path, Path]) -> None:
     one, two = runs
     checkpoint = two / name / CHECKPOINT.format(2)
-    assert (checkpoint / "optimizer.bin").exists(), "what accelerate writes for a model that is shared out"
+    assert (checkpoint / "optimizer.bin").exists(), "accelerate writes this file for a sharded model"
     expected = load_file(one / name / "rl" / "model" / "model.safetensors")
     if name == "whole":
-        told = 16 * sum(weight.numel() for weight in expected.values())
-        assert sum(file.stat().st_size for file in checkpoint.iterdir()) == pytest.approx(told, rel=0.05)
+        estimate = 16 * sum(weight.numel() for weight in expected.values())
+        assert sum(file.stat().st_size for file in checkpoint.iterdir()) == pytest.approx(estimate, rel=0.05)
     for stage in ("uninterrupted", "rl"):
         found = load_file(two / name / stage / "model" / "model.safetensors")
         assert found.keys() == expected.keys()

@@ -1,4 +1,4 @@
-"""The shipped launch configurations are what accelerate's own launcher takes them for."""
+"""accelerate's own launcher reads the shipped launch configurations as intended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LAUNCH = resources.files("tirjudge_training") / "launch"
 
 
 def launched(name: str) -> Any:
-    free = ["--main_process_port", "0"]  # the usual one may be taken by whoever else trains here
+    free = ["--main_process_port", "0"]  # another run on this machine may use the default port
     words = ["--config_file", str(LAUNCH / name), *free, "--no_python", "tirjudge", "train"]
     return _validate_launch_command(launch_command_parser().parse_args(words))[0]
 
@@ -27,14 +27,14 @@ def launched(name: str) -> Any:
 @pytest.mark.parametrize(
     ("name", "table"), [("fsdp2.yaml", "fsdp_config"), ("deepspeed.yaml", "deepspeed_config")]
 )
-def test_every_key_is_one_of_the_launchers(name: str, table: str) -> None:
-    """It refuses unknown keys of the file itself, and passes over those of its tables."""
+def test_the_launcher_knows_every_key(name: str, table: str) -> None:
+    """The launcher refuses unknown keys at the top level but ignores those in tables."""
     load_config_from_file(str(LAUNCH / name))
     keys = yaml.safe_load((LAUNCH / name).read_text(encoding="utf-8"))[table]
     assert keys.keys() <= vars(launch_command_parser().parse_args(["script"])).keys()
 
 
-def test_fsdp2_shares_the_state_out_and_keeps_whole_checkpoints() -> None:
+def test_fsdp2_shards_the_state_and_writes_full_checkpoints() -> None:
     arguments = launched("fsdp2.yaml")
     environment = prepare_multi_gpu_env(arguments)
     assert (arguments.num_processes, environment["ACCELERATE_MIXED_PRECISION"]) == (8, "bf16")
@@ -44,7 +44,7 @@ def test_fsdp2_shares_the_state_out_and_keeps_whole_checkpoints() -> None:
     assert environment["FSDP_CPU_RAM_EFFICIENT_LOADING"] == "false"
 
 
-def test_deepspeed_keeps_the_weights_whole() -> None:
+def test_deepspeed_does_not_shard_the_weights() -> None:
     arguments = launched("deepspeed.yaml")
     arguments.deepspeed_fields_from_accelerate_config = ""
     _, environment = prepare_deepspeed_cmd_env(arguments)
@@ -55,7 +55,7 @@ def test_deepspeed_keeps_the_weights_whole() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "message"),
     [
         ({"FSDP_VERSION": "1"}, "fsdp_version is '1' and must be 2"),
         ({"FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT"}, "must be FULL_STATE_DICT"),
@@ -65,7 +65,7 @@ def test_deepspeed_keeps_the_weights_whole() -> None:
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
 )
 def test_another_configuration_is_refused_before_any_work(
-    changed: dict[str, str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changed: dict[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     environment = prepare_multi_gpu_env(launched("fsdp2.yaml")) | changed
     for name, value in environment.items():
@@ -74,11 +74,11 @@ def test_another_configuration_is_refused_before_any_work(
     words = ["train", "--recipe", "judgelrm-3b", "--shrink", "--output", str(tmp_path / "run")]
     ran = CliRunner().invoke(app, words)
     assert ran.exit_code == 2
-    assert told in ran.stderr
+    assert message in ran.stderr
     assert ran.stderr.count("\n") == 1
 
 
-def test_the_command_line_says_where_they_lie() -> None:
+def test_the_command_prints_the_path_of_a_configuration() -> None:
     for name in ("fsdp2", "deepspeed"):
         ran = CliRunner().invoke(app, ["train", "--launch-config", name])
         assert (ran.exit_code, ran.stdout.strip()) == (0, str(LAUNCH / f"{name}.yaml"))

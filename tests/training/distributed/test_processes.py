@@ -98,16 +98,16 @@ def test_two_processes_give_the_loss_of_one(loss: str, runs: tuple[Path, Path]) 
     for alone, shared in zip(one, two, strict=True):
         for name in ("loss", "grad_norm", "entropy", "kl", "reward", "groups/dropped", "tools/calls"):
             assert shared[name] == pytest.approx(alone[name], abs=1e-5), name
-    drawn, shared_draws = (
+    rollouts, shared_rollouts = (
         [episode["id"] for episode in rows(folder / loss, "episodes.jsonl")] for folder in runs
     )
-    assert drawn == shared_draws
+    assert rollouts == shared_rollouts
     alone, shared = (load_file(folder / loss / "model" / "model.safetensors") for folder in runs)
     assert all(torch.allclose(alone[name], shared[name], rtol=0, atol=1e-5) for name in alone)
 
 
 @pytest.mark.parametrize("steps", [1, 2])
-def test_an_optimizer_step_has_the_same_rows_however_many_processes_there_are(steps: int) -> None:
+def test_an_optimizer_step_has_the_same_rows_for_any_number_of_processes(steps: int) -> None:
     """TRL shuffles its input with torch.randperm and cuts it into steps."""
 
     def after_trl(rank: int, world: int) -> list[int]:

@@ -14,7 +14,7 @@ SIZE = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "n
 
 
 @pytest.mark.filterwarnings("ignore:.*gradient_checkpointing` is deprecated")
-def test_they_are_those_that_peft_merges_where_layers_have_a_bias_too() -> None:
+def test_merged_weights_equal_those_of_peft_for_layers_with_a_bias() -> None:
     """Qwen2's projections have a bias."""
     torch.manual_seed(0)
     model = Qwen2ForCausalLM(Qwen2Config(vocab_size=64, num_hidden_layers=2, **SIZE))

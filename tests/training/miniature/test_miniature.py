@@ -1,4 +1,4 @@
-"""The demonstration model: its size, its tokens, and what its folder says of it."""
+"""The demonstration model: its size, its tokenizer and its folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def built() -> tuple[Any, Any]:
     return build_model(0)
 
 
-def test_size(built: tuple[Any, Any]) -> None:
+def test_the_model_has_the_documented_size(built: tuple[Any, Any]) -> None:
     model, tokenizer = built
     assert sum(weight.numel() for weight in model.parameters()) == ShapeConfig().parameters == 918_912
     assert len(tokenizer) == 1024
@@ -32,14 +32,14 @@ def test_size(built: tuple[Any, Any]) -> None:
 @pytest.mark.parametrize(
     "text", ["```python", "```output", "```", "<preference>", "</preference>", "<score>", "</score>", "True"]
 )
-def test_what_the_dialogue_is_made_of_is_one_ordinary_token(built: tuple[Any, Any], text: str) -> None:
+def test_each_marker_of_the_dialogue_is_one_ordinary_token(built: tuple[Any, Any], text: str) -> None:
     encoder = ChatEncoder(built[1])
     assert len(encoder.text(f"\n{text}\n")) == 3
     assert len(encoder.text(text)) == 1
     assert encoder.text(text)[0] not in built[1].added_tokens_decoder
 
 
-def test_digits_stand_alone_and_text_comes_back(built: tuple[Any, Any]) -> None:
+def test_digits_are_single_tokens_and_text_round_trips(built: tuple[Any, Any]) -> None:
     encoder = ChatEncoder(built[1])
     assert [
         text for text in built[1].get_vocab() if re.search("[0-9]{2}|[0-9][^0-9]|[^0-9][0-9]", text)
@@ -49,7 +49,7 @@ def test_digits_stand_alone_and_text_comes_back(built: tuple[Any, Any]) -> None:
         assert encoder.decode(encoder.text(text)) == text
 
 
-def test_only_chat_markers_are_special_and_the_turn_has_its_own_end(built: tuple[Any, Any]) -> None:
+def test_only_chat_markers_are_special_and_one_ends_the_turn(built: tuple[Any, Any]) -> None:
     _, tokenizer = built
     added = {token.content for token in tokenizer.added_tokens_decoder.values()}
     assert added == {START, END, PAD}

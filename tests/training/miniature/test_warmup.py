@@ -1,4 +1,4 @@
-"""The warm-up corpus: the judge's own form, real outputs, the teacher's mistakes, and nothing held out."""
+"""The warm-up corpus has the judge's format, real outputs, the teacher's mistakes, and no held-out text."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ async def taught(tokenizer, config: CorpusConfig, count: int) -> list[Trajectory
 
 
 async def test_a_perfect_teacher_is_always_right_and_well_formed(tokenizer) -> None:
-    """Every program it writes decides its case, so the reward of every pair and list is 1."""
+    """Each of its programs is decisive, so the reward of every pair and list is 1."""
     for trajectory in await taught(tokenizer, CorpusConfig(text_only=0, habits=PERFECT), 120):
         assert trajectory.stop is StopReason.VERDICT
         assert all(call.outcome.status is Status.OK for call in trajectory.calls)
-        said = trajectory.segments[-1].text
-        assert ("keeps it" in said) or ("breaks it" in said)
+        verdict = trajectory.segments[-1].text
+        assert ("keeps it" in verdict) or ("breaks it" in verdict)
         if trajectory.calls:
             assert [s.by for s in trajectory.segments] == [By.MODEL, By.SANDBOX, By.MODEL]
             output = trajectory.calls[0].outcome.stdout.strip()
@@ -61,7 +61,7 @@ async def test_labels_are_on_the_models_own_tokens_only(tokenizer) -> None:
         assert all(a == b for a, b in zip(sample.ids, sample.labels, strict=True) if b != IGNORED)
 
 
-async def test_the_teacher_goes_wrong_as_often_as_it_is_told(tokenizer) -> None:
+async def test_the_teachers_error_rates_in_dialogues_are_the_configured_ones(tokenizer) -> None:
     config = CorpusConfig(text_only=0.25, habits=Habits(crash=0.2))
     trajectories = await taught(tokenizer, config, 400)
     statuses = Counter(call.outcome.status for t in trajectories for call in t.calls)
@@ -71,7 +71,7 @@ async def test_the_teacher_goes_wrong_as_often_as_it_is_told(tokenizer) -> None:
 
 
 @pytest.mark.parametrize("family", CHECKABLE, ids=lambda family: family.name)
-def test_the_teacher_is_right_as_often_as_it_is_told(family) -> None:
+def test_the_teachers_share_of_right_programs_is_the_configured_one(family) -> None:
     programs = Counter(program(Random(i), Habits(), family, "pairwise") for i in range(300))
     share = 0.35 if family.name in MISCONCEPTIONS else 0.9
     assert programs[family.program("pairwise")] / 300 == pytest.approx(0.92 * share, abs=0.1)
@@ -96,7 +96,7 @@ def test_a_reading_example_gives_the_verdict_of_an_output() -> None:
     assert seen["```output\nTrue\nTrue\n```\nWhich is better?"].startswith("Maybe ")
 
 
-async def test_the_corpus_is_reproducible_and_sees_nothing_held_out(tokenizer) -> None:
+async def test_the_corpus_is_reproducible_and_has_no_held_out_text(tokenizer) -> None:
     config = CorpusConfig(programs=60, readings=20, dialogues=40)
     async with open_sandbox(preload=()) as sandbox:
         first, second = [await corpus(tokenizer, sandbox, config, 4) for _ in range(2)]

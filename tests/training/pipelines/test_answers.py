@@ -1,4 +1,4 @@
-"""Answer-only training: the letter of the right response is learned, and nothing of the prompt."""
+"""Answer-only training learns the letter of the right response, and nothing of the prompt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LABELS = ["A", "B", "tie", "B", "A", "B", "A", "B"]
 
 
 def rows(folder: Path) -> Path:
-    """Pairs, one of them a tie, which some judges learn from and this one cannot."""
+    """Write pairs, one of them a tie, from which this judge cannot learn."""
     lines = (
         {"id": f"r{n}", "prompt": f"q{n}", "responses": ["x", "y"], "label": label, "checklist": []}
         for n, label in enumerate(LABELS)
@@ -60,13 +60,13 @@ def test_the_right_letter_is_learned_in_the_order_shown(roomy_model: Path, tmp_p
             assert sample["ids"] == [*prompt, *answer]
             assert sample["labels"] == [IGNORED] * len(prompt) + answer
             taught.add((view.name, letter))
-    assert len(taught) > 2, "both letters, whatever the order"
+    assert len(taught) > 2, "both letters must occur, in either order"
     assert len(written) == len(LABELS) - 1, "one prompt is held back"
     losses = [row["loss"] for row in read_lines(tmp_path / "run" / "sft" / "metrics.jsonl")]
     assert losses[-1] < losses[0]
 
 
-def test_an_answer_that_the_judge_would_not_read_is_no_answer(roomy_model: Path, tmp_path: Path) -> None:
+def test_an_answer_that_the_judge_cannot_parse_is_refused(roomy_model: Path, tmp_path: Path) -> None:
     done = run(tmp_path, roomy_model, "answers.text=[[{letter}]]")
     assert done.exit_code == 1
     assert "answers.text: the judge does not read" in done.stderr

@@ -1,4 +1,4 @@
-"""A whole cycle on a user's own rows, killed on its way, ends like one that was never interrupted."""
+"""A whole cycle on a user's own rows ends in the same result if it is killed and resumed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ max_tokens = 144
 
 
 def rows(path: Path) -> Path:
-    """Pairs as a user has them."""
+    """Write pairs as a user would have them."""
     found = [
         {
             "id": task.id,
@@ -56,7 +56,7 @@ def rows(path: Path) -> Path:
 def test_a_killed_cycle_ends_as_an_uninterrupted_one(
     kills: tuple[str, ...], stages: set[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`kills`: the beginnings of the lines that it is killed after; `stages`: those finished by then."""
+    """`kills` are beginnings of progress lines after which it is killed; `stages` are finished by then."""
     (tmp_path / "recipe.toml").write_text(RECIPE)
     settings = {key: value for key, value in kill_cycles.SETTINGS.items() if not key.startswith("heldout")}
     settings |= {"data.train": rows(tmp_path / "rows.jsonl"), "rl.steps": 2, "rl.checkpoint_every": 1}
@@ -72,4 +72,6 @@ def test_a_killed_cycle_ends_as_an_uninterrupted_one(
     assert stages <= set(done)
     assert kill_cycles.start(tmp_path / "resumed", log).wait() == 0, log.read_text()
     assert kill_cycles.differences(whole, tmp_path / "resumed") == []
-    assert kill_cycles.finished(tmp_path / "resumed").items() >= done.items(), "nothing was done again"
+    assert kill_cycles.finished(tmp_path / "resumed").items() >= done.items(), (
+        "no finished stage may be repeated"
+    )

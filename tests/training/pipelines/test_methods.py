@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
 import subprocess
 import sys
-from pathlib import Path
-
-import pytest
 import typer
-from typer.testing import CliRunner
-
+from pathlib import Path
 from tirjudge_training.cli import train
 from tirjudge_training.config_files import load
 from tirjudge_training.planning.plan import plan
 from tirjudge_training.planning.shrink import shrunk
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import data_of, pipeline_of
+from tirjudge_training.run import data_of
+from tirjudge_training.run import pipeline_of
+from typer.testing import CliRunner
 
 TWICE = '''
 from tirjudge_training.pipelines.pipeline import Pipeline, initial_model, measure, rl
@@ -43,7 +42,7 @@ TINY = (
 
 @pytest.fixture(autouse=True)
 def twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package with one more method, as an installed distribution lies on the path."""
+    """Put a package with another method on the path, as an installed distribution."""
     site = tmp_path / "site"
     monkeypatch.syspath_prepend(site)
     info = site / "twice-1.0.dist-info"
@@ -60,7 +59,7 @@ def test_a_method_of_another_package_is_planned_and_shrunk(tmp_path: Path) -> No
     lines = list(plan(recipe, pipeline, data_of(recipe), tmp_path / "run"))
     assert any("second" in line and "2 batches of 1 x 2" in line for line in lines)
     assert "checkpoints" in "\n".join(lines)
-    assert pipeline_of(shrunk(recipe, tmp_path / "run")).result == "rl", "which needs no right answers"
+    assert pipeline_of(shrunk(recipe, tmp_path / "run")).result == "rl", "RL needs no right answers"
 
 
 def test_a_method_of_another_package_is_trained_with(tiny_model: Path, tmp_path: Path) -> None:
@@ -74,7 +73,7 @@ def test_a_method_of_another_package_is_trained_with(tiny_model: Path, tmp_path:
     assert "| second |" in (run / "results.md").read_text()
 
 
-def test_an_option_that_a_method_does_not_have_is_refused() -> None:
+def test_an_unknown_option_of_a_method_is_refused() -> None:
     with pytest.raises(ValueError, match=r"training method 'twice': .*unexpected keyword argument 'stops'"):
         load(Recipe, "mini", [*TINY, "method_options.stops=1"])
 

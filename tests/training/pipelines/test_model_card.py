@@ -1,4 +1,4 @@
-"""The model card of a miniature says how each method made it, stage by stage."""
+"""The model card of a miniature describes its training stage by stage, for each method."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_card_has_every_stage_with_its_numbers() -> None:
     assert "\n\n\n" not in found
 
 
-def test_a_card_of_the_rounds_leaves_out_the_controls() -> None:
+def test_a_card_of_the_iterative_method_leaves_out_the_controls() -> None:
     found = card("method=iterative", "iterate.control=true")
     assert "then RL and 2 rounds of rejection sampling, SFT of the warm-up's model, and RL." in found
     assert "* `rejection-1`: rejection sampling, which kept a trajectory for 2,300 of 2,500 prompts" in found
@@ -69,5 +69,5 @@ def test_a_card_of_distillation_names_the_teacher() -> None:
 
 
 @pytest.mark.parametrize("name", ["rl", "sft"])
-def test_a_measurement_says_nothing_but_its_accuracy(name: str) -> None:
+def test_a_measurement_has_no_line_of_its_own(name: str) -> None:
     assert f"`heldout-{name}`" not in card("method=distill", *TEACHER)

@@ -1,4 +1,4 @@
-"""The stages that a recipe leads to, their order, and the models that they start from."""
+"""The stages of a recipe, their order, and the models that they start from."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ def stage(pipeline: Pipeline, name: str) -> Any:
     return next(stage for stage in pipeline.stages if stage.name == name)
 
 
-def test_rl_alone_begins_with_a_warm_up_only_for_the_miniature() -> None:
+def test_rl_alone_starts_with_a_warm_up_only_for_the_miniature() -> None:
     assert names(pipeline()) == ["warmup", "heldout-base", "rl", "heldout-rl"]
     assert names(pipeline("model.base=somewhere")) == ["heldout-base", "rl", "heldout-rl"]
     assert stage(pipeline("model.base=somewhere"), "rl").start is None
 
 
 def test_two_rounds_as_in_the_paper() -> None:
-    """RL, then twice: sampling with the last model, SFT of the first, and RL from there."""
+    """RL, then two rounds: sampling with the last model, SFT of the initial one, and RL from there."""
     found = pipeline("method=iterative")
     assert [name for name in names(found) if not name.startswith("heldout-")] == [
         *("warmup", "rl-0", "select-0"),
@@ -64,14 +64,14 @@ def test_the_control_has_as_many_steps_of_rl_as_the_rounds_and_an_arm_without_rl
     assert found.result == "select-3"
 
 
-def test_no_two_stages_draw_the_same() -> None:
+def test_no_two_stages_have_the_same_seed() -> None:
     found = pipeline("method=iterative", "iterate.control=true")
     drawing = [one for one in found.stages if one.name.startswith(("rl-", "rejection-", "sft-"))]
     assert len({one.seed for one in drawing}) == len(drawing)
     assert stage(found, "rl-1").seed != stage(pipeline("method=iterative", "seed=1"), "rl-1").seed
 
 
-def test_a_warm_up_without_tools_is_as_large_and_has_nothing_but_text() -> None:
+def test_a_warm_up_without_tools_has_the_same_size_and_only_text() -> None:
     tools, text = (stage(pipeline(*a), "warmup").config.corpus for a in ((), ("data.no_tools=1.0",)))
     assert text.samples == tools.samples
     assert (text.programs, text.readings, text.text_only) == (0, 0, 1.0)

@@ -1,4 +1,4 @@
-"""`tirjudge train` with the rationale judge: its own prompt, rows with checklists, a MetaJudge by HTTP."""
+"""`tirjudge train` with the rationale judge: its real prompt, rows with checklists, and an HTTP MetaJudge."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ ANSWERS = [f"<RESULT_START>\n{RESULT}{{{box}}}\n<RESULT_END>" for box in ("A>B",
 
 
 def base(folder: Path) -> Path:
-    """A model that answers one of two things, each a single token, to the judge's real prompt."""
+    """A model that gives one of two answers, each a single token, to the judge's real prompt."""
     tokenizer = tokenizer_of_words(ANSWERS)
     model, encoder, judge = (
         tiny_qwen(tokenizer, positions=4096),
@@ -77,7 +77,7 @@ def train(folder: Path, server: EndpointServer, model: Path) -> Any:
     return CliRunner().invoke(app, ["train", "--recipe", str(recipe), "--output", str(folder / "run")])
 
 
-def test_a_run_stops_without_its_metajudge_and_goes_on_when_it_is_back(tmp_path: Path) -> None:
+def test_a_run_stops_without_its_metajudge_and_resumes_when_it_is_back(tmp_path: Path) -> None:
     model = base(tmp_path)
     with serving() as server:
         server.answers(failure(401, "no such key"))
@@ -91,6 +91,6 @@ def test_a_run_stops_without_its_metajudge_and_goes_on_when_it_is_back(tmp_path:
     assert metrics["reward/rationale"] == 1.0
     assert metrics["reward/consistency"] == 0.75
     assert 0 < metrics["reward/correct"] < 1
-    assert metrics["reward"] == metrics["reward/correct"], "AP times the outcome"
+    assert metrics["reward"] == metrics["reward/correct"], "the reward is AP times the outcome"
     (asked,) = read_lines(tmp_path / "run" / "rl" / "asked.jsonl")
     assert asked["model"] == "meta"

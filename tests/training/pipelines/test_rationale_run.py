@@ -1,4 +1,4 @@
-"""A run whose reward asks another model: it stops when that one does, goes on, and can be scored again."""
+"""A run whose reward asks a MetaJudge stops without it, resumes, and can be scored again from its files."""
 
 from __future__ import annotations
 
@@ -47,22 +47,24 @@ def server() -> Iterator[EndpointServer]:
 
 
 class TwoWords(Rationale):
-    """The rationale judge for a model that knows two answers: a short prompt, and the reasons given."""
+    """The rationale judge for a model with two answers: a short prompt, and fixed reasons."""
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
         return Prompt(messages=(Message("user", " ".join(task.candidates)),))
 
     def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
-        said = [choice for choice, words in enumerate(VERDICTS) if words in text]
-        if not said:
+        choices = [choice for choice, words in enumerate(VERDICTS) if words in text]
+        if not choices:
             return Malformed("neither of the two")
-        return Verdict(choice=said[-1], parsed={"reasons": [f"{said[-1]}, says {task.id}"], "strength": 1})
+        return Verdict(
+            choice=choices[-1], parsed={"reasons": [f"{choices[-1]}, says {task.id}"], "strength": 1}
+        )
 
 
-def deal(step: int, turn: int, position: int) -> FormattedTask:
-    """A function of its arguments alone."""
+def sample_task(step: int, round_number: int, position: int) -> FormattedTask:
+    """Return a task that depends on the arguments alone."""
     task = JudgeTask(
-        id=f"{step}-{turn}-{position}",
+        id=f"{step}-{round_number}-{position}",
         prompt=(Message("user", "q"),),
         candidates=("good", "bad"),
         label=0,
@@ -84,17 +86,17 @@ def question(body: dict[str, Any]) -> str:
 
 
 class Tasks:
-    """A run's data, as far as a stage of RL asks for it."""
+    """The part of a run's data that the RL stage uses."""
 
     def __init__(self) -> None:
         self.environments = {"rationale": TwoWords(order="given")}
 
     def source(self, groups: int, seed: int) -> TaskSource:
-        return deal
+        return sample_task
 
 
 def train(start: Path, folder: Path, server: EndpointServer) -> list[dict[str, Any]]:
-    """The RL stage of a run with a `[meta_judge]`; returns the metrics."""
+    """Run the RL stage with a `[meta_judge]`; return its metrics."""
     asked = MetaJudgeConfig(model="meta", base_url=server.url)
     run = Run(folder, str(start), Tasks(), lambda line: None, asked)
     with RunFolder(folder) as stage:
@@ -102,7 +104,7 @@ def train(start: Path, folder: Path, server: EndpointServer) -> list[dict[str, A
         return list(stage.read("metrics.jsonl"))
 
 
-def test_a_run_that_its_metajudge_stopped_goes_on_and_asks_nothing_twice(
+def test_a_run_resumes_after_its_metajudge_failed_and_repeats_no_request(
     server: EndpointServer, tiny_model: Path, tmp_path: Path
 ) -> None:
     whole = train(tiny_model, tmp_path / "whole", server)
@@ -116,41 +118,43 @@ def test_a_run_that_its_metajudge_stopped_goes_on_and_asks_nothing_twice(
     server.asked.clear()
     server.script = found
     stopped = train(tiny_model, tmp_path / "stopped", server)
-    assert all("says 1-" in question(body) for body in server.bodies), "the questions of step 0 are answered"
+    assert all("says 1-" in question(body) for body in server.bodies), (
+        "the questions of step 0 are answered already"
+    )
     names = ("step", "reward", "reward/correct", "reward/rationale")
     assert [[row[name] for name in names] for row in stopped] == [
         [row[name] for name in names] for row in whole
     ]
 
 
-def test_a_recipe_names_its_metajudge() -> None:
+def test_a_recipe_configures_its_metajudge() -> None:
     recipe = load(Recipe, "mini", ["meta_judge.model=qwen", "meta_judge.patience=5"])
     assert recipe.meta_judge == MetaJudgeConfig(model="qwen", patience=5.0)
     with pytest.raises(BadRecipe, match=r"meta_judge\.modle"):
         load(Recipe, "mini", ["meta_judge.model=qwen", "meta_judge.modle=qwen"])
 
 
-def test_the_rewards_of_a_run_are_those_of_its_file(
+def test_the_rewards_of_a_run_follow_from_its_files(
     server: EndpointServer, tiny_model: Path, tmp_path: Path
 ) -> None:
-    """Scored again without any model, from what the run kept."""
+    """The rewards are computed again from the stored answers, without a model."""
     train(tiny_model, tmp_path, server)
     kept = {row["key"]: row["answer"] for row in read_lines(tmp_path / "asked.jsonl")}
     judge = TwoWords(order="given")
     episodes = list(read_lines(tmp_path / "episodes.jsonl"))
     for row in episodes:
         (trajectory,) = row["trajectories"]
-        task = deal(*map(int, row["id"].split("-"))).task
-        said = "".join(segment["text"] for segment in trajectory["segments"])
-        [(score,)] = judge.score([episode(judge, task, said)], kept)
+        task = sample_task(*map(int, row["id"].split("-"))).task
+        answer = "".join(segment["text"] for segment in trajectory["segments"])
+        [(score,)] = judge.score([episode(judge, task, answer)], kept)
         assert isinstance(score, Reward)
         assert {"total": score.total, "parts": score.parts} == trajectory["reward"]
     assert len(episodes) == 2 * CONFIG.groups * CONFIG.samples
 
 
-def episode(judge: TwoWords, task: JudgeTask, said: str) -> Episode:
+def episode(judge: TwoWords, task: JudgeTask, answer: str) -> Episode:
     (view,) = judge.views(task)
-    read = judge.verdict(task, view, said)
+    read = judge.verdict(task, view, answer)
     verdict = read if isinstance(read, Verdict) else None
     stop = StopReason.VERDICT if verdict else StopReason.MALFORMED
     prompt = judge.prompt(task, view)

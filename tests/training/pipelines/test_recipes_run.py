@@ -1,4 +1,4 @@
-"""A paper's recipe, as it is typed, trains: with a tiny model, a handful of rows and one small batch."""
+"""The recipes of the papers run as commands, with a tiny model, a few rows and one small batch."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def rows(folder: Path, *, tie: bool) -> Path:
         pytest.param("rm-r1-distilled-7b", False, 2, id="rm-r1"),
     ],
 )
-def test_an_epoch_of_a_paper_s_recipe(
+def test_a_recipe_of_a_paper_runs_for_an_epoch(
     recipe: str, tie: bool, steps: int, roomy_model: Path, tmp_path: Path
 ) -> None:
     words = ["--recipe", recipe, "--model", str(roomy_model), "--data", str(rows(tmp_path, tie=tie))]

@@ -41,10 +41,10 @@ def written(folder: Path) -> int:
         (Sharding.DEEPSPEED, "bf16", 16, 2),
     ],
 )
-def test_bytes_of_a_parameter(
+def test_bytes_per_parameter_of_checkpoints_and_models(
     sharing: Sharding, precision: str, checkpoint: int, model: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same numbers as test_fsdp.py and test_deepspeed.py find in the files of real runs."""
+    """test_fsdp.py and test_deepspeed.py find the same numbers in the files of real runs."""
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", precision)
     base = str(embedded_model())
     recipe = load(Recipe, "mini", [f'model.base="{base}"', *ASSIGNMENTS])
@@ -55,12 +55,12 @@ def test_bytes_of_a_parameter(
 
 @pytest.mark.slow
 def test_a_run_writes_what_was_estimated(tmp_path: Path) -> None:
-    """Weights within 2 %: tokenizers and a few small files are not counted. Rollouts within a half."""
+    """Weights are within 2 %, since tokenizers and small files are not counted, and rollouts within 50 %."""
     model = str(embedded_model())
     assignments = [f'model.base="{model}"', *ASSIGNMENTS]
     recipe = load(Recipe, "mini", assignments)
     pipeline, data = pipeline_of(recipe), data_of(recipe)
-    told = disk_bytes(recipe, pipeline, data, shape(model), sharing=Sharding.NONE)
+    estimate = disk_bytes(recipe, pipeline, data, shape(model), sharing=Sharding.NONE)
     app = typer.Typer()
     app.command()(train)
     words = [word for one in assignments for word in ("--set", one)]
@@ -69,7 +69,9 @@ def test_a_run_writes_what_was_estimated(tmp_path: Path) -> None:
     stage = tmp_path / "run" / "rl"
     kept = len(list((stage / "checkpoints").glob("checkpoint-*")))
     assert kept == 2
-    assert written(stage / "checkpoints") / kept == pytest.approx(told["checkpoints"] / (kept + 1), rel=0.02)
-    assert written(stage / "model") == pytest.approx(told["models"], rel=0.02)
+    assert written(stage / "checkpoints") / kept == pytest.approx(
+        estimate["checkpoints"] / (kept + 1), rel=0.02
+    )
+    assert written(stage / "model") == pytest.approx(estimate["models"], rel=0.02)
     rollouts = written(stage / "rollouts") + (stage / "episodes.jsonl").stat().st_size
-    assert rollouts == pytest.approx(told["rollouts"], rel=0.5)
+    assert rollouts == pytest.approx(estimate["rollouts"], rel=0.5)

@@ -1,4 +1,4 @@
-"""`--plan`: its numbers from an independent computation, and nothing is started."""
+"""`--plan` prints the numbers of an independent computation and starts nothing."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def lines(recipe: Recipe, folder: Path) -> list[str]:
 
 
 def table(found: list[str]) -> dict[str, list[str]]:
-    """The cells of each stage's line."""
+    """Return the cells of each stage's line."""
     stages = found[found.index("") + 1 :]
     stages = stages[: stages.index("")]
     return {line.split()[0]: re.split(r"\s{2,}", line) for line in stages}
 
 
-def test_every_stage_with_its_size(tmp_path: Path) -> None:
+def test_the_plan_lists_every_stage_with_its_size(tmp_path: Path) -> None:
     recipe = load(
         Recipe, "mini", ["method=iterative", "rl.steps=10", "rl.groups=4", "rl.replacement_rounds=3"]
     )
@@ -43,7 +43,7 @@ def test_every_stage_with_its_size(tmp_path: Path) -> None:
     assert found["warmup"][1:3] == ["48,000 generated samples", "48,000"]
     assert found["rl-1"][1:4] == ["10 batches of 4 x 8", "320 to 1,280", "320"]
     assert found["heldout-base"][2] == "2,000", "500 pairs, 500 lists and 500 singles of two views"
-    assert list(tmp_path.iterdir()) == [], "nothing was started"
+    assert list(tmp_path.iterdir()) == [], "a plan must write nothing"
 
 
 def test_finished_stages_cost_nothing(tmp_path: Path) -> None:
@@ -64,8 +64,11 @@ def test_seconds_are_tokens_over_rates() -> None:
     assert rates.seconds(size, 1) == ((200 + 100 + 25) / 2, (600 + 100 + 25) / 2)
 
 
-def test_without_stated_rates_the_devices_peak_is_reckoned_with() -> None:
-    """8.2 B parameters on an H100: 10 % of 989 TFLOP/s at 2 operations a token, 40 % at 8."""
+def test_rates_follow_from_the_devices_peak_by_default() -> None:
+    """8.2 B parameters on an H100: sampling has 10 % of 989 TFLOP/s, training 40 %.
+
+    Sampling takes 2 operations per parameter and token, training 8.
+    """
     assert Rates().sampled(8_200_000_000) == pytest.approx(6030, abs=1)
     assert Rates().trained(8_200_000_000) == pytest.approx(6030, abs=1)
 
@@ -101,8 +104,8 @@ def planned(name: str, *assignments: object) -> str:
     return result.output
 
 
-def test_the_papers_8b_before_its_rows_are_here(qwen: Path) -> None:
-    """Steps by hand: 95 % of each judge's rows, pointwise ones in two views, twice, in 128 slots a batch."""
+def test_a_plan_of_the_papers_8b_before_its_rows_exist(qwen: Path) -> None:
+    """Steps by hand: two passes over 95 % of the rows, pointwise ones in two views, in 128 slots a batch."""
     found = planned("tir-judge-zero-8b", f"model.base={qwen}", f"data.train={qwen}/none")
     assert "none does not exist: counted with 26,361 rows ([rates.tasks])" in found
     trained = 12450 - round(0.05 * 12450), 1461 - round(0.05 * 1461)
@@ -113,10 +116,10 @@ def test_the_papers_8b_before_its_rows_are_here(qwen: Path) -> None:
 
 
 FEW = tuple(f"rates.tasks.tir-{kind}=40" for kind in ("pointwise", "pairwise", "listwise"))
-"""What is needed of a device's memory depends on no number of rows, and these are counted sooner."""
+"""Fewer rows, which are faster to count; memory does not depend on their number."""
 
 
-def test_memory_of_a_device_by_part(qwen: Path) -> None:
+def test_the_plan_lists_the_memory_of_a_device_by_part(qwen: Path) -> None:
     """8.19 B parameters sharded over eight; logits of four rows of 8,192 tokens in 12 bytes."""
     words = (f"model.base={qwen}", f"data.train={qwen}/none", *FEW)
     found = planned("tir-judge-zero-8b", *words)
@@ -134,7 +137,7 @@ def test_memory_of_a_device_by_part(qwen: Path) -> None:
     assert "of 74.5 GiB: fits" in planned("tir-judge-zero-8b", *words, "rl.micro_batch=1")
 
 
-def test_with_an_adapter_only_it_is_trained(qwen: Path) -> None:
+def test_only_the_adapter_is_trained_with_lora(qwen: Path) -> None:
     """36 layers of seven matrices, rank * (in + out) each: 4,096 wide, keys and values 1,024, MLPs 12,288."""
     words = (f"model.base={qwen}", f"data.train={qwen}/none", *FEW, "model.lora.rank=64")
     found = planned("tir-judge-zero-8b", *words)
@@ -148,13 +151,13 @@ def test_with_an_adapter_only_it_is_trained(qwen: Path) -> None:
     }.items():
         gib = f"{size / GIB:,.1f} GiB" if size >= 2**29 else f"{size / 2**20:,.1f} MiB"
         assert re.search(rf"{re.escape(part)} +{gib}", found), part
-    assert "KL reference" not in found, "it is the model without its adapter"
+    assert "KL reference" not in found, "the model without its adapter is the reference"
     alone = memory.adapted(str(qwen), LoraConfig(rank=64))
     assert memory.training_bytes(alone, reference=True) == 4 * parameters + 16 * adapter
 
 
-def test_without_vllm_each_device_has_a_whole_copy_to_sample_with(qwen: Path) -> None:
-    """And so has its cache, in float32; on a single device the trained weights themselves sample."""
+def test_without_vllm_each_device_samples_with_a_full_copy(qwen: Path) -> None:
+    """Copy and cache are in float32; on a single device the trained weights themselves sample."""
     words = (f"model.base={qwen}", f"data.train={qwen}/none", *FEW, "rl.generator=transformers")
     copy = f"generator: weights, float32, whole +{4 * 8_190_735_360 / GIB:,.1f} GiB"
     cache = f"generator: KV cache +{32 * 2100 * 2 * 36 * 8 * 128 * 4 / GIB:,.1f} GiB"
@@ -179,7 +182,7 @@ def test_without_vllm_each_device_has_a_whole_copy_to_sample_with(qwen: Path) ->
         ("DEEPSPEED", "bf16", "transformers", 16 / 8 + 2 + 2),
     ],
 )
-def test_what_a_launched_process_cannot_do_without(
+def test_the_least_memory_of_a_launched_process(
     shared_by: str,
     precision: str,
     sampler: Sampler,
@@ -187,7 +190,7 @@ def test_what_a_launched_process_cannot_do_without(
     qwen: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Weight, gradient and two moments, and the KL reference; shared out over eight, but for whole copies."""
+    """Weight, gradient, two moments and the KL reference, sharded over eight except for full copies."""
     for name in ("FSDP", "DEEPSPEED"):
         monkeypatch.setenv(f"ACCELERATE_USE_{name}", str(name == shared_by).lower())
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", precision)
@@ -196,11 +199,12 @@ def test_what_a_launched_process_cannot_do_without(
     assert found == 8_190_735_360 * bytes_a_parameter
 
 
-def test_disk_by_part(qwen: Path) -> None:
-    """Three RL and two SFT stages keep two checkpoints each, with one more on its way, and three choose one.
+def test_the_plan_lists_the_disk_space_by_part(qwen: Path) -> None:
+    """Three RL and two SFT stages keep two checkpoints each, and three stages select one.
 
-    Under FSDP a checkpoint is 16 bytes a parameter; a rollout is its record, 1,500 tokens of prompt, 600 of
-    response with their programs again, and 7 bytes for each of these in Parquet.
+    One more checkpoint is written before an old one is deleted. Under FSDP a checkpoint has 16 bytes per
+    parameter. A rollout has its record, 1,500 tokens of prompt, 600 tokens of response with their programs
+    again, and 7 bytes per response token in Parquet.
     """
     found = planned("tir-judge-zero-8b", f"model.base={qwen}", f"data.train={qwen}/none")
     each = 800 + 4 * (1500 + 2 * 600) + 7 * 600
@@ -220,7 +224,9 @@ def test_disk_by_part(qwen: Path) -> None:
         ("tir-judge-distill-8b", ["1.0", "1.5", "8.5", "11.0"], ["about \\$210", "about \\$130"]),
     ],
 )
-def test_cost_stands_beside_table_8(name: str, hours: list[str], dollars: list[str], qwen: Path) -> None:
+def test_the_cost_is_compared_with_table_8(
+    name: str, hours: list[str], dollars: list[str], qwen: Path
+) -> None:
     found = planned(name, f"model.base={qwen}", f"data.train={qwen}/none")
     shown = dict(zip(("SFT", "rejection sampling", "RL", "total"), hours, strict=True))
     for kind, printed in shown.items():
@@ -237,7 +243,7 @@ def test_dollars_are_hours_of_devices(qwen: Path) -> None:
     assert "Table 8" not in other
 
 
-def test_before_there_are_rows_or_a_model_there_is_a_plan(tmp_path: Path) -> None:
+def test_a_plan_needs_neither_rows_nor_a_model(tmp_path: Path) -> None:
     missing = tmp_path / "rows.jsonl"
     recipe = load(Recipe, "j1-8b", [f"data.train={missing}", f"model.base={tmp_path}", "rl.epochs=2"])
     found = lines(recipe, tmp_path / "run")

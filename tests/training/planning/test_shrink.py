@@ -1,4 +1,4 @@
-"""Shipped recipes with a two-layer model of their architecture, for two batches, in two processes."""
+"""Shipped recipes run for two batches in two processes, with a two-layer model of their architecture."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ REPRESENTATIVES = (
     "ablations/j1-8b-scores-and-verdict",
     "ablations/rm-r1-instruct-32b-answer-only",
 )
-"""A recipe of every kind; `make soak` runs the others."""
+"""One recipe of every kind; `make soak` runs the others."""
 
 
 def kind(name: str) -> tuple[object, ...]:
-    """What decides which code a shrunk recipe runs, beside its architecture."""
+    """Return the settings that decide which code a shrunk recipe runs, except its architecture."""
     recipe = load(Recipe, name)
     judges = tuple(sorted(judge.name for judge in recipe.environments.values()))
     return (recipe.method == "answers", recipe.generated, recipe.rl.loss, recipe.rl.sigma, judges)
 
 
 def main(folder: Path, *names: str) -> None:
-    """These recipes, by all processes that were launched."""
+    """Run these recipes in all launched processes."""
     processes = Processes.launched()
     for name in names:
         recipe = load(Recipe, name, ["rl.sandbox=local"])
@@ -80,13 +80,13 @@ def trained_for_two_batches(folder: Path, name: str) -> None:
         return
     metrics = list(read_lines(folder / name / "rl" / "metrics.jsonl"))
     assert [row["step"] for row in metrics] == [0, 1]
-    assert all(row["entropy"] > 0 for row in metrics), "what the model wrote was trained on"
+    assert all(row["entropy"] > 0 for row in metrics), "the model's own tokens must be trained on"
     assert all(row["sampler_gap"] < 1e-4 for row in metrics)
     assert (folder / name / "rl" / "model" / "model.safetensors").exists()
 
 
-def test_the_representatives_are_of_every_kind() -> None:
-    """Another architecture fails in `shrunk` unless it is known there; the known ones are tested below."""
+def test_the_representatives_cover_every_kind() -> None:
+    """An unknown architecture fails in `shrunk`; the known ones are tested below."""
     assert {kind(name) for name in shipped()} == {kind(name) for name in REPRESENTATIVES}
 
 
@@ -105,7 +105,7 @@ def test_every_other_recipe_runs_for_two_batches_in_two_processes(name: str, oth
 
 @pytest.mark.parametrize("name", shipped())
 def test_every_recipe_can_be_shrunk(name: str, tmp_path: Path) -> None:
-    """A known architecture, and a small recipe that is valid; its model and rows are there."""
+    """The small recipe is valid, and its model and rows exist."""
     small = shrunk(load(Recipe, name), tmp_path)
     assert (small.rl.steps, small.rl.groups, small.rl.samples) == (2, 2, 2)
     assert small.model.base is not None
@@ -115,7 +115,7 @@ def test_every_recipe_can_be_shrunk(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ARCHITECTURES)
-def test_two_layers_of_the_architecture(name: str, trained: Path) -> None:
+def test_the_model_has_two_layers_of_the_architecture(name: str, trained: Path) -> None:
     model = trained / name / "rl" / "model"
     config = json.loads((model / "config.json").read_text())
     kind, tied = ARCHITECTURES[name]
@@ -129,8 +129,8 @@ def typed(*words: str) -> Result:
     return CliRunner().invoke(app, words)
 
 
-def test_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beside, and not in, the folder of the run itself."""
+def test_the_shrink_option_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The shrunk run has a folder of its own next to that of the real run."""
     monkeypatch.chdir(tmp_path)
     ran = typed("--recipe", "judgelrm-3b", "--shrink")
     assert ran.exit_code == 0, ran.stderr
@@ -138,7 +138,7 @@ def test_as_it_is_typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None
     assert (tmp_path / ran.stdout.strip() / "model.safetensors").exists()
 
 
-def test_a_base_that_cannot_be_had_is_one_line(tmp_path: Path) -> None:
+def test_an_unavailable_base_model_is_reported_in_one_line(tmp_path: Path) -> None:
     ran = typed("--recipe", "j1-8b", "--shrink", "--model", "./nothing", "--output", str(tmp_path / "run"))
     assert ran.exit_code == 2
     assert ran.stderr.startswith("tirjudge train: model.base: ./nothing: ")

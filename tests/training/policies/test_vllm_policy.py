@@ -1,4 +1,4 @@
-"""Training with the real vLLM on a CPU: it has the trainer's weights before every rollout."""
+"""Training with the real vLLM on a CPU, which gets the trainer's weights before every rollout."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CONFIG = RlConfig(
     generator="vllm",
     vllm={"dtype": "float32", "enforce_eager": True},
     importance_cap=2.0,
-    entropy_bonus=0.1,  # random weights earn nothing to learn from
+    entropy_bonus=0.1,  # random weights earn no reward
 )
 HEAD = 32
 """The smallest head dimension that vLLM's CPU kernels support."""
@@ -68,10 +68,10 @@ def test_samples_are_the_trainers_own_after_every_step_in_every_process(tmp_path
     subprocess.run([sys.executable, *TORCHRUN, __file__, str(start), str(folder)], check=True)
     before, after = (load_file(one / "model.safetensors") for one in (start, folder / "model"))
     embedding = "model.embed_tokens.weight"
-    assert (after[embedding] - before[embedding]).abs().max() > 1e-3, "the weights moved"
+    assert (after[embedding] - before[embedding]).abs().max() > 1e-3, "the weights must have changed"
     metrics = list(read_lines(folder / "metrics.jsonl"))
     assert len(metrics) == CONFIG.steps
-    assert all(0 < row["sampler_gap"] < 1e-4 for row in metrics), "the largest of all processes"
+    assert all(0 < row["sampler_gap"] < 1e-4 for row in metrics), "the largest gap of all processes"
     assert all(row["entropy"] > 0 for row in metrics)
     machine = json.loads((folder / "machine.json").read_text())
     assert (machine["sampler"], machine["sampling"]) == ("VllmGenerator", "float32")

@@ -1,31 +1,37 @@
-"""Training with a real vLLM server on a CPU: it has the trainer's weights before every batch."""
+"""Training with a real vLLM server on a CPU, which gets the trainer's weights before every batch."""
 
 from __future__ import annotations
 
+import httpx
 import json
+import pytest
 import subprocess
 import sys
+import torch
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
-
-import httpx
-import pytest
-import torch
 from safetensors.torch import load_file
-from typer.testing import CliRunner
-
-from tests.training.conftest import ENVIRONMENTS, source, tiny_qwen, tokenizer_of_words
-from tests.vllm_server import HEAD, kill, serving
+from tests.training.conftest import ENVIRONMENTS
+from tests.training.conftest import source
+from tests.training.conftest import tiny_qwen
+from tests.training.conftest import tokenizer_of_words
+from tests.vllm_server import HEAD
+from tests.vllm_server import kill
+from tests.vllm_server import serving
 from tirjudge.cli import app
-from tirjudge.generation import GeneratorFailed, Sampling
+from tirjudge.generation import GeneratorFailed
+from tirjudge.generation import Sampling
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_environments import Context, Prompt
+from tirjudge_environments import Context
+from tirjudge_environments import Prompt
 from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
+from tirjudge_training.policies.vllm_server import VllmServerConfig
+from tirjudge_training.policies.vllm_server import VllmServerPolicy
 from tirjudge_training.policies.weight_sync import EXTENSION
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.run import train_rl
+from typer.testing import CliRunner
 
 pytestmark = [
     pytest.mark.vllm,
@@ -41,7 +47,7 @@ CONFIG = {
     "learning_rate": 1e-2,
     "generator": "vllm-server",
     "importance_cap": 2.0,
-    "entropy_bonus": 0.1,  # random weights earn nothing to learn from
+    "entropy_bonus": 0.1,  # random weights earn no reward
 }
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 TAKES_WEIGHTS = ("--worker-extension-cls", EXTENSION)
@@ -88,16 +94,16 @@ def test_samples_are_the_trainers_own_after_every_step_in_every_process(
     subprocess.run([sys.executable, *TORCHRUN, __file__, str(model), str(folder), url], check=True)
     before, after = (load_file(one / "model.safetensors") for one in (model, folder / "model"))
     embedding = "model.embed_tokens.weight"
-    assert (after[embedding] - before[embedding]).abs().max() > 1e-3, "the weights moved"
+    assert (after[embedding] - before[embedding]).abs().max() > 1e-3, "the weights must have changed"
     metrics = list(read_lines(folder / "metrics.jsonl"))
     assert len(metrics) == CONFIG["steps"]
-    assert all(0 < row["sampler_gap"] < 1e-4 for row in metrics), "the largest of all processes"
+    assert all(0 < row["sampler_gap"] < 1e-4 for row in metrics), "the largest gap of all processes"
     machine = json.loads((folder / "machine.json").read_text())
     assert (machine["sampler"], machine["sampling"]) == ("ServedGenerator", "float32")
     assert httpx.get(f"{url}/weight_info").json()["weight_version"] != "default"
 
 
-async def test_a_server_that_was_started_again_is_found_out_and_takes_the_weights_with_the_next_batch(
+async def test_a_restarted_server_is_detected_and_gets_the_weights_with_the_next_batch(
     model: Path, server: tuple[subprocess.Popen[bytes], str]
 ) -> None:
     process, url = server
@@ -118,10 +124,10 @@ async def test_a_server_that_was_started_again_is_found_out_and_takes_the_weight
         await policy.refresh()
         after = await policy.generator.generate(context, greedy)
         await policy.close()
-    assert before.token_ids != after.token_ids, "it took the weights"
+    assert before.token_ids != after.token_ids, "the server must have loaded the weights"
 
 
-def test_a_run_whose_server_cannot_take_weights_does_not_begin(model: Path, tmp_path: Path) -> None:
+def test_a_run_does_not_start_if_its_server_cannot_load_weights(model: Path, tmp_path: Path) -> None:
     words = ["train", "--recipe", "mini", "--output", str(tmp_path / "run")]
     words += ["--set", "rl.generator=vllm-server", "--set"]
     with serving(model) as (_, url):

@@ -1,4 +1,4 @@
-"""The messages when a vLLM server cannot take the trainer's weights, or has lost them."""
+"""A vLLM server that cannot load the trainer's weights, or has lost them, is reported in one line."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Vllm:
             yield WeightServer(url)
 
 
-async def test_weights_are_loaded_what_was_cached_is_dropped_and_their_name_is_told() -> None:
+async def test_weights_are_loaded_and_named_and_the_cache_is_dropped() -> None:
     vllm = Vllm()
     with vllm.up() as server:
         server.check()
@@ -98,7 +98,7 @@ async def test_weights_are_loaded_what_was_cached_is_dropped_and_their_name_is_t
 @pytest.mark.parametrize(
     ("extension", "logprobs"), [(None, "processed_logprobs"), (EXTENSION, "raw_logprobs")]
 )
-def test_a_server_that_was_started_otherwise_is_refused_with_how_to_start_it(
+def test_a_server_with_other_settings_is_refused_with_the_right_ones(
     extension: str | None, logprobs: str
 ) -> None:
     vllm = Vllm()
@@ -110,32 +110,32 @@ def test_a_server_that_was_started_otherwise_is_refused_with_how_to_start_it(
     assert repr(logprobs) in str(refused.value)
 
 
-def test_a_server_without_the_routes_of_development_is_told_so() -> None:
+def test_a_server_without_the_development_routes_is_refused() -> None:
     route = "/server_info"
     with Vllm().up(without=route) as server, pytest.raises(GeneratorFailed) as refused:
         server.check()
     assert f"no route {route}: start it with VLLM_SERVER_DEV_MODE=1" in str(refused.value)
 
 
-def test_a_servers_own_words_come_in_one_printable_line() -> None:
+def test_a_servers_message_is_shown_as_one_printable_line() -> None:
     vllm = Vllm()
     vllm.reload = Response("shape [2]\n\x1b[2Jmismatch " + "x" * 1000, 500)
     with vllm.up() as server, pytest.raises(GeneratorFailed) as refused:
         server.load(WEIGHTS, "first")
-    said = str(refused.value)
-    assert "500: shape [2] \\x1b[2Jmismatch" in said
-    assert said.isprintable()
-    assert len(said) < 400
+    message = str(refused.value)
+    assert "500: shape [2] \\x1b[2Jmismatch" in message
+    assert message.isprintable()
+    assert len(message) < 400
 
 
-def test_old_keys_and_values_that_are_held_are_a_failure() -> None:
+def test_a_cache_that_cannot_be_cleared_is_a_failure() -> None:
     vllm = Vllm()
     vllm.forgets = False
     with vllm.up() as server, pytest.raises(GeneratorFailed, match="the KV cache of the old weights"):
         server.load(WEIGHTS, "first")
 
 
-async def test_weights_that_are_not_the_given_ones_are_found_out() -> None:
+async def test_other_weights_are_detected() -> None:
     vllm = Vllm()
     with vllm.up() as server:
         server.load(WEIGHTS, "first")
@@ -145,7 +145,7 @@ async def test_weights_that_are_not_the_given_ones_are_found_out() -> None:
         await server.close()
 
 
-def test_nobody_there_is_one_line() -> None:
+def test_an_unreachable_server_is_reported_in_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     with pytest.raises(GeneratorFailed, match=rf"http://127\.0\.0\.1:{port}: .*refused"):
@@ -153,7 +153,7 @@ def test_nobody_there_is_one_line() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "settings",
     [
         {"generator": "vllm-server"},
         {"server": {"urls": ("http://localhost:8000",)}},
@@ -161,12 +161,12 @@ def test_nobody_there_is_one_line() -> None:
         {"generator": "vllm-server", "server": {"urls": ("localhost:8000",)}},
     ],
 )
-def test_the_generator_and_its_addresses_go_together(told: dict[str, Any]) -> None:
+def test_the_generator_and_its_addresses_require_each_other(settings: dict[str, Any]) -> None:
     with pytest.raises(ValidationError, match="server"):
-        RolloutConfig.model_validate(told)
+        RolloutConfig.model_validate(settings)
 
 
-def test_weights_that_do_not_fit_where_they_pass_through_are_told_before_a_run(
+def test_too_little_memory_for_passing_weights_is_reported_before_a_run(
     tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The /dev/shm of a container has 64 MB by default."""
@@ -174,7 +174,7 @@ def test_weights_that_do_not_fit_where_they_pass_through_are_told_before_a_run(
     output, words = tmp_path / "run", ["train", "--recipe", "mini", "--model", str(tiny_model)]
     words += ["--output", str(output), "--set", "rl.generator=vllm-server", "--set"]
     with Vllm().up() as server:
-        monkeypatch.setattr(weight_sync, "room", lambda parent: 4 * parameters - 1)
+        monkeypatch.setattr(weight_sync, "free_bytes", lambda parent: 4 * parameters - 1)
         ended = CliRunner().invoke(app, [*words, f'rl.server.urls=["{server.url}"]'])
     assert ended.exit_code == 1
     assert "passing them to vLLM takes" in ended.stderr

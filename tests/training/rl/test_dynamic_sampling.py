@@ -1,4 +1,4 @@
-"""Dynamic sampling: what fills a batch, is dropped, or is sampled again; with a real judge format."""
+"""Dynamic sampling fills a batch, drops groups and samples episodes again, with a real judge format."""
 
 from __future__ import annotations
 
@@ -71,56 +71,62 @@ def single(name: str) -> FormattedTask:
 
 
 async def collect(
-    answers: dict[str, list[str]], deals: dict[int, list[FormattedTask]], *, slots: int = 2, **options: object
+    answers: dict[str, list[str]],
+    rounds: dict[int, list[FormattedTask]],
+    *,
+    slots: int = 2,
+    **options: object,
 ) -> Batch:
     def answer(task: str, view: str, sample: int) -> str:
         return answers[f"{task}/{view}" if f"{task}/{view}" in answers else task][sample]
 
     rollouts = {"pair": Replay(TirPairwise(order="given"), answer), "single": Replay(TirPointwise(), answer)}
     return await gather(
-        lambda turn, position: deals[turn][position % len(deals[turn])],
+        lambda number, position: rounds[number][position % len(rounds[number])],
         rollouts,
         slots=slots,
         size=SIZE,
-        replacement_rounds=len(deals) - 1,
+        replacement_rounds=len(rounds) - 1,
         **options,  # type: ignore[arg-type]
     )
 
 
 def kept(batch: Batch) -> list[str]:
     """Return the ids of the tasks whose groups enter the loss."""
-    rolls = (*batch.first, *batch.replacements)
-    return [roll.draw.task.id for roll in rolls for group in roll.groups if group in batch.kept]
+    tasks = (*batch.first, *batch.replacements)
+    return [
+        rollouts.formatted.task.id for rollouts in tasks for group in rollouts.groups if group in batch.kept
+    ]
 
 
 MIXED = [RIGHT, WRONG, RIGHT, RIGHT]
 UNTIDILY_RIGHT = [RIGHT, RIGHT + " trailing", RIGHT, RIGHT]
 
 
-async def test_an_all_right_group_is_dropped_though_its_rewards_differ() -> None:
+async def test_a_group_of_right_answers_is_dropped_even_if_its_rewards_differ() -> None:
     answers = {"right": UNTIDILY_RIGHT, "mixed": MIXED}
-    deals = {0: [pair("right"), pair("mixed")]}
-    batch = await collect(answers, deals)
+    rounds = {0: [pair("right"), pair("mixed")]}
+    batch = await collect(answers, rounds)
     assert [score.total for score in batch.first[0].groups[0].scores] == [1.0, 0.1, 1.0, 1.0]
     assert kept(batch) == ["mixed"]
-    assert kept(await collect(answers, deals, by="reward")) == ["right", "mixed"]
+    assert kept(await collect(answers, rounds, by="reward")) == ["right", "mixed"]
 
 
-async def test_replacements_are_drawn_until_the_batch_is_full_and_no_longer() -> None:
+async def test_replacements_are_sampled_until_the_batch_is_full() -> None:
     answers = {"right": [RIGHT] * 4, "wrong": [WRONG] * 4, "mixed": MIXED, "late": MIXED}
-    deals = {
+    rounds = {
         0: [pair("right"), pair("wrong")],
         1: [pair("mixed"), pair("right")],
         2: [pair("late")],
         3: [pair("never")],
     }
-    batch = await collect(answers, deals)
+    batch = await collect(answers, rounds)
     assert kept(batch) == ["mixed", "late"]
-    assert [roll.draw.task.id for roll in batch.replacements] == ["mixed", "right", "late"]
+    assert [rollouts.formatted.task.id for rollouts in batch.replacements] == ["mixed", "right", "late"]
     assert batch.rounds == 2
 
 
-async def test_a_batch_that_stays_short_is_filled_with_rows_that_do_not_count() -> None:
+async def test_a_short_batch_is_filled_with_masked_rows() -> None:
     batch = await collect({"right": [RIGHT] * 4, "mixed": MIXED}, {0: [pair("right"), pair("mixed")]})
     rows = batch_rows(batch, slots=2, size=SIZE, blank=9)
     assert len(rows) == 2 * SIZE
@@ -128,10 +134,10 @@ async def test_a_batch_that_stays_short_is_filled_with_rows_that_do_not_count() 
     assert [row.advantage for row in rows] == pytest.approx([0.5, -1.5, 0.5, 0.5, 0, 0, 0, 0])
 
 
-async def test_an_unscored_episode_is_drawn_again_and_stays_out_if_it_fails_again() -> None:
+async def test_an_unscored_episode_is_sampled_again_and_excluded_if_it_fails_again() -> None:
     answers = {"a": [RIGHT, DOWN, WRONG, WRONG, DOWN, RIGHT], "b": [RIGHT, WRONG, DOWN, WRONG] + [DOWN] * 4}
     batch = await collect(answers, {0: [pair("a"), pair("b")]}, resamples=1)
-    again, failed = (roll.groups[0] for roll in batch.first)
+    again, failed = (rollouts.groups[0] for rollouts in batch.first)
     assert [t.sample for t in again.trajectories] == [0, 5, 2, 3]
     assert again.rewards == [1.0, 1.0, 0.0, 0.0]
     assert failed.rewards == [1.0, 0.0, None, 0.0]
@@ -140,7 +146,7 @@ async def test_an_unscored_episode_is_drawn_again_and_stays_out_if_it_fails_agai
     assert [row.advantage for row in rows] == pytest.approx([1.1547, -0.57735, 0, -0.57735], abs=1e-4)
 
 
-async def test_nothing_scored_is_an_error_and_no_batch() -> None:
+async def test_a_batch_without_any_score_is_an_error() -> None:
     with pytest.raises(RuntimeError, match=r"none of 8 rollouts could be scored, .*: sandbox_down"):
         await collect({"a": [DOWN] * 99}, {0: [pair("a")]})
 
@@ -158,7 +164,7 @@ async def test_the_views_of_a_task_stay_together() -> None:
     }
     order = [pair("first"), single("one"), single("two"), pair("last")]
     batch = await collect(answers, {0: order}, slots=4)
-    assert [roll.draw.task.id for roll in batch.first] == ["first", "one", "last"]
+    assert [rollouts.formatted.task.id for rollouts in batch.first] == ["first", "one", "last"]
     assert kept(batch) == ["first", "one", "one", "last"]
     linked = batch.first[1].groups
     assert linked[0].rewards == linked[1].rewards == [1.0, 0.0, 1.0, 1.0]

@@ -53,19 +53,19 @@ def recipe(
 def test_an_epoch_shows_every_training_row_once(
     rows: Path, judge: dict[str, object], epochs: float, steps: int
 ) -> None:
-    """38 rows in batches of 8 views."""
+    """There are 38 training rows, in batches of 8 views."""
     planned = recipe(rows, judge, {"epochs": epochs})
     data = data_of(planned)
     rl = counted(planned, data).rl
     assert (rl.steps, rl.epochs) == (steps, None)
     views = 2 if "options" in judge else 1
     source = data.source(8, 0)
-    drawn = [source(step, 0, place).task.id for step in range(steps) for place in range(8 // views)]
+    sampled = [source(step, 0, place).task.id for step in range(steps) for place in range(8 // views)]
     if epochs == 1:
-        assert len(set(drawn)) == 38
+        assert len(set(sampled)) == 38
 
 
-def test_a_number_of_batches_stays_as_it_is(rows: Path) -> None:
+def test_a_number_of_steps_is_not_changed(rows: Path) -> None:
     planned = recipe(rows, {"name": "rm-r1"}, {"steps": 7})
     assert counted(planned, data_of(planned)) is planned
 
@@ -81,20 +81,20 @@ def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) 
     judge = {"name": "rm-r1", "options": {"style": "reasoning"}}
     every = data_of(recipe(rows, judge, {"steps": 1}))
     count = model_folder.prompt_tokens(tiny_model)
-    draws = every.prompts(None, 0)
+    tasks = every.prompts(None, 0)
     sizes = {
-        draw.task.id: count(every.environments["judge"].prompt(draw.task, view))
-        for draw in draws
-        for view in every.environments["judge"].views(draw.task)
+        formatted.task.id: count(every.environments["judge"].prompt(formatted.task, view))
+        for formatted in tasks
+        for view in every.environments["judge"].views(formatted.task)
     }
     limit = sorted(sizes.values())[18]
     limited = recipe(rows, judge, {"steps": 1}, tiny_model, max_prompt_tokens=limit)
-    kept = {draw.task.id for draw in data_of(limited).prompts(None, 0)}
+    kept = {formatted.task.id for formatted in data_of(limited).prompts(None, 0)}
     assert kept == {name for name, size in sizes.items() if size <= limit}
     assert len(kept) == 19
 
 
-def test_nothing_short_enough_is_an_error(rows: Path, tiny_model: Path) -> None:
+def test_no_row_with_a_short_enough_prompt_is_an_error(rows: Path, tiny_model: Path) -> None:
     limited = recipe(rows, {"name": "rm-r1"}, {"steps": 1}, tiny_model, max_prompt_tokens=1)
     with pytest.raises(BadRecipe, match="no rows are left to train on"):
         data_of(limited)
@@ -106,6 +106,6 @@ def test_a_run_has_steps_or_epochs(rl: dict[str, object]) -> None:
         Recipe.model_validate({"rl": rl})
 
 
-def test_the_limit_is_of_tokens() -> None:
+def test_the_limit_counts_tokens() -> None:
     with pytest.raises(ValueError, match="greater than 0"):
         DataConfig(max_prompt_tokens=0)

@@ -1,4 +1,4 @@
-"""The causes that stop an RL run, each provoked: the message names it, and the run resumes without it."""
+"""Each cause that stops an RL run is provoked: the message names it, and the run resumes without it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CONFIG = RlConfig(
 
 
 class BrokenSandbox:
-    """A sandbox that keeps the contract and fails every program."""
+    """A sandbox that implements the interface and fails every program."""
 
     capacity = 1
 
@@ -110,7 +110,7 @@ def healthy(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
         (spoil_rewards, r"rl stopped at step 2: the reward of task '1-0-0' is nan: check the environ"),
     ],
 )
-def test_a_sick_run_stops_and_goes_on_when_the_cause_is_gone(
+def test_an_unhealthy_run_stops_and_resumes_when_the_cause_is_gone(
     fault: Callable[[Engine], None],
     line: str,
     healthy: Path,
@@ -148,19 +148,19 @@ def row(step: int, calls: float, **more: float) -> dict[str, float]:
     return {"step": step, "tools/calls": calls, **more}
 
 
-def test_a_judge_without_tools_has_no_tool_use_to_lose() -> None:
+def test_tool_use_of_a_judge_without_tools_is_not_checked() -> None:
     health = Health(HealthConfig(window=2))
     for step in range(8):
         health.trained(row(step, 0.05 if step < 4 else 0.0))
 
 
-def test_a_passing_dip_in_tool_use_or_in_the_sandbox_stops_nothing() -> None:
+def test_a_short_dip_in_tool_use_or_sandbox_failures_does_not_stop_a_run() -> None:
     health = Health(HealthConfig(window=3, patience=2))
     for step in range(12):
         health.trained(row(step, 0.0 if step % 3 else 0.9, **{"stop/sandbox_down": 0.5 * (step % 2)}))
 
 
-def test_what_a_resumed_run_knows_is_what_an_uninterrupted_one_knows() -> None:
+def test_a_resumed_run_knows_the_earlier_batches() -> None:
     """The peak of tool calls is before the interruption."""
     health = Health(HealthConfig(window=2))
     health.earlier([row(0, 1.0), row(1, 1.0)])
@@ -171,12 +171,12 @@ def test_what_a_resumed_run_knows_is_what_an_uninterrupted_one_knows() -> None:
 
 @pytest.mark.parametrize("name", ["loss", "grad_norm", "sampler_gap"])
 @pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_number_that_is_none_is_named(name: str, value: float) -> None:
+def test_a_metric_that_is_not_finite_is_named(name: str, value: float) -> None:
     with pytest.raises(Unhealthy, match=f"{name} is {value}"):
         Health(HealthConfig()).trained(row(0, 0.0) | {name: value})
 
 
-def test_the_command_ends_with_that_line_and_exit_code_1(
+def test_the_command_prints_the_reason_and_exits_with_1(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def sick(*args: Any, **options: Any) -> None:

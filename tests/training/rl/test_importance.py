@@ -25,7 +25,7 @@ SHIFT = 0.5
 
 
 class Underrating:
-    """The policy's generator with logprobs that are all too low."""
+    """The policy's generator, reporting logprobs that are all too low."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -54,7 +54,7 @@ def engine(tiny_model: Path) -> Iterator[Engine]:
 
 
 @pytest.mark.parametrize(("cap", "weight"), [(None, 1.0), (1.2, 1.2), (5.0, math.exp(SHIFT))])
-def test_a_batch_that_another_engine_drew_is_weighted(
+def test_a_batch_of_another_engine_is_weighted(
     cap: float | None, weight: float, engine: Any, tiny_model: Path, tmp_path: Path
 ) -> None:
     trainer = build_trainer(

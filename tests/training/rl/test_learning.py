@@ -1,5 +1,7 @@
-"""Every text-only judge learns: on one fixed batch what its reward prefers becomes likelier, and, with the
-reward's sign turned, less likely."""
+"""Every text-only judge learns: on one fixed batch the answer with the higher reward becomes likelier.
+
+With the sign of the reward reversed it becomes less likely.
+"""
 
 from __future__ import annotations
 
@@ -49,16 +51,16 @@ PAIR = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("good", "ba
 
 @dataclass(frozen=True)
 class Case:
-    """A judge, a task, and what the model is made to answer: the right answer and a wrong one by view."""
+    """A judge, a task, and the right and a wrong answer to each view."""
 
     environment: Environment
     task: JudgeTask
     right: Mapping[str, str]
     wrong: Mapping[str, str]
     rl: Mapping[str, Any]
-    """What the paper's loss is told."""
+    """Settings of the paper's loss."""
     reward_questions: Callable[[], RewardQuestions] | None = None
-    """Makes what answers the questions of a judge whose reward asks another model."""
+    """Opens the RewardQuestions of a judge whose reward asks another model."""
 
 
 JUDGELRM = {"sigma": "population", "eta": 1e-6, "beta": 1e-3, "epsilon": 0.5, "epsilon_high": 0.5}
@@ -128,11 +130,11 @@ CASES = {
         {"loss": "per_response", "beta": 1e-3, "epsilon": 0.2, "epsilon_high": 0.2},
     ),
 }
-"""In the order of the requests, every second sample of a view gives the right answer."""
+"""By the order of the requests: every second sample of a view gives the right answer."""
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_the_reward_prefers_becomes_likelier_and_less_so_with_its_sign_turned(
+def test_the_rewarded_answer_becomes_likelier_and_less_likely_with_the_sign_reversed(
     case: Case, tiny_model: Path, tmp_path: Path
 ) -> None:
     for sign in (1.0, -1.0):
@@ -142,10 +144,10 @@ def test_what_the_reward_prefers_becomes_likelier_and_less_so_with_its_sign_turn
 
 
 def learn(case: Case, start: Path, folder: Path, *, sign: float) -> dict[str, tuple[float, float]]:
-    """By view, how much the log-probabilities of the right and of the wrong answer moved in three steps.
+    """Return, by view, the change of the log-probabilities of the right and the wrong answer in three steps.
 
-    The model knows both answers before, each about as well: what they have in common is then no news to it.
-    It learns them once for all calls with the same folder.
+    The model is first fitted to both answers about equally well, so that RL cannot gain from what they have
+    in common. It is fitted once for all calls with the same folder.
     """
     tokenizer, known = AutoTokenizer.from_pretrained(start), folder / "known"
     engine = FixedAnswers(case, ChatEncoder(tokenizer), sign)
@@ -218,10 +220,10 @@ class FixedAnswers:
         self.generator, self.waited_seconds = SimpleNamespace(busy_seconds=0.0), 0.0
 
     def refresh(self) -> None:
-        """The answers are no model's."""
+        """Do nothing: the answers are fixed."""
 
     def rest(self) -> None:
-        """Nothing is held."""
+        """Do nothing: no memory is held."""
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self.runner.run(work)
@@ -245,7 +247,7 @@ class FixedAnswers:
         }
 
     def dialogues(self) -> list[tuple[Sequence[int], Sequence[int]]]:
-        """Both answers to each view."""
+        """Return both answers to each view, as token ids of prompt and answer."""
         return [
             (prompt, self.encoder.text(answers[view]))
             for view, prompt in self.prompts.items()
@@ -253,7 +255,7 @@ class FixedAnswers:
         ]
 
     def log_probabilities(self, model: Any) -> dict[str, tuple[float, float]]:
-        """Of the right and the wrong answer to each view."""
+        """Return the log-probabilities of the right and the wrong answer, by view."""
         return {
             view: (
                 self._log_probability(model, prompt, self.case.right[view]),

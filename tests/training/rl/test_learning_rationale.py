@@ -1,4 +1,4 @@
-"""The rationale judge learns from a MetaJudge behind HTTP, and a MetaJudge that is down teaches nothing."""
+"""The rationale judge learns from a MetaJudge behind HTTP, and training stops when the MetaJudge is down."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def answer(reason: str, box: str) -> str:
 
 
 def metajudge(body: dict[str, Any]) -> dict[str, Any]:
-    """Finds the one human reason in a list that has it word for word."""
+    """A MetaJudge that finds the one human reason in a list that contains it verbatim."""
     listed = re.findall(r"^S\d+: (.*)$", body["messages"][0]["content"], re.MULTILINE)
     found = f"S{listed.index(GOOD) + 1}: 1.00" if GOOD in listed else "S0: 0"
     return chat(f"<RESULT_START>\nScores for each claim:\n- R1@{found}\n<RESULT_END>")
@@ -63,10 +63,10 @@ def case(server: EndpointServer, kept: Path, *, wrong: str, **options: Any) -> C
         pytest.param(answer(BAD, "A>B"), {"reward": "rationale"}, id="rationale only"),
     ],
 )
-def test_the_right_answer_becomes_likelier_and_less_so_with_the_sign_turned(
+def test_the_right_answer_becomes_likelier_and_less_likely_with_the_sign_reversed(
     server: EndpointServer, tiny_model: Path, tmp_path: Path, wrong: str, options: dict[str, Any]
 ) -> None:
-    """Of the two answers: all that they have in common, most of both, cancels out of their odds."""
+    """The odds of the two answers are compared, in which everything that they have in common cancels out."""
     for sign in (1.0, -1.0):
         run = tmp_path / str(sign)
         run.mkdir()

@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-
 import pytest
-
-from tirjudge_environments import (
-    Completion,
-    Environment,
-    Episode,
-    Finish,
-    J1PaV,
-    J1PoS,
-    JudgeSession,
-    JudgeTask,
-    Message,
-    TirPointwise,
-)
+from collections.abc import Sequence
+from tirjudge_environments import Completion
+from tirjudge_environments import Environment
+from tirjudge_environments import Episode
+from tirjudge_environments import Finish
+from tirjudge_environments import J1PaV
+from tirjudge_environments import J1PoS
+from tirjudge_environments import JudgeSession
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Message
+from tirjudge_environments import TirPointwise
 from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_training.rl.advantages import advantages
-from tirjudge_training.rl.dynamic_sampling import FormattedTask, Group, ScoredRollouts
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.dynamic_sampling import Group
+from tirjudge_training.rl.dynamic_sampling import ScoredRollouts
 
 TASK = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)
 A, B = "<answer>[[A]]</answer>", "<answer>[[B]]</answer>"
 ORDERS = [(A, B), (A, A), (B, B), (B, A)]
-"""Four samples, each in both orders; response 0 is A in the first and B in the second. Two are right in AB
-(the first and the second), two in BA (the first and the third), and one in both."""
+"""Four samples in both orders; response 0 is A in the first order and B in the second.
+
+Two are right in AB (the first and the second), two in BA (the first and the third), and one in both.
+"""
 HALF = [0.8660254, 0.8660254, -0.8660254, -0.8660254]
 ALTERNATE = [0.8660254, -0.8660254, 0.8660254, -0.8660254]
 FIRST = [1.5, -0.5, -0.5, -0.5]
@@ -57,7 +57,7 @@ async def played(environment: Environment, sample: int, texts: tuple[str, str]) 
         (True, [[1, 0, 0, 0], [1, 0, 0, 0]], [FIRST, FIRST]),
     ],
 )
-def test_consistency_sees_both_orders_and_each_has_its_baseline(consistency, rewards, expected) -> None:
+def test_consistency_depends_on_both_orders_and_each_has_its_baseline(consistency, rewards, expected) -> None:
     views = groups(J1PaV(consistency=consistency), ORDERS)
     assert [group.view.name for group in views] == ["AB", "BA"]
     assert [group.rewards for group in views] == rewards
@@ -65,7 +65,7 @@ def test_consistency_sees_both_orders_and_each_has_its_baseline(consistency, rew
         assert advantages(group.rewards) == pytest.approx(by_hand)
 
 
-def test_a_view_that_teaches_nothing_leaves_the_other_its_own_baseline() -> None:
+def test_a_dropped_view_does_not_change_the_baseline_of_the_other() -> None:
     """Response 0 always wins when it comes first: one baseline over both views would see contrast in AB."""
     first, second = groups(J1PaV(), [(A, B), (A, A), (A, A), (A, A)])
     assert advantages(first.rewards) == [0.0] * 4
@@ -74,7 +74,7 @@ def test_a_view_that_teaches_nothing_leaves_the_other_its_own_baseline() -> None
 
 
 @pytest.mark.parametrize("environment", [J1PoS(), TirPointwise(tools=False)])
-def test_scores_given_apart_are_rewarded_together(environment: Environment) -> None:
+def test_scores_from_separate_views_are_rewarded_together(environment: Environment) -> None:
     samples = [(f"<score>{first}</score>", f"<score>{second}</score>") for first, second in SCORES]
     for group in groups(environment, samples):
         assert group.rewards == [1, 0, 1, 0]

@@ -46,10 +46,10 @@ def trainer_of(config: RlConfig, tiny_model: Path, folder: Path) -> Any:
 
 def batch(seed: int = 0) -> dict[str, torch.Tensor]:
     """Ragged prompts and completions, sandbox spans, one filler row; ratios wide enough to clip both ways."""
-    draw = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed)
 
     def noise(*shape: int) -> torch.Tensor:
-        return torch.randn(*shape, generator=draw, dtype=torch.float64)
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     prompt_mask, completion_mask = torch.ones(ROWS, PROMPT).long(), torch.ones(ROWS, COMPLETION).long()
     for row in range(ROWS):
@@ -58,7 +58,7 @@ def batch(seed: int = 0) -> dict[str, torch.Tensor]:
     tool_mask = torch.ones(ROWS, COMPLETION).long()
     tool_mask[:, 3:6] = 0
     tool_mask[-1] = 0
-    ids = torch.randint(0, 250, (ROWS, PROMPT + COMPLETION), generator=draw)
+    ids = torch.randint(0, 250, (ROWS, PROMPT + COMPLETION), generator=generator)
     return {
         "prompt_ids": ids[:, :PROMPT],
         "prompt_mask": prompt_mask,
@@ -138,7 +138,7 @@ def gradient(model: Any, loss: torch.Tensor) -> torch.Tensor:
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
 
 
-def test_our_dapo_loss_is_the_papers(trainer: Any) -> None:
+def test_the_dapo_loss_is_the_papers(trainer: Any) -> None:
     inputs = with_real_logprobs(trainer, batch())
     expected, clipped = plain_dapo(trainer.model, inputs)
     assert (clipped > 0).all(), "the case must exercise clip-low and clip-higher"
@@ -148,7 +148,7 @@ def test_our_dapo_loss_is_the_papers(trainer: Any) -> None:
     assert (ours - expected).norm() < 1e-6 * expected.norm()
 
 
-def test_sandbox_tokens_move_no_gradient(trainer: Any) -> None:
+def test_sandbox_tokens_do_not_change_the_gradient(trainer: Any) -> None:
     inputs = with_real_logprobs(trainer, batch())
     masked = inputs["tool_mask"] == 0
     assert masked.any()
@@ -178,7 +178,7 @@ def test_fillers_change_neither_loss_nor_denominator(trainer: Any) -> None:
 
 
 @pytest.mark.parametrize(("processes", "rows"), [(1, [3, 2, 2]), (2, [3, 3, 2])], ids=["alone", "two"])
-def test_less_padding_is_the_same_loss(
+def test_length_buckets_do_not_change_the_loss(
     processes: int, rows: list[int], trainer: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A single process leaves the filler out; several have the same number of rows each."""
@@ -197,7 +197,7 @@ def test_less_padding_is_the_same_loss(
 
 @pytest.mark.parametrize("config", [PER_RESPONSE, SEQUENCE], ids=lambda config: config.loss)
 @pytest.mark.parametrize("parts", [1, 3])
-def test_the_other_judges_losses_are_their_papers(
+def test_the_losses_of_the_other_judges_are_those_of_their_papers(
     config: RlConfig, parts: int, tiny_model: Path, tmp_path: Path
 ) -> None:
     trainer = trainer_of(config.model_copy(update={"length_buckets": parts}), tiny_model, tmp_path)
@@ -231,7 +231,7 @@ def test_the_entropy_bonus_is_a_mean_over_the_tokens_of_the_batch(
 @pytest.mark.parametrize(
     ("decay", "final", "expected"), [(False, 0.0, 1e-6), (True, 0.0, 0.0), (True, 3e-7, 3e-7)]
 )
-def test_a_falling_learning_rate_ends_where_it_is_told_to(
+def test_a_decaying_learning_rate_ends_at_the_configured_value(
     decay: bool, final: float, expected: float, tiny_model: Path, tmp_path: Path
 ) -> None:
     falling = CONFIG.model_copy(update={"decay": decay, "final_learning_rate": final})

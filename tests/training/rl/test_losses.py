@@ -31,7 +31,7 @@ class Cispo(Loss):
 
 @pytest.fixture
 def cispo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A package with one more loss, as an installed distribution lies on the path."""
+    """Put a package with another loss on the path, as an installed distribution."""
     monkeypatch.syspath_prepend(tmp_path)
     (tmp_path / "cispo_loss.py").write_text(CISPO)
     info = tmp_path / "cispo-1.0.dist-info"

@@ -19,7 +19,7 @@ CONFIG = RlConfig(
 )
 
 
-def test_tensorboard_shows_what_the_run_folder_has(tiny_model: Path, tmp_path: Path) -> None:
+def test_tensorboard_has_the_metrics_of_the_run_folder(tiny_model: Path, tmp_path: Path) -> None:
     with RunFolder(tmp_path) as run:
         train_rl(
             tiny_model,

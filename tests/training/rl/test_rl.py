@@ -1,4 +1,4 @@
-"""The RL stage end to end with a real sandbox, a real model and TRL's trainer, also killed half-way."""
+"""The RL stage end to end with a real sandbox, a real model and TRL's trainer, also when it is killed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def train(start: Path, folder: Path, say: Callable[[str], None] = lambda line: N
 
 
 def killed(start: Path, folder: Path, kill_at: str) -> int:
-    """Train in a process that kills itself at this line of progress; returns its exit status."""
+    """Train in a process that kills itself at this progress line; return its exit status."""
     command = [sys.executable, "-c", KILLED, str(start), str(folder), kill_at]
     return subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode
 
@@ -80,7 +80,7 @@ def whole(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_every_rollout_and_a_row_of_metrics_per_step_are_kept(whole: Path) -> None:
+def test_every_rollout_and_a_row_of_metrics_per_step_are_stored(whole: Path) -> None:
     metrics, episodes = rows(whole, "metrics.jsonl"), rows(whole, "episodes.jsonl")
     assert [row["step"] for row in metrics] == [0, 1, 2]
     for row in metrics:
@@ -92,10 +92,12 @@ def test_every_rollout_and_a_row_of_metrics_per_step_are_kept(whole: Path) -> No
         assert row["kl"] >= 0
         assert row["entropy"] > 0
     programs = [p for e in episodes for t in e["trajectories"] for p in t["programs"]]
-    assert {"ok", "error"} <= {program["status"] for program in programs}, "the sandbox ran them"
+    assert {"ok", "error"} <= {program["status"] for program in programs}, (
+        "the sandbox must have run the programs"
+    )
 
 
-def test_the_time_of_a_step_is_shared_out(whole: Path) -> None:
+def test_the_phases_add_up_to_the_time_of_a_step(whole: Path) -> None:
     for row in read_lines(whole / "metrics.jsonl"):
         shares = [row[f"share/{part}"] for part in ("generation", "sandbox", "training")]
         assert all(share > 0 for share in shares)
@@ -105,7 +107,7 @@ def test_the_time_of_a_step_is_shared_out(whole: Path) -> None:
         assert row["seconds/step"] == pytest.approx(sum(row[f"seconds/{part}"] for part in parts))
 
 
-def test_tokens_are_those_of_the_shards(whole: Path) -> None:
+def test_token_counts_equal_those_of_the_rollout_log(whole: Path) -> None:
     """Generated tokens follow from the mask; trained ones from views neither all right nor all wrong."""
     for row in read_lines(whole / "metrics.jsonl"):
         shard = pq.read_table(whole / "rollouts" / f"step-{row['step']:06}.parquet").to_pylist()
@@ -124,7 +126,7 @@ def right(rollout: dict[str, Any]) -> float:
     return next(part["value"] for part in rollout["parts"] if part["name"] == "correct")
 
 
-def test_the_policy_changes_and_its_samples_are_its_own(whole: Path, tiny_model: Path) -> None:
+def test_the_policy_changes_and_samples_with_its_current_weights(whole: Path, tiny_model: Path) -> None:
     """Sampled logprobs equal the trainer's within 1e-5, also after the weights have changed."""
     assert all(0 < row["sampler_gap"] < 1e-5 for row in read_lines(whole / "metrics.jsonl"))
     before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, whole / "model"))
@@ -137,7 +139,7 @@ def test_clip_higher_acts_when_a_batch_is_used_for_several_steps(whole: Path) ->
     assert max(row["clipped_high"] for row in metrics) > 0
 
 
-def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
+def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     """The kill comes after the last checkpoint, so a step is repeated and must not be recorded twice."""
@@ -151,7 +153,7 @@ def test_a_killed_run_goes_on_and_ends_as_an_uninterrupted_one(
     assert all(resumed[name].equal(expected[name]) for name in expected)
 
 
-def test_a_checkpoint_that_was_cut_short_is_passed_over(tmp_path: Path) -> None:
+def test_an_incomplete_checkpoint_is_ignored(tmp_path: Path) -> None:
     for step in (2, 10):
         (tmp_path / f"checkpoint-{step}").mkdir()
     checkpoints.mark(tmp_path / "checkpoint-2")

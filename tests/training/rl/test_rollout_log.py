@@ -22,10 +22,10 @@ from tirjudge_training.rl.run import train_rl
 CONFIG = RlConfig(steps=2, groups=4, samples=4, micro_batch=4, max_tokens=120, learning_rate=1e-3)
 
 
-def halved(step: int, turn: int, position: int) -> FormattedTask:
-    """A prompt with a lone surrogate, which JSON can store and UTF-8 cannot."""
-    draw = source(step, turn, position)
-    return FormattedTask(draw.format, replace(draw.task, prompt=(Message("user", "q\ud800"),)))
+def halved(step: int, round_number: int, position: int) -> FormattedTask:
+    """Return a task whose prompt has a lone surrogate, which JSON can store and UTF-8 cannot."""
+    formatted = source(step, round_number, position)
+    return FormattedTask(formatted.format, replace(formatted.task, prompt=(Message("user", "q\ud800"),)))
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,9 @@ def test_a_row_has_the_tokens_as_they_were_sampled(rows: list[dict[str, Any]]) -
         sampled = [logprob for logprob, own in zip(row["logprobs"], row["mask"], strict=True) if own]
         assert sampled
         assert all(logprob < 0 for logprob in sampled)
-        assert (0 in row["mask"]) == ("```output" in row["completion"]), "the sandbox's tokens"
+        assert (0 in row["mask"]) == ("```output" in row["completion"]), (
+            "only tokens of the sandbox may be masked"
+        )
         assert row["prompt_ids"]
         assert {part["name"] for part in row["parts"]} >= {"correct", "format", "tool"}
 

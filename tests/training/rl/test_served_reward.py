@@ -28,7 +28,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing. is dep
 
 @dataclass
 class Judge:
-    """A served judge with the scores that its model gave."""
+    """A served judge, with the scores that its model gave."""
 
     url: str = ""
     scores: list[float] = field(default_factory=list)

@@ -71,7 +71,7 @@ def test_any_grpo_trainer_trains_a_judge(
     assert all(0 <= row["reward"] <= 1 for row in logs)
 
 
-def test_two_tasks_of_one_id_are_refused(environments: dict[str, Environment]) -> None:
+def test_two_tasks_with_one_id_are_refused(environments: dict[str, Environment]) -> None:
     class Formats:
         """Everything that the constructor reads."""
 

@@ -54,8 +54,8 @@ async def turn(loops: int = 5) -> None:
         await asyncio.sleep(0)
 
 
-async def test_programs_are_waited_for_while_none_generates(clock: Clock) -> None:
-    """a runs from 0 to 10, b from 4 to 12, c from 20 to 21; tokens are computed from 2 to 8 and 11 to 15."""
+async def test_waiting_is_the_time_of_programs_without_generation(clock: Clock) -> None:
+    """a runs from 0 to 10, b from 4 to 12, c from 20 to 21; the generator works from 2 to 8 and 11 to 15."""
     generator, held = BusyClock(), Held()
     sandbox = TimedSandbox(held, generating=lambda: generator.seconds)  # type: ignore[arg-type]
     first = asyncio.create_task(sandbox.run(Program(source="a")))
@@ -69,7 +69,7 @@ async def test_programs_are_waited_for_while_none_generates(clock: Clock) -> Non
     clock.now = 10
     held.ends["a"].set()
     await first
-    assert sandbox.seconds == 0, "b still runs"
+    assert sandbox.seconds == 0, "b is still running"
     clock.now = 11
     with generator.working():
         clock.now = 12
@@ -87,7 +87,7 @@ async def test_programs_are_waited_for_while_none_generates(clock: Clock) -> Non
     assert sandbox.seconds == 5 + 1
 
 
-def test_a_generator_tells_its_time_to_the_moment(clock: Clock) -> None:
+def test_a_generators_busy_time_includes_the_current_call(clock: Clock) -> None:
     generator = BusyClock()
     assert generator.seconds == 0
     with generator.working():
@@ -105,7 +105,7 @@ def test_a_generator_tells_its_time_to_the_moment(clock: Clock) -> None:
     assert generator.seconds == 6
 
 
-def test_the_parts_of_a_batch_add_up(clock: Clock) -> None:
+def test_the_phases_of_a_batch_add_up(clock: Clock) -> None:
     timer = PhaseTimer()
     for part, end in {"refresh": 1, "rollout": 8, "logprobs": 10, "record": 11, "train": 16}.items():
         clock.now = end
@@ -118,7 +118,7 @@ def test_the_parts_of_a_batch_add_up(clock: Clock) -> None:
     assert shares == {"share/generation": 4 / 16, "share/sandbox": 2 / 16, "share/training": (2 + 5) / 16}
 
 
-def test_the_peak_of_a_gpu_is_that_of_each_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_phase_has_its_own_peak_of_gpu_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """Simulated torch counters: the peak of training does not include that of sampling before it."""
     import torch
 

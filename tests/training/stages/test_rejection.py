@@ -1,4 +1,4 @@
-"""Rejection sampling: what is kept, what a kill costs, and what SFT then learns from."""
+"""Rejection sampling keeps right rollouts, survives a kill, and SFT learns from what it kept."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.trainer import TaskSource
 from tirjudge_training.sft import IGNORED, SftConfig
 from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.fine_tuning import FineTuning, kept
+from tirjudge_training.stages.fine_tuning import FineTuning, kept_samples
 from tirjudge_training.stages.rejection import Rejection, RejectionConfig, chosen, row
 
 PROMPTS = 24
@@ -50,7 +50,7 @@ runpy.run_path(test)["sample"](Path(model), Path(folder), int(kill))
 
 
 class Tasks:
-    """A user's data: pairs and singles that the tiny model half knows."""
+    """A user's data: pairs and single responses that the tiny model judges correctly now and then."""
 
     def __init__(self) -> None:
         self.environments: Mapping[str, Environment] = ENVIRONMENTS
@@ -68,12 +68,12 @@ class Tasks:
         return []
 
 
-def run(folder: Path, model: Path, said: Any = lambda line: None) -> Run:
-    return Run(folder, str(model), Tasks(), said)
+def run(folder: Path, model: Path, say: Any = lambda line: None) -> Run:
+    return Run(folder, str(model), Tasks(), say)
 
 
 def sample(model: Path, folder: Path, kill_at: int = 0) -> dict[str, Any]:
-    """The stage, killed as soon as that many prompts are written down."""
+    """Run the stage, killed as soon as `kill_at` prompts are stored."""
 
     class Fragile(RunFolder):
         def append(self, name: str, *rows: Mapping[str, Any]) -> None:
@@ -88,7 +88,7 @@ def sample(model: Path, folder: Path, kill_at: int = 0) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def whole(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Sampling that nobody interrupted."""
+    """An uninterrupted stage."""
     folder = tmp_path_factory.mktemp("whole")
     sample(tiny_model, folder)
     return folder
@@ -98,14 +98,14 @@ def samples(folder: Path) -> list[dict[str, Any]]:
     return sorted(read_lines(folder / "rejection-1" / "samples.jsonl"), key=lambda one: one["index"])
 
 
-def test_what_is_kept_is_right_in_every_view_well_formed_and_without_an_error(whole: Path) -> None:
+def test_kept_rollouts_have_the_full_reward_in_every_view(whole: Path) -> None:
     rows = samples(whole)
     assert [one["index"] for one in rows] == list(range(PROMPTS))
     assert all(len(one["rewards"]) == 4 for one in rows), "G = 4"
     assert {1.0, 0.1, 0.0} <= {reward for one in rows for views in one["rewards"] for reward in views}
     for one in rows:
         full = [views for views in one["rewards"] if all(reward == 1.0 for reward in views)]
-        assert bool(one["kept"]) is bool(full), "one per prompt, if there is any"
+        assert bool(one["kept"]) is bool(full), "one rollout per prompt, if any has the full reward"
         if one["kept"]:
             trajectories = one["episode"]["trajectories"]
             assert len(one["kept"]) == len(trajectories) == (2 if one["format"] == "tir-pointwise" else 1)
@@ -113,7 +113,7 @@ def test_what_is_kept_is_right_in_every_view_well_formed_and_without_an_error(wh
             assert all(p["status"] == "ok" for t in trajectories for p in t["programs"])
 
 
-def test_the_labels_are_the_models_own_words(whole: Path, tiny_model: Path) -> None:
+def test_the_labels_are_the_models_own_tokens(whole: Path, tiny_model: Path) -> None:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(tiny_model)
@@ -130,7 +130,7 @@ def test_the_labels_are_the_models_own_words(whole: Path, tiny_model: Path) -> N
     assert programs
 
 
-def test_killed_and_started_again_no_prompt_is_sampled_twice(
+def test_a_killed_stage_resumes_without_sampling_a_prompt_twice(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-c", WORK, __file__, str(tiny_model), str(tmp_path), "9"]
@@ -144,11 +144,11 @@ def test_killed_and_started_again_no_prompt_is_sampled_twice(
     assert first == [one for one in rows if one["index"] in {done["index"] for done in first}]
 
 
-def test_sft_learns_from_what_was_kept_in_the_order_of_the_prompts(
+def test_sft_learns_from_the_kept_rollouts_in_the_order_of_the_prompts(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     rows = [one for one in samples(whole) for one in one["kept"]]
-    assert [list(one.ids) for one in kept(whole / "rejection-1")] == [one["ids"] for one in rows]
+    assert [list(one.ids) for one in kept_samples(whole / "rejection-1")] == [one["ids"] for one in rows]
     shortest = sorted(len(one["ids"]) for one in rows)
     config = SftConfig(batch=4, micro_batch=4, learning_rate=1e-3, max_tokens=shortest[-1] - 1)
     stage = FineTuning(name="sft-1", start=None, samples=("rejection-1",), prompts=None, config=config)
@@ -159,7 +159,7 @@ def test_sft_learns_from_what_was_kept_in_the_order_of_the_prompts(
     assert (tmp_path / "sft-1" / "model" / "model.safetensors").exists()
 
 
-def test_sft_without_anything_to_learn_from_says_so(whole: Path, tiny_model: Path, tmp_path: Path) -> None:
+def test_sft_without_samples_is_an_error(whole: Path, tiny_model: Path, tmp_path: Path) -> None:
     (tmp_path / "rejection-1").mkdir()
     stage = FineTuning(name="sft-1", start=None, samples=("rejection-1",), prompts=None, config=SftConfig())
     with (
@@ -187,7 +187,7 @@ def trajectory(tokens: int, calls: int) -> Trajectory:
     )
 
 
-def roll(*episodes: tuple[int, int, float | None]) -> ScoredRollouts:
+def scored_rollouts(*episodes: tuple[int, int, float | None]) -> ScoredRollouts:
     task = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("a", "b"), label=0)
     return ScoredRollouts(
         FormattedTask("pairs", task),
@@ -198,14 +198,14 @@ def roll(*episodes: tuple[int, int, float | None]) -> ScoredRollouts:
 
 
 def test_the_shortest_or_the_one_with_the_fewest_calls_and_the_first_of_equals() -> None:
-    """The model's own tokens count: the sandbox's do not make a trajectory longer."""
-    one = roll((9, 0, 0.1), (30, 0, 1.0), (20, 2, 1.0), (20, 1, 1.0), (5, 0, None))
+    """Only the model's own tokens count towards the length of a trajectory."""
+    one = scored_rollouts((9, 0, 0.1), (30, 0, 1.0), (20, 2, 1.0), (20, 1, 1.0), (5, 0, None))
     assert chosen(one, RejectionConfig(keep="shortest")) == 2
     assert chosen(one, RejectionConfig(keep="fewest_calls")) == 1
-    assert chosen(roll((30, 1, 1.0), (20, 1, 1.0)), RejectionConfig(keep="fewest_calls")) == 1
-    assert chosen(roll((9, 0, 0.1), (9, 0, None)), RejectionConfig()) is None
+    assert chosen(scored_rollouts((30, 1, 1.0), (20, 1, 1.0)), RejectionConfig(keep="fewest_calls")) == 1
+    assert chosen(scored_rollouts((9, 0, 0.1), (9, 0, None)), RejectionConfig()) is None
 
 
-def test_a_prompt_without_a_right_answer_is_written_down_too() -> None:
-    found = row(7, roll((9, 0, 0.1), (9, 0, None)), RejectionConfig())
+def test_a_prompt_without_a_right_answer_is_stored_too() -> None:
+    found = row(7, scored_rollouts((9, 0, 0.1), (9, 0, None)), RejectionConfig())
     assert (found["index"], found["kept"], found["rewards"]) == (7, [], [[0.1], [None]])

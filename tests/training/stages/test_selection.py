@@ -1,4 +1,4 @@
-"""The best checkpoint of an RL stage, by right answers on validation prompts."""
+"""The best checkpoint of an RL stage is selected by right answers to validation prompts."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def select(run: Run, **update: Any) -> JsonObject:
         return stage.work(folder, run)
 
 
-def test_the_checkpoint_with_the_most_right_answers_the_later_one_of_equals(run: Run) -> None:
+def test_the_checkpoint_with_the_most_right_answers_is_selected_the_later_of_equals(run: Run) -> None:
     result = select(run)
     assert result["n"] == 12
     assert result["correct"]["2"] == result["correct"]["6"] > result["correct"]["4"] == 0
@@ -55,8 +55,8 @@ def test_the_checkpoint_with_the_most_right_answers_the_later_one_of_equals(run:
     assert all(kept[name].equal(best[name]) for name in best)
 
 
-def test_after_a_kill_no_question_is_asked_again(run: Run) -> None:
-    """The second checkpoint's weights are gone: whoever asks it anything fails."""
+def test_a_resumed_selection_repeats_no_answer(run: Run) -> None:
+    """The second checkpoint's weights are deleted, so that any further answer of it would fail."""
     whole = select(run)
     lost = run.path / "select-0" / "answers-6.jsonl"
     lines = lost.read_bytes().splitlines(keepends=True)
@@ -66,6 +66,6 @@ def test_after_a_kill_no_question_is_asked_again(run: Run) -> None:
     assert len(lost.read_bytes().splitlines()) == 12
 
 
-def test_how_many_checkpoints_there_will_be() -> None:
+def test_the_number_of_checkpoints_is_known_in_advance() -> None:
     config = RlConfig(steps=1, checkpoint_every=10, keep_checkpoints=5)
     assert [checkpoints_kept(config, steps) for steps in (10, 35, 90)] == [1, 4, 5]

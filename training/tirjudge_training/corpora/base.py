@@ -79,6 +79,7 @@ class SourceItem:
     @cached_property
     def whole_key(self) -> str:
         """A hash of the prompt and everything known about it, 16 hexadecimal digits."""
+        # For sources with several questions per prompt, which must get different ids.
         return _digest(self.key, json.dumps([self.good, self.bad, self.known, self.row]))
 
     def answered(self, good: Sequence[str], bad: Sequence[str]) -> SourceItem:

@@ -39,7 +39,10 @@ def build(config: CorpusConfig, folder: Path, *, command: str, say: Callable[[st
         if not (folder / DATA).exists():
             shards = folder / WORK / SHARDS
             shards.mkdir(parents=True, exist_ok=True)
-            report = {name: one.rows() for name, one in _source_builds(config, folder, shards, say).items()}
+            report = {
+                name: source.rows() for name, source in _source_builds(config, folder, shards, say).items()
+            }
+            # The rows become visible last, after everything that describes them.
             run.write(REPORT, json.dumps(report, indent=2) + "\n")
             run.write(CARD, CorpusCard(config, report, command).text())
             _gather_dropped(run, list(report))
@@ -83,10 +86,11 @@ def _check(config: CorpusConfig) -> None:
 
 
 def _claim(run: RunFolder, config: CorpusConfig) -> None:
-    found = claim_folder(run, config, MOVABLE)
-    if found is not None:
+    """Store the configuration, or refuse to mix two corpora in one folder."""
+    differing = claim_folder(run, config, MOVABLE)
+    if differing is not None:
         raise OtherCorpus(
-            f"{run.path / CONFIG} has a different {found}: use the same command, or another --output"
+            f"{run.path / CONFIG} has a different {differing}: use the same command, or another --output"
         )
 
 

@@ -35,6 +35,7 @@ class CorpusCard:
         made = {name: [found["made"].get(kind, 0) for kind in KINDS] for name, found in self.report.items()}
         total = [sum(column) for column in zip(*made.values(), strict=True)]
         wanted = {name: self._wanted(name) for name in made}
+        # Unknown if one source takes all its rows: the sum would then be too small.
         every = None if None in wanted.values() else sum(count or 0 for count in wanted.values())
         lines = [*((name, made[name], wanted[name]) for name in made), ("total", total, every)]
         return [
@@ -43,6 +44,7 @@ class CorpusCard:
         ]
 
     def text(self) -> str:
+        """Return the card as Markdown."""
         return "\n".join(self._lines()) + "\n"
 
     def _wanted(self, name: str) -> int | None:
@@ -69,10 +71,8 @@ class CorpusCard:
             yield name, card.dataset + (f" at {revision}" if revision else ""), card.licence, card.about
 
     def _sampled(self) -> Iterator[str]:
-        sampling, names = (
-            self.config.sampling,
-            ", ".join(one.model for one in self.config.generators.values()),
-        )
+        sampling = self.config.sampling
+        names = ", ".join(generator.model for generator in self.config.generators.values())
         yield (
             f"Sampled answers: {sampling.samples} each of {names} at temperature {sampling.temperature}, "
             f"top-p {sampling.top_p}."
@@ -92,4 +92,5 @@ class CorpusCard:
 
 def _markdown(head: tuple[str, ...], rows: Any) -> Iterator[str]:
     for cells in (head, ("---",) * len(head), *rows):
+        # A bar inside a cell would split it.
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

@@ -1,4 +1,4 @@
-"""`tirjudge data`: build corpora from public datasets, decontaminate rows, summarise them."""
+"""The commands of `tirjudge data`: build corpora, decontaminate rows, summarise rows."""
 
 from __future__ import annotations
 
@@ -100,6 +100,7 @@ def build(
         folder = output or Path("data") / Path(corpus).stem
         options = [part for assignment in assignments for part in ("--set", assignment)]
         options += [part for name in without or () for part in ("--without", name)]
+        # For the card: the command that makes the same corpus.
         command = shlex.join(["tirjudge", "data", "build", corpus, *options])
         card = CorpusCard(config, build_corpus(config, folder, command=command, say=log), command)
         _print_table([HEAD, *card.table()])
@@ -187,6 +188,7 @@ def _generators(given: Sequence[str]) -> Iterator[str]:
 
 
 def _without(config: CorpusConfig, without: Sequence[str]) -> CorpusConfig:
+    """Return the corpus without these sources; raises BadRecipe for an unknown or for the last one."""
     for name in without:
         if name not in config.sources:
             raise BadRecipe(f"--without {name}: the corpus has {', '.join(config.sources)}")
@@ -203,6 +205,7 @@ def _print_table(rows: Iterable[Sequence[str]]) -> None:
 
 @contextmanager
 def _one_line_errors() -> Iterator[None]:
+    """Turn the errors that a user can cause into one line and an exit code."""
     try:
         yield
     except (

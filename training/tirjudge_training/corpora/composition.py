@@ -21,8 +21,8 @@ Row = dict[str, Any]
 class Composer:
     """Assigns each question to one format.
 
-    The paper does not specify the assignment. Ours makes lists of the first questions that have enough wrong
-    answers, and fills the other formats evenly.
+    The paper does not specify the assignment. This one makes lists of the first questions that have enough
+    wrong answers, and fills the other formats evenly.
     """
 
     source: str
@@ -80,9 +80,10 @@ class Composer:
 
     def _answers(self, question: SourceItem, kind: Kind) -> Row:
         # The place of the good answer is random, so that a judge cannot learn it from the position.
-        draw = Random(derive_seed("row", self.seed, self.source, self._key(question)))
-        most = draw.randint(FEWEST, MOST) if kind == "listwise" else 1
-        responses = draw.sample(question.bad, min(most, len(question.bad)))
-        label = draw.randint(0, len(responses))
-        responses.insert(label, draw.choice(question.good))
+        rng = Random(derive_seed("row", self.seed, self.source, self._key(question)))
+        # A list may be shorter than chosen, but never shorter than FEWEST, see `_kind`.
+        most = rng.randint(FEWEST, MOST) if kind == "listwise" else 1
+        responses = rng.sample(question.bad, min(most, len(question.bad)))
+        label = rng.randint(0, len(responses))
+        responses.insert(label, rng.choice(question.good))
         return {"responses": responses, "label": letter(label)}

@@ -89,6 +89,7 @@ class CorpusConfig(_Frozen):
 
     @model_validator(mode="after")
     def _each_generator_once(self) -> CorpusConfig:
+        # Answers are cached by model name: two entries would share answers instead of sampling more.
         names = [one.model for one in self.generators.values()]
         if len(set(names)) < len(names):
             raise ValueError("generators: name each model once, since its answers are cached under its name")

@@ -63,6 +63,7 @@ def decontaminate(
             except ValueError as error:
                 raise BadRows(f"{row.where}: {column} {error}") from None
             tally.rows += 1
+            # Written as they were read, including columns that tirjudge does not know.
             if found is None:
                 kept.write(encode_line(row.fields))
             else:

@@ -11,7 +11,7 @@ from tirjudge_sandbox import Sandbox
 from tirjudge_training.corpora.base import Columns, Sampler, Skipped, Source, SourceItem
 
 SECONDS = 5
-"""The time limit for parsing one answer and for comparing two: simplifying an expression may never end."""
+"""Seconds for parsing one answer, and for comparing two: simplifying an expression may never end."""
 BOXED = "Please reason step by step, and put your final answer within \\boxed{}."
 """Appended to the prompt for the generators, but not to the prompt that is judged (ours)."""
 _OPENED = "\\boxed{"
@@ -37,6 +37,7 @@ class FinalAnswers:
         )
         self._verify = math_verify.verify
         self._parse = math_verify.parse
+        # Boxed like the answers, so that the same parser reads both.
         self._gold = self._read(f"\\boxed{{{gold}}}")
         if not self._gold:
             raise ValueError(UNREADABLE)

@@ -47,6 +47,7 @@ def _parts(card: SourceCard, revision: str | None) -> Iterator[tuple[str | None,
             names = library.get_dataset_config_names(mirrored(card.dataset), revision=revision)
         except Exception as error:
             raise _unavailable(card.dataset, error) from error
+        # Sorted, because the hub does not promise an order and row numbers depend on it.
         yield from ((name, split) for name in sorted(names))
 
 

@@ -36,7 +36,7 @@ class Inspection:
                 if isinstance(row, BadRow):
                     raise RowError(row.reason)
                 task = read_task(row.fields, default_id=row.default_id)
-            except RowError as error:
+            except RowError as error:  # counted by its words, so that equal faults add up
                 found.faults[str(error)] += 1
                 continue
             kind = str(row.fields.get("format") or f"{len(task.candidates)} responses")

@@ -69,6 +69,7 @@ class ShardWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        # Not after an error: the rows are written again when the build is resumed.
         if kind is None and self._rows:
             self._write()
 

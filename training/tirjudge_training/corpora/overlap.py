@@ -66,6 +66,7 @@ class OverlapIndex:
         for text in texts:
             number, found = len(self._origins), words(text.text)
             self._origins.append((text.benchmark, text.id))
+            # Too short for a run of n words: only an equal text counts as an overlap.
             if len(found) < n:
                 self._short.setdefault(tuple(found), number)
                 continue
@@ -118,8 +119,8 @@ class OverlapIndex:
         of_text = np.array([names[benchmark] for benchmark, _ in self._origins], np.uint32)
         found = [np.empty(0, np.uint64)]
         for place in names.values():
-            mine, counts = np.unique(runs[of_text[owners] == place], return_counts=True)
-            found.append(mine[counts > common])
+            benchmark_runs, counts = np.unique(runs[of_text[owners] == place], return_counts=True)
+            found.append(benchmark_runs[counts > common])
         return np.concatenate(found)
 
     def _runs(self, found: list[str]) -> Any:

@@ -57,6 +57,7 @@ class QuestionSample:
             rank = derive_seed("question", self._seed, key)
             if key in taken:
                 self.skipped[REPEATED] += 1
+            # `_clean` is the costly test, so it comes after the rank has qualified.
             elif n and (len(heap) < n or (-rank, key) > heap[0]) and self._clean(question):
                 taken[key] = question
                 heapq.heappush(heap, (-rank, key))

@@ -34,6 +34,7 @@ class Generators:
         say: Callable[[str], None],
     ) -> None:
         self._samples = config.samples
+        # One store for all models: the keys contain the model's name.
         self._kept = AnswerStore(folder)
         self._generators = [one.generator() for one in models]
         self._models = {

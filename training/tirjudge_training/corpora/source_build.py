@@ -52,6 +52,7 @@ class SourceBuild:
 
         Raises SourceUnavailable, SchemaChanged, NotAnswered, SandboxUnavailable, OSError.
         """
+        # Two phases, each marked by a file: reading the dataset, then answering and writing.
         done = self.folder / DONE
         if not done.exists():
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -131,6 +132,7 @@ class SourceBuild:
             async def fill(question: SourceItem) -> SourceItem | Skipped:
                 return await self.source.fill(question, sampler, sandbox)
 
+            # From the file also in the first run, so that a resumed build sees exactly the same.
             questions = map(_question, read_lines(self.folder / QUESTIONS))
             filled = in_order(questions, fill, config.sampling.window)
             async with aclosing(filled):

@@ -15,7 +15,7 @@ from tirjudge_training.rl.trainer import TaskSource
 WITHOUT_TOOLS = "-no-tools"
 """The suffix of a judge that uses prompts without tools for the same tasks."""
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-WHOLE = 2**32
+SEEDS = 2**32
 """One more than the largest derived seed; a seed divided by it is uniform in [0, 1)."""
 
 
@@ -64,7 +64,7 @@ class Data(Protocol):
 
     @property
     def environments(self) -> Mapping[str, Environment]:
-        """Return the judges, by the name that the `format` of a Draw holds."""
+        """Return the judges, by the name in the `format` of a FormattedTask."""
 
     def source(self, groups: int, seed: int) -> TaskSource:
         """Return the training tasks of an RL stage with `groups` slots per batch."""
@@ -82,38 +82,39 @@ class Data(Protocol):
         """Return at most `n` tasks per judge for the reported accuracy; may be empty."""
 
 
-def trajectories(data: Data, draws: Iterable[FormattedTask]) -> int:
+def trajectories(data: Data, tasks: Iterable[FormattedTask]) -> int:
     """Return the number of trajectories in one sample of each task: one per view."""
-    return sum(len(data.environments[draw.format].views(draw.task)) for draw in draws)
+    return sum(len(data.environments[one.format].views(one.task)) for one in tasks)
 
 
 def open_judges(
     judges: Mapping[str, EnvironmentConfig], no_tools: float
 ) -> tuple[dict[str, Environment], dict[str, Environment]]:
     """Return all judges by name, and those in use: with tools, without, or both. Raises ValueError."""
-    opened = {name: open_environment(one.name, **one.options) for name, one in judges.items()}
+    # The same judge with and without tools: a task is given to one of them, see `choose_tools`.
+    opened = {name: open_environment(judge.name, **judge.options) for name, judge in judges.items()}
     bare = {
-        name + WITHOUT_TOOLS: open_environment(one.name, **{**one.options, "tools": False})
-        for name, one in judges.items()
+        name + WITHOUT_TOOLS: open_environment(judge.name, **{**judge.options, "tools": False})
+        for name, judge in judges.items()
         if no_tools > 0
     }
     return opened, {**(opened if no_tools < 1 else {}), **bare}
 
 
-def choose_tools(draw: FormattedTask, no_tools: float) -> FormattedTask:
-    """Return the draw, without tools for this share of the tasks, which a hash of the task's id chooses."""
-    if derive_seed("no tools", draw.task.id) >= no_tools * WHOLE:
-        return draw
-    return FormattedTask(draw.format + WITHOUT_TOOLS, draw.task)
+def choose_tools(formatted: FormattedTask, no_tools: float) -> FormattedTask:
+    """Return the task, without tools for this share of all tasks, which a hash of the task's id chooses."""
+    if derive_seed("no tools", formatted.task.id) >= no_tools * SEEDS:
+        return formatted
+    return FormattedTask(formatted.format + WITHOUT_TOOLS, formatted.task)
 
 
-def tool_variants(draws: Iterable[FormattedTask], no_tools: float) -> list[FormattedTask]:
-    """Return the draws for a measurement: with tools, without, or both if training uses both."""
-    draws = list(draws)
+def tool_variants(tasks: Iterable[FormattedTask], no_tools: float) -> list[FormattedTask]:
+    """Return the tasks of a measurement: with tools, without, or both if training uses both."""
+    tasks = list(tasks)
     # Every task is measured with each kind of prompt, so that both accuracies are over the same tasks.
     return [
-        *(draws if no_tools < 1 else []),
-        *([FormattedTask(one.format + WITHOUT_TOOLS, one.task) for one in draws] if no_tools > 0 else []),
+        *(tasks if no_tools < 1 else []),
+        *([FormattedTask(one.format + WITHOUT_TOOLS, one.task) for one in tasks] if no_tools > 0 else []),
     ]
 
 

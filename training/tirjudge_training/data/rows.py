@@ -1,4 +1,7 @@
-"""A user's own rows as training data: split by prompt, assigned to judges, sampled in shuffled passes."""
+"""A user's own rows as training data: split by prompt, assigned to judges, sampled in shuffled passes.
+
+A plan made before the rows exist uses `ExpectedRows`, which have the same splits but no texts.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from tirjudge_environments.tasks import Columns, RowError, read_task
 from tirjudge_training.config_files import MIXTURES, shipped
 from tirjudge_training.corpora.build import DATA, WORK
 from tirjudge_training.data.base import (
-    WHOLE,
+    SEEDS,
     DataConfig,
     EnvironmentConfig,
     choose_tools,
@@ -37,6 +40,8 @@ GOLD = {"scores", "checklist"}
 """Columns that some judges learn from instead of a label."""
 JUDGE = "environment"
 """The column in which a row may name its judge."""
+LIST = 5
+"""Responses of an expected row whose judge takes no pairs; TIR's lists have four to six."""
 
 
 class RowData:
@@ -62,35 +67,37 @@ class RowData:
         self._judges, self.environments = open_judges(environments or JUDGES, config.no_tools)
         rows = list(self._read(config.train))
         self._heldout = list(self._read(config.heldout))
-        back = _held_back(rows, config.validation)
-        reported = {prompt_seed(draw.task) for draw in self._heldout}
+        held_back = _held_back(rows, config.validation)
+        reported = {prompt_seed(row.task) for row in self._heldout}
         self._validation = sorted(
-            (draw for draw in rows if prompt_seed(draw.task) in back), key=lambda d: prompt_seed(d.task)
+            (row for row in rows if prompt_seed(row.task) in held_back), key=lambda row: prompt_seed(row.task)
         )
         # By prompt and not by row: another answer to a validation prompt would leak it.
-        seen = back | reported
-        left = [choose_tools(draw, config.no_tools) for draw in rows if prompt_seed(draw.task) not in seen]
+        seen = held_back | reported
+        left = [choose_tools(row, config.no_tools) for row in rows if prompt_seed(row.task) not in seen]
         if tokens is not None and config.max_prompt_tokens is not None:
-            left = [draw for draw in left if self._longest(draw, tokens) <= config.max_prompt_tokens]
-        self._reserved, left = self._set_apart([draw for draw in left if self._copies(draw.task)])
-        self._train = [draw for draw in left for _ in range(self._copies(draw.task))]
+            left = [row for row in left if self._longest(row, tokens) <= config.max_prompt_tokens]
+        self._reserved, left = self._set_apart([row for row in left if self._copies(row.task)])
+        self._train = [row for row in left for _ in range(self._copies(row.task))]
         if not self._train:
             raise ValueError(
                 f"{config.train}: no rows are left to train on; validation, reserved and "
                 "max_prompt_tokens took all"
             )
-        self._slots = fmean(len(self.environments[d.format].views(d.task)) for d in self._train)
+        # A batch is counted in views, but passes are counted in rows.
+        self._slots = fmean(len(self.environments[row.format].views(row.task)) for row in self._train)
         self._order = lru_cache(maxsize=4)(self._shuffled)
 
     def source(self, groups: int, seed: int) -> TaskSource:
         """Return passes over the rows, each in an order of its own; replacements are the rows that follow."""
+        # A function of the arguments alone, as a resumed run needs: passes are numbered, not iterated.
         stride = self._stride(groups)
 
-        def deal(step: int, turn: int, position: int) -> FormattedTask:
-            number, place = divmod(step * stride + turn * groups + position, len(self._train))
+        def sample_task(step: int, round_number: int, position: int) -> FormattedTask:
+            number, place = divmod(step * stride + round_number * groups + position, len(self._train))
             return self._train[self._order(seed, number)[place]]
 
-        return deal
+        return sample_task
 
     def steps(self, groups: int, epochs: float) -> int:
         return math.ceil(epochs * len(self._train) / self._stride(groups))
@@ -99,15 +106,16 @@ class RowData:
         if self._reserved:
             return self._reserved[:n]
         order = self._order(seed, 0)
+        # Distinct, because a weight above 1 repeats rows.
         distinct = {self._train[place].task.id: self._train[place] for place in order}
         return list(distinct.values())[:n]
 
     def validation(self, n: int) -> list[FormattedTask]:
-        return tool_variants(_of_each(self._validation, n), self._config.no_tools)
+        return tool_variants(_first_per_judge(self._validation, n), self._config.no_tools)
 
     def heldout(self, n: int, seed: int) -> list[FormattedTask]:
-        order = sorted(self._heldout, key=lambda draw: derive_seed("held out", seed, draw.task.id))
-        return tool_variants(_of_each(order, n), self._config.no_tools)
+        order = sorted(self._heldout, key=lambda row: derive_seed("held out", seed, row.task.id))
+        return tool_variants(_first_per_judge(order, n), self._config.no_tools)
 
     def _stride(self, groups: int) -> int:
         """Return the number of rows that fill a batch of `groups` slots."""
@@ -117,26 +125,27 @@ class RowData:
         rows = range(len(self._train))
         return Random(derive_seed("pass", seed, number)).sample(rows, len(rows))
 
-    def _set_apart(self, draws: Sequence[FormattedTask]) -> tuple[list[FormattedTask], list[FormattedTask]]:
+    def _set_apart(self, rows: Sequence[FormattedTask]) -> tuple[list[FormattedTask], list[FormattedTask]]:
         """Return the reserved rows, those with the smallest hash, and the others."""
         # By a hash of the id, so that the rows RL sees do not depend on the order of the file.
-        order = sorted(draws, key=lambda draw: derive_seed("reserved", draw.task.id))
-        apart = order[: self._config.reserved]
-        ids = {draw.task.id for draw in apart}
-        return apart, [draw for draw in draws if draw.task.id not in ids]
+        order = sorted(rows, key=lambda row: derive_seed("reserved", row.task.id))
+        reserved = order[: self._config.reserved]
+        ids = {row.task.id for row in reserved}
+        return reserved, [row for row in rows if row.task.id not in ids]
 
-    def _longest(self, draw: FormattedTask, tokens: Callable[[Prompt], int]) -> int:
+    def _longest(self, row: FormattedTask, tokens: Callable[[Prompt], int]) -> int:
         """Return the tokens of the longest prompt among the views of a task."""
-        judge = self.environments[draw.format]
-        return max(tokens(judge.prompt(draw.task, view)) for view in judge.views(draw.task))
+        judge = self.environments[row.format]
+        return max(tokens(judge.prompt(row.task, view)) for view in judge.views(row.task))
 
     def _copies(self, task: JudgeTask) -> int:
         """Return how often a row comes in a pass: the weight of its domain, rounded by a hash of the row."""
         weight = self._config.weights.get(task.domain, 1.0)
-        whole = int(weight)
-        return whole + (derive_seed("weight", task.id) < (weight - whole) * WHOLE)
+        copies = int(weight)
+        return copies + (derive_seed("weight", task.id) < (weight - copies) * SEEDS)
 
     def _read(self, path: Path | None) -> Iterator[FormattedTask]:
+        """Yield the rows of a file with their judges; raises ValueError for an unusable row."""
         if path is None:
             return
         columns, ids = Columns(**self._config.columns), set()
@@ -149,6 +158,7 @@ class RowData:
                 )
             except RowError as error:
                 raise ValueError(f"{row.where}: {error}") from None
+            # A tie has no label either, but its gold scores can be learned from.
             if task.label is None and not GOLD & task.gold.keys():
                 raise ValueError(f"{row.where}: no label: it cannot be trained on")
             if task.id in ids:
@@ -162,6 +172,7 @@ class RowData:
         if named is not None and named not in self._judges:
             raise ValueError(f"{row.where}: no judge {named!r}; there are {', '.join(self._judges)}")
         fit, reason = [], ""
+        # A judge refuses a task by raising, since only it knows which responses it can show.
         for name in self._judges if named is None else (named,):
             try:
                 self._judges[name].views(task)
@@ -188,23 +199,21 @@ def _held_back(rows: Iterable[FormattedTask], share: float) -> set[int]:
     """Return the hashes of the prompts that are held back for validation."""
     # The smallest hashes: rows that are added later move few prompts from one side to the other.
     kinds: dict[tuple[str, str], set[int]] = {}
-    for draw in rows:
-        kinds.setdefault((draw.format, draw.task.domain), set()).add(prompt_seed(draw.task))
+    for row in rows:
+        kinds.setdefault((row.format, row.task.domain), set()).add(prompt_seed(row.task))
     return {
-        prompt for found in kinds.values() for prompt in sorted(found)[: max(1, round(share * len(found)))]
+        prompt
+        for prompts in kinds.values()
+        for prompt in sorted(prompts)[: max(1, round(share * len(prompts)))]
     }
 
 
-def _of_each(draws: Iterable[FormattedTask], n: int) -> Iterator[FormattedTask]:
+def _first_per_judge(rows: Iterable[FormattedTask], n: int) -> Iterator[FormattedTask]:
     """Return the first `n` tasks of each judge."""
-    kinds: dict[str, list[FormattedTask]] = {}
-    for draw in draws:
-        kinds.setdefault(draw.format, []).append(draw)
-    return (draw for found in kinds.values() for draw in islice(found, n))
-
-
-LIST = 5
-"""Number of responses for a judge that takes no pairs; TIR's lists have four to six."""
+    judges: dict[str, list[FormattedTask]] = {}
+    for row in rows:
+        judges.setdefault(row.format, []).append(row)
+    return (row for tasks in judges.values() for row in islice(tasks, n))
 
 
 class ExpectedRows(RowData):
@@ -216,7 +225,7 @@ class ExpectedRows(RowData):
         environments: Mapping[str, EnvironmentConfig],
         tasks: Mapping[str, int],
     ) -> None:
-        """Raises ValueError for a judge that the recipe does not have."""
+        """`tasks` is the number of rows by judge; raises ValueError for a judge that the recipe lacks."""
         self._expected = tasks
         super().__init__(config.model_copy(update={"heldout": None}), environments)
 
@@ -228,6 +237,7 @@ class ExpectedRows(RowData):
                 yield FormattedTask(name, self._task(name, f"{name}-{number}"))
 
     def _task(self, name: str, id: str) -> JudgeTask:
+        """Return a pair, or a list if the judge takes no pairs."""
         pair = _task(id, 2)
         try:
             self._judges[name].views(pair)

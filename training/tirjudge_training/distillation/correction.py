@@ -56,6 +56,7 @@ class CorrectionEnvironment:
         """Return the prompt; raises ValueError if the task has no label (see `has_right_answer`)."""
         if task.label is None:
             raise ValueError(f"task {task.id!r} has no label to give to the corrector")
+        # Appended to the last message, so that the judge's own instructions stay unchanged.
         prompt = self.environment.prompt(task, view)
         *others, last = prompt.messages
         # The letter in this view, which may show the responses in another order than the task.

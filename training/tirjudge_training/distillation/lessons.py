@@ -21,12 +21,12 @@ from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.sft import Sample
 
 DIALOGUES, CORRECTIONS = "dialogues.jsonl", "corrections.jsonl"
-TURNS_BESIDE_PROGRAMS = 5
+EXTRA_TURNS = 5
 """Turns that a teacher may take in addition to one per program."""
 
 
 class Distillation:
-    """A teacher's dialogues about `draws`, stored in a run folder, and the samples selected from them.
+    """A teacher's dialogues about `tasks`, stored in a run folder, and the samples selected from them.
 
     `environments` are the student's.
     """
@@ -35,25 +35,26 @@ class Distillation:
         self,
         run: RunFolder,
         config: TeacherConfig,
-        draws: Sequence[FormattedTask],
+        tasks: Sequence[FormattedTask],
         environments: Mapping[str, Environment],
         *,
         seed: int,
         say: Callable[[str], None],
     ) -> None:
-        self._run, self._config, self._draws, self._student, self._say = run, config, draws, environments, say
-        terms = _terms(config, seed)
-        self._teacher = TeacherDialogues("teacher", run, DIALOGUES, terms, say)
-        self._corrector = TeacherDialogues("corrector", run, CORRECTIONS, terms, say)
+        self._run, self._config, self._tasks, self._student, self._say = run, config, tasks, environments, say
+        dialogue_config = _dialogue_config(config, seed)
+        self._teacher = TeacherDialogues("teacher", run, DIALOGUES, dialogue_config, say)
+        self._corrector = TeacherDialogues("corrector", run, CORRECTIONS, dialogue_config, say)
         self._filter = TrajectoryFilter(environments, config)
-        self._questions = list(self._first_questions())
+        self._teacher_tasks = list(self._list_teacher_tasks())
+        # Loaded here, so that `rows` works in a later stage without asking anyone.
         asyncio.run(self._load_earlier())
 
     def ask(self) -> JsonObject:
         """Collect the missing dialogues; return a summary of all of them.
 
-        Raises GivenUp if teacher or sandbox is down, OSError if the disk is full, RuntimeError if no dialogue
-        has the full reward. Dialogues that are in the folder are not requested again.
+        Dialogues that are in the folder are not requested again. Raises TeacherUnavailable if teacher or
+        sandbox is down, OSError if the disk is full, RuntimeError if no dialogue has the full reward.
         """
         asyncio.run(self._ask())
         if not self._filter.prompts:
@@ -63,7 +64,7 @@ class Distillation:
             )
         usage = self._teacher.usage + self._corrector.usage
         return {
-            "asked": len(self._questions),
+            "asked": len(self._teacher_tasks),
             "dialogues": len(self._teacher.dialogues),
             "prompts_with_full_reward": self._filter.prompts,
             "corrected": self._filter.corrected,
@@ -74,16 +75,16 @@ class Distillation:
 
     def rows(self, encoder: Encoder, end: int) -> Iterator[JsonObject]:
         """Yield the student's samples for each task as token ids and labels; a turn ends with `end`."""
-        for index, draw in enumerate(self._draws):
-            views = self._student[draw.format].views(draw.task)
-            best = [one for view in views for one in self._filter.best(draw, view)]
-            samples = [Sample.written(one, encoder, end) for one in best]
+        for index, formatted in enumerate(self._tasks):
+            views = self._student[formatted.format].views(formatted.task)
+            best = [trajectory for view in views for trajectory in self._filter.best(formatted, view)]
+            samples = [Sample.written(trajectory, encoder, end) for trajectory in best]
             yield {
                 "index": index,
-                "id": draw.task.id,
-                "format": draw.format,
+                "id": formatted.task.id,
+                "format": formatted.format,
                 "kept": [{"ids": sample.ids, "labels": sample.labels} for sample in samples],
-                "trajectories": [trajectory_record(one) for one in best],
+                "trajectories": [trajectory_record(trajectory) for trajectory in best],
             }
 
     async def _ask(self) -> None:
@@ -91,28 +92,28 @@ class Distillation:
             sandbox = await stack.enter_async_context(open_sandbox(self._config.sandbox))
             teacher, corrector = self._config.open_teacher(), self._config.open_corrector()
             stack.push_async_callback(teacher.close)
-            await self._collect(self._teacher, self._questions, teacher, sandbox, self._filter.add)
+            await self._collect(self._teacher, self._teacher_tasks, teacher, sandbox, self._filter.add)
             if corrector is not None:
                 stack.push_async_callback(corrector.close)
                 # After the teacher is done: only then is it known which prompts have no right dialogue.
-                mistakes = list(self._mistakes())
-                await self._collect(self._corrector, mistakes, corrector, sandbox, self._filter.correct)
+                corrections = list(self._correction_tasks())
+                await self._collect(self._corrector, corrections, corrector, sandbox, self._filter.correct)
 
     async def _collect(
         self,
         dialogues: TeacherDialogues,
-        questions: Sequence[TeacherTask],
+        tasks: Sequence[TeacherTask],
         generator: Generator,
         sandbox: Sandbox,
         learn: Callable[[FormattedTask, Trajectory], Coroutine[Any, Any, None]],
     ) -> None:
         await dialogues.ask(
-            questions,
+            tasks,
             generator,
             sandbox,
-            learned=lambda question, trajectory: learn(question.draw, trajectory),
-            more=self._affordable,
-            yielded=lambda: f"{self._filter.prompts} prompts with a full reward",
+            on_dialogue=lambda task, trajectory: learn(task.formatted, trajectory),
+            may_start=self._affordable,
+            describe_results=lambda: f"{self._filter.prompts} prompts with a full reward",
         )
         if not self._affordable():
             self._say(
@@ -120,48 +121,53 @@ class Distillation:
             )
 
     def _affordable(self) -> bool:
+        """Return True while both teachers together have used fewer tokens than the cap."""
         cap = self._config.token_cap
         usage = self._teacher.usage + self._corrector.usage
         return cap is None or usage.prompt_tokens + usage.completion_tokens < cap
 
     async def _load_earlier(self) -> None:
         """Load the dialogues of earlier runs, corrections after the dialogues that they may correct."""
-        for question in self._questions:
-            if question.key in self._teacher.dialogues:
-                await self._filter.add(question.draw, self._teacher.dialogues[question.key])
-        for question in list(self._mistakes()):
-            if question.key in self._corrector.dialogues:
-                await self._filter.correct(question.draw, self._corrector.dialogues[question.key])
+        for task in self._teacher_tasks:
+            if task.key in self._teacher.dialogues:
+                await self._filter.add(task.formatted, self._teacher.dialogues[task.key])
+        for task in list(self._correction_tasks()):
+            if task.key in self._corrector.dialogues:
+                await self._filter.correct(task.formatted, self._corrector.dialogues[task.key])
 
-    def _first_questions(self) -> Iterator[TeacherTask]:
+    def _list_teacher_tasks(self) -> Iterator[TeacherTask]:
+        """Yield a task for the teacher for each sample of each view."""
         config = self._config
-        asked = {name: teacher_environment(one, config, config.tier) for name, one in self._student.items()}
-        for draw in self._draws:
-            environment = asked[draw.format]
-            for view in environment.views(draw.task):
-                for sample in range(config.samples):
-                    yield TeacherTask(draw, view, sample, environment)
-
-    def _mistakes(self) -> Iterator[TeacherTask]:
-        """Yield a question to the corrector for each prompt without a dialogue of the full reward."""
-        second = self._config.corrector
-        if second is None:
-            return
-        asked = {
-            name: teacher_environment(one, self._config, second.tier) for name, one in self._student.items()
+        environments = {
+            name: teacher_environment(one, config, config.tier) for name, one in self._student.items()
         }
-        for draw in self._draws:
-            for view in asked[draw.format].views(draw.task):
-                wrong = self._filter.wrong(draw, view)
-                if wrong is not None and has_right_answer(draw.task, view):
-                    environment = CorrectionEnvironment(asked[draw.format], written(wrong))
-                    yield TeacherTask(draw, view, wrong.sample, environment)
+        for formatted in self._tasks:
+            environment = environments[formatted.format]
+            for view in environment.views(formatted.task):
+                for sample in range(config.samples):
+                    yield TeacherTask(formatted, view, sample, environment)
+
+    def _correction_tasks(self) -> Iterator[TeacherTask]:
+        """Yield a task for the corrector for each prompt without a dialogue of the full reward."""
+        corrector = self._config.corrector
+        if corrector is None:
+            return
+        environments = {
+            name: teacher_environment(one, self._config, corrector.tier)
+            for name, one in self._student.items()
+        }
+        for formatted in self._tasks:
+            for view in environments[formatted.format].views(formatted.task):
+                wrong = self._filter.wrong(formatted, view)
+                if wrong is not None and has_right_answer(formatted.task, view):
+                    environment = CorrectionEnvironment(environments[formatted.format], written(wrong))
+                    yield TeacherTask(formatted, view, wrong.sample, environment)
 
 
-def _terms(config: TeacherConfig, seed: int) -> DialogueConfig:
+def _dialogue_config(config: TeacherConfig, seed: int) -> DialogueConfig:
     return DialogueConfig(
         budget=Budget(
-            turns=config.tool_calls + TURNS_BESIDE_PROGRAMS,
+            turns=config.tool_calls + EXTRA_TURNS,
             tool_calls=config.tool_calls,
             tokens=config.max_tokens,
         ),

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Iterator
-from typing import Literal
-
-from tirjudge_environments import (
-    Budget,
-    By,
-    Completion,
-    Environment,
-    Finish,
-    JudgeSession,
-    JudgeTask,
-    Segment,
-    StopReason,
-    Trajectory,
-)
+from collections.abc import Iterable
+from collections.abc import Iterator
+from tirjudge_environments import Budget
+from tirjudge_environments import By
+from tirjudge_environments import Completion
+from tirjudge_environments import Environment
+from tirjudge_environments import Finish
+from tirjudge_environments import JudgeSession
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Segment
+from tirjudge_environments import StopReason
+from tirjudge_environments import Trajectory
 from tirjudge_environments.parsing import Turn
 from tirjudge_environments.recording import ReplaySandbox
 from tirjudge_sandbox import Execution
+from typing import Literal
 
 Reasoning = Literal["drop", "keep"]
 
@@ -60,6 +58,7 @@ async def convert_dialogue(
             break
         await session.step(Completion(text=text, finish=Finish.END if number == len(turns) else Finish.STOP))
     if not session.done:
+        # The teacher stopped without a verdict, which the student must not learn.
         session.fail(StopReason.MALFORMED, "the dialogue ends without a verdict")
     return session.trajectory
 
@@ -72,7 +71,7 @@ def _turns(trajectory: Trajectory, reasoning: Reasoning) -> Iterator[str]:
             continue
         thought = segment.reasoning.strip() if reasoning == "keep" else ""
         text = f"{thought}\n\n{segment.text.lstrip()}" if thought else segment.text
-        sources = [calls.popleft().request.source for _ in range(min(_asked(segment), len(calls)))]
+        sources = [calls.popleft().request.source for _ in range(min(_requested(segment), len(calls)))]
         if segment.tool_calls:
             yield from _fenced(text, sources)
         else:
@@ -80,12 +79,13 @@ def _turns(trajectory: Trajectory, reasoning: Reasoning) -> Iterator[str]:
             yield text if not sources or text.endswith(("\n", "output")) else f"{text}\n"
 
 
-def _asked(segment: Segment) -> int:
+def _requested(segment: Segment) -> int:
     """Return the number of programs that a turn requested."""
     return len(segment.tool_calls) or int(Turn(segment.text).program is not None)
 
 
 def _fenced(text: str, sources: Iterable[str]) -> Iterator[str]:
+    """Yield one turn per program; the text of the turn comes before the first one."""
     lead = f"{text.rstrip()}\n" if text.strip() else ""
     for source in sources:
         body = source.rstrip("\n")

@@ -1,4 +1,4 @@
-"""Teacher dialogues: each is stored as soon as it finishes, and none is requested twice."""
+"""The dialogues with a teacher: each is stored as soon as it finishes, and none is requested twice."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from tirjudge_sandbox import Sandbox
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 SHOWN_FAILURES = 5
+"""Failed dialogues that are reported one by one."""
 DOWN = (StopReason.GENERATOR_DOWN, StopReason.SANDBOX_DOWN)
+"""Stop reasons that say nothing about the teacher's judgment."""
 
 Key = tuple[str, str, str, str, int]
 
@@ -33,16 +35,19 @@ class TeacherUnavailable(RuntimeError):
 class TeacherTask:
     """One dialogue to collect: a view of a task, with the environment in which the teacher judges it."""
 
-    draw: FormattedTask
+    formatted: FormattedTask
     view: View
     sample: int
     environment: Environment
 
     @property
     def key(self) -> Key:
-        """Format, task id, digest of the task, view and sample; an edited task is asked again."""
-        task = self.draw.task
-        return self.draw.format, task.id, digest(task), self.view.name, self.sample
+        """The identity of a dialogue: format, task id, digest of the task, view and sample.
+
+        An edited task has another digest, so that its dialogue is requested again.
+        """
+        task = self.formatted.task
+        return self.formatted.format, task.id, digest(task), self.view.name, self.sample
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,92 +66,100 @@ class TeacherDialogues:
     """The dialogues in one file of a run folder, and the collection of missing ones."""
 
     def __init__(
-        self, name: str, run: RunFolder, file: str, terms: DialogueConfig, say: Callable[[str], None]
+        self, name: str, run: RunFolder, file: str, config: DialogueConfig, say: Callable[[str], None]
     ) -> None:
-        self._name, self._run, self._file, self._terms, self._say = name, run, file, terms, say
+        self._name, self._run, self._file, self._config, self._say = name, run, file, config, say
+        # Resuming is nothing but loading this file: only missing dialogues are requested.
         self.dialogues: dict[Key, Trajectory] = {_key(row): read_trajectory(row) for row in run.read(file)}
         self.usage = sum((one.usage for one in self.dialogues.values()), Usage())
         """The token usage of all dialogues, those of earlier runs included."""
         self.failed = 0
         """Dialogues that failed in this run."""
-        self._in_a_row = 0
+        self._consecutive_failures = 0
 
     async def ask(
         self,
-        questions: Sequence[TeacherTask],
+        tasks: Sequence[TeacherTask],
         generator: Generator,
         sandbox: Sandbox,
         *,
-        learned: Callable[[TeacherTask, Trajectory], Awaitable[None]],
-        more: Callable[[], bool] = lambda: True,
-        yielded: Callable[[], str] = lambda: "",
+        on_dialogue: Callable[[TeacherTask, Trajectory], Awaitable[None]],
+        may_start: Callable[[], bool] = lambda: True,
+        describe_results: Callable[[], str] = lambda: "",
     ) -> None:
-        """Collect the missing dialogues; each is on disk before it is passed to `learned`.
+        """Collect the missing dialogues; each is on disk before it is passed to `on_dialogue`.
 
-        `more` decides before each dialogue whether to start it; `yielded` describes the results so far in a
-        few words, for the progress line. A dialogue that failed because the model or the sandbox was down is
-        not stored, so that a resumed run requests it again. Raises GivenUp, OSError.
+        `may_start` decides before each dialogue whether to start it; `describe_results` describes the results
+        so far in a few words, for the progress line. A dialogue that failed because the model or the sandbox
+        was down is not stored, so that a resumed run requests it again. Raises TeacherUnavailable, OSError.
         """
-        missing = [question for question in questions if question.key not in self.dialogues]
-        pace = _Pace(done=len(questions) - len(missing), total=len(questions))
+        missing = [task for task in tasks if task.key not in self.dialogues]
+        pace = _Pace(done=len(tasks) - len(missing), total=len(tasks))
 
-        async def collect(question: TeacherTask) -> tuple[TeacherTask, Trajectory]:
-            terms = self._terms
+        async def collect(task: TeacherTask) -> tuple[TeacherTask, Trajectory]:
+            config = self._config
             rollout = Rollout(
-                question.environment,
+                task.environment,
                 generator,
                 sandbox,
-                budget=terms.budget,
-                sampling=terms.sampling,
-                seed=terms.seed,
+                budget=config.budget,
+                sampling=config.sampling,
+                seed=config.seed,
             )
-            return question, await rollout.trajectory(question.draw.task, question.view, question.sample)
+            return task, await rollout.trajectory(task.formatted.task, task.view, task.sample)
 
+        # A generator, so that `may_start` is asked when a dialogue is due and not in advance.
         def works() -> Iterator[Any]:
-            for question in missing:
-                if not more():
+            for task in missing:
+                if not may_start():
                     return
-                yield collect(question)
+                yield collect(task)
 
-        async with aclosing(as_finished(works(), self._terms.concurrency)) as dialogues:
-            async for question, trajectory in dialogues:
+        async with aclosing(as_finished(works(), self._config.concurrency)) as dialogues:
+            async for task, trajectory in dialogues:
                 self.usage += trajectory.usage
                 if trajectory.stop in DOWN:
-                    self._fail(question, trajectory)
+                    self._fail(task, trajectory)
                 else:
-                    self._keep(question, trajectory)
-                    await learned(question, trajectory)
+                    self._keep(task, trajectory)
+                    await on_dialogue(task, trajectory)
                 if pace.due(finished=trajectory.stop not in DOWN):
-                    self._report(pace, yielded())
+                    self._report(pace, describe_results())
         if missing:
-            self._report(pace, yielded())
+            self._report(pace, describe_results())
 
-    def _keep(self, question: TeacherTask, trajectory: Trajectory) -> None:
-        self._in_a_row = 0
-        format, id, task_digest, _, _ = question.key
+    def _keep(self, task: TeacherTask, trajectory: Trajectory) -> None:
+        self._consecutive_failures = 0  # one success shows that teacher and sandbox work
+        format, id, task_digest, _, _ = task.key
         row = {"format": format, "id": id, "digest": task_digest, **trajectory_record(trajectory)}
         self._run.append(self._file, row)
-        self.dialogues[question.key] = trajectory
+        self.dialogues[task.key] = trajectory
 
-    def _fail(self, question: TeacherTask, trajectory: Trajectory) -> None:
+    def _fail(self, task: TeacherTask, trajectory: Trajectory) -> None:
         self.failed += 1
-        self._in_a_row += 1
-        # Only the first failures are shown: an endpoint that is down fails thousands of times alike.
+        self._consecutive_failures += 1
+        # The first failures suffice: an endpoint that is down fails in the same way thousands of times.
         if self.failed <= SHOWN_FAILURES:
-            self._say(printable(f"{question.draw.task.id}: {trajectory.detail}"))
-        if self._in_a_row >= self._terms.give_up_after:
+            self._say(printable(f"{task.formatted.task.id}: {trajectory.detail}"))
+        if self._consecutive_failures >= self._config.give_up_after:
             raise TeacherUnavailable(
-                f"the {self._name} failed in {self._in_a_row} consecutive dialogues, the last one because: "
-                f"{printable(trajectory.detail)}; the same command resumes with the "
+                f"the {self._name} failed in {self._consecutive_failures} consecutive dialogues, the last "
+                f"one because: {printable(trajectory.detail)}; the same command resumes with the "
                 f"{len(self.dialogues)} dialogues in {self._run.path / self._file}"
             )
 
-    def _report(self, pace: _Pace, yielded: str) -> None:
+    def _report(self, pace: _Pace, results: str) -> None:
         tokens = (
             f"{self.usage.prompt_tokens:,} prompt tokens, {self.usage.completion_tokens:,} completion tokens"
         )
         failures = f"{self.failed} failed" if self.failed else ""
-        parts = (f"{Path(self._file).stem} {pace.done}/{pace.total}", pace.rate, yielded, failures, tokens)
+        parts = (
+            f"{Path(self._file).stem} {pace.done}/{pace.total}",
+            pace.rate,
+            results,
+            failures,
+            tokens,
+        )
         self._say("  ".join(part for part in parts if part))
 
 

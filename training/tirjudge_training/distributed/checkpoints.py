@@ -1,4 +1,7 @@
-"""Checkpoints that survive a kill: one counts only if it was marked as complete after its last byte."""
+"""Checkpoints that survive a kill, and the full weights of a sharded or adapted model.
+
+A checkpoint counts only if it was marked as complete after its last byte.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from tirjudge_training.distributed.processes import ALONE, Processes, Sharding
 
 MARK = "complete"
 """The file that marks a complete checkpoint; it contains how the optimizer state was sharded."""
+ADAPTER, WRAPPED = ".lora_", ".base_layer."
+"""Parts of PEFT's parameter names: of an adapter's own weights, and of the weights that it modifies."""
 
 
 class IncompatibleCheckpoint(RuntimeError):
@@ -30,16 +35,17 @@ def marked(folder: Path) -> list[Path]:
 
 
 def latest(folder: Path, processes: Processes = ALONE) -> Path | None:
-    """Return the last complete checkpoint, or None; raises WrittenOtherwise if `processes` cannot load it.
+    """Return the last complete checkpoint, or None.
 
-    transformers itself would resume without a warning, with Adam's moments and the learning rate reset.
+    Raises IncompatibleCheckpoint if `processes` cannot load its optimizer state: transformers itself would
+    resume without a warning, with Adam's moments and the learning rate reset.
     """
     last = next(reversed(marked(folder)), None)
     if last is not None:
-        wrote, own = (last / MARK).read_text(encoding="utf-8"), _writers(processes)
-        if wrote != own:
+        writers, own = (last / MARK).read_text(encoding="utf-8"), _writers(processes)
+        if writers != own:
             raise IncompatibleCheckpoint(
-                f"{last} was written by {wrote}, and {own} cannot resume from it: launch the run as before"
+                f"{last} was written by {writers}, and {own} cannot resume from it: launch the run as before"
             )
     return last
 
@@ -53,10 +59,6 @@ def _writers(processes: Processes) -> str:
     """Describe the sharding; for DeepSpeed also the number of processes, since each writes its shard."""
     sharing = Sharding.launched()
     return f"{sharing} in {processes.world} processes" if sharing is Sharding.DEEPSPEED else str(sharing)
-
-
-ADAPTER, WRAPPED = ".lora_", ".base_layer."
-"""Parts of PEFT's parameter names: of an adapter's own weights, and of the weights that it modifies."""
 
 
 def full_weights(model: Any) -> Iterator[tuple[str, Any]]:
@@ -75,6 +77,7 @@ def full_weights(model: Any) -> Iterator[tuple[str, Any]]:
         seen.add(id(weight))
         with torch.no_grad():
             tensor = _gathered(weight)
+            # The adapter's update is added to a copy, so that training goes on with the adapter.
             if name.endswith(f"{WRAPPED}weight"):  # not the bias of a layer, which Qwen2 has
                 tensor = tensor + _added(model.get_submodule(name.rpartition(WRAPPED)[0]))
         yield name.replace(WRAPPED, "."), tensor
@@ -82,6 +85,7 @@ def full_weights(model: Any) -> Iterator[tuple[str, Any]]:
 
 def on_the_first(model: Any, processes: Processes) -> dict[str, Any]:
     """Return the full weights in the first process, an empty dict in the others; all must make this call."""
+    # Every process iterates, as gathering requires, but only the first keeps what it gets.
     first = processes.rank == 0
     return {name: tensor.cpu() for name, tensor in full_weights(model) if first}
 

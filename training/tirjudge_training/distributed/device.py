@@ -13,19 +13,19 @@ class Device:
     device: str
     """torch's name without an index, since the launcher has chosen this process's GPU."""
     autocast: str | None
-    """The type of matrix products, for trainer and sampler alike; None is the type of the weights."""
+    """The type of matrix products in trainer and sampler; None is the type of the weights."""
     checkpointing: bool
     """Recompute activations in the backward pass instead of keeping them, which saves memory."""
 
     def arguments(self) -> dict[str, Any]:
         """Return arguments for TRL's configurations, whose defaults do not depend on the device."""
-        on_a_cpu = {"use_cpu": True, "dataloader_pin_memory": False} if self.device == "cpu" else {}
+        on_cpu = {"use_cpu": True, "dataloader_pin_memory": False} if self.device == "cpu" else {}
         return {
             "bf16": self.autocast == "bfloat16",
             "gradient_checkpointing": self.checkpointing,
             # Every parameter is used, and searching for unused ones breaks checkpointing under DDP.
             "ddp_find_unused_parameters": False,
-            **on_a_cpu,
+            **on_cpu,
         }
 
 
@@ -33,6 +33,7 @@ def current_device() -> Device:
     """Return the device of this process: its GPU, or else the CPU."""
     import torch
 
+    # The same precision for trainer and sampler keeps their logprobs close to each other.
     if torch.cuda.is_available():
         return Device("cuda", autocast="bfloat16", checkpointing=True)
     return Device("cpu", autocast=None, checkpointing=False)
@@ -47,13 +48,13 @@ def describe(model: Any, *, sampler: str, precision: str) -> dict[str, str]:
 
     import torch
 
-    computing, weights = current_device(), str(model.dtype).removeprefix("torch.")
-    on_gpu = computing.device == "cuda"
+    own, weights = current_device(), str(model.dtype).removeprefix("torch.")
+    on_gpu = own.device == "cuda"
     return {
         "device": torch.cuda.get_device_name() if on_gpu else f"{platform.machine()} CPU",
         "torch": torch.__version__,
         "weights": weights,
-        "training": computing.autocast or weights,
+        "training": own.autocast or weights,
         "sampling": precision,
         "sampler": sampler,
     }

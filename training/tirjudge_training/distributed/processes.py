@@ -1,4 +1,4 @@
-"""The processes of one training run: work of the first alone, and exchange between them."""
+"""The processes of one training run: how they divide work, exchange values, and shard the weights."""
 
 from __future__ import annotations
 
@@ -74,17 +74,19 @@ class Processes:
 
         return gather_object([value])  # accelerate concatenates lists
 
-    def deal(self, items: Sequence[T]) -> Sequence[T]:
+    def share(self, items: Sequence[T]) -> Sequence[T]:
         """Return this process's share of `items`, which must be the same in every process."""
         return items[self.rank :: self.world]
 
     def collect(self, share: Sequence[T]) -> list[T]:
         """Return all items in their original order, from the shares of all processes."""
         shares = self.every(share)
+        # `share` takes every world-th item, so the items come from the shares in turn.
         return [shares[i % self.world][i // self.world] for i in range(sum(map(len, shares)))]
 
     def folder(self, path: Path) -> RunFolder:
         """Return the run folder at `path`: writable in the first process, read-only in the others."""
+        # Only one process may hold the lock of a folder.
         return RunFolder(path) if self.rank == 0 else ReadOnlyRunFolder(path)
 
 

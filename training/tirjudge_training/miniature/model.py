@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_environments import open_environment
 from tirjudge_environments.constraints import CHECKABLE, Shown
-from tirjudge_training.miniature.synthesis import CANDIDATES, train_draw
+from tirjudge_training.miniature.synthesis import CANDIDATES, train_task
 
 ENVIRONMENT = {"prompts": "mini"}
 """Options of the environments that the miniature is trained and used with."""
@@ -50,7 +50,7 @@ class ShapeConfig(BaseModel):
     intermediate_size: int = Field(default=384, gt=0)
 
     @model_validator(mode="after")
-    def _heads_are_shared_out(self) -> Self:
+    def _heads_divide_evenly(self) -> Self:
         if self.num_attention_heads % self.num_key_value_heads:
             raise ValueError("num_attention_heads must be a multiple of num_key_value_heads")
         return self
@@ -59,8 +59,8 @@ class ShapeConfig(BaseModel):
     def parameters(self) -> int:
         """Number of parameters: the embedding (also the output layer), the layers, and the last norm."""
         hidden, heads = self.hidden_size, self.head_dim * self.num_attention_heads
-        pairs = 2 * self.head_dim * self.num_key_value_heads
-        matrices = hidden * (2 * heads + pairs + 3 * self.intermediate_size)
+        keys_and_values = 2 * self.head_dim * self.num_key_value_heads
+        matrices = hidden * (2 * heads + keys_and_values + 3 * self.intermediate_size)
         norms = 2 * hidden + 2 * self.head_dim
         return VOCABULARY * hidden + self.num_hidden_layers * (matrices + norms) + hidden
 
@@ -140,14 +140,15 @@ def _texts(seed: int) -> Iterator[str]:
     """Yield prompts as the formats render them, each followed by the parts of a judge's answer."""
     environments = open_environments()
     for index in range(_TEXTS):
-        draw = train_draw(index, seed)
-        environment = environments[draw.format]
-        view = environment.views(draw.task)[0]
-        yield from (message.content for message in environment.prompt(draw.task, view).messages)
+        formatted = train_task(index, seed)
+        environment = environments[formatted.format]
+        view = environment.views(formatted.task)[0]
+        yield from (message.content for message in environment.prompt(formatted.task, view).messages)
         yield from _answers(index)
 
 
 def _answers(index: int) -> Iterable[str]:
+    """Return programs, an output and a tagged answer, so that the tokenizer learns merges for them."""
     family = CHECKABLE[index % len(CHECKABLE)]
     programs = [f"```python\n{family.program(shown)}\n```\n" for shown in get_args(Shown)]
     answer = "<preference>A</preference>" if index % 2 else "<score>9</score>"

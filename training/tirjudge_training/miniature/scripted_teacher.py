@@ -80,10 +80,10 @@ class Teacher:
     def verdict(self, shown: Shown, output: str | None) -> str:
         """Return the last turn: from a program's output or, without a program, from the label."""
         reads = output is None or not self._family.checkable
-        found = self._labelled() if reads else marked(shown, output or "")
+        position = self._labelled() if reads else decided_position(shown, output or "")
         if self._rng.random() < self._habits.misread:
-            found = None
-        return answer(self._rng, shown, found)
+            position = None  # a guess, in spite of the output
+        return answer(self._rng, shown, position)
 
     def _labelled(self) -> int:
         """Return the shown position of the good response, or 1 if a single response is bad."""
@@ -94,6 +94,7 @@ class Teacher:
 def program(rng: Random, habits: Habits, family: Family, shown: Shown) -> str:
     """Return a program for a checkable family: right, misconceived, for another family, or broken."""
     right = family.program(shown)
+    # Only a crash that changes this program: not every replacement occurs in every program.
     if rng.random() < habits.crash:
         return right.replace(*rng.choice([crash for crash in CRASHES if crash[0] in right]), 1)
     misconception = MISCONCEPTIONS.get(family.name)
@@ -104,20 +105,20 @@ def program(rng: Random, habits: Habits, family: Family, shown: Shown) -> str:
     return rng.choice([other for other in CHECKABLE if other is not family]).program(shown)
 
 
-def marked(shown: Shown, output: str) -> int | None:
+def decided_position(shown: Shown, output: str) -> int | None:
     """Return the only position that passed, or 1 for a single response that failed; None if undecided.
 
     `output` is the text that the session shows, with its fence.
     """
-    printed = output.splitlines()[1:-1]
+    printed = output.splitlines()[1:-1]  # without the lines of the fence
     return next((i for i, lines in enumerate(DECISIVE[shown]) if printed == list(lines)), None)
 
 
-def answer(rng: Random, shown: Shown, found: int | None) -> str:
-    """Return a few words and the tagged answer, which is a guess if nothing was found."""
-    position = rng.randrange(len(DECISIVE[shown])) if found is None else found
+def answer(rng: Random, shown: Shown, decided: int | None) -> str:
+    """Return a few words and the tagged answer, which is a guess if no position was decided."""
+    position = rng.randrange(len(DECISIVE[shown])) if decided is None else decided
     if shown == "pointwise":
         words, score = ("It keeps it.", GOOD_SCORE) if position == 0 else ("It breaks it.", BAD_SCORE)
-        return f"{'Maybe.' if found is None else words}\n<score>{score}</score>"
+        return f"{'Maybe.' if decided is None else words}\n<score>{score}</score>"
     name = letter(position)
-    return f"{f'Maybe {name}.' if found is None else f'{name} keeps it.'}\n<preference>{name}</preference>"
+    return f"{f'Maybe {name}.' if decided is None else f'{name} keeps it.'}\n<preference>{name}</preference>"

@@ -51,7 +51,7 @@ def tasks(split: str, format: str, n: int, seed: int) -> list[JudgeTask]:
     return [task(split, format, index, seed) for index in range(n)]
 
 
-def train_draw(
+def train_task(
     index: int,
     seed: int,
     *,
@@ -65,8 +65,9 @@ def train_draw(
     rng = Random(derive_seed("mixture", seed, index))
     (format,) = rng.choices(list(formats), list(formats.values()))
     family = Random(derive_seed("family", seed, index)).choice(families)
+    # `task` takes the family from the index, so the index is chosen to give this family.
     place = index * len(FAMILIES) + list(FAMILIES).index(family)
-    attempts = (task("train", format, place, _again(seed, attempt)) for attempt in count())
+    attempts = (task("train", format, place, _attempt_seed(seed, attempt)) for attempt in count())
     return FormattedTask(format, next(one for one in attempts if not held_back(one)))
 
 
@@ -88,12 +89,14 @@ def heldout_tasks(format: str, n: int, seed: int) -> list[JudgeTask]:
 def _held_back(format: str) -> Iterator[JudgeTask]:
     """Yield, for each family in turn, the next task on a held-back prompt."""
     seed = derive_seed("validation tasks")
+    # By turns over the families, so that `n` tasks are balanced; a family without such prompts is skipped.
     for index in count():
-        attempts = (task("train", format, index, _again(seed, attempt)) for attempt in range(ATTEMPTS))
+        attempts = (task("train", format, index, _attempt_seed(seed, attempt)) for attempt in range(ATTEMPTS))
         yield from islice((one for one in attempts if held_back(one)), 1)
 
 
-def _again(seed: int, attempt: int) -> int:
+def _attempt_seed(seed: int, attempt: int) -> int:
+    """Return a new seed for each attempt; the first one keeps the seed of the stream."""
     return derive_seed("again", seed, attempt) if attempt else seed
 
 

@@ -6,7 +6,7 @@ from itertools import count
 
 from tirjudge_environments import derive_seed
 from tirjudge_training.data.base import (
-    WHOLE,
+    SEEDS,
     DataConfig,
     EnvironmentConfig,
     choose_tools,
@@ -18,7 +18,7 @@ from tirjudge_training.miniature.synthesis import (
     CANDIDATES,
     MIXTURE,
     heldout_tasks,
-    train_draw,
+    train_task,
     validation_tasks,
 )
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
@@ -40,12 +40,16 @@ class GeneratedData:
         _, self.environments = open_judges(judges, config.no_tools)
 
     def source(self, groups: int, seed: int) -> TaskSource:
-        def deal(step: int, turn: int, position: int) -> FormattedTask:
+        def sample_task(step: int, round_number: int, position: int) -> FormattedTask:
             # Replacements come from a stream of their own, so they never use up tasks of later batches.
-            stream = derive_seed("rl", seed) if turn == 0 else derive_seed("rl replacement", seed, turn)
-            return self._draw(step * STRIDE * groups + position, stream)
+            stream = (
+                derive_seed("rl", seed)
+                if round_number == 0
+                else derive_seed("rl replacement", seed, round_number)
+            )
+            return self._task(step * STRIDE * groups + position, stream)
 
-        return deal
+        return sample_task
 
     def steps(self, groups: int, epochs: float) -> int:
         raise ValueError("the miniature's task stream is endless: set the number of batches with rl.steps")
@@ -56,25 +60,26 @@ class GeneratedData:
                 "the miniature's task stream is endless: set the number of tasks with rejection.prompts"
             )
         stream = derive_seed("prompts", seed)
-        return [self._draw(index, stream) for index in range(n)]
+        return [self._task(index, stream) for index in range(n)]
 
     def validation(self, n: int) -> list[FormattedTask]:
-        draws = [FormattedTask(format, task) for format in CANDIDATES for task in validation_tasks(format, n)]
-        return tool_variants(draws, self._config.no_tools)
+        tasks = [FormattedTask(format, task) for format in CANDIDATES for task in validation_tasks(format, n)]
+        return tool_variants(tasks, self._config.no_tools)
 
     def heldout(self, n: int, seed: int) -> list[FormattedTask]:
-        draws = [
+        tasks = [
             FormattedTask(format, task) for format in CANDIDATES for task in heldout_tasks(format, n, seed)
         ]
-        return tool_variants(draws, self._config.no_tools)
+        return tool_variants(tasks, self._config.no_tools)
 
-    def _draw(self, index: int, seed: int) -> FormattedTask:
+    def _task(self, index: int, seed: int) -> FormattedTask:
         """Return element `index` of a stream, sampled again until the weight of its domain accepts it."""
         weights = self._config.weights
         for attempt in count():
-            again = derive_seed("again", seed, attempt) if attempt else seed
-            draw = train_draw(index, again, formats={**MIXTURE, **self._config.formats})
-            chance = weights.get(draw.task.domain, 1.0) / max(1.0, *weights.values(), 0.0)
-            if derive_seed("weight", draw.task.id) < chance * WHOLE:
-                return choose_tools(draw, self._config.no_tools)
+            attempt_seed = derive_seed("again", seed, attempt) if attempt else seed
+            formatted = train_task(index, attempt_seed, formats={**MIXTURE, **self._config.formats})
+            # Rejection sampling: relative to the largest weight, so that every chance is at most 1.
+            chance = weights.get(formatted.task.domain, 1.0) / max(1.0, *weights.values(), 0.0)
+            if derive_seed("weight", formatted.task.id) < chance * SEEDS:
+                return choose_tools(formatted, self._config.no_tools)
         raise AssertionError("unreachable")

@@ -30,10 +30,10 @@ from tirjudge_training.miniature.scripted_teacher import (
     Habits,
     Teacher,
     answer,
-    marked,
+    decided_position,
     program,
 )
-from tirjudge_training.miniature.synthesis import train_draw
+from tirjudge_training.miniature.synthesis import train_task
 from tirjudge_training.sft import Sample
 
 SHOWN: dict[str, Shown] = {
@@ -92,7 +92,7 @@ async def corpus(tokenizer: Any, sandbox: Sandbox, config: CorpusConfig, seed: i
         Sample.answer(encoder, *program_example(config.habits, index, seed), end)
         for index in range(config.programs)
     ] + [Sample.answer(encoder, *reading_example(index, seed), end) for index in range(config.readings)]
-    return short + [Sample.of(one) for one in await dialogues(tokenizer, sandbox, config, seed)]
+    return short + [Sample.of(dialogue) for dialogue in await dialogues(tokenizer, sandbox, config, seed)]
 
 
 def program_example(habits: Habits, index: int, seed: int) -> tuple[str, str]:
@@ -107,10 +107,10 @@ def reading_example(index: int, seed: int) -> tuple[str, str]:
     """Return a program's output with the question, and the verdict; three in four outputs are decisive."""
     rng = Random(derive_seed("reading example", seed, index))
     shown = rng.choice(list(QUESTIONS))
-    decided = "\n".join(rng.choice(DECISIVE[shown]))
-    body = decided if rng.random() < 0.75 else rng.choice(UNDECIDED[shown])
+    decisive = "\n".join(rng.choice(DECISIVE[shown]))
+    body = decisive if rng.random() < 0.75 else rng.choice(UNDECIDED[shown])
     output = f"```output\n{body}\n```\n"
-    return f"{output}{QUESTIONS[shown]}", answer(rng, shown, marked(shown, output))
+    return f"{output}{QUESTIONS[shown]}", answer(rng, shown, decided_position(shown, output))
 
 
 async def dialogues(tokenizer: Any, sandbox: Sandbox, config: CorpusConfig, seed: int) -> list[Trajectory]:
@@ -123,20 +123,24 @@ async def dialogues(tokenizer: Any, sandbox: Sandbox, config: CorpusConfig, seed
 
     async def dialogue(index: int) -> Trajectory:
         rng = Random(derive_seed("warm-up dialogue", seed, index))
-        draw = train_draw(index, derive_seed("warm-up", seed), formats=FORMATS, families=WEIGHTED)
-        environment = (text if rng.random() < config.text_only else tools)[draw.format]
-        view = rng.choice(environment.views(draw.task))
-        teacher = Teacher(rng, config.habits, FAMILIES[draw.task.gold["family"]], draw.task, view)
-        session = JudgeSession(environment, draw.task, view, sandbox, encoder=encoder)
-        return await _taught(session, teacher, SHOWN[draw.format], encoder, tokenizer.eos_token_id)
+        formatted = train_task(index, derive_seed("warm-up", seed), formats=FORMATS, families=WEIGHTED)
+        environment = (text if rng.random() < config.text_only else tools)[formatted.format]
+        task = formatted.task
+        view = rng.choice(environment.views(task))
+        teacher = Teacher(rng, config.habits, FAMILIES[task.gold["family"]], task, view)
+        session = JudgeSession(environment, task, view, sandbox, encoder=encoder)
+        return await _hold_dialogue(
+            session, teacher, SHOWN[formatted.format], encoder, tokenizer.eos_token_id
+        )
 
     return await asyncio.gather(*(dialogue(index) for index in range(config.dialogues)))
 
 
-async def _taught(
+async def _hold_dialogue(
     session: JudgeSession, teacher: Teacher, shown: Shown, encoder: ChatEncoder, end: int
 ) -> Trajectory:
     """Hold the teacher's dialogue: a program if the prompt allows one, then the verdict."""
+    # Only prompts with tools have stop strings, at which a program is run.
     source = teacher.program(shown) if session.prompt.stop else None
     output = None
     if source is not None:

@@ -1,4 +1,4 @@
-"""The interface of a training method: the stages that it makes of a recipe, and what it needs for them."""
+"""The interface of a training method: the stages that it makes of a recipe, and its published cost."""
 
 from __future__ import annotations
 
@@ -9,6 +9,25 @@ from typing import Any, ClassVar, cast
 
 from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.recipe import METHODS, Recipe
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedCost:
+    """The cost of TIR-Judge's 8B model with one method (TIR App. F, Table 8)."""
+
+    sft: float
+    """Hours of 8 H100; so are `rejection` and `rl`."""
+    rejection: float
+    rl: float
+    compute: float
+    """Dollars for the devices, approximately."""
+    teacher: float
+    """Dollars for the teacher's API, approximately."""
+
+    @property
+    def hours(self) -> float:
+        """Hours of 8 H100 in total."""
+        return self.sft + self.rejection + self.rl
 
 
 class Method(ABC):
@@ -52,22 +71,3 @@ class Method(ABC):
 def open_method(recipe: Recipe) -> Method:
     """Return the training method of a recipe."""
     return cast(Method, METHODS.open(recipe.method, **(recipe.method_options or {})))
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedCost:
-    """The cost of TIR-Judge's 8B model with one method (TIR App. F, Table 8)."""
-
-    sft: float
-    """Hours of 8 H100; so are `rejection` and `rl`."""
-    rejection: float
-    rl: float
-    compute: float
-    """Dollars for the devices, approximately."""
-    teacher: float
-    """Dollars for the teacher's API, approximately."""
-
-    @property
-    def hours(self) -> float:
-        """Hours of 8 H100 in total."""
-        return self.sft + self.rejection + self.rl

@@ -8,8 +8,7 @@ from typing import Any
 from tirjudge_training.pipelines.base import Method, PublishedCost
 from tirjudge_training.pipelines.pipeline import Pipeline, fine_tune, initial_model, measure, rl, seed, select
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.stages.rendering import DialogueRendering
-from tirjudge_training.stages.teaching import TeacherSampling
+from tirjudge_training.stages.distillation import DialogueRendering, TeacherSampling
 
 TEACHER, LESSONS, SFT, RL, SELECT = "teacher", "lessons", "sft", "rl", "select"
 
@@ -22,12 +21,15 @@ class Distill(Method):
 
     def build(self, recipe: Recipe) -> Pipeline:
         start, opening = initial_model(recipe)
-        drawn = seed(recipe, TEACHER)
+        # Both stages choose the same tasks, hence the common seed.
+        task_seed = seed(recipe, TEACHER)
         stages = [
             # The teacher comes first, so that a wrong address or key is noticed before anything is trained.
-            TeacherSampling(name=TEACHER, seed=drawn, config=recipe.teacher),
+            TeacherSampling(name=TEACHER, seed=task_seed, config=recipe.teacher),
             *opening,
-            DialogueRendering(name=LESSONS, seed=drawn, teacher=TEACHER, start=start, config=recipe.teacher),
+            DialogueRendering(
+                name=LESSONS, seed=task_seed, teacher=TEACHER, start=start, config=recipe.teacher
+            ),
             fine_tune(recipe, SFT, start, LESSONS, recipe.teacher.prompts),
             *measure(recipe, SFT, SFT),
             rl(recipe, RL, SFT),

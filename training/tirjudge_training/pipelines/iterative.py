@@ -31,6 +31,7 @@ class Iterative(Method):
         for number in range(1, recipe.iterate.rounds + 1):
             stages += _relearn(recipe, str(number), sampler=f"select-{number - 1}", start=start)
             stages += _reinforce(recipe, str(number), f"sft-{number}", _steps(recipe))
+        # After the result: it does not depend on the controls.
         if recipe.iterate.control:
             stages += _control(recipe, start)
         return Pipeline(tuple(stages), f"select-{recipe.iterate.rounds}")

@@ -1,4 +1,4 @@
-"""The model card of a trained miniature: how it was made, its data and its accuracy."""
+"""The model card of a trained miniature, and the table of held-out accuracies of any run."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ def _made(recipe: Recipe, command: str, pipeline: Pipeline, results: Mapping[str
         "left out of the loss. All training tasks are generated from the constraint families below; "
         f"{method.provenance(recipe, results)}. The stages:\n"
     )
+    # Without the controls, which did not contribute to this model.
     for stage in pipeline.making:
         if line := stage.describe(results[stage.name]):
             yield f"* `{stage.name}`: {line}"
@@ -63,11 +64,11 @@ def _accuracy(before: Mapping[str, Any], after: Mapping[str, Any]) -> Iterator[s
     )
     yield "| format | after the warm-up | at the end | program errors | calls per verdict |"
     yield "|---|---|---|---|---|"
-    for name, one in after.items():
-        calls = one["calls_per_verdict"]
+    for name, result in after.items():
+        calls = result["calls_per_verdict"]
         yield (
-            f"| {name} | {percentage(before[name]['accuracy'])} | {percentage(one['accuracy'])} "
-            f"| {percentage(one['program_errors'])} | {'-' if calls is None else f'{calls:.2f}'} |"
+            f"| {name} | {percentage(before[name]['accuracy'])} | {percentage(result['accuracy'])} "
+            f"| {percentage(result['program_errors'])} | {'-' if calls is None else f'{calls:.2f}'} |"
         )
     yield ""
 
@@ -77,8 +78,8 @@ def _families(after: Mapping[str, Any]) -> Iterator[str]:
     names = list(after)
     yield f"| family | {' | '.join(names)} |"
     yield f"|---|{'---|' * len(names)}"
-    for family in sorted({family for one in after.values() for family in one["families"]}):
-        cells = (one["families"].get(family) for one in after.values())
+    for family in sorted({family for result in after.values() for family in result["families"]}):
+        cells = (result["families"].get(family) for result in after.values())
         yield f"| {family} | {' | '.join(percentage(cell['accuracy']) if cell else '-' for cell in cells)} |"
     yield ""
 
@@ -88,7 +89,7 @@ def table(pipeline: Pipeline, results: Mapping[str, Any]) -> str:
     rows = {name: results[HELDOUT + name] for name in pipeline.models}
     judges = list(next(iter(rows.values()), {}))
     lines = [f"| model | {' | '.join(judges)} |", f"|---|{'---|' * len(judges)}"]
-    for name, found in rows.items():
-        cells = (percentage(found[judge]["accuracy"]) for judge in judges)
+    for name, results_of_model in rows.items():
+        cells = (percentage(results_of_model[judge]["accuracy"]) for judge in judges)
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines) + "\n"

@@ -16,6 +16,7 @@ from tirjudge_training.stages.selection import Selection
 from tirjudge_training.stages.warm_up import WarmUp
 
 WARM_UP, BASE, HELDOUT = "warmup", "base", "heldout-"
+"""The names of the warm-up stage and of the initial model, and the prefix of measuring stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,6 @@ def measure(recipe: Recipe, what: str, start: str | None) -> list[Stage]:
 
 
 def seed(recipe: Recipe, name: str) -> int:
-    """Return a seed of its own for the stage of this name, so that no two stages draw the same."""
+    """Return the seed of the stage of this name; no two stages have the same."""
     # By name, not by position: adding control stages leaves the seeds of the others as they are.
     return derive_seed("stage", name, recipe.seed)

@@ -16,21 +16,22 @@ TIR = "tir-"
 
 def cost_lines(recipe: Recipe, stages: Sequence[tuple[Stage, Size]], parameters: int) -> Iterator[str]:
     """Yield hours and dollars of the whole run; nothing if the devices are free of charge."""
+    # Generated tasks are for demonstrations, whose cost nobody has to plan.
     if not recipe.rates.dollars or recipe.generated:
         return
     rates = recipe.rates
     spent: dict[Kind, tuple[float, float]] = dict.fromkeys(get_args(Kind), (0.0, 0.0))
     for stage, size in stages:
-        least, most = rates.seconds(size, parameters)
+        shortest, longest = rates.seconds(size, parameters)
         before = spent[stage.kind]
-        spent[stage.kind] = (before[0] + least, before[1] + most)
-    whole = [sum(one[i] for one in spent.values()) for i in (0, 1)]
+        spent[stage.kind] = (before[0] + shortest, before[1] + longest)
+    least, most = (sum(seconds[i] for seconds in spent.values()) for i in (0, 1))
     dialogues = sum(size.dialogues for _, size in stages)
     teacher = rates.teacher_cost(dialogues)
     rows = [
         *((kind, span(*seconds)) for kind, seconds in spent.items()),
-        ("total", span(whole[0], whole[1])),
-        ("devices", _dollars(rates.cost(whole[0]), rates.cost(whole[1]))),
+        ("total", span(least, most)),
+        ("devices", _dollars(rates.cost(least), rates.cost(most))),
         ("teacher", _dollars(teacher, teacher)),
     ]
     yield ""
@@ -41,21 +42,22 @@ def cost_lines(recipe: Recipe, stages: Sequence[tuple[Stage, Size]], parameters:
 def _compared(recipe: Recipe, rows: list[tuple[str, str]]) -> list[tuple[str, ...]]:
     """Return the rows, with the published figures in a further column if the recipe is TIR-Judge's."""
     names = [judge.name for judge in recipe.environments.values()]
-    found = open_method(recipe).published
-    if found is None or not names or not all(name.startswith(TIR) for name in names):
-        return [(f"  {kind}", here) for kind, here in rows]
+    published = open_method(recipe).published
+    if published is None or not names or not all(name.startswith(TIR) for name in names):
+        return [(f"  {kind}", expected) for kind, expected in rows]
     hours = [
-        *(f"{value:.1f} h" for value in (found.sft, found.rejection, found.rl)),
+        *(f"{value:.1f} h" for value in (published.sft, published.rejection, published.rl)),
         "",
-        f"{found.hours:.1f} h",
+        f"{published.hours:.1f} h",
     ]
     printed = [
         *hours,
-        f"about ${found.compute:,.0f}",
-        f"about ${found.teacher:,.0f}" if found.teacher else "$0",
+        f"about ${published.compute:,.0f}",
+        f"about ${published.teacher:,.0f}" if published.teacher else "$0",
     ]
-    head = ("", "here", "TIR Table 8, its 8B")
-    return [head, *((f"  {kind}", here, there) for (kind, here), there in zip(rows, printed, strict=True))]
+    head = ("", "this run", "TIR Table 8, its 8B")
+    cells = zip(rows, printed, strict=True)
+    return [head, *((f"  {kind}", expected, figure) for (kind, expected), figure in cells)]
 
 
 def _dollars(least: float, most: float) -> str:

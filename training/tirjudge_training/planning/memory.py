@@ -59,6 +59,7 @@ def shape(model: str) -> Shape:
     )
     hidden = getattr(config, "hidden_size", None) or 0
     each = getattr(config, "head_dim", None) or (hidden // heads if heads else 0)
+    # With grouped-query attention several query heads share one head of keys and values.
     key_heads = getattr(config, "num_key_value_heads", None) or heads
     return Shape(
         parameters=_count(_network(model).parameters()),
@@ -83,15 +84,15 @@ def training_bytes(shape: Shape, *, reference: bool = False, sampler: Sampler = 
 
     Activations, logits (see `logits_bytes`) and vLLM's engine come on top.
     """
-    sharing, shares = Sharding.launched(), int(os.environ.get("WORLD_SIZE", "1"))
+    sharing, world = Sharding.launched(), int(os.environ.get("WORLD_SIZE", "1"))
     # Under LoRA the base model is frozen, and it is also the KL reference with the adapter turned off.
     frozen = shape.parameters if reference or shape.adapter is not None else 0
     state = TRAINED * shape.trained + FROZEN * frozen
     if sharing is Sharding.FSDP:
-        return state // shares + (FROZEN * shape.parameters if sampler == "transformers" else 0)
+        return state // world + (FROZEN * shape.parameters if sampler == "transformers" else 0)
     if sharing is Sharding.DEEPSPEED:
         copies = 2 if reference and shape.adapter is None else 1
-        return TRAINED * shape.trained // shares + copies * deepspeed_weight() * shape.parameters
+        return TRAINED * shape.trained // world + copies * deepspeed_weight() * shape.parameters
     return state
 
 
@@ -144,20 +145,22 @@ def device_bytes(
     return {part: size for part, size in parts.items() if size}
 
 
-def memory_there() -> tuple[int, str]:
-    """Return the free bytes of this process's GPU, or of the machine or container, and where they are."""
+def available_memory() -> tuple[int, str]:
+    """Return the free bytes of this process's GPU, machine or container, and words for where they are."""
     import torch
 
+    # With a GPU only its memory is checked: model, gradients and moments are there.
     if torch.cuda.is_available():
         return torch.cuda.mem_get_info()[0], f"free on {torch.cuda.get_device_name()}"
     return min(_machine(), *_containers()), "free in memory"
 
 
-def disk_there(folder: Path) -> int:
+def available_disk(folder: Path) -> int:
     """Return the bytes that a run may use: free space, and what its folder already holds."""
-    there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
+    # A resumed run writes its files again, so what they take counts as free.
     filled = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-    return shutil.disk_usage(there).free + filled
+    return shutil.disk_usage(existing).free + filled
 
 
 def gib(size: int) -> str:
@@ -186,6 +189,7 @@ def _network(model: str) -> Any:
     from transformers import AutoConfig, AutoModelForCausalLM
 
     config = AutoConfig.from_pretrained(model, trust_remote_code=False)
+    # The meta device builds all layers without allocating their weights.
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
 
@@ -195,6 +199,7 @@ def _count(parameters: Iterable[Any]) -> int:
 
 
 def _machine() -> int:
+    """Return the memory that Linux considers available, in bytes."""
     for line in MEMORY.read_text().splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) * 1024

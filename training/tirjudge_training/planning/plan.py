@@ -46,6 +46,7 @@ class NoRows:
 
 def plan(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> Iterator[str]:
     """Yield the plan as lines of text. Loads no weights; without the model's config.json it has no times."""
+    # Without a shape (no network, no config.json) the plan has sizes and tokens only.
     shape = _shape(recipe)
     sizes = [stage.size(data) for stage in pipeline.stages]
     done = [(folder / stage.name / DONE).exists() for stage in pipeline.stages]

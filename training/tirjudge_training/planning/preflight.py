@@ -42,6 +42,7 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     Raises ImportError if a library of the extra `train` is missing; BadRecipe for a model or an engine that
     is not available, a launch that cannot work, or a stage that would fail; TooSmall.
     """
+    # Imported and not only looked up, since a broken installation shows up only then.
     for library in LIBRARIES:
         import_module(library)
     require_reporters(recipe.rl.report_to)
@@ -61,8 +62,9 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
             stage.check(data)
         except ValueError as error:
             raise BadRecipe(str(error)) from None
+    # The miniature is too small to need these checks.
     if recipe.model.base is not None:
-        _check_room(recipe, pipeline, data, recipe.model.base, folder)
+        _check_space(recipe, pipeline, data, recipe.model.base, folder)
 
 
 def _check_launch() -> None:
@@ -110,21 +112,22 @@ def _check_server(config: VllmServerConfig) -> None:
             raise BadRecipe(f"rl.server.urls: {error}") from None
 
 
-def _check_room(recipe: Recipe, pipeline: Pipeline, data: Data, base: str, folder: Path) -> None:
+def _check_space(recipe: Recipe, pipeline: Pipeline, data: Data, base: str, folder: Path) -> None:
+    """Refuse a run that needs more memory or disk space than there is."""
     shape = _shape(base, recipe.model.lora)
     reference = any(stage.reference for stage in pipeline.stages)
     # A lower limit: activations and logits, which `--plan` counts, depend on the batch.
     needed = memory.training_bytes(shape, reference=reference, sampler=recipe.rl.generator)
-    there, where = memory.memory_there()
+    available, where = memory.available_memory()
     model = f"{base} has {shape.parameters / 1e9:.2f} billion parameters"
-    if needed > there:
+    if needed > available:
         raise TooSmall(
-            f"{model}: training takes at least {gib(needed)}, and {gib(there)} are {where}; "
+            f"{model}: training takes at least {gib(needed)}, and {gib(available)} are {where}; "
             "use a smaller model or a larger machine, or shard it with accelerate's FSDP"
         )
-    _check_way_to_vllm(recipe, shape, model)
+    _check_weight_folder(recipe, shape, model)
     written = sum(disk_bytes(recipe, pipeline, data, shape, sharing=Sharding.launched()).values())
-    room = memory.disk_there(folder)
+    room = memory.available_disk(folder)
     if written > room:
         raise TooSmall(
             f"{model}: the run writes about {gib(written)} of checkpoints, models and rollouts, and "
@@ -132,14 +135,15 @@ def _check_room(recipe: Recipe, pipeline: Pipeline, data: Data, base: str, folde
         )
 
 
-def _check_way_to_vllm(recipe: Recipe, shape: Shape, model: str) -> None:
+def _check_weight_folder(recipe: Recipe, shape: Shape, model: str) -> None:
+    """Refuse a run whose weights do not fit where they are passed to vLLM."""
     if recipe.rl.generator == "transformers":
         return
     parent = recipe.rl.server.weights if recipe.rl.server is not None else None
-    passing, room = memory.FROZEN * shape.parameters, weight_sync.room(parent)
+    passing, room = memory.FROZEN * shape.parameters, weight_sync.free_bytes(parent)
     if passing > room:
         raise TooSmall(
-            f"{model}: passing them to vLLM takes {gib(passing)} in {weight_sync.place(parent)}, and "
+            f"{model}: passing them to vLLM takes {gib(passing)} in {weight_sync.parent_folder(parent)}, and "
             f"{gib(room)} are free; make it larger (in a container: docker run --shm-size)"
         )
 

@@ -13,17 +13,23 @@ from tirjudge_training.planning.memory import Shape, deepspeed_weight, gib
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.stages.base import Stage
 
+WEIGHT, MOMENTS = 4, 8
+"""Bytes per parameter in float32, and per trained parameter for Adam's two moments."""
+RECORD, TEXT, SAMPLED = 800, 4, 7
+"""Bytes per rollout for its record without the text, per token for its text, and per sampled token in Parquet
+(its id, its logprob and its text once more, compressed)."""
+
 
 def memory_lines(recipe: Recipe, shape: Shape) -> Iterator[str]:
-    """Yield the memory by part, and whether it fits, or the `rl.micro_batch` with which it would."""
+    """Yield the memory by part, and if it does not fit, the largest `rl.micro_batch` that does."""
     rows, room, devices = recipe.rl.micro_batch, recipe.rates.memory, recipe.rates.devices
     parts = _parts(recipe, shape, rows)
     where = f"each of {devices} devices" if devices > 1 else "the device"
     yield ""
     yield f"memory of {where} in RL, with rl.micro_batch = {rows} rows of full length:"
     yield from table([(f"  {part}", gib(size)) for part, size in parts.items()])
-    whole = sum(parts.values())
-    yield f"  total {gib(whole)} of {gib(int(room))}: {_fit(recipe, shape, whole)}"
+    total = sum(parts.values())
+    yield f"  total {gib(total)} of {gib(int(room))}: {_fit(recipe, shape, total)}"
 
 
 def disk_lines(recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape) -> Iterator[str]:
@@ -42,14 +48,31 @@ def disk_lines(recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape) -> 
     yield from table([*rows, ("  total", _range(sum(least.values()), sum(most.values())))])
 
 
+def disk_bytes(
+    recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape, *, sharing: Sharding, replaced: bool = False
+) -> dict[str, int]:
+    """Return an estimate in bytes, by part. `replaced` includes all possible replacements of groups."""
+    disks = [stage.disk() for stage in pipeline.stages]
+    kept = sum(disk.checkpoints for disk in disks)
+    at_once = kept + 1 if kept else 0  # the next checkpoint is written before the oldest is deleted
+    rollouts = sum(_rollouts(stage, data, replaced) for stage in pipeline.stages)
+    parts = {
+        "checkpoints": at_once * _checkpoint_bytes(sharing) * shape.trained,
+        "models": sum(disk.models for disk in disks) * _model_bytes(sharing) * shape.parameters,
+        "rollouts": rollouts * _rollout_bytes(recipe),
+    }
+    return {part: size for part, size in parts.items() if size}
+
+
 def _range(least: int, most: int) -> str:
     shown = gib(least), gib(most)
     return shown[0] if shown[0] == shown[1] else " to ".join(shown)
 
 
-def _fit(recipe: Recipe, shape: Shape, whole: int) -> str:
-    if whole <= recipe.rates.memory:
+def _fit(recipe: Recipe, shape: Shape, total: int) -> str:
+    if total <= recipe.rates.memory:
         return "fits"
+    # The largest micro-batch that fits, since smaller ones are slower.
     for rows in range(recipe.rl.micro_batch - 1, 0, -1):
         smaller = sum(_parts(recipe, shape, rows).values())
         if smaller <= recipe.rates.memory:
@@ -69,29 +92,6 @@ def _parts(recipe: Recipe, shape: Shape, rows: int) -> dict[str, int]:
         sampler=recipe.rl.generator,
         cached=rates.rows_at_once * (rates.prompt_tokens + rates.response_tokens),
     )
-
-
-WEIGHT, MOMENTS = 4, 8
-"""Bytes per parameter in float32, and per trained parameter for Adam's two moments."""
-RECORD, TEXT, SAMPLED = 800, 4, 7
-"""Bytes per rollout for its record without the text, per token for its text, and per sampled token in Parquet
-(its id, its logprob and its text once more, compressed)."""
-
-
-def disk_bytes(
-    recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape, *, sharing: Sharding, replaced: bool = False
-) -> dict[str, int]:
-    """Return an estimate in bytes, by part. `replaced` includes all possible replacements of groups."""
-    disks = [stage.disk() for stage in pipeline.stages]
-    kept = sum(disk.checkpoints for disk in disks)
-    at_once = kept + 1 if kept else 0  # the next checkpoint is written before the oldest is deleted
-    rollouts = sum(_rollouts(stage, data, replaced) for stage in pipeline.stages)
-    parts = {
-        "checkpoints": at_once * _checkpoint_bytes(sharing) * shape.trained,
-        "models": sum(disk.models for disk in disks) * _model_bytes(sharing) * shape.parameters,
-        "rollouts": rollouts * _rollout_bytes(recipe),
-    }
-    return {part: size for part, size in parts.items() if size}
 
 
 def _model_bytes(sharing: Sharding) -> int:

@@ -65,6 +65,7 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
     replaced as its `shrink` says, mostly by RL alone: such a model has no right dialogues to learn from. Rows
     of `data.train` are used if they exist. Raises BadRecipe for a model of unknown architecture.
     """
+    # Inside the run folder, so that deleting the run deletes model and rows as well.
     made = folder / FOLDER
     changes: dict[str, Any] = {
         **open_method(recipe).shrink(),
@@ -94,9 +95,10 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
             "reserved": 0,
         }
     # Validated again as a whole, so that a shrunk recipe obeys the same rules as any other.
-    whole = recipe.model_dump()
+    values = recipe.model_dump()
     return Recipe.model_validate(
-        whole | {key: {**whole[key], **new} if isinstance(new, dict) else new for key, new in changes.items()}
+        values
+        | {key: {**values[key], **new} if isinstance(new, dict) else new for key, new in changes.items()}
     )
 
 

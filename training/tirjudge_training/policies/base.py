@@ -7,6 +7,7 @@ from typing import Literal, Protocol
 from tirjudge.generation import Generator
 
 Sampler = Literal["transformers", "vllm", "vllm-server"]
+"""The values of `rl.generator`."""
 
 
 class PolicyGenerator(Generator, Protocol):
@@ -27,7 +28,9 @@ class Policy(Protocol):
     """The sampler of a training run."""
 
     @property
-    def generator(self) -> PolicyGenerator: ...
+    def generator(self) -> PolicyGenerator:
+        """The generator with the weights of the last `refresh`."""
+        ...
 
     async def refresh(self) -> None:
         """Load the trainer's current weights. Raises GeneratorFailed."""
@@ -37,4 +40,6 @@ class Policy(Protocol):
         """Release the memory that only sampling needs, until the next `refresh`."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """Release engine, memory and temporary files."""
+        ...

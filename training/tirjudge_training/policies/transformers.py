@@ -1,4 +1,4 @@
-"""The policy of a run in one process or with DDP: the trainer's model itself."""
+"""The policies that sample with transformers: the trainer's model itself, or a full copy under FSDP."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ class OwnPolicy:
         )
 
     async def refresh(self) -> None:
+        # Only the KV cache has to be dropped: the weights are the trainer's own.
         self.generator.weights_changed()
 
     async def rest(self) -> None:
@@ -36,10 +37,10 @@ class CopyPolicy:
 
     def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
         """`model` must not be sharded yet; `refresh` reads it after the trainer has sharded it."""
-        computing = current_device()
+        own = current_device()
         # Copied now: once sharded, the model cannot be deep-copied as a whole.
-        self._model, self._copy = model, deepcopy(model).to(computing.device)
-        self.generator = TransformersGenerator(self._copy, tokenizer, name=name, autocast=computing.autocast)
+        self._model, self._copy = model, deepcopy(model).to(own.device)
+        self.generator = TransformersGenerator(self._copy, tokenizer, name=name, autocast=own.autocast)
 
     async def refresh(self) -> None:
         copy = self._copy.state_dict()

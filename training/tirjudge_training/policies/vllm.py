@@ -24,6 +24,7 @@ class VllmPolicy:
         Raises GeneratorFailed.
         """
         self._weights = WeightFolder(model, tokenizer, processes)
+        # The folder lies in memory: an engine that fails to start must not leave it there.
         try:
             with self._weights.written() as folder:
                 self.generator = VllmGenerator.load(str(folder), **{"device_ids": own_device(), **engine})

@@ -90,6 +90,7 @@ class VllmServerPolicy:
         """Each of several `processes` must make the same calls. Raises GeneratorFailed, OSError."""
         self._processes = processes
         self._servers = [WeightServer(url) for url in config.urls]
+        # Each process samples from one server, but the first loads the weights into all of them.
         mine = self._servers[processes.rank % len(self._servers)]
         processes.first(self._check)  # before the weights are written: the check is cheap
         self._weights = WeightFolder(model, tokenizer, processes, config.weights)

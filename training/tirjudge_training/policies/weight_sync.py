@@ -1,4 +1,4 @@
-"""A folder through which the trainer passes its weights to other processes."""
+"""Passing the trainer's weights to vLLM: a shared folder of weights, and the servers that load from it."""
 
 from __future__ import annotations
 
@@ -18,50 +18,7 @@ from tirjudge_training.distributed.checkpoints import on_the_first
 from tirjudge_training.distributed.processes import Processes
 
 MEMORY = Path("/dev/shm")
-
-
-def place(parent: Path | None) -> Path:
-    """Return where to create a folder of weights: `parent`, or else in memory if the machine has /dev/shm."""
-    return parent or (MEMORY if MEMORY.is_dir() else Path(gettempdir()))
-
-
-def room(parent: Path | None) -> int:
-    """Return the free bytes at that place."""
-    return disk_usage(place(parent)).free
-
-
-class WeightFolder:
-    """A model folder that the first process writes; each of several `processes` makes the same calls."""
-
-    def __init__(self, model: Any, tokenizer: Any, processes: Processes, parent: Path | None = None) -> None:
-        """Create the folder inside `parent`, by default in memory. Raises OSError if that fails."""
-        self._model, self._processes = model, processes
-        self._held = ExitStack()
-        self.path = Path(processes.first(lambda: self._made(tokenizer, parent)))
-
-    @contextmanager
-    def written(self) -> Iterator[Path]:
-        """Write the current weights and yield the folder; delete them once every process has left the block.
-
-        Otherwise a killed run would leave them in memory.
-        """
-        weights = on_the_first(self._model, self._processes)
-        self._processes.first(lambda: self._model.save_pretrained(self.path, state_dict=weights))
-        yield self.path
-        self._processes.every("read")  # a barrier: the others may still be reading
-        if self._processes.rank == 0:
-            for file in self.path.glob("*.safetensors"):
-                file.unlink()
-
-    def close(self) -> None:
-        self._held.close()
-
-    def _made(self, tokenizer: Any, parent: Path | None) -> str:
-        folder = self._held.enter_context(TemporaryDirectory(prefix="tirjudge-", dir=place(parent)))
-        tokenizer.save_pretrained(folder)
-        return folder
-
-
+"""A file system in memory, which passes weights without writing them to a disk."""
 EXTENSION = "tirjudge.generation.vllm_worker.WeightReloader"
 START = (
     "start it with VLLM_SERVER_DEV_MODE=1 in its environment, "
@@ -71,6 +28,49 @@ PATIENCE = httpx.Timeout(1800.0, connect=20.0)
 """Seconds. A server answers only after it has read the weights, possibly from another machine's disk."""
 LONGEST = 300
 """The most characters of a server's answer that a message quotes."""
+
+
+def parent_folder(parent: Path | None) -> Path:
+    """Return where to create a folder of weights: `parent`, or else in memory if the machine has /dev/shm."""
+    return parent or (MEMORY if MEMORY.is_dir() else Path(gettempdir()))
+
+
+def free_bytes(parent: Path | None) -> int:
+    """Return the free bytes at that place."""
+    return disk_usage(parent_folder(parent)).free
+
+
+class WeightFolder:
+    """A model folder that the first process writes; each of several `processes` makes the same calls."""
+
+    def __init__(self, model: Any, tokenizer: Any, processes: Processes, parent: Path | None = None) -> None:
+        """Create the folder inside `parent`, by default in memory. Raises OSError if that fails."""
+        self._model, self._processes = model, processes
+        self._files = ExitStack()
+        self.path = Path(processes.first(lambda: self._create(tokenizer, parent)))
+
+    @contextmanager
+    def written(self) -> Iterator[Path]:
+        """Write the current weights and yield the folder; delete them once every process has left the block.
+
+        Otherwise a killed run would leave them in memory.
+        """
+        # Collective: with sharded weights every process takes part in gathering them.
+        weights = on_the_first(self._model, self._processes)
+        self._processes.first(lambda: self._model.save_pretrained(self.path, state_dict=weights))
+        yield self.path
+        self._processes.every("read")  # a barrier: the others may still be reading
+        if self._processes.rank == 0:
+            for file in self.path.glob("*.safetensors"):
+                file.unlink()
+
+    def close(self) -> None:
+        self._files.close()
+
+    def _create(self, tokenizer: Any, parent: Path | None) -> str:
+        folder = self._files.enter_context(TemporaryDirectory(prefix="tirjudge-", dir=parent_folder(parent)))
+        tokenizer.save_pretrained(folder)
+        return folder
 
 
 class WeightServer:
@@ -115,18 +115,20 @@ class WeightServer:
             raise GeneratorFailed(
                 f"{self.url}: the KV cache of the old weights is in use: is another client sampling there?"
             )
+        # Named last: until then the server does not claim to hold these weights.
         self._ask("POST", "/update_weight_version", {"new_version": name})
 
     async def require(self, name: str) -> None:
         """Verify that the server holds the weights of this name."""
+        # Created on first use, because an HTTP client belongs to the event loop that runs then.
         if self._client is None:
             self._client = httpx.AsyncClient(base_url=self.url, timeout=PATIENCE)
         try:
             answer = await self._client.get("/weight_info")
-            held = _json(answer).get("weight_version")
+            current = _json(answer).get("weight_version")
         except httpx.HTTPError as error:
             raise GeneratorFailed(f"{self.url}: {_line(error)}") from None
-        if held != name:
+        if current != name:
             raise GeneratorFailed(
                 f"{self.url} does not hold the weights that it was given: it was restarted, or another "
                 "client replaced them"
@@ -137,6 +139,7 @@ class WeightServer:
             await self._client.aclose()
 
     def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        # Synchronous, because it runs in the trainer's thread while no rollout is under way.
         try:
             answer = httpx.request(method, f"{self.url}{path}", json=body, timeout=PATIENCE)
         except httpx.HTTPError as error:
@@ -149,11 +152,12 @@ class WeightServer:
 
 
 def _json(answer: httpx.Response) -> dict[str, Any]:
+    """Return the body as an object; an empty one if it is anything else."""
     try:
-        found = answer.json()
+        value = answer.json()
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return value if isinstance(value, dict) else {}
 
 
 def _line(reason: object) -> str:

@@ -1,4 +1,4 @@
-"""Group-relative advantages, and the filter of dynamic sampling."""
+"""Group-relative advantages, the filter of dynamic sampling, and truncated importance weights."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ def advantages(
     None stands for a rollout without a score: it is excluded from mean and sigma and has no advantage. A
     group with equal rewards has advantages of exactly 0.
     """
+    # Unscored rollouts say nothing about the policy, so they must not shift the baseline.
     scored = [reward for reward in rewards if reward is not None]
     if not scored:
         return [None] * len(rewards)
+    # fsum is exact, so the result does not depend on the order of the rollouts.
     mean = math.fsum(scored) / len(scored)
     spread = math.fsum((reward - mean) ** 2 for reward in scored)
     # Rounding of the mean can leave a tiny spread between equal rewards, hence the second test.

@@ -1,4 +1,4 @@
-"""Padding: prompts without left padding, and micro-batches cut to their longest row."""
+"""Batches as TRL receives them: padding, length buckets, and each process's share of the rows."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.rl.trl_rollout import Row
 
+T = TypeVar("T")
+
 
 def without_left_padding(row: Row) -> Row:
     """Return the row with all of the prompt except its first token moved into the completion, masked.
@@ -17,6 +19,7 @@ def without_left_padding(row: Row) -> Row:
     round differently: logprobs then differ from the sampler's by about 1e-5 in float32. Prompts that all have
     one token are not padded.
     """
+    # One token has to stay: TRL takes the logits of the first completion token from it.
     moved = row.prompt_ids[1:]
     return replace(
         row,
@@ -35,6 +38,7 @@ def length_buckets(inputs: dict[str, Any], parts: int, *, every: bool = False) -
     each part. A part without rows becomes one masked token, since a loss must depend on the model and every
     process must make the same number of forward passes.
     """
+    # A filler has no token that counts, and neither has a rollout of program output alone.
     counting = (inputs["completion_mask"] * inputs["tool_mask"]).any(1)
     lengths, full = inputs["completion_mask"].sum(1) * counting, inputs["completion_mask"].shape[1]
     order = lengths.argsort(stable=True)
@@ -58,9 +62,6 @@ def _cut(tensor: Any, rows: Any, full: int, longest: Any) -> Any:
     return part[:, :longest] if part.dim() == 2 and part.shape[1] == full else part
 
 
-T = TypeVar("T")
-
-
 def shard_batch(rows: Sequence[T], *, steps: int, processes: Processes, seed: int) -> list[T]:
     """Return this process's share of a generation batch, in an order that undoes TRL's own shuffle.
 
@@ -80,8 +81,8 @@ def shard_batch(rows: Sequence[T], *, steps: int, processes: Processes, seed: in
     starts = [(step * processes.world + processes.rank) * each for step in range(steps)]
     wanted = [row for start in starts for row in mixed[start : start + each]]
     # The inverse of the permutation that TRL is about to apply.
-    laid = dict(zip(order(len(wanted)), wanted, strict=True))
-    return [laid[i] for i in range(len(wanted))]
+    placed = dict(zip(order(len(wanted)), wanted, strict=True))
+    return [placed[i] for i in range(len(wanted))]
 
 
 def seed_shuffle(seed: int) -> None:

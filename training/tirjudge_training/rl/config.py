@@ -1,4 +1,4 @@
-"""The configuration of an RL stage: batches, loss, schedule, and the limits of a trajectory."""
+"""The configuration of an RL stage: batches, loss, schedule, limits of a trajectory, and reporters."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from tirjudge_training.rl.advantages import Filter, Sigma
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.health import HealthConfig
 from tirjudge_training.rl.losses import LOSSES, open_loss
+
+Reporter = Literal["tensorboard", "wandb", "trackio"]
+"""The name of the package, which is also the name of the extra that installs it."""
 
 
 def _known_loss(name: str) -> str:
@@ -85,7 +88,7 @@ class RlConfig(RolloutConfig):
             raise ValueError(
                 "temperature = 0 gives identical rollouts, so that all advantages are 0: set it above 0"
             )
-        open_loss(self.loss, self.loss_options)
+        open_loss(self.loss, self.loss_options)  # raises for an option that the loss does not have
         self.shares(1)
         return self
 
@@ -99,6 +102,7 @@ class RlConfig(RolloutConfig):
         if bool(self.steps) == (self.epochs is not None):
             raise ValueError("set either steps or epochs")
         rows = self.groups * self.samples
+        # A small batch on many processes may have fewer rows per step than a micro-batch holds.
         micro_batch = min(self.micro_batch, max(1, rows // (processes * self.optimizer_steps)))
         if rows % (micro_batch * self.optimizer_steps * processes):
             raise ValueError(
@@ -106,10 +110,6 @@ class RlConfig(RolloutConfig):
                 f"= {micro_batch} * {self.optimizer_steps} * {processes}"
             )
         return micro_batch, rows // (micro_batch * processes)
-
-
-Reporter = Literal["tensorboard", "wandb", "trackio"]
-"""The name of the package, which is also the name of the extra that installs it."""
 
 
 class ReporterMissing(RuntimeError):

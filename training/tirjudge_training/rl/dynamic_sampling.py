@@ -64,7 +64,7 @@ class Group:
 class ScoredRollouts:
     """All episodes of one task, with their scores."""
 
-    draw: FormattedTask
+    formatted: FormattedTask
     episodes: tuple[Episode, ...]
     scores: tuple[tuple[Score, ...], ...]
     """One tuple per episode, one score per view."""
@@ -98,7 +98,7 @@ class Batch:
 
 
 async def gather(
-    deal: TaskSampler,
+    sample_task: TaskSampler,
     rollouts: Mapping[str, RolloutEngine],
     *,
     slots: int,
@@ -121,36 +121,37 @@ async def gather(
     rounds: list[list[ScoredRollouts]] = []
     kept: list[Group] = []
     while len(kept) < slots and len(rounds) <= replacement_rounds:
-        draws = processes.deal(_fitting_tasks(deal, len(rounds), rollouts, slots - len(kept)))
-        rolled = await asyncio.gather(
-            *(score_task(draw, rollouts[draw.format], size, resamples) for draw in draws)
+        tasks = processes.share(_fitting_tasks(sample_task, len(rounds), rollouts, slots - len(kept)))
+        scored = await asyncio.gather(
+            *(score_task(task, rollouts[task.format], size, resamples) for task in tasks)
         )
-        rounds.append(processes.collect(rolled))
+        # Every process sees all rollouts, so that all take the same decisions below.
+        rounds.append(processes.collect(scored))
         kept += [group for one in rounds[-1] for group in one.groups if group.teaches(by)]
-    first, later = rounds[0], [one for turn in rounds[1:] for one in turn]
+    first, later = rounds[0], [one for replacements in rounds[1:] for one in replacements]
     _require_a_score(first)
     return Batch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept))
 
 
 def _fitting_tasks(
-    deal: TaskSampler, turn: int, rollouts: Mapping[str, RolloutEngine], room: int
+    sample_task: TaskSampler, round_number: int, rollouts: Mapping[str, RolloutEngine], slots: int
 ) -> list[FormattedTask]:
     """Return the next tasks whose views all fit into the remaining slots; others are skipped."""
-    draws = []
+    tasks = []
     # Bounded, because a dataset may hold only tasks with more views than slots remain.
-    for position in range(4 * room):
-        draw = deal(turn, position)
-        views = len(rollouts[draw.format].environment.views(draw.task))
-        if views <= room:
-            room -= views
-            draws.append(draw)
-        if room == 0:
+    for position in range(4 * slots):
+        formatted = sample_task(round_number, position)
+        views = len(rollouts[formatted.format].environment.views(formatted.task))
+        if views <= slots:
+            slots -= views
+            tasks.append(formatted)
+        if slots == 0:
             break
-    return draws
+    return tasks
 
 
 async def score_tasks(
-    draws: Iterable[tuple[int, FormattedTask]],
+    tasks: Iterable[tuple[int, FormattedTask]],
     rollouts: Mapping[str, RolloutEngine],
     *,
     size: int,
@@ -159,20 +160,21 @@ async def score_tasks(
 ) -> AsyncGenerator[tuple[int, ScoredRollouts]]:
     """Yield the rollouts of every numbered task as they finish, with at most `at_once` tasks running."""
 
-    async def numbered(number: int, draw: FormattedTask) -> tuple[int, ScoredRollouts]:
-        return number, await score_task(draw, rollouts[draw.format], size, resamples)
+    async def numbered(number: int, task: FormattedTask) -> tuple[int, ScoredRollouts]:
+        return number, await score_task(task, rollouts[task.format], size, resamples)
 
-    calls = (numbered(number, draw) for number, draw in draws)
+    calls = (numbered(number, task) for number, task in tasks)
+    # Closed explicitly: an error in the caller's loop would otherwise leave rollouts running.
     async with aclosing(as_finished(calls, at_once)) as finished:
-        async for one in finished:
-            yield one
+        async for result in finished:
+            yield result
 
 
 async def score_task(
-    draw: FormattedTask, rollout: RolloutEngine, size: int, resamples: int
+    formatted: FormattedTask, rollout: RolloutEngine, size: int, resamples: int
 ) -> ScoredRollouts:
     """Return `size` scored samples of a task; unscored ones are sampled again at most `resamples` times."""
-    episodes = list(await rollout.group(draw.task, size))
+    episodes = list(await rollout.group(formatted.task, size))
     scores = await rollout.score(episodes)
     resampled = 0
     for attempt in range(1, resamples + 1):
@@ -180,16 +182,17 @@ async def score_task(
         if not failed:
             break
         # A new sample number, hence a new seed: the same one would repeat what failed.
-        fresh = await asyncio.gather(*(rollout.episode(draw.task, attempt * size + i) for i in failed))
+        fresh = await asyncio.gather(*(rollout.episode(formatted.task, attempt * size + i) for i in failed))
         for i, episode in zip(failed, fresh, strict=True):
             episodes[i] = episode
         resampled += len(failed)
+        # All are scored again, since some rewards compare the episodes of a group.
         scores = await rollout.score(episodes)
-    return ScoredRollouts(draw, tuple(episodes), tuple(scores), resampled)
+    return ScoredRollouts(formatted, tuple(episodes), tuple(scores), resampled)
 
 
-def _require_a_score(score_tasks: Sequence[ScoredRollouts]) -> None:
-    scores = [score for score_task in score_tasks for row in score_task.scores for score in row]
+def _require_a_score(scored: Sequence[ScoredRollouts]) -> None:
+    scores = [score for rollouts in scored for row in rollouts.scores for score in row]
     unscored = [score for score in scores if isinstance(score, Unscored)]
     if len(unscored) == len(scores):
         reason = unscored[0].reason if unscored else "no task fits into the batch"

@@ -1,4 +1,7 @@
-"""The rollout engine of a synchronous trainer: an event loop, a sandbox, and the trainer's own model."""
+"""The rollout engine of a trainer: its configuration, an event loop for synchronous code, and a clock.
+
+The clock measures the time in which programs ran and the generator did not.
+"""
 
 from __future__ import annotations
 
@@ -120,6 +123,7 @@ class Engine:
             self._policy = OwnPolicy(model, tokenizer, name)
         self.generator = self._policy.generator
         self.environments = environments
+        # The sandbox is opened in `__enter__`, since its workers belong to the event loop.
         self._reward_questions, self._sandbox_name = reward_questions, sandbox
         self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
 
@@ -133,6 +137,7 @@ class Engine:
     ) -> Self:
         """Return an engine for a model folder or Hugging Face model id that is not being trained."""
         return cls(
+            # Under vLLM the model only passes its weights on, so it stays out of GPU memory.
             *model_folder.load(model, None if config.generator == "transformers" else "cpu"),
             environments,
             budget=config.budget,
@@ -150,7 +155,7 @@ class Engine:
         with ExitStack() as stack:
             # One event loop for all runs: sandbox workers and HTTP connections belong to it.
             self._runner = stack.enter_context(asyncio.Runner())
-            generator = self.generator
+            generator = self.generator  # a closure over `self` would be a reference cycle
             sandbox = TimedSandbox(
                 open_sandbox(self._sandbox_name), generating=lambda: generator.busy_seconds
             )

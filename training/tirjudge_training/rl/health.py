@@ -39,7 +39,7 @@ class HealthConfig(BaseModel):
 
 
 class Unhealthy(RuntimeError):
-    """The run should stop; the text gives the reason in one line."""
+    """The run has stopped learning; the message gives the reason in one line."""
 
 
 class Health:
@@ -48,27 +48,28 @@ class Health:
     def __init__(self, config: HealthConfig) -> None:
         self._config = config
         self._rows: list[Mapping[str, Any]] = []
-        self._most = 0.0
+        self._most = 0.0  # the highest mean of calls per response over a full window
 
     def earlier(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add the metrics of batches before an interruption, without checking them."""
         for row in rows:
             self._add(row)
 
-    def rollouts(self, step: int, rolls: Sequence[ScoredRollouts]) -> None:
+    def rollouts(self, step: int, batch: Sequence[ScoredRollouts]) -> None:
         """Check that the rewards of a batch are finite, before it is trained on."""
-        for roll in rolls:
-            for score in (score for scores in roll.scores for score in scores):
+        for rollouts in batch:
+            for score in (score for scores in rollouts.scores for score in scores):
                 if isinstance(score, Reward) and not math.isfinite(score.total):
                     raise _unhealthy(
                         step,
-                        f"the reward of task {roll.draw.task.id!r} is {score.total}: "
-                        f"check the environment {roll.draw.format!r}",
+                        f"the reward of task {rollouts.formatted.task.id!r} is {score.total}: "
+                        f"check the environment {rollouts.formatted.format!r}",
                     )
 
     def trained(self, row: Mapping[str, Any]) -> None:
         """Check the metrics of a batch after it was trained on."""
         self._add(row)
+        # `sampler_gap` comes first: a model with nan weights makes the others nan as well.
         for name, advice in FINITE.items():
             if name in row and not math.isfinite(row[name]):
                 raise _unhealthy(row["step"], f"{name} is {row[name]}: {advice}")
@@ -97,6 +98,7 @@ class Health:
                 )
 
     def _tool_use(self, step: int) -> None:
+        # A judge that hardly ever called a program has no tool use that could collapse.
         if len(self._rows) < self._config.window or self._most < USED:
             return
         if self._calls() < self._config.tool_use * self._most:

@@ -34,6 +34,7 @@ class MetricsLog:
 
     def resume(self, step: int) -> None:
         """Drop the rows of `step` and later that an interrupted run wrote; those steps are repeated."""
+        # The rollout log needs no such step: its shards are overwritten by name.
         for name in (METRICS, EPISODES):
             rows = list(self._run.read(name))
             kept = [row for row in rows if row["step"] < step]
@@ -52,9 +53,10 @@ class MetricsLog:
 
     def log(self, logs: dict[str, Any]) -> None:
         """Write a row from a log of the trainer, which is averaged over the batch's optimizer steps."""
-        if "loss" not in logs:
+        if "loss" not in logs:  # the summary at the end of training
             return
         row = {"step": self._step} | {name: value for name, value in logs.items() if name != "epoch"}
+        # Written before the checks, so that the folder has the numbers that stopped the run.
         self._run.append(METRICS, row)
         self._say(self._progress(row))
         self._health.trained(row)
@@ -75,13 +77,14 @@ class MetricsLog:
 
 
 def episode_rows(generation: GenerationBatch) -> Iterator[dict[str, Any]]:
+    """Yield one record per episode of a batch, for `episodes.jsonl`."""
     batch = generation.batch
-    for replacement, rolls in ((False, batch.first), (True, batch.replacements)):
-        for roll in rolls:
-            for episode, scores in zip(roll.episodes, roll.scores, strict=True):
+    for replacement, scored in ((False, batch.first), (True, batch.replacements)):
+        for rollouts in scored:
+            for episode, scores in zip(rollouts.episodes, rollouts.scores, strict=True):
                 yield {
                     "step": generation.step,
-                    "format": roll.draw.format,
+                    "format": rollouts.formatted.format,
                     "replacement": replacement,
                     **episode_record(episode, scores),
                 }
@@ -94,9 +97,11 @@ def batch_metrics(generation: GenerationBatch) -> dict[str, Any]:
     bias them.
     """
     batch = generation.batch
-    trajectories = [t for roll in batch.first for episode in roll.episodes for t in episode.trajectories]
+    trajectories = [
+        t for rollouts in batch.first for episode in rollouts.episodes for t in episode.trajectories
+    ]
     every = (*batch.first, *batch.replacements)
-    groups = sum(len(roll.groups) for roll in every)
+    groups = sum(len(rollouts.groups) for rollouts in every)
     return {
         **_rewards(batch.first),
         **_tools(trajectories),
@@ -107,19 +112,19 @@ def batch_metrics(generation: GenerationBatch) -> dict[str, Any]:
         "groups/in_loss": len(batch.kept),
         "groups/replacement_rounds": batch.rounds,
         "groups/replacement_tasks": len(batch.replacements),
-        "episodes/resampled": sum(roll.resampled for roll in every),
+        "episodes/resampled": sum(rollouts.resampled for rollouts in every),
         "sampler_gap": generation.sampler_gap,
         **_programs(every),
     }
 
 
-def _rewards(rolls: Iterable[ScoredRollouts]) -> dict[str, float]:
+def _rewards(scored: Iterable[ScoredRollouts]) -> dict[str, float]:
     """Return the means of the reward, of its parts, and of each format's correctness."""
     values: dict[str, list[float]] = {}
-    for roll in rolls:
-        for score in (score for row in roll.scores for score in row if isinstance(score, Reward)):
+    for rollouts in scored:
+        for score in (score for row in rollouts.scores for score in row if isinstance(score, Reward)):
             values.setdefault("reward", []).append(score.total)
-            values.setdefault(f"correct/{roll.draw.format}", []).append(score.parts[CORRECT])
+            values.setdefault(f"correct/{rollouts.formatted.format}", []).append(score.parts[CORRECT])
             for part, value in score.parts.items():
                 values.setdefault(f"reward/{part}", []).append(value)
     return {name: fmean(found) for name, found in sorted(values.items())}
@@ -149,8 +154,8 @@ def _tokens(batch: Batch) -> dict[str, int]:
     """Return the tokens generated in all rollouts, and those trained on, prompts and outputs included."""
     every = [
         Transcript.of(trajectory)
-        for roll in (*batch.first, *batch.replacements)
-        for episode in roll.episodes
+        for rollouts in (*batch.first, *batch.replacements)
+        for episode in rollouts.episodes
         for trajectory in episode.trajectories
     ]
     trained = [
@@ -170,12 +175,12 @@ def _stops(trajectories: list[Trajectory]) -> dict[str, float]:
     return {f"stop/{reason}": count / len(trajectories) for reason, count in sorted(counts.items())}
 
 
-def _programs(rolls: Iterable[ScoredRollouts]) -> dict[str, float]:
+def _programs(scored: Iterable[ScoredRollouts]) -> dict[str, float]:
     """Return the seconds in the sandbox, summed over programs; they overlap each other and generation."""
     ran = [
         call.outcome
-        for roll in rolls
-        for episode in roll.episodes
+        for rollouts in scored
+        for episode in rollouts.episodes
         for trajectory in episode.trajectories
         for call in trajectory.calls
         if isinstance(call.outcome, Execution)

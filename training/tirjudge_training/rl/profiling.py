@@ -1,4 +1,4 @@
-"""Timing of the phases of a generation batch."""
+"""Time and peak memory of the phases of a generation batch."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import gc
 import resource
 import time
 from collections.abc import Mapping, Sequence
+
+GIB = 2**30
 
 
 class PhaseTimer:
@@ -44,16 +46,13 @@ def shares_of_time(seconds: Mapping[str, float]) -> dict[str, float]:
     Training includes the trainer's passes that only compute logprobs. The rest belongs to none of the three:
     weight synchronisation, scoring, logging.
     """
-    whole = max(seconds["seconds/step"], 1e-9)
+    total = max(seconds["seconds/step"], 1e-9)
     training = seconds["seconds/logprobs"] + seconds["seconds/train"]
     return {
-        "share/generation": seconds["seconds/generating"] / whole,
-        "share/sandbox": seconds["seconds/waiting"] / whole,
-        "share/training": training / whole,
+        "share/generation": seconds["seconds/generating"] / total,
+        "share/sandbox": seconds["seconds/waiting"] / total,
+        "share/training": training / total,
     }
-
-
-GIB = 2**30
 
 
 def forget_peak() -> None:

@@ -15,6 +15,7 @@ FOLDER = "rollouts"
 
 
 def shard_name(step: int) -> str:
+    """Return the path of a batch's file inside the stage's folder."""
     return f"{FOLDER}/step-{step:06}.parquet"
 
 
@@ -24,26 +25,27 @@ def shard(step: int, batch: Batch) -> bytes:
     import pyarrow.parquet as pq
 
     file = BytesIO()
+    # In memory first, so that the run folder can write the file atomically.
     pq.write_table(pa.Table.from_pylist(list(_rows(step, batch)), schema=_schema()), file, compression="zstd")
     return file.getvalue()
 
 
 def _rows(step: int, batch: Batch) -> Iterator[dict[str, Any]]:
-    for replacement, rolls in ((False, batch.first), (True, batch.replacements)):
-        for roll in rolls:
-            for trajectory, score in _scored(roll):
+    for replacement, scored in ((False, batch.first), (True, batch.replacements)):
+        for rollouts in scored:
+            for trajectory, score in _scores(rollouts):
                 yield {
                     "step": step,
                     "replacement": replacement,
-                    "format": roll.draw.format,
-                    **_task(roll.draw.task),
+                    "format": rollouts.formatted.format,
+                    **_task(rollouts.formatted.task),
                     **_rollout(trajectory),
                     **_reward(score),
                 }
 
 
-def _scored(roll: ScoredRollouts) -> Iterator[tuple[Trajectory, Score]]:
-    for episode, scores in zip(roll.episodes, roll.scores, strict=True):
+def _scores(rollouts: ScoredRollouts) -> Iterator[tuple[Trajectory, Score]]:
+    for episode, scores in zip(rollouts.episodes, rollouts.scores, strict=True):
         yield from zip(episode.trajectories, scores, strict=True)
 
 
@@ -51,7 +53,7 @@ def _task(task: JudgeTask) -> dict[str, Any]:
     return {
         "id": _utf8(task.id),
         "domain": _utf8(task.domain),
-        "prompt": [{"role": one.role, "content": _utf8(one.content)} for one in task.prompt],
+        "prompt": [{"role": message.role, "content": _utf8(message.content)} for message in task.prompt],
         "responses": [_utf8(response) for response in task.candidates],
         "label": None if task.label is None else letter(task.label),
     }

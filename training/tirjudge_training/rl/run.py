@@ -60,6 +60,7 @@ def train_rl(
     model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
     metrics_log = MetricsLog(run, config.steps, say, Health(config.health))
+    # A step that was logged after the last checkpoint is repeated, so its rows are dropped.
     metrics_log.resume(checkpoints.step_of(saved) // config.optimizer_steps if saved else 0)
     with Engine(
         model,
@@ -83,7 +84,7 @@ def train_rl(
             source=source,
             seed=seed,
             output=str(run.path / CHECKPOINTS),
-            keep=metrics_log.generation,
+            on_batch=metrics_log.generation,
             processes=processes,
             lora=lora,
             callbacks=(_callback(metrics_log, processes),),

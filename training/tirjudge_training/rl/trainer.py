@@ -77,23 +77,24 @@ class JudgeBatches(GRPOTrainer):
         source: TaskSource,
         config: RlConfig,
         seed: int,
-        keep: BatchCallback,
+        on_batch: BatchCallback,
         processes: Processes = ALONE,
         **trl: Any,
     ) -> None:
-        self.engine, self.source, self.config, self.seed, self.keep = engine, source, config, seed, keep
-        self.processes = processes
+        self.engine, self.source, self.config, self.seed = engine, source, config, seed
+        self.on_batch, self.processes = on_batch, processes
         self.loss = open_loss(config.loss, config.loss_options)
         self.rows: list[Row] = []
         self._batch: list[Row] = []
         self._batch_metrics: Mapping[str, float] = {}
         self._measured: dict[str, float] = {}
-        self._laps = PhaseTimer()
+        self._timer = PhaseTimer()
         super().__init__(**trl)
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
         import torch
 
+        # TRL counts optimizer steps; our steps are generation batches.
         step = self.state.global_step // self.config.optimizer_steps
         shuffle = derive_seed("shuffle", self.seed, step)
         batch = self._roll_out(step)
@@ -121,22 +122,22 @@ class JudgeBatches(GRPOTrainer):
         output["num_responses_in_batch"] = torch.tensor(responses, device=self.args.device)
         # The maximum over all processes: each sees only its own rows.
         gap = torch.tensor(self.processes.every(self._sampler_gap(output))).max().item()
-        self._laps.end("logprobs")
-        self._batch_metrics = self.keep(GenerationBatch(step, batch, gap))
-        self._laps.end("record")
+        self._timer.end("logprobs")
+        self._batch_metrics = self.on_batch(GenerationBatch(step, batch, gap))
+        self._timer.end("record")
         seed_shuffle(shuffle)  # TRL shuffles the output next
         return output
 
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
-        """Add the metrics of the generation batch, for our log and for TRL's reporters alike."""
+        """Add the metrics of the generation batch, for the metrics log and for TRL's reporters."""
         if "loss" in logs:
             trl_metrics = self._metrics["train"]
             # A batch of fillers alone has no tokens to take a mean over.
             if any(any(row.mask) for row in self._batch):
                 logs |= {
-                    ours: fmean(trl_metrics[name])
-                    for name, ours in TOKEN_MEANS.items()
-                    if name in trl_metrics
+                    name: fmean(trl_metrics[trl_name])
+                    for trl_name, name in TOKEN_MEANS.items()
+                    if trl_name in trl_metrics
                 }
             logs |= {**self._batch_metrics, **self._time_and_memory()}
             trl_metrics.clear()  # the others describe fillers too
@@ -161,6 +162,7 @@ class JudgeBatches(GRPOTrainer):
         if self.loss.mean_of == "responses":
             weight = share * len(mask) / part["num_responses_in_batch"].clamp(min=1)
         tokens = share * mask.sum() / part["num_items_in_batch"].clamp(min=1)
+        # TRL's loss reads this attribute.
         self.entropy_coef = float(self.config.entropy_bonus * tokens / weight)
         loss = self.loss.compute(super()._compute_loss, model, part) * weight
         # A token mean of this part counts as much as the part has tokens.
@@ -171,31 +173,31 @@ class JudgeBatches(GRPOTrainer):
 
     def _roll_out(self, step: int) -> Batch:
         """Roll out the batch of a step and start its measurements."""
-        self._laps = PhaseTimer()
+        self._timer = PhaseTimer()
         forget_peak()
-        self.engine.refresh()
-        self._laps.end("refresh")
+        self.engine.refresh()  # the weights have changed since the last batch
+        self._timer.end("refresh")
         generated, waited = self.engine.generator.busy_seconds, self.engine.waited_seconds
         batch = self._gather(step)
-        self._laps.end("rollout")
+        self._timer.end("rollout")
         self._measured = {
             "seconds/generating": round(self.engine.generator.busy_seconds - generated, 3),
             "seconds/waiting": round(self.engine.waited_seconds - waited, 3),
             **gpu_peak("rollout"),
         }
-        self.engine.rest()
+        self.engine.rest()  # the KV cache would take memory from training
         return batch
 
     def _time_and_memory(self) -> dict[str, float]:
         """Return timings and peak memory of a batch, once it was trained on."""
-        self._laps.end("train")
-        timed = self._measured | times(self.processes.every(self._laps.parts))
+        self._timer.end("train")
+        timed = self._measured | times(self.processes.every(self._timer.parts))
         return {**timed, **shares_of_time(timed), **gpu_peak("train"), **memory_in_use()}
 
     def _gather(self, step: int) -> Batch:
         return self.engine.run(
             gather(
-                lambda turn, position: self.source(step, turn, position),
+                lambda round_number, position: self.source(step, round_number, position),
                 self.engine.rollouts(derive_seed("rollout", self.seed, step)),
                 slots=self.config.groups,
                 size=self.config.samples,
@@ -214,6 +216,7 @@ class JudgeBatches(GRPOTrainer):
         """
         # Fillers last: they have nothing to compare.
         rows = sorted(range(len(self.rows)), key=lambda number: not any(self.rows[number].mask))
+        # TRL computes them if a batch is used for several optimizer steps.
         if "old_per_token_logps" not in output:
             rows = rows[: self.config.samples]
         part = {name: tensor[rows] for name, tensor in output.items() if tensor.dim() > 1}
@@ -250,7 +253,7 @@ def build_trainer(
     source: TaskSource,
     seed: int,
     output: str,
-    keep: BatchCallback = lambda generation: {},
+    on_batch: BatchCallback = lambda generation: {},
     processes: Processes = ALONE,
     lora: LoraConfig | None = None,
     callbacks: tuple[Any, ...] = (),
@@ -268,7 +271,7 @@ def build_trainer(
             source=source,
             config=config,
             seed=seed,
-            keep=keep,
+            on_batch=on_batch,
             processes=processes,
             model=model,
             processing_class=tokenizer,
@@ -281,11 +284,12 @@ def build_trainer(
                 **_arguments(config, processes),
                 **current_device().arguments(),
             ),
+            # TRL needs a dataset; its rows are never read, only counted.
             train_dataset=Dataset.from_dict({"slot": list(range(config.groups))}),
             rollout_func=lambda prompts, trainer: rollout_output(
                 [without_left_padding(row) for row in trainer.rows]
             ),
-            reward_funcs=[lambda reward, **row: reward],
+            reward_funcs=[lambda reward, **row: reward],  # the rewards come with the rollouts
             callbacks=list(callbacks),
         )
     trainer.remove_callback(PrinterCallback)

@@ -95,6 +95,7 @@ class JudgeRolloutFunc:
         self._engine, self._format, self._seed = engine, format, seed
         self._views: dict[str, tuple[JudgeTask, int]] = {}
         environment = engine.environments[format]
+        # TRL passes prompts as strings, so the names of task and view serve as the prompt.
         for task in tasks:
             for number, view in enumerate(environment.views(task)):
                 prompt = f"{task.id} {view.name}"
@@ -113,7 +114,7 @@ class JudgeRolloutFunc:
         """
         accelerator = trainer.accelerator
         seed = derive_seed(self._seed, trainer.state.global_step, accelerator.process_index)
-        self._engine.refresh()
+        self._engine.refresh()  # the trainer has changed the weights since the last call
         rollout = self._engine.rollouts(seed)[self._format]
 
         # The position numbers the samples, so that repeated prompts get different seeds.
@@ -138,6 +139,7 @@ class JudgeRolloutFunc:
             for prompt, found in zip(groups, self._engine.run(scored()), strict=True)
         }
         self._engine.rest()
+        # In the order of TRL's prompts, which repeats each prompt for its samples.
         return rollout_output([rows[prompt].pop(0) for prompt in prompts])
 
     @staticmethod

@@ -44,17 +44,18 @@ class Answering(Stage):
 
         tokenizer = AutoTokenizer.from_pretrained(run.model(self.start))
         encoder = ChatEncoder(tokenizer)
-        draws = run.data.prompts(self.config.prompts, self.seed)
+        tasks = run.data.prompts(self.config.prompts, self.seed)
+        # Rows are written in order, so their number says where an interrupted stage stopped.
         done = sum(1 for _ in folder.read(SAMPLES))
         unlabelled = 0
-        for index, draw in enumerate(draws):
+        for index, formatted in enumerate(tasks):
             # Counted for finished rows too, so that a resumed stage returns the same result.
-            unlabelled += draw.task.label is None
+            unlabelled += formatted.task.label is None
             if index >= done:
-                judge = run.data.environments[draw.format]
-                kept = self._samples(judge, draw.task, encoder, tokenizer.eos_token_id)
-                folder.append(SAMPLES, {"index": index, "id": draw.task.id, "kept": kept})
-        return {"prompts": len(draws), "unlabelled": unlabelled}
+                judge = run.data.environments[formatted.format]
+                samples = self._samples(judge, formatted.task, encoder, tokenizer.eos_token_id)
+                folder.append(SAMPLES, {"index": index, "id": formatted.task.id, "kept": samples})
+        return {"prompts": len(tasks), "unlabelled": unlabelled}
 
     def size(self, data: Data) -> Size:
         return Size(f"{len(data.prompts(self.config.prompts, self.seed)):,} right answers")
@@ -72,11 +73,11 @@ class Answering(Stage):
         return [{"ids": sample.ids, "labels": sample.labels} for sample in samples]
 
     def _answer(self, judge: Environment, task: JudgeTask, view: View) -> str:
-        """Raises RuntimeError if the judge would not parse the text as the right verdict."""
+        """Return the answer to one view; raises RuntimeError if the judge would not read it as the label."""
         name = letter(view.order.index(task.label)) if task.label in view.order else ""
         text = self.config.text.replace(LETTER, name)
-        read = judge.read(task, view, Completion(text=text, finish=Finish.END))
-        if not (isinstance(read, Verdict) and read.choice == task.label):
+        verdict = judge.read(task, view, Completion(text=text, finish=Finish.END))
+        if not (isinstance(verdict, Verdict) and verdict.choice == task.label):
             raise RuntimeError(
                 f"answers.text: the judge does not read {text!r} as the right answer to {task.id!r}: "
                 "write it in the format of the judge"

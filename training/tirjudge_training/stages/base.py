@@ -99,7 +99,7 @@ class Stage(BaseModel, ABC):
     name: str
     """The name of its folder, unique within the run."""
     seed: int = 0
-    """Everything that the stage draws is a function of this seed."""
+    """Every random choice of the stage is a function of this seed."""
     start: str | None = None
     """The earlier stage whose model it starts from; None is the base model of the run."""
     distributed: ClassVar[bool] = False

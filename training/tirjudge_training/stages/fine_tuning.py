@@ -27,7 +27,7 @@ class FineTuning(Stage):
     kind = "SFT"
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
-        found = [sample for name in self.samples for sample in kept(run.path / name)]
+        found = [sample for name in self.samples for sample in kept_samples(run.path / name)]
         # Truncated dialogues would lose their verdict, so a sample that is too long is dropped whole.
         samples = [sample for sample in found if len(sample.ids) <= self.config.max_tokens]
         if not found:
@@ -50,6 +50,7 @@ class FineTuning(Stage):
             say=run.say,
             processes=run.processes,
         )
+        # A distributed stage: every process holds a part of the model and takes part in saving.
         model_folder.save(folder.path / MODEL, model, start=start, processes=run.processes)
         return {"samples": len(samples), "too_long": len(found) - len(samples)}
 
@@ -64,7 +65,7 @@ class FineTuning(Stage):
         return f"SFT on {result['samples']:,} samples"
 
 
-def kept(stage: Path) -> Iterator[Sample]:
+def kept_samples(stage: Path) -> Iterator[Sample]:
     """Yield the samples of a stage in the order of its prompts, which may have finished in another order."""
     for row in sorted(read_lines(stage / SAMPLES), key=lambda row: row["index"]):
         for one in row["kept"]:

@@ -19,20 +19,20 @@ class Measurement(Stage):
     measures = True
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
-        draws = run.data.heldout(self.config.n, self.config.seed)
-        run.say(f"{len(draws)} tasks")
-        found = measure(
+        tasks = run.data.heldout(self.config.n, self.config.seed)
+        run.say(f"{len(tasks)} tasks")
+        results = measure(
             run.model(self.start),
-            draws,
+            tasks,
             run.data.environments,
             self.config.rollout(self.rollout),
             reward_questions=partial(run.reward_questions, folder),
             folder=folder,
         )
-        for line in lines(found):
+        for line in lines(results):
             run.say(line)
-        return found
+        return results
 
     def size(self, data: Data) -> Size:
-        draws = data.heldout(self.config.n, self.config.seed)
-        return Size(f"{len(draws):,} tasks", sampled=trajectories(data, draws))
+        tasks = data.heldout(self.config.n, self.config.seed)
+        return Size(f"{len(tasks):,} tasks", sampled=trajectories(data, tasks))

@@ -53,6 +53,7 @@ class Reinforcement(Stage):
         return Size(
             f"{_length(config)} of {config.groups} x {config.samples}",
             sampled=rows,
+            # An upper limit: every round could replace all groups.
             resampled=rows * config.replacement_rounds,
             trained=rows,
             compared=rows if config.beta else 0,

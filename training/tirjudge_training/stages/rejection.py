@@ -42,20 +42,20 @@ class Rejection(Stage):
     rollout: RolloutConfig
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
-        draws = run.data.prompts(self.config.prompts, self.seed)
+        tasks = run.data.prompts(self.config.prompts, self.seed)
         # Prompts finish out of order, so the finished ones are a set and not a prefix.
         done = {row["index"] for row in folder.read(SAMPLES)}
-        left = [(index, draw) for index, draw in enumerate(draws) if index not in done]
+        left = [(index, task) for index, task in enumerate(tasks) if index not in done]
         if left:
             model, judges = run.model(self.start), run.data.environments
             with Engine.load(model, judges, self.rollout, run.reward_questions(folder)) as engine:
-                engine.run(self._sample(engine, left, len(draws), folder, run))
+                engine.run(self._sample(engine, left, len(tasks), folder, run))
         return summary(folder)
 
     def size(self, data: Data) -> Size:
-        draws = data.prompts(self.config.prompts, self.seed)
+        tasks = data.prompts(self.config.prompts, self.seed)
         samples = self.config.samples
-        return Size(f"{len(draws):,} prompts x {samples}", sampled=trajectories(data, draws) * samples)
+        return Size(f"{len(tasks):,} prompts x {samples}", sampled=trajectories(data, tasks) * samples)
 
     def describe(self, result: JsonObject) -> str:
         kept, prompts = (sum(one[key] for one in result.values()) for key in ("kept", "prompts"))
@@ -63,35 +63,36 @@ class Rejection(Stage):
 
     async def _sample(self, engine: Engine, left: Any, total: int, folder: RunFolder, run: Run) -> None:
         finished = total - len(left)
-        async for index, roll in score_tasks(left, engine.rollouts(self.seed), size=self.config.samples):
-            folder.append(SAMPLES, row(index, roll, self.config))
+        async for index, rollouts in score_tasks(left, engine.rollouts(self.seed), size=self.config.samples):
+            folder.append(SAMPLES, row(index, rollouts, self.config))
             finished += 1
             if finished % REPORT_EVERY == 0 or finished == total:
                 run.say(f"{finished}/{total} prompts")
 
 
-def row(index: int, roll: ScoredRollouts, config: RejectionConfig) -> JsonObject:
+def row(index: int, rollouts: ScoredRollouts, config: RejectionConfig) -> JsonObject:
     """Return the row of `samples.jsonl` for a prompt: the rewards of its rollouts, and the one kept."""
-    best = chosen(roll, config)
-    kept = [] if best is None else [Sample.of(t) for t in roll.episodes[best].trajectories]
+    # Stored even if nothing is kept, so that a resumed stage does not sample the prompt again.
+    best = chosen(rollouts, config)
+    kept = [] if best is None else [Sample.of(t) for t in rollouts.episodes[best].trajectories]
     return {
         "index": index,
-        "id": roll.draw.task.id,
-        "format": roll.draw.format,
-        "rewards": [[_total(score) for score in scores] for scores in roll.scores],
+        "id": rollouts.formatted.task.id,
+        "format": rollouts.formatted.format,
+        "rewards": [[_total(score) for score in scores] for scores in rollouts.scores],
         "kept": [{"ids": sample.ids, "labels": sample.labels} for sample in kept],
-        "episode": None if best is None else episode_record(roll.episodes[best], roll.scores[best]),
+        "episode": None if best is None else episode_record(rollouts.episodes[best], rollouts.scores[best]),
     }
 
 
-def chosen(roll: ScoredRollouts, config: RejectionConfig) -> int | None:
+def chosen(rollouts: ScoredRollouts, config: RejectionConfig) -> int | None:
     """Return the index of the episode to keep, the first among equals; None if none has the full reward."""
     full = [
         i
-        for i, scores in enumerate(roll.scores)
+        for i, scores in enumerate(rollouts.scores)
         if all(isinstance(score, Reward) and score.total >= config.reward for score in scores)
     ]
-    return min(full, key=lambda i: _cost(roll, i, config.keep), default=None)
+    return min(full, key=lambda i: _cost(rollouts, i, config.keep), default=None)
 
 
 def summary(folder: RunFolder) -> JsonObject:
@@ -104,8 +105,8 @@ def summary(folder: RunFolder) -> JsonObject:
     return {name: found[name] for name in sorted(found)}
 
 
-def _cost(roll: ScoredRollouts, index: int, keep: str) -> tuple[int, ...]:
-    trajectories = roll.episodes[index].trajectories
+def _cost(rollouts: ScoredRollouts, index: int, keep: str) -> tuple[int, ...]:
+    trajectories = rollouts.episodes[index].trajectories
     tokens = sum(sum(Transcript.of(trajectory).mask) for trajectory in trajectories)
     calls = sum(len(trajectory.calls) for trajectory in trajectories)
     return (tokens,) if keep == "shortest" else (calls, tokens)

@@ -40,13 +40,14 @@ class Selection(Stage):
     rollout: RolloutConfig
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
-        draws = run.data.validation(self.config.n)
+        tasks = run.data.validation(self.config.n)
         counts = {}
+        # One file of answers per checkpoint, so that a resumed stage repeats no answer.
         for checkpoint in checkpoints.marked(run.path / self.stage / CHECKPOINTS):
             step = checkpoints.step_of(checkpoint)
             found = measure(
                 str(checkpoint),
-                draws,
+                tasks,
                 run.data.environments,
                 self.rollout,
                 reward_questions=partial(run.reward_questions, folder),
@@ -54,17 +55,17 @@ class Selection(Stage):
                 file=f"answers-{step}.jsonl",
             )
             counts[step] = correct(found)
-            run.say(f"step {step} has {counts[step]} of {len(draws)} right")
+            run.say(f"step {step} has {counts[step]} of {len(tasks)} right")
         # Equal accuracy goes to the later step, which has seen more data.
         best = max(counts, key=lambda step: (counts[step], step))
         self._keep(run.path / self.stage / CHECKPOINTS / f"checkpoint-{best}", folder, run)
-        return {"best": best, "n": len(draws), "correct": {str(step): n for step, n in counts.items()}}
+        return {"best": best, "n": len(tasks), "correct": {str(step): n for step, n in counts.items()}}
 
     def size(self, data: Data) -> Size:
-        draws = data.validation(self.config.n)
+        tasks = data.validation(self.config.n)
         return Size(
-            f"{self.candidates} checkpoints x {len(draws):,} tasks",
-            sampled=self.candidates * trajectories(data, draws),
+            f"{self.candidates} checkpoints x {len(tasks):,} tasks",
+            sampled=self.candidates * trajectories(data, tasks),
         )
 
     def disk(self) -> Disk:

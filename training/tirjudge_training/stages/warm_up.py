@@ -37,6 +37,7 @@ class WarmUp(Stage):
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         model, tokenizer = build_model(self.seed, self.config.shape)
+        # Written to disk first, because SFT starts from a model folder.
         base = model
         run.processes.first(lambda: save(folder.path / BASE, base, tokenizer))
         run.say(f"writing {self.config.corpus.samples} samples")

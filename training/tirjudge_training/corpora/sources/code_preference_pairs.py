@@ -11,6 +11,8 @@ from tirjudge_training.corpora.base import Skipped, Source, SourceCard, SourceIt
 
 
 class CodePreferenceRow(BaseModel):
+    """A row of Code-Preference-Pairs."""
+
     input: str
     accepted: str
     rejected: str

@@ -52,10 +52,14 @@ def _parsed(value: Any) -> Any:
 
 
 class Code(BaseModel):
+    """A program or a unit test."""
+
     code: str
 
 
 class CodeRmRow(BaseModel):
+    """A row of CodeRM-UnitTest: a problem, its solutions and its unit tests."""
+
     question: str
     code_ground_truth: str
     code_generate: Annotated[list[Code], BeforeValidator(_parsed)]
@@ -87,6 +91,7 @@ class CodeRm(Source[CodeRmRow]):
         passed = await asyncio.gather(*(_passes(program, tests, sandbox) for program in programs))
         if None in passed:
             return Skipped("the sandbox failed")
+        # The tests decide who is right, so tests that fail the reference decide nothing.
         if not passed[0]:
             return Skipped("the reference solution fails its own tests")
         sorted_out = list(zip(programs, passed, strict=True))

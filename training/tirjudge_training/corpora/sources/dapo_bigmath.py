@@ -12,6 +12,8 @@ from tirjudge_training.corpora.final_answers import Solved
 
 
 class DapoRow(BaseModel):
+    """A row of DAPO-Math-17k."""
+
     prompt: str
     solution: str
     """The final answer alone."""

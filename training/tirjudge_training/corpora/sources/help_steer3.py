@@ -13,6 +13,8 @@ CLEAR = 2
 
 
 class HelpSteer3Row(BaseModel):
+    """A row of HelpSteer3's preferences."""
+
     context: list[ChatTurn]
     response1: str
     response2: str

@@ -29,6 +29,8 @@ class Remark(BaseModel):
 
 
 class HelpSteer3ChecklistRow(BaseModel):
+    """A row of HelpSteer3's preferences, with the annotators' remarks."""
+
     context: list[ChatTurn]
     response1: str
     response2: str

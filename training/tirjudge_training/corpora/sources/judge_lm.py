@@ -11,6 +11,8 @@ from tirjudge_training.corpora.base import Skipped, Source, SourceCard, SourceIt
 
 
 class JudgeLmRow(BaseModel):
+    """A row of JudgeLM-100K, with GPT-4's scores of both answers."""
+
     question_body: str
     answer1_body: str
     answer2_body: str
@@ -32,6 +34,7 @@ class JudgeLm(Source[JudgeLmRow]):
     row = JudgeLmRow
 
     def question(self, row: JudgeLmRow) -> SourceItem | Skipped:
+        # A score of -1 marks a row for which GPT-4 gave none.
         if len(row.score) != 2 or min(row.score) < 0:
             return Skipped("no two scores")
         if not row.question_body.strip():

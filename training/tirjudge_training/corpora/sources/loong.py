@@ -13,6 +13,8 @@ from tirjudge_training.corpora.hub import EVERY
 
 
 class LoongRow(BaseModel):
+    """A row of Loong."""
+
     question: str
     final_answer: str
 

@@ -12,6 +12,8 @@ from tirjudge_training.corpora.final_answers import Solved, last_boxed
 
 
 class MathRow(BaseModel):
+    """A row of MATH."""
+
     problem: str
     solution: str
 

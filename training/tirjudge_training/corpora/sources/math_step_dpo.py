@@ -11,6 +11,8 @@ from tirjudge_training.corpora.base import Skipped, Source, SourceCard, SourceIt
 
 
 class MathStepRow(BaseModel):
+    """A row of Math-Step-DPO-10K."""
+
     prompt: str
     initial_reason_steps: str
     full_chosen: str

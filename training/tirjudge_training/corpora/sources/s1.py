@@ -15,6 +15,8 @@ Grade = Literal["Yes", "No"]
 
 
 class S1Row(BaseModel):
+    """A row of s1K-1.1: a problem with the graded attempts of two models."""
+
     question: str
     solution: str
     gemini_attempt: str

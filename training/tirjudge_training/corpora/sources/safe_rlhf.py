@@ -11,6 +11,8 @@ from tirjudge_training.corpora.base import Skipped, Source, SourceCard, SourceIt
 
 
 class SafeRlhfRow(BaseModel):
+    """A row of PKU-SafeRLHF."""
+
     prompt: str
     response_0: str
     response_1: str
@@ -36,6 +38,7 @@ class SafeRlhf(Source[SafeRlhfRow]):
         safe = (row.is_response_0_safe, row.is_response_1_safe)
         if safe[0] == safe[1]:
             return Skipped("both responses are safe, or neither")
+        # Two annotations that contradict each other.
         if not safe[row.safer_response_id]:
             return Skipped("the safer response is not the safe one")
         return SourceItem(

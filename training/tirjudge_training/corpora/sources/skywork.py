@@ -15,6 +15,8 @@ DOMAINS = {"magpie": "reasoning", "offset": "chat", "helpsteer": "chat", "wildgu
 
 
 class SkyworkRow(BaseModel):
+    """A row of Skywork-Reward-Preference: two conversations."""
+
     source: str
     chosen: list[ChatTurn]
     rejected: list[ChatTurn]
@@ -36,6 +38,7 @@ class Skywork(Source[SkyworkRow]):
     def question(self, row: SkyworkRow) -> SourceItem | Skipped:
         if row.source == GIVEN_AWAY:
             return Skipped(f"of {GIVEN_AWAY}")
+        # A pair has one prompt, so only the last turn may differ.
         if len(row.chosen) < 2 or row.chosen[:-1] != row.rejected[:-1]:
             return Skipped("conversations that differ before their last turn")
         if {row.chosen[-1].role, row.rejected[-1].role} != {"assistant"}:

@@ -93,6 +93,8 @@ def _parsed(value: Any) -> Any:
 
 
 class TuluRow(BaseModel):
+    """A row of RLVR-IFeval: a prompt and the function that checks its constraint."""
+
     messages: list[ChatTurn]
     ground_truth: Annotated[dict[str, Any], BeforeValidator(_parsed)]
 
@@ -128,5 +130,6 @@ class Tulu3(Source[TuluRow]):
             return Skipped("a constraint whose arguments its verifier does not accept")
         answers = [answer.text for answer in await sampler.answers(question.key, question.prompt)]
         good = [text for text in answers if all(one.holds(text) for one in verifiers)]
+        # An empty answer breaks most constraints, but teaches a judge nothing.
         bad = [text for text in answers if text.strip() and text not in good]
         return question.answered(good, bad) if good and bad else Skipped(UNDECIDED)

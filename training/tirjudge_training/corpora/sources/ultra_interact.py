@@ -13,11 +13,15 @@ CODE = "Coding"
 
 
 class Turn(BaseModel):
+    """One turn of a trajectory."""
+
     role: Literal["user", "assistant"] = Field(alias="from")
     value: str
 
 
 class UltraInteractRow(BaseModel):
+    """A row of UltraInteract: a trajectory and two next actions."""
+
     task: str
     trajectory: list[Turn]
     chosen: str

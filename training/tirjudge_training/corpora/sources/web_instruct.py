@@ -17,6 +17,8 @@ CHECKABLE = frozenset(
 
 
 class WebInstructRow(BaseModel):
+    """A row of WebInstruct-verified."""
+
     question: str
     answer: str
     answer_type: str

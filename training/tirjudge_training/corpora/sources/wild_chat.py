@@ -25,11 +25,15 @@ instruction alone, with nothing before or behind it, and do not answer it."""
 
 
 class WildChatTurn(BaseModel):
+    """One turn of a conversation."""
+
     role: str
     content: str
 
 
 class WildChatRow(BaseModel):
+    """A row of WildChat."""
+
     conversation: list[WildChatTurn]
     language: str
     toxic: bool
@@ -62,6 +66,7 @@ class WildChat(Source[WildChatRow]):
         noisy = _instruction(await sampler.answers(f"{question.key}/noise", (asked,)), instruction)
         if noisy is None:
             return Skipped("no noisy instruction that differs from the original")
+        # The bad answer fits another instruction, so it is fluent but misses the point.
         good = await sampler.answers(question.key, question.prompt)
         bad = await sampler.answers(f"{question.key}/noisy", (Message("user", noisy),))
         filled = question.answered([one.text for one in good], [one.text for one in bad])

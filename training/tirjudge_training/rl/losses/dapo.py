@@ -9,7 +9,7 @@ from tirjudge_training.rl.losses.base import Loss
 
 
 class Dapo(Loss):
-    """Averages over all tokens of a batch alike (TIR-Judge Eq. 2, JudgeLRM footnote 2)."""
+    """Averages over all tokens of a batch with equal weight (TIR-Judge Eq. 2, JudgeLRM footnote 2)."""
 
     def arguments(self) -> Mapping[str, Any]:
         return {"loss_type": "dapo", "importance_sampling_level": "token"}

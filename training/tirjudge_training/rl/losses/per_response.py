@@ -1,4 +1,4 @@
-"""The loss of GRPO as RM-R1 prints it, in which every response counts alike."""
+"""The loss of GRPO as RM-R1 prints it, in which every response has the same weight."""
 
 from __future__ import annotations
 

@@ -1,0 +1,78 @@
+"""The two stages of distillation: sample a teacher's dialogues, and render the best ones for the student."""
+
+from __future__ import annotations
+
+from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge_environments import ChatEncoder
+from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.distillation.config import TeacherConfig
+from tirjudge_training.distillation.lessons import Distillation, teacher_environment
+from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
+
+
+class TeacherSampling(Stage):
+    """Has a teacher behind an endpoint judge training tasks, and stores every dialogue.
+
+    Programs run in the sandbox. No request is paid for twice, whenever the run is interrupted.
+    """
+
+    config: TeacherConfig
+
+    def work(self, folder: RunFolder, run: Run) -> JsonObject:
+        tasks = run.data.prompts(self.config.prompts, self.seed)
+        return Distillation(
+            folder, self.config, tasks, run.data.environments, seed=self.seed, say=run.say
+        ).ask()
+
+    def size(self, data: Data) -> Size:
+        count = trajectories(data, data.prompts(self.config.prompts, self.seed)) * self.config.samples
+        return Size(f"{count:,} dialogues with {self.config.model}", dialogues=count)
+
+    def check(self, data: Data) -> None:
+        """Raise ValueError if a judge has no prompts for this family of teachers."""
+        # The corrector may use another tier, and with it another protocol of the judge.
+        tiers = {self.config.tier, *([self.config.corrector.tier] if self.config.corrector else [])}
+        for environment in data.environments.values():
+            for tier in tiers:
+                try:
+                    teacher_environment(environment, self.config, tier)
+                except ValueError as error:
+                    raise ValueError(f"teacher.family: {error}") from None
+
+    def describe(self, result: JsonObject) -> str:
+        return f"{result['dialogues']:,} dialogues with {self.config.model}"
+
+
+class DialogueRendering(Stage):
+    """Renders a teacher's best dialogues in the student's format and token ids.
+
+    Its seed is that of the TeacherSampling stage, so that both choose the same tasks.
+    """
+
+    teacher: str
+    """The name of the TeacherSampling stage."""
+    config: TeacherConfig
+
+    def work(self, folder: RunFolder, run: Run) -> JsonObject:
+        from transformers import AutoTokenizer
+
+        tokenizer = AutoTokenizer.from_pretrained(run.model(self.start))
+        tasks = run.data.prompts(self.config.prompts, self.seed)
+        # Rendering is cheap and deterministic: a resumed stage repeats it and writes only the missing rows.
+        done = sum(1 for _ in folder.read(SAMPLES))
+        kept = 0
+        with RunFolder(run.path / self.teacher) as dialogues:
+            distillation = Distillation(
+                dialogues, self.config, tasks, run.data.environments, seed=self.seed, say=run.say
+            )
+            for row in distillation.rows(ChatEncoder(tokenizer), tokenizer.eos_token_id):
+                kept += len(row["kept"])
+                if row["index"] >= done:
+                    folder.append(SAMPLES, row)
+        return {"prompts": len(tasks), "samples": kept}
+
+    def size(self, data: Data) -> Size:
+        return Size(f"right dialogues of the stage {self.teacher}, in the student's format")
+
+    def describe(self, result: JsonObject) -> str:
+        return f"{result['samples']:,} samples from the dialogues of {self.config.model}"
