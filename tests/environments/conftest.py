@@ -41,7 +41,7 @@ def make_task() -> Callable[..., JudgeTask]:
 
 @pytest.fixture
 def play() -> Callable[..., Any]:
-    """Play one view: every turn but the last pauses at a stop string, the last one ends by itself."""
+    """Play one view: every turn but the last pauses at a stop string, and the last one ends by itself."""
 
     async def play(
         environment: Environment,

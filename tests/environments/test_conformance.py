@@ -93,7 +93,7 @@ async def test_a_format_is_an_environment(environment, task) -> None:
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(text=COMPLETIONS, finish=st.sampled_from(Finish), arguments=st.text())
 @example(text="```python\n```output\n```python\n```", finish=Finish.STOP, arguments='{"code": ""}')
-def test_any_completion_has_a_reading(environment, task, text: str, finish: Finish, arguments: str) -> None:
+def test_any_completion_can_be_read(environment, task, text: str, finish: Finish, arguments: str) -> None:
     calls = (ToolCall("1", "run_python", arguments),) if finish is Finish.TOOL_CALL else ()
     completion = Completion(text=text, finish=finish, tool_calls=calls)
     view = environment.views(task)[-1]
@@ -157,7 +157,7 @@ async def test_any_dialogue_ends_in_a_score(turns) -> None:
 
 
 @pytest.mark.parametrize("broken", ["views", "prompt", "read", "score"])
-async def test_the_conformance_suite_finds_what_is_broken(broken: str) -> None:
+async def test_the_conformance_suite_finds_broken_environments(broken: str) -> None:
     class Broken(TirPairwise):
         def views(self, task):
             views = super().views(task)
@@ -179,7 +179,7 @@ async def test_the_conformance_suite_finds_what_is_broken(broken: str) -> None:
         await check_environment(Broken(), TASKS["pair"])
 
 
-async def test_the_conformance_suite_finds_a_program_that_nothing_shows() -> None:
+async def test_the_conformance_suite_finds_a_program_of_a_judge_without_show() -> None:
     class Mute(J1PaV):
         def read(self, task, view, completion):
             return RunCode("print(1)")
@@ -196,7 +196,7 @@ def test_the_suite_has_a_verdict_and_a_program_for_every_format() -> None:
         assert kinds == {RunCode, Verdict, Malformed}
 
 
-def test_letters_count_like_the_columns_of_a_sheet() -> None:
+def test_letters_count_like_spreadsheet_columns() -> None:
     assert letters(3) == ("A", "B", "C")
     assert [letter(position) for position in (25, 26, 27, 51, 52, 701, 702)] == [
         "Z",

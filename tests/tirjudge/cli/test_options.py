@@ -97,7 +97,7 @@ def test_a_bad_config_file_is_one_line(tmp_path: Path, name: str, text: str, rea
 
 
 def test_the_former_meaning_of_config_is_refused_with_the_new_name() -> None:
-    """`--config` once named a configuration of a hub dataset."""
+    """`--config` formerly named the configuration of a hub dataset."""
     run = CliRunner().invoke(app, ["judge", "some/dataset", "--config", "english"])
     assert run.exit_code == 2
     assert run.stderr == (
@@ -162,7 +162,7 @@ def test_the_shell_completes_commands_and_options(typed: str, completed: str) ->
 
 
 def test_the_completion_script_is_printed() -> None:
-    # Without detection of the shell the option takes its name, so that the test runs under any parent.
+    # Without shell detection the option takes the shell's name, so the test runs under any parent process.
     environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     command = [TIRJUDGE, "--show-completion", "bash"]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

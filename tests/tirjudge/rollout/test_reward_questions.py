@@ -1,4 +1,4 @@
-"""Questions to another model: each asked once, kept, waited for, and never answered by a made-up answer."""
+"""Reward questions: each is asked once, cached, retried, and never answered with an invented answer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TASK = JudgeTask(
 
 
 def ask(key: str, answer: str = "") -> Question:
-    """A question whose only readable answer is `answer`, or any without one."""
+    """Return a question whose only readable answer is `answer`; without it, any answer is readable."""
     prompt = Prompt(messages=(Message("user", key),))
     return Question(key, prompt, readable=lambda text: not answer or text == answer)
 
@@ -51,7 +51,9 @@ async def test_equal_questions_are_asked_once(server: EndpointServer) -> None:
     await asking.close()
 
 
-async def test_answers_are_kept_and_replayed_without_a_model(server: EndpointServer, tmp_path: Path) -> None:
+async def test_answers_are_cached_and_replayed_without_a_model(
+    server: EndpointServer, tmp_path: Path
+) -> None:
     server.answers(chat("kept"))
     asking = RewardQuestions(endpoint(server), kept=AnswerStore(tmp_path))
     await asking.answers([ask("a")])
@@ -65,7 +67,7 @@ async def test_answers_are_kept_and_replayed_without_a_model(server: EndpointSer
     await other.close()
 
 
-async def test_processes_of_one_run_keep_answers_beside_each_other(tmp_path: Path) -> None:
+async def test_processes_of_one_run_store_answers_side_by_side(tmp_path: Path) -> None:
     for rank in (0, 1):
         asking = RewardQuestions(ScriptedGenerator([f"by {rank}"]), kept=AnswerStore(tmp_path, rank))
         await asking.answers([ask(f"of {rank}")])
@@ -75,33 +77,35 @@ async def test_processes_of_one_run_keep_answers_beside_each_other(tmp_path: Pat
     await nobody.close()
 
 
-async def test_an_unreadable_answer_is_asked_for_again_and_otherwise(server: EndpointServer) -> None:
+async def test_an_unreadable_answer_is_retried_with_another_seed_and_temperature(
+    server: EndpointServer,
+) -> None:
     server.answers(chat("hm"), chat("yes"))
     asking = RewardQuestions(endpoint(server), sampling=Sampling(temperature=0.0))
     assert await asking.answers([ask("a", "yes")]) == {"a": "yes"}
     first, second = server.bodies
     assert first["temperature"] == 0.0
-    assert second["temperature"] > 0.0, "a greedy answer would be the same again"
+    assert second["temperature"] > 0.0, "a greedy retry would give the same answer"
     assert first["seed"] != second["seed"]
     server.answers(chat("hm"))
     server.asked.clear()
-    assert await asking.answers([ask("b", "yes")]) == {"b": "hm"}, "what it says stays what it said"
+    assert await asking.answers([ask("b", "yes")]) == {"b": "hm"}, "the recorded answer should not change"
     assert len(server.asked) == 3
     await asking.close()
 
 
-async def test_a_model_that_is_down_is_waited_for(server: EndpointServer) -> None:
+async def test_an_unreachable_model_is_retried(server: EndpointServer) -> None:
     server.answers(failure(503, "loading"), failure(503, "loading"), chat("yes"))
     said: list[str] = []
     asking = RewardQuestions(endpoint(server), pause=0.01, say=said.append)
     assert await asking.answers([ask("a")]) == {"a": "yes"}
-    assert len(said) == 1, "waiting is said once"
+    assert len(said) == 1, "waiting should be reported once"
     assert said[0].startswith("meta does not answer, retrying for up to 600 s: ")
     assert "503" in said[0]
     await asking.close()
 
 
-async def test_a_model_that_stays_down_stops_the_work_with_a_message(server: EndpointServer) -> None:
+async def test_a_model_that_stays_unreachable_stops_the_run_with_a_message(server: EndpointServer) -> None:
     server.answers(failure(503, "overloaded"))
     asking = RewardQuestions(endpoint(server), patience=0.0)
     with pytest.raises(NotAnswered, match=r"meta has not answered for 0 s: .*503.*overloaded"):
@@ -109,7 +113,7 @@ async def test_a_model_that_stays_down_stops_the_work_with_a_message(server: End
     await asking.close()
 
 
-async def test_a_wrong_key_is_not_waited_for(server: EndpointServer) -> None:
+async def test_a_wrong_key_is_not_retried(server: EndpointServer) -> None:
     server.answers(failure(401, "bad key"))
     asking = RewardQuestions(endpoint(server))
     with pytest.raises(NotAnswered, match=r"meta refuses all questions: .*401.*bad key"):
@@ -125,9 +129,7 @@ async def test_a_wrong_key_is_not_waited_for(server: EndpointServer) -> None:
         chat("", finish="content_filter"),
     ],
 )
-async def test_a_question_that_cannot_be_taken_stays_without_an_answer(
-    server: EndpointServer, reply: Any
-) -> None:
+async def test_a_refused_question_has_no_answer(server: EndpointServer, reply: Any) -> None:
     server.script = lambda body: reply if body["messages"][0]["content"] == "bad" else chat("yes")
     said: list[str] = []
     asking = RewardQuestions(endpoint(server), say=said.append)
@@ -142,7 +144,7 @@ def rationale(asking: RewardQuestions | None) -> Rollout:
     return Rollout(Rationale(order="given"), judge, FixedSandbox(), asking=asking)
 
 
-async def test_a_rollout_asks_before_it_scores(server: EndpointServer) -> None:
+async def test_a_rollout_asks_its_questions_before_scoring(server: EndpointServer) -> None:
     server.answers(chat(MATCHED))
     asking = RewardQuestions(endpoint(server))
     rollout = rationale(asking)
@@ -154,7 +156,7 @@ async def test_a_rollout_asks_before_it_scores(server: EndpointServer) -> None:
     await asking.close()
 
 
-async def test_no_answer_is_no_reward(server: EndpointServer) -> None:
+async def test_without_an_answer_there_is_no_reward(server: EndpointServer) -> None:
     server.answers(chat("I would rather not."))
     asking = RewardQuestions(endpoint(server))
     rollout = rationale(asking)
@@ -163,7 +165,7 @@ async def test_no_answer_is_no_reward(server: EndpointServer) -> None:
     await asking.close()
 
 
-async def test_a_judge_that_asks_needs_somebody_to_ask() -> None:
+async def test_a_judge_with_questions_needs_a_meta_judge() -> None:
     rollout = rationale(None)
     with pytest.raises(ValueError, match="meta_judge"):
         await rollout.score(await rollout.group(TASK, 1))
