@@ -71,7 +71,7 @@ class Judge:
         if generator is not None and self.options.cache:
             raise ValueError("cache needs a model's name: completions of a generator object are not cached")
         self.spending = Spending(price=self.options.price(), limit=self.options.max_cost)
-        self._judging = JudgeEngine(
+        self._engine = JudgeEngine(
             self.options.config,
             generator=generator,
             sandbox=sandbox,
@@ -157,7 +157,7 @@ class Judge:
         name = f"{derive_seed(repr(messages), *responses):08x}"
         task = read_task({"prompt": messages, "responses": list(responses)}, default_id=name)
         await self._ready()
-        return await self._judging.judge(truncated(task, self.options.truncate), kind or kind_for(task))
+        return await self._engine.judge(truncated(task, self.options.truncate), kind or kind_for(task))
 
     def _loop(self) -> EventLoopThread:
         if self._thread is None:
@@ -169,10 +169,10 @@ class Judge:
         assert self._opening is not None
         async with self._opening:
             if not self._opened:
-                await self._judging.__aenter__()
+                await self._engine.__aenter__()
                 self._opened = True
 
     async def _shut(self) -> None:
         if self._opened:
             self._opened = False
-            await self._judging.__aexit__(None, None, None)
+            await self._engine.__aexit__(None, None, None)

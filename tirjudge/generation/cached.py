@@ -109,13 +109,13 @@ class CachedGenerator:
         self._store.close()
 
     def _key(self, context: Context, sampling: Sampling) -> bytes:
-        asked: dict[str, Any] = {"prompt": asdict(context.prompt)}
+        dialogue: dict[str, Any] = {"prompt": asdict(context.prompt)}
         if context.ids is not None:
-            asked["ids"] = context.ids
+            dialogue["ids"] = context.ids
         else:
-            asked["segments"] = [asdict(segment) for segment in context.segments]
-        draw = asdict(sampling) | ({} if sampling.temperature else {"seed": None})
-        text = json.dumps([self._identity, asked, draw], sort_keys=True)
+            dialogue["segments"] = [asdict(segment) for segment in context.segments]
+        drawn_with = asdict(sampling) | ({} if sampling.temperature else {"seed": None})
+        text = json.dumps([self._identity, dialogue, drawn_with], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 

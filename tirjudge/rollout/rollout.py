@@ -88,14 +88,16 @@ class Rollout:
         return await all_or_none(self.episode(task, sample) for sample in range(size))
 
     async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]:
-        """Return the environment's scores of a group, after the questions it asks have been answered.
+        """Return the environment's scores of a group, after the questions that it needs are answered.
 
         Raises NotAnswered when the model that answers them stays down, and ValueError without such a model.
         """
-        asks = self.environment.questions(group)
-        if asks and self._reward_questions is None:
+        questions = self.environment.questions(group)
+        if questions and self._reward_questions is None:
             raise ValueError("the reward of this judge needs a second model: configure one (meta_judge)")
-        answers = await self._reward_questions.answers(asks) if asks and self._reward_questions else {}
+        answers = (
+            await self._reward_questions.answers(questions) if questions and self._reward_questions else {}
+        )
         return self.environment.score(group, answers)
 
     async def episodes(self, tasks: Iterable[JudgeTask], size: int = 1) -> AsyncIterator[Episode]:
@@ -117,8 +119,8 @@ class Rollout:
                 context, replace(self._sampling, seed=seed, max_tokens=most)
             )
         except ContextTooLong as error:
-            outgrown = StopReason.TOKEN_BUDGET if context.segments else StopReason.PROMPT_TOO_LONG
-            session.fail(outgrown, str(error))
+            reason = StopReason.TOKEN_BUDGET if context.segments else StopReason.PROMPT_TOO_LONG
+            session.fail(reason, str(error))
         except GeneratorFailed as error:
             session.fail(StopReason.GENERATOR_DOWN, str(error))
         else:

@@ -29,13 +29,13 @@ class ResultFile:
         self._sidecar = path.with_name(path.name + ".settings.json")
         self.failures_path = path.with_name(path.name + ".failed.jsonl")
         if not overwrite:
-            self._must_be_ours()
+            self._refuse_foreign_file()
         self._lines = JsonLines(path, truncate=overwrite)
         self._failure_lines: JsonLines | None = None
         self.digests = IdIndex()
         """Id of a judged row to the digest of its task."""
         try:
-            self._agree_on(settings)
+            self._check_settings(settings)
             self.failures_path.unlink(missing_ok=True)
             for row in self.rows():
                 self.digests[row["id"]] = row["digest"]
@@ -71,7 +71,7 @@ class ResultFile:
     ) -> None:
         self.close()
 
-    def _must_be_ours(self) -> None:
+    def _refuse_foreign_file(self) -> None:
         # Checked before the file is opened: opening drops a torn last line, which may be data of another
         # program.
         if self.path.exists() and self.path.stat().st_size and not self._sidecar.exists():
@@ -80,7 +80,7 @@ class ResultFile:
                 "choose another --output, or --overwrite it"
             )
 
-    def _agree_on(self, settings: Mapping[str, Any]) -> None:
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
         if self.path.stat().st_size:
             differing = _differences(self._recorded(), settings)
             if differing:

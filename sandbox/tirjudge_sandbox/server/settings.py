@@ -71,10 +71,10 @@ def check_program(
         text = f"has {size} bytes, at most {settings.source_bytes} are accepted"
         raise FieldRefused(text, names.get("source", "source"))
     for name in Limits.__slots__:
-        asked, most = getattr(limits, name), getattr(settings.most, name)
-        if asked > most:
+        value, largest = getattr(limits, name), getattr(settings.most, name)
+        if value > largest:
             path = (names[name],) if name in names else ("limits", name)
-            raise FieldRefused(f"is {asked:g}, at most {most:g} is allowed", *path)
+            raise FieldRefused(f"is {value:g}, at most {largest:g} is allowed", *path)
     size = sum(map(len, program.files.values()))
     if size > limits.disk_bytes:
         raise FieldRefused(f"take {size} bytes, the program's folder holds {limits.disk_bytes}", "files")

@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from tirjudge_sandbox.base import Execution, Limits, Program, Status, validate
 from tirjudge_sandbox.guest.settings import Preparation
 from tirjudge_sandbox.import_policy import ImportPolicy
-from tirjudge_sandbox.workers.backoff import Backoff
-from tirjudge_sandbox.workers.fair_queue import FairQueue
+from tirjudge_sandbox.workers.fair_queue import Backoff, FairQueue
 from tirjudge_sandbox.workers.worker import Worker, WorkerFailed
 
 PROGRAMS_PER_WORKER = 10_000

@@ -7,9 +7,7 @@ import time
 
 import pytest
 
-from tirjudge_sandbox.workers import backoff
-from tirjudge_sandbox.workers.backoff import Backoff
-from tirjudge_sandbox.workers.fair_queue import FairQueue
+from tirjudge_sandbox.workers.fair_queue import Backoff, FairQueue
 
 
 async def in_line(queue: FairQueue, clients: str) -> tuple[list[str], list[asyncio.Task[None]]]:
@@ -84,7 +82,7 @@ def slept(monkeypatch):
     async def sleep(seconds: float) -> None:
         naps.append(round(seconds, 6))
 
-    monkeypatch.setattr(backoff.asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     monkeypatch.setattr(time, "monotonic", lambda: sum(naps))
     return naps
 

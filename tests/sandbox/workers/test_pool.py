@@ -15,8 +15,8 @@ import pytest
 
 from tirjudge_sandbox import Limits, Program, Status, open_sandbox
 from tirjudge_sandbox.local import LocalSandbox
-from tirjudge_sandbox.workers import backoff, interpreter, worker
-from tirjudge_sandbox.workers.backoff import Backoff
+from tirjudge_sandbox.workers import fair_queue, interpreter, worker
+from tirjudge_sandbox.workers.fair_queue import Backoff
 
 
 def descendants(pid: int) -> set[int]:
@@ -108,7 +108,7 @@ async def test_statistics_count_running_and_waiting_programs():
 async def test_workers_that_do_not_start_fail_each_program_with_a_growing_wait(monkeypatch):
     waits: list[float] = []
     monkeypatch.setattr(Backoff, "wait", lambda pause: asyncio.sleep(0, waits.append(pause.failures)))
-    monkeypatch.setattr(backoff, "_FIRST_SECONDS", 0)
+    monkeypatch.setattr(fair_queue, "_FIRST_SECONDS", 0)
     async with LocalSandbox(capacity=1, preload=()) as box:
         os.kill(next(pid for pid in descendants(os.getpid()) if not descendants(pid)), signal.SIGKILL)
         await until(lambda count: count == 0)
@@ -227,7 +227,6 @@ HOST = """
 import asyncio
 from tirjudge_sandbox import Program
 from tirjudge_sandbox.local import LocalSandbox
-from tirjudge_sandbox.workers import backoff, interpreter, worker
 
 async def main():
     async with LocalSandbox(capacity=1, preload=()) as box:

@@ -183,7 +183,7 @@ def test_an_unreachable_judge_fails_rows_and_the_same_command_resumes(
     endpoint.script = lambda body: failure(401, "bad key")
     run = bon(tmp_path, "rows.jsonl", "--give-up-after", "2", *through(endpoint))
     assert run.returncode == 1
-    assert "given up after 2 failed rows in a row" in run.stderr
+    assert "gave up after 2 consecutive failures, the last one because: " in run.stderr
     assert lines(tmp_path / "rows.bon.jsonl.failed.jsonl")[0]["id"].startswith("q")
     endpoint.script = prefer_the_largest
     run = bon(tmp_path, "rows.jsonl", *through(endpoint))

@@ -166,7 +166,7 @@ class Decoder:
     def _join(self, groups: list[list[Row]]) -> None:
         """Prefill the first row of each group of equal contexts, and copy it to the others of the group.
 
-        A context that extends a parked row resumes it: only the tokens behind it are fed.
+        A context that extends a parked row resumes it: only the tokens after it are fed.
         """
         parked = {group[0]: self._parked.take(np.array(group[0].ids)) for group in groups}
         for row, found in parked.items():
@@ -209,7 +209,7 @@ class Decoder:
         """
         import torch
 
-        # Shorter rows are padded on the right. Padding writes behind the end of its row, where it is
+        # Shorter rows are padded on the right. Padding writes after the end of its row, where it is
         # overwritten before it is read.
 
         rows = self._rows[first : first + len(tokens)]
