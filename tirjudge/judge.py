@@ -63,6 +63,7 @@ class Judge:
         in one line, for an invalid option.
         """
         if isinstance(generator, str):
+            # A name is one of the options; an object replaces the generator that they describe.
             options["generator"], generator = generator, None
         try:
             self.options = JudgeOptions(model=model, base_url=base_url, **options)
@@ -162,6 +163,7 @@ class Judge:
     def _loop(self) -> EventLoopThread:
         if self._thread is None:
             self._thread = EventLoopThread("tirjudge-judge")
+            # The lock belongs to the loop of the new thread.
             self._opening, self._opened = asyncio.Lock(), False
         return self._thread
 

@@ -72,6 +72,7 @@ class BestOfN:
         down = 0
         async with aclosing(as_finished(map(self._pick, questions), self.at_once)) as finished:
             async for picked, is_down in finished:
+                # Any other outcome shows that model and sandbox work, and resets the count.
                 down = down + 1 if is_down else 0
                 yield picked
                 if isinstance(picked, Failure) and down and down == self.give_up_after:

@@ -41,6 +41,7 @@ class CompletionStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+            # In this mode a reader does not block a writer of another process.
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=NORMAL")
             self._database.execute(
@@ -62,6 +63,7 @@ class CompletionStore:
 
     def put(self, key: bytes, completion: Completion) -> None:
         """Store a completion without its logprobs. Raises OSError if the file cannot be written."""
+        # Judging does not need logprobs, which would be the larger part of an entry.
         record = asdict(completion) | {"logprobs": None}
         try:
             self._database.execute("REPLACE INTO completions VALUES (?, ?)", (key, json.dumps(record)))
@@ -114,6 +116,7 @@ class CachedGenerator:
             dialogue["ids"] = context.ids
         else:
             dialogue["segments"] = [asdict(segment) for segment in context.segments]
+        # A greedy completion does not depend on the seed.
         drawn_with = asdict(sampling) | ({} if sampling.temperature else {"seed": None})
         text = json.dumps([self._identity, dialogue, drawn_with], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).digest()

@@ -118,6 +118,7 @@ class RewardQuestions:
             text = await self._generate(question, attempt)
             if text is None or question.readable(text):
                 break
+        # Kept even if it cannot be parsed, so that a replay gives the same scores.
         if text is not None:
             self._keep(question, text)
         return text
@@ -134,6 +135,7 @@ class RewardQuestions:
         warmer = max(self._sampling.temperature, _RETRY_TEMPERATURE)
         sampling = replace(
             self._sampling,
+            # A function of question and attempt, so that the order of questions changes no answer.
             seed=derive_seed(question.key, attempt),
             temperature=warmer if attempt else self._sampling.temperature,
         )
@@ -152,6 +154,7 @@ class RewardQuestions:
     async def _wait(self, error: GeneratorFailed) -> None:
         now = asyncio.get_running_loop().time()
         name = self._generator.model
+        # A wrong key or address does not become right by waiting.
         if isinstance(error, Refused):
             raise NotAnswered(f"{name} refuses all questions: {error}") from None
         if self._down_since is None:

@@ -106,6 +106,7 @@ class Rollout:
         Tasks are taken from the iterable as room is made. A caller that leaves the loop early closes the
         iterator (`contextlib.aclosing`), which cancels the rest.
         """
+        # A generator, so that tasks are only drawn when there is room for them.
         works = (self.episode(task, sample) for task in tasks for sample in range(size))
         async with aclosing(as_finished(works, self._concurrency)) as finished:
             async for episode in finished:
@@ -113,12 +114,14 @@ class Rollout:
 
     async def _turn(self, session: JudgeSession, seed: int) -> None:
         context = session.context
+        # The budget of the dialogue bounds a turn too.
         most = min(self._sampling.max_tokens, session.remaining_tokens)
         try:
             completion = await self._generator.generate(
                 context, replace(self._sampling, seed=seed, max_tokens=most)
             )
         except ContextTooLong as error:
+            # A prompt that never fitted is not the judge's fault, unlike a dialogue that grew too long.
             reason = StopReason.TOKEN_BUDGET if context.segments else StopReason.PROMPT_TOO_LONG
             session.fail(reason, str(error))
         except GeneratorFailed as error:

@@ -30,12 +30,14 @@ class ResultFile:
         self.failures_path = path.with_name(path.name + ".failed.jsonl")
         if not overwrite:
             self._refuse_foreign_file()
+        # Locks the file until it is closed: no other process changes its rows or settings.
         self._lines = JsonLines(path, truncate=overwrite)
         self._failure_lines: JsonLines | None = None
         self.digests = IdIndex()
         """Id of a judged row to the digest of its task."""
         try:
             self._check_settings(settings)
+            # The failed rows are tried again by this run.
             self.failures_path.unlink(missing_ok=True)
             for row in self.rows():
                 self.digests[row["id"]] = row["digest"]
@@ -132,6 +134,7 @@ class IdIndex:
     def __init__(self) -> None:
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         self._database.execute("CREATE TABLE met (id BLOB PRIMARY KEY, text TEXT) WITHOUT ROWID")
+        # One transaction that is never committed: the index is not needed after the run.
         self._database.execute("BEGIN")
 
     def get(self, id: str) -> str | None:

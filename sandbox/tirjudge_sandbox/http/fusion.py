@@ -83,6 +83,7 @@ class RunCodeRequest(Message):
         """Return `defaults`, overridden by what the request sets."""
         seconds = self.run_timeout
         if "run_timeout" not in self.model_fields_set:
+            # A default above the operator's limit is no mistake of the caller.
             seconds = min(seconds, defaults.wall_seconds)
         limits = replace(defaults, wall_seconds=seconds, cpu_seconds=seconds)
         if self.memory_limit_MB > 0:

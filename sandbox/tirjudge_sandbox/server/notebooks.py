@@ -64,6 +64,7 @@ def _limits(request: RunJupyterRequest, settings: ServerSettings) -> NotebookLim
     most = settings.most
     seconds, memory = request.total_timeout, request.memory_limit_MB * MIB
     if "total_timeout" not in request.model_fields_set:
+        # A default above the operator's limit is no mistake of the caller.
         seconds = min(seconds, most.wall_seconds)
     if seconds > most.wall_seconds:
         raise FieldRefused(f"is {seconds:g}, at most {most.wall_seconds:g} is allowed", "total_timeout")

@@ -70,6 +70,7 @@ def check_program(
     if size > settings.source_bytes:
         text = f"has {size} bytes, at most {settings.source_bytes} are accepted"
         raise FieldRefused(text, names.get("source", "source"))
+    # All limits are compared, so a new field of `Limits` cannot be forgotten here.
     for name in Limits.__slots__:
         value, largest = getattr(limits, name), getattr(settings.most, name)
         if value > largest:
