@@ -1,4 +1,4 @@
-"""The conventions of CONTRIBUTING.md that can be checked on the source."""
+"""The layout rules of CONTRIBUTING, checked on the source itself."""
 
 from __future__ import annotations
 
@@ -6,18 +6,15 @@ import ast
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from benchmarks import layout
+
 ROOT = Path(__file__).parent.parent
-FLOORS = {
-    "tirjudge_sandbox": ROOT / "sandbox" / "tirjudge_sandbox",
-    "tirjudge_environments": ROOT / "environments" / "tirjudge_environments",
-    "tirjudge": ROOT / "tirjudge",
-    "tirjudge_training": ROOT / "training" / "tirjudge_training",
-}
+PACKAGES = {name: ROOT / folder for name, folder in layout.PACKAGES.items()}
 HEAVY = (
     "torch",
     "transformers",
@@ -48,11 +45,11 @@ EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "misc", "manager"
 
 
 def source_files() -> list[Path]:
-    return sorted(path for folder in FLOORS.values() for path in folder.rglob("*.py"))
+    return sorted(path for folder in PACKAGES.values() for path in folder.rglob("*.py"))
 
 
 def module_name(path: Path) -> str:
-    for package, folder in FLOORS.items():
+    for package, folder in PACKAGES.items():
         if path.is_relative_to(folder):
             parts = path.relative_to(folder).with_suffix("").parts
             return ".".join((package, *(part for part in parts if part != "__init__")))
@@ -73,35 +70,55 @@ def extends_a_framework(path: Path) -> bool:
     return path.parent.name == "adapters" and bool(top & FRAMEWORKS)
 
 
-files = pytest.mark.parametrize("path", source_files(), ids=lambda path: str(path.relative_to(ROOT)))
+def offenders(broken: Callable[[Path], object]) -> list[str]:
+    """The source files for which `broken` is true, so that a failure names them all."""
+    return [str(path.relative_to(ROOT)) for path in source_files() if broken(path)]
 
 
-@files
-def test_a_module_is_one_noun_with_one_docstring_line(path: Path) -> None:
-    docstring = ast.get_docstring(ast.parse(path.read_text()))
-    assert docstring, "a module begins with a docstring"
-    assert docstring.splitlines()[0].endswith("."), "whose first line is a sentence"
-    assert path.stem not in EMPTY_NAMES
+def test_a_module_begins_with_a_docstring_whose_first_line_is_a_sentence() -> None:
+    def broken(path: Path) -> bool:
+        docstring = ast.get_docstring(ast.parse(path.read_text()))
+        return not docstring or not docstring.splitlines()[0].endswith(".")
+
+    assert offenders(broken) == []
 
 
-@files
-def test_no_file_is_longer_than_400_lines(path: Path) -> None:
-    assert len(path.read_text().splitlines()) <= 400
+def test_no_module_has_a_name_that_says_nothing() -> None:
+    assert offenders(lambda path: path.stem in EMPTY_NAMES) == []
 
 
-@files
-def test_heavy_libraries_are_imported_where_they_are_used(path: Path) -> None:
-    top = {name.split(".")[0] for name in imported_at_the_top(ast.parse(path.read_text()))}
-    assert not top & set(HEAVY)
+def test_docstrings_name_their_subject() -> None:
+    """None begins with "Of", "What", "How" or the like, which only make sense next to the code."""
+    assert offenders(lambda path: any(map(layout.RIDDLES.match, layout.docstrings(path)))) == []
 
 
-@files
-def test_no_private_path_of_a_machine(path: Path) -> None:
-    assert "/work/" not in path.read_text()
+def test_file_lengths() -> None:
+    """No file has more than 400 lines, and nine of ten have at most 250."""
+    lines = [len(path.read_text().splitlines()) for path in source_files()]
+    assert max(lines) <= 400
+    assert sum(count > 250 for count in lines) <= len(lines) / 10
 
 
-def test_the_folders_of_the_floors_are_no_packages_themselves() -> None:
-    """A package called `sandbox` would clash with a user's own folder of that name."""
+def test_a_package_root_has_at_most_fourteen_modules() -> None:
+    for folder in PACKAGES.values():
+        modules = [path for path in folder.glob("*.py") if path.name != "__init__.py"]
+        assert len(modules) <= 14, folder
+
+
+def test_heavy_libraries_are_imported_where_they_are_used() -> None:
+    def broken(path: Path) -> set[str]:
+        top = {name.split(".")[0] for name in imported_at_the_top(ast.parse(path.read_text()))}
+        return top & set(HEAVY)
+
+    assert offenders(broken) == []
+
+
+def test_no_private_path_of_a_machine() -> None:
+    assert offenders(lambda path: "/work/" in path.read_text()) == []
+
+
+def test_the_folders_of_the_packages_are_no_packages_themselves() -> None:
+    """A package called `sandbox` would hide, or be hidden by, a user's own folder of that name."""
     for name in ("sandbox", "environments", "training"):
         assert not (ROOT / name / "__init__.py").exists()
 
@@ -170,10 +187,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
 
 def test_the_wheel_holds_four_packages_and_their_data(wheel: list[str]) -> None:
     top = {name.split("/")[0] for name in wheel if ".dist-info/" not in name}
-    assert top == set(FLOORS)
+    assert top == set(PACKAGES)
     for path in source_files():
         package = module_name(path).split(".")[0]
-        assert f"{package}/{path.relative_to(FLOORS[package])}" in wheel
+        assert f"{package}/{path.relative_to(PACKAGES[package])}" in wheel
     for wanted in (
         "tirjudge_environments/prompts/tir-pairwise.txt",
         "tirjudge_environments/prompts/mini-pairwise.txt",

@@ -23,7 +23,7 @@ class Unlinked:
     """A third-party format that does not say whether its views are linked, and has no card."""
 
     def __init__(self, **options: object) -> None:
-        self.views = self.prompt = self.read = self.ask = self.score = lambda *arguments: ()
+        self.views = self.prompt = self.read = self.questions = self.score = lambda *arguments: ()
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def registered(monkeypatch: pytest.MonkeyPatch) -> str:
     """The name under which `Unlinked` is registered."""
     found = EntryPoint("unlinked", f"{__name__}:Unlinked", "tirjudge.environments")
     monkeypatch.setattr(EntryPoint, "load", lambda self: Unlinked)
-    monkeypatch.setattr("tirjudge_sandbox.plugins.entry_points", lambda **chosen: [found])
+    monkeypatch.setattr("tirjudge_sandbox.registry.entry_points", lambda **chosen: [found])
     return found.name
 
 

@@ -68,8 +68,13 @@ def test_with_an_import_policy_the_model_sees_why_a_program_was_refused() -> Non
         reason_is_shown = "there is no network here" in context.segments[-1].text
         return f"<preference>{'B' if reason_is_shown else 'A'}</preference>"
 
-    with Judge(generator=ScriptedGenerator(careless), order="given", policy=True) as judge:
+    with Judge(generator=ScriptedGenerator(careless), order="given", import_policy=True) as judge:
         assert judge.compare("p", "x", "y").verdict == "B"
+
+
+def test_the_former_name_of_an_option_is_refused_with_the_new_one() -> None:
+    with pytest.raises(ValueError, match=r"^policy was renamed: write import_policy$"):
+        Judge(policy=True)
 
 
 def test_score_and_rank() -> None:

@@ -5,18 +5,17 @@ from __future__ import annotations
 import csv
 import json
 import os
+import pytest
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
-from typer.testing import CliRunner
-
-from tests.tirjudge.judge_command import results, write_rows
+from tests.tirjudge.judge_command import results
+from tests.tirjudge.judge_command import write_rows
 from tirjudge.cli import app
 from tirjudge.judge import Judge
 from tirjudge.model_folder import embedded_model
 from tirjudge_sandbox.testing import CHECKS
+from typer.testing import CliRunner
 
 WHERE = """
 import importlib, json, sys
@@ -102,12 +101,12 @@ def test_its_benchmark_is_judged_in_its_format_by_its_generator_in_its_sandbox(
         (("--generator", "nosuch"), "no generator 'nosuch'; there are transformers"),
         (("--generator-option", "rows"), "--generator-option 'rows': write KEY=VALUE"),
         (("--backend", "nosuch"), "no sandbox 'nosuch'; there are docker, jupyter, local, remote"),
-        (("--backend", "remote", "--policy"), "sandbox 'remote': "),
+        (("--backend", "remote", "--import-policy"), "sandbox 'remote': "),
         (("--backend-option", "name=red"), "sandbox 'local': "),
         (("--format", "j1-pav", "--option", "name=red"), "environment 'j1-pav': name: no such option"),
         (
             ("--generator", "nosuch", "--base-url", "http://127.0.0.1:9", "--model", "m"),
-            "a generator is for a model in this process",
+            "--generator runs a model in this process: leave out either it or --base-url",
         ),
     ],
 )

@@ -32,8 +32,11 @@ def test_an_arm_is_the_recipe_with_its_own_table_over_it() -> None:
     ("text", "line"),
     [
         ("[rl]\nsteps = 1\n[arms.a.rl]\nstps = 2", "arms.a: unknown key 'rl.stps'"),
-        ("[rl]\nsteps = 1\n[arms.'../a'.rl]\nsteps = 2", "an arm's name is that of its folder"),
-        ("arms = 3\n[rl]\nsteps = 1", "write a table for each arm"),
+        (
+            "[rl]\nsteps = 1\n[arms.'../a'.rl]\nsteps = 2",
+            "an arm is named like its folder: use letters, digits, - and _ only",
+        ),
+        ("arms = 3\n[rl]\nsteps = 1", "write one table per arm, as in [arms.NAME.rl]"),
     ],
 )
 def test_a_bad_arm_is_named(text: str, line: str, tmp_path: Path) -> None:

@@ -8,7 +8,19 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-PANELS = ("Rows", "Model", "Judging", "Sandbox", "Cost", "Server", "Output", "Options")
+PANELS = (
+    "Recipe",
+    "Rows",
+    "Model",
+    "Method",
+    "Judging",
+    "Sandbox",
+    "Cost",
+    "Server",
+    "Trying out",
+    "Output",
+    "Options",
+)
 """Groups of options in the order of `--help`; an option without a group is in the last one."""
 
 

@@ -31,6 +31,8 @@ class Option:
     metavar: str | None = None
     default: str | None = None
     """Shown as the default where it is not the field's plain value."""
+    former: str = ""
+    """The field's former name, which is refused with the new one."""
 
 
 class JudgeConfig(BaseModel):
@@ -96,7 +98,7 @@ class JudgeConfig(BaseModel):
         Mapping[str, Any], Option("Sandbox", name="backend-option", metavar="KEY=VALUE")
     ] = Field(default_factory=dict)
     """An option of the sandbox. Repeatable."""
-    policy: Annotated[bool, Option("Sandbox")] = False
+    import_policy: Annotated[bool, Option("Sandbox", former="policy")] = False
     """Refuse imports that judging does not need, with a reason that the model can read."""
     allow_weak_isolation: Annotated[bool, Option("Sandbox")] = False
     """Run programs even where this machine cannot isolate them fully."""
@@ -104,8 +106,10 @@ class JudgeConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, given: Any) -> Any:
-        """Name the closest option for one that does not exist."""
+        """Name the new option for a renamed one, and the closest for one that does not exist."""
         for name in given if isinstance(given, Mapping) else ():
+            if name in (renamed := former_names(cls)):
+                raise ValueError(f"{name} was renamed: write {renamed[name]}")
             if name not in cls.model_fields:
                 close = get_close_matches(str(name), cls.model_fields, n=1)
                 hint = f"; did you mean {close[0]}?" if close else ""
@@ -153,6 +157,16 @@ class JudgeOptions(JudgeConfig):
         if self.price_in is None or self.price_out is None:
             raise ValueError("a cost needs both prices: give --price-in and --price-out")
         return Price(self.price_in, self.price_out)
+
+
+def former_names(model: type[BaseModel]) -> dict[str, str]:
+    """Return the former names of a model's options, mapped to the present ones."""
+    return {
+        option.former: name
+        for name, field in model.model_fields.items()
+        for option in field.metadata
+        if isinstance(option, Option) and option.former
+    }
 
 
 def endpoint_key(given: str | None = None) -> str | None:

@@ -266,9 +266,9 @@ def _endpoint(config: JudgeConfig, api_key: str | None) -> OpenAIGenerator:
 
 
 def _sandbox(config: JudgeConfig) -> Sandbox:
-    # Pass on only what was chosen: not every backend has a policy or can isolate less.
+    # Pass on only what was chosen: not every backend has an import policy or can isolate less.
     options = dict(config.backend_options)
-    if config.policy:
+    if config.import_policy:
         options["import_policy"] = ImportPolicy()
     if config.allow_weak_isolation:
         options["allow_weak_isolation"] = True

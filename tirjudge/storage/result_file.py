@@ -14,6 +14,9 @@ from typing import Any, Self
 from tirjudge.storage.run_folder import JsonLines, JsonObject, read_lines, write_atomically
 from tirjudge_environments import JudgeTask
 
+_RENAMED = {"policy": "import_policy"}
+"""Settings that older versions recorded under another name."""
+
 
 class ResultFile:
     """A file with one JSON line per judged row, in the order in which they finished.
@@ -104,6 +107,9 @@ class ResultFile:
                 f"{self._sidecar} cannot be read, so the settings of {self.path} are unknown: "
                 "choose another --output, or --overwrite"
             )
+        for old, new in _RENAMED.items():
+            if old in recorded:
+                recorded[new] = recorded.pop(old)
         return recorded
 
 

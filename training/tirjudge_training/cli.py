@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from tirjudge.cli.errors import INTERRUPTED, USAGE, log, stop
+from tirjudge.cli.help import examples
 from tirjudge.storage.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.comparison import compare
@@ -38,55 +39,113 @@ MAX_TOKENS = 320
 """New tokens per trajectory when a miniature is measured."""
 
 
+@examples(
+    "tirjudge train --recipe mini",
+    "tirjudge train --iterative --recipe tir-judge-zero-8b --data rows.jsonl --plan",
+)
 def train(
-    recipe: Annotated[str, typer.Option(help="The name of a shipped recipe, or a TOML file.")] = "mini",
+    recipe: Annotated[
+        str, typer.Option(help="The name of a shipped recipe, or a TOML file.", rich_help_panel="Recipe")
+    ] = "mini",
     iterative: Annotated[
         bool,
         typer.Option(
-            "--iterative", help="TIR-Judge-Zero: RL, then rounds of rejection sampling, SFT and RL."
+            "--iterative",
+            help="TIR-Judge-Zero: RL, then rounds of rejection sampling, SFT and RL.",
+            rich_help_panel="Method",
         ),
     ] = False,
     control: Annotated[
         bool,
-        typer.Option("--control", help="With --iterative: also train as many RL steps without the rounds."),
+        typer.Option(
+            "--control",
+            help="With --iterative: also train as many RL steps without the rounds.",
+            rich_help_panel="Method",
+        ),
     ] = False,
     distill: Annotated[
-        bool, typer.Option("--distill", help="TIR-Judge-Distill: SFT on a teacher's dialogues, then RL.")
+        bool,
+        typer.Option(
+            "--distill",
+            help="TIR-Judge-Distill: SFT on a teacher's dialogues, then RL.",
+            rich_help_panel="Method",
+        ),
     ] = False,
     teacher: Annotated[
-        str | None, typer.Option(metavar="MODEL", help="With --distill: the teacher's name at its endpoint.")
+        str | None,
+        typer.Option(
+            metavar="MODEL",
+            help="With --distill: the teacher's name at its endpoint.",
+            rich_help_panel="Method",
+        ),
     ] = None,
     teacher_base_url: Annotated[
         str | None,
-        typer.Option(metavar="URL", help="With --distill: the teacher's OpenAI-compatible endpoint."),
+        typer.Option(
+            metavar="URL",
+            help="With --distill: the teacher's OpenAI-compatible endpoint.",
+            rich_help_panel="Method",
+        ),
     ] = None,
     no_tools: Annotated[
-        bool, typer.Option("--no-tools", help="Train the text-only control: the same tasks without programs.")
+        bool,
+        typer.Option(
+            "--no-tools",
+            help="Train the text-only control: the same tasks without programs.",
+            rich_help_panel="Method",
+        ),
     ] = False,
     model: Annotated[
-        str | None, typer.Option(help="Short for --set model.base=...: a model folder or hub id.")
+        str | None,
+        typer.Option(
+            help="Short for --set model.base=...: a model folder or hub id.", rich_help_panel="Model"
+        ),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Short for --set data.train=...: a file of labelled rows.")
+        Path | None,
+        typer.Option(help="Short for --set data.train=...: a file of labelled rows.", rich_help_panel="Rows"),
     ] = None,
     plan: Annotated[
-        bool, typer.Option("--plan", help="Print stages, sizes, hours, memory, disk and cost, and exit.")
+        bool,
+        typer.Option(
+            "--plan",
+            help="Print stages, sizes, hours, memory, disk and cost, and exit.",
+            rich_help_panel="Trying out",
+        ),
     ] = False,
     shrink: Annotated[
-        bool, typer.Option("--shrink", help="Try the recipe out with two layers and two batches, on CPU.")
+        bool,
+        typer.Option(
+            "--shrink",
+            help="Try the recipe out with two layers and two batches, on CPU.",
+            rich_help_panel="Trying out",
+        ),
     ] = False,
     output: Annotated[
-        Path | None, typer.Option(help="The run folder; the default is runs/RECIPE-SEED.")
+        Path | None,
+        typer.Option(help="The run folder; the default is runs/RECIPE-SEED.", rich_help_panel="Output"),
     ] = None,
     assign: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="KEY=VALUE", help="Override a key of the recipe, such as rl.steps=10."),
+        typer.Option(
+            "--set",
+            metavar="KEY=VALUE",
+            help="Override a key of the recipe, such as rl.steps=10.",
+            rich_help_panel="Recipe",
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(help="Short for --set seed=N.")] = None,
-    list_recipes: Annotated[bool, typer.Option("--list", help="List the shipped recipes and exit.")] = False,
+    seed: Annotated[
+        int | None, typer.Option(help="Short for --set seed=N.", rich_help_panel="Recipe")
+    ] = None,
+    list_recipes: Annotated[
+        bool, typer.Option("--list", help="List the shipped recipes and exit.", rich_help_panel="Recipe")
+    ] = False,
     launch_config: Annotated[
         Literal["fsdp2", "deepspeed"] | None,
-        typer.Option(help="Print the path of a configuration for `accelerate launch` and exit."),
+        typer.Option(
+            help="Print the path of a configuration for `accelerate launch` and exit.",
+            rich_help_panel="Trying out",
+        ),
     ] = None,
 ) -> None:
     """Train a judge. Run the same command again to resume a stopped run."""
@@ -142,6 +201,10 @@ def train(
             print(result, end="")
 
 
+@examples(
+    "tirjudge heldout tirjudge/models/mini --n 500",
+    "tirjudge heldout runs/mini-0/rl/model --output numbers.json",
+)
 def heldout(
     model: Annotated[Path, typer.Argument(help="A model folder that `tirjudge train` made.")],
     n: Annotated[int, typer.Option(help="Tasks per format.")] = 500,

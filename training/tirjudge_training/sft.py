@@ -59,7 +59,7 @@ def train_sft(
 ) -> Any:
     """Train the model folder `start` on `samples`; return the trained model.
 
-    With `lora` the returned model contains an adapter, see `whole_weights`.
+    With `lora` the returned model contains an adapter, see `full_weights`.
 
     Checkpoints and metrics are written to `run`. An interrupted stage resumes from the last complete
     checkpoint and ends with the same weights. Each of several `processes` must make this call. Raises

@@ -2,23 +2,28 @@
 
 import json
 import os
+import pytest
 import subprocess
 from pathlib import Path
-
-import pytest
+from tests.command import TIRJUDGE
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import chat
+from tests.tirjudge.judge_command import pairs
+from tests.tirjudge.judge_command import results
+from tests.tirjudge.judge_command import through
+from tests.tirjudge.judge_command import write_rows
+from tirjudge.cli import app
+from tirjudge.cli.options import RowOptions
+from tirjudge.cli.options import read_options
+from tirjudge.judging.config import JudgeConfig
+from tirjudge.judging.config import JudgeOptions
+from tirjudge.judging.config import Option
+from tirjudge.judging.meta_judge import MetaJudgeConfig
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from tests.command import TIRJUDGE
-from tests.tirjudge.endpoint_server import EndpointServer, chat
-from tests.tirjudge.judge_command import pairs, results, through, write_rows
-from tirjudge.cli import app
-from tirjudge.cli.options import RowOptions, read_options
-from tirjudge.judging.config import JudgeConfig, JudgeOptions, Option
-from tirjudge.judging.meta_judge import MetaJudgeConfig
-
 COMMANDS = ["bon", "checklist", "eval", "formats", "judge", "mcp", "serve", "verify"]
-SANDBOX_COMMANDS = ["run", "build", "serve", "doctor", "bench"]
+SANDBOX_COMMANDS = ["run", "build", "serve", "doctor"]
 
 
 def shown(*words: str) -> str:
@@ -80,6 +85,7 @@ def test_rows_are_judged_by_a_config_file(tmp_path: Path, endpoint: EndpointServ
     ("name", "text", "reason"),
     [
         ("judge.toml", "sample = 4", "sample: there is no such option; did you mean samples?"),
+        ("judge.toml", "policy = true", "policy was renamed: write import_policy"),
         ("judge.toml", "api_key = 'sk-secret'", "api_key: there is no such option"),
         ("judge.toml", "seed = -1", "seed: Input should be greater than or equal to 0"),
         ("judge.toml", "seed", "is not TOML"),
@@ -104,6 +110,25 @@ def test_the_former_meaning_of_config_is_refused_with_the_new_name() -> None:
         "tirjudge judge: --config english: there is no such file "
         "(--subset names a configuration of a hub dataset)\n"
     )
+
+
+@pytest.mark.parametrize(
+    ("words", "spelling"),
+    [
+        (["judge", "rows.jsonl"], "--policy"),
+        (["judge", "rows.jsonl"], "--no-policy"),
+        (["eval", "judgebench"], "--policy"),
+        (["bon", "rows.jsonl"], "--policy"),
+        (["serve"], "--policy"),
+        (["mcp"], "--policy"),
+        (["sandbox", "run", "program.py"], "--policy"),
+    ],
+)
+def test_the_former_name_of_an_option_is_refused_with_the_new_one(words: list[str], spelling: str) -> None:
+    run = CliRunner().invoke(app, [*words, spelling])
+    assert run.exit_code == 2
+    assert run.stderr == f"tirjudge {words[0]}: --policy was renamed: write --import-policy\n"
+    assert " --policy" not in shown(*words)
 
 
 def test_half_a_price_is_refused(tmp_path: Path, endpoint: EndpointServer) -> None:

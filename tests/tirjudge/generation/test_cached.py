@@ -94,7 +94,7 @@ async def test_every_input_of_a_judgment_is_part_of_the_cache_key(
     for identity in ({"model": "n"}, {"weights": "abc"}, {"base_url": "http://other"}):
         await cached(inner, path, **identity).generate(CONTEXT, SAMPLING)
     assert inner.asked == len(questions) + 3
-    monkeypatch.setattr("tirjudge.generation.cached.version", lambda package: "99")
+    monkeypatch.setattr("tirjudge.generation.cached.version", lambda name: "99")
     await cached(inner, path).generate(CONTEXT, SAMPLING)
     assert inner.asked == len(questions) + 4
 

@@ -19,7 +19,8 @@ from tests.tirjudge.judge_command import pairs, results, write_rows
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
 from tests.vllm_server import HEAD, kill, serving
 from tirjudge.cli.judge import judge
-from tirjudge.generation import ContextTooLong, Sampling, endpoint
+from tirjudge.generation import ContextTooLong, Sampling
+from tirjudge.generation.endpoint import http
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge_environments import Context, Prompt
 
@@ -82,9 +83,9 @@ async def test_ids_and_processed_logprobs_over_http(
 def test_a_server_that_dies_under_a_judge_fails_its_rows(
     folder: Path, server: tuple[subprocess.Popen[bytes], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """This must be the last test of the file, since it kills the server."""
-    monkeypatch.setattr(endpoint, "FIRST_PAUSE", 0.001)
-    monkeypatch.setattr(endpoint, "LONGEST_PAUSE", 0.002)
+    """Last of this file: the server is gone afterwards."""
+    monkeypatch.setattr(http, "FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(http, "LONGEST_PAUSE", 0.002)
     process, url = server
     rows = write_rows(tmp_path / "rows.jsonl", pairs(ROWS))
     verdicts, failures = tmp_path / "verdicts.jsonl", tmp_path / "verdicts.jsonl.failed.jsonl"

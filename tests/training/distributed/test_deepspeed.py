@@ -64,7 +64,7 @@ def main(folder: Path, how: str) -> None:
     share_out_on_cpu()
     if how == "as on GPUs":
         for module in (device, model_folder, transformers, trainer, sft):
-            module.here = lambda: Device("cpu", autocast="bfloat16", checkpointing=True)
+            module.current_device = lambda: Device("cpu", autocast="bfloat16", checkpointing=True)
         typed(*RL, "--output", str(folder))
         return
     for name, words in RUNS.items():

@@ -55,7 +55,7 @@ HALF = Device("cpu", autocast="bfloat16", checkpointing=True)
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (device, model_folder, transformers, trainer, sft):
-        monkeypatch.setattr(module, "here", lambda: HALF)
+        monkeypatch.setattr(module, "current_device", lambda: HALF)
 
 
 @pytest.fixture
@@ -104,7 +104,8 @@ def test_policy_and_trainer_compute_in_bfloat16_over_float32_weights(
     for row in rows:
         assert math.isfinite(row["loss"])
         assert row["grad_norm"] > 0
-        assert 1e-5 < row["sampler_gap"] < 0.2
+        # There is no lower bound: some processors round both passes alike. `products` asserts the type.
+        assert row["sampler_gap"] < 0.2
     machine = json.loads((tmp_path / "machine.json").read_text())
     assert (machine["weights"], machine["training"], machine["sampling"]) == ("float32", *["bfloat16"] * 2)
     before, after = (load_file(folder / "model.safetensors") for folder in (tiny_model, tmp_path / "model"))
@@ -134,7 +135,7 @@ def test_an_engine_of_its_own_leaves_the_gpu_to_itself(
     tiny_model: Path, as_on_a_gpu: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model that only passes its weights to vLLM stays out of vLLM's GPU memory."""
-    monkeypatch.setattr(model_folder, "here", lambda: Device("meta", "bfloat16", True))
+    monkeypatch.setattr(model_folder, "current_device", lambda: Device("meta", "bfloat16", True))
     given: list[Any] = []
 
     class Kept:

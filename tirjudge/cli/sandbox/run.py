@@ -10,7 +10,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from tirjudge.cli.errors import NO_SANDBOX, USAGE, say, stop
+from tirjudge.cli.errors import NO_SANDBOX, USAGE, renamed_option, say, stop
 from tirjudge.cli.help import examples
 from tirjudge_sandbox import (
     Execution,
@@ -38,7 +38,7 @@ _ENDINGS = {
 
 @examples(
     "echo 'print(6 * 7)' | tirjudge sandbox run -",
-    "tirjudge sandbox run program.py --timeout 5 --policy",
+    "tirjudge sandbox run program.py --timeout 5 --import-policy",
 )
 def run(
     file: Annotated[
@@ -61,10 +61,10 @@ def run(
             rich_help_panel="Sandbox",
         ),
     ] = None,
-    policy: Annotated[
+    import_policy: Annotated[
         bool,
         typer.Option(
-            "--policy",
+            "--import-policy",
             help="Refuse imports that judging does not need, with a reason.",
             rich_help_panel="Sandbox",
         ),
@@ -74,7 +74,7 @@ def run(
         typer.Option(
             "--allow-import",
             metavar="MODULE",
-            help="Allow this module too, with --policy. Repeatable.",
+            help="Allow this module too, with --import-policy. Repeatable.",
             rich_help_panel="Sandbox",
         ),
     ] = None,
@@ -86,6 +86,7 @@ def run(
             rich_help_panel="Sandbox",
         ),
     ] = False,
+    policy: Annotated[bool | None, renamed_option("sandbox", "--policy", "--import-policy")] = None,
 ) -> None:
     """Run one program and pass on its output and exit code.
 
@@ -98,7 +99,7 @@ def run(
     program = Program(source=_text(file), stdin=_text(str(stdin)) if stdin else "")
     try:
         options = {
-            "import_policy": _policy(policy, allowed or ()),
+            "import_policy": _policy(import_policy, allowed or ()),
             "allow_weak_isolation": allow_weak_isolation,
         }
         execution = asyncio.run(_execution(program, limits, options))
@@ -124,7 +125,7 @@ def build() -> None:
 
 def _policy(wanted: bool, allowed: Sequence[str]) -> ImportPolicy | None:
     if allowed and not wanted:
-        stop("sandbox", "--allow-import requires --policy", USAGE)
+        stop("sandbox", "--allow-import requires --import-policy", USAGE)
     try:
         return ImportPolicy().allowing(*allowed) if wanted else None
     except ValueError as error:

@@ -13,6 +13,7 @@ from typing import Annotated
 import typer
 
 from tirjudge.cli.errors import INTERRUPTED, USAGE, log, refuse_input, stop
+from tirjudge.cli.help import ExampleGroup, add_command, example_lines, examples
 from tirjudge.console_text import printable, table
 from tirjudge.data.sources import open_rows
 from tirjudge.rollout.reward_questions import NotAnswered
@@ -36,11 +37,19 @@ from tirjudge_training.corpora.overlap import WORDS, OverlapIndex
 SHORT, FAILED = 1, 3
 
 data = typer.Typer(
-    help="Build corpora of training data, decontaminate rows, summarise them.", no_args_is_help=True
+    cls=ExampleGroup,
+    help="Build corpora of training data, decontaminate rows, summarise them.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    epilog=example_lines("tirjudge data build --list", "tirjudge data inspect data/tir"),
 )
 
 
-@data.command()
+@examples(
+    "tirjudge data build --list",
+    "tirjudge data build tir --generator Qwen/Qwen3-8B@http://localhost:8000/v1",
+)
 def build(
     corpus: Annotated[str, typer.Argument(help="The name of a shipped corpus, or a TOML file.")] = "",
     output: Annotated[Path | None, typer.Option(help="The corpus folder; by default data/CORPUS.")] = None,
@@ -101,7 +110,10 @@ def build(
         raise typer.Exit(SHORT if card.short else 0)
 
 
-@data.command()
+@examples(
+    "tirjudge data decontaminate rows.jsonl --output clean.jsonl",
+    "tirjudge data decontaminate rows.jsonl --output clean.jsonl --against judgebench",
+)
 def decontaminate(
     rows: Annotated[
         str, typer.Argument(help="A file of rows, a local dataset, or a Hugging Face dataset id.")
@@ -142,7 +154,10 @@ def decontaminate(
         print(f"{output}; dropped rows with reasons: {dropped_path(output)}")
 
 
-@data.command()
+@examples(
+    "tirjudge data inspect data/tir",
+    "tirjudge data inspect rows.jsonl",
+)
 def inspect(
     rows: Annotated[
         str, typer.Argument(help="A corpus folder, a file of rows, or a Hugging Face dataset id.")
@@ -206,3 +221,7 @@ def _one_line_errors() -> Iterator[None]:
         stop("data", error, FAILED)
     except KeyboardInterrupt:
         stop("data", "interrupted; the same command resumes", INTERRUPTED)
+
+
+for _command in (build, decontaminate, inspect):
+    add_command(data, _command)

@@ -46,7 +46,7 @@ def train_rl(
 ) -> Any:
     """Train the model folder `start`, which is also the KL reference, by RL; return the trained model.
 
-    With `lora` the returned model contains an adapter, see `whole_weights`.
+    With `lora` the returned model contains an adapter, see `full_weights`.
 
     Checkpoints are written to `run`. An interrupted stage resumes from the last complete checkpoint and
     writes what an uninterrupted one would have written. Each of several `processes` must make this call.

@@ -1,0 +1,107 @@
+"""Links, paths and module names in README, CONTRIBUTING and docs exist."""
+
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+FOLDERS = (
+    ".ci",
+    "benchmarks",
+    "docs",
+    "environments",
+    "examples",
+    "sandbox",
+    "tests",
+    "tirjudge",
+    "training",
+)
+PACKAGES = {
+    "benchmarks": ROOT,
+    "tests": ROOT,
+    "tirjudge": ROOT,
+    "tirjudge_environments": ROOT / "environments",
+    "tirjudge_sandbox": ROOT / "sandbox",
+    "tirjudge_training": ROOT / "training",
+}
+GROUPS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"])
+"""Entry-point groups, which look like modules."""
+
+_FENCE = re.compile(r"^ *```[\w-]*\n.*?^ *```$", re.MULTILINE | re.DOTALL)
+_INLINE = re.compile(r"(`+)(.+?)\1", re.DOTALL)
+_PATH = re.compile(rf"(?<![\w./~-])(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./*-]+")
+_MODULE = re.compile(rf"(?<![\w./\"'-])(?:{'|'.join(PACKAGES)})(?:\.\w+)+")
+_IMPORT = re.compile(
+    rf"^from ((?:{'|'.join(PACKAGES)})(?:\.\w+)*) import (?:\(([^)]*)\)|(.*))$", re.MULTILINE
+)
+
+
+def links(text: str) -> Iterator[str]:
+    """Yield the targets of links outside of code."""
+    prose = _INLINE.sub("", _FENCE.sub("", text))
+    yield from re.findall(r"\]\(([^)\s]+)\)", prose)
+
+
+def code(text: str) -> str:
+    """Return inline code and code blocks, one after the other."""
+    blocks = [match.group() for match in _FENCE.finditer(text)]
+    return "\n".join([*blocks, *(match[2] for match in _INLINE.finditer(_FENCE.sub("", text)))])
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub names them."""
+    headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def missing_name(dotted: str) -> str:
+    """Return the part of a dotted name that does not exist; empty if all of it does.
+
+    Modules are found by their files and members by their names in the source, so no extra is needed.
+    """
+    top, *rest = dotted.split(".")
+    place = PACKAGES[top] / top
+    for number, name in enumerate(rest):
+        if (place / name).is_dir():
+            place /= name
+            continue
+        module = place / f"{name}.py"
+        member = rest[number + 1 : number + 2] if module.exists() else [name]
+        source = (module if module.exists() else place / "__init__.py").read_text(encoding="utf-8")
+        return next((one for one in member if not re.search(rf"\b{one}\b", source)), "")
+    return ""
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
+    broken = []
+    for link in links(page.read_text(encoding="utf-8")):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(link)
+    assert not broken
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_path_in_code_exists(page: Path) -> None:
+    found = {path.rstrip("./") for path in _PATH.findall(code(page.read_text(encoding="utf-8")))}
+    # NAME is a placeholder: at least one file must have such a name.
+    patterns = {path: re.sub(r"\*+", "*", path.replace("NAME", "*")) for path in found}
+    assert sorted(path for path, pattern in patterns.items() if not any(ROOT.glob(pattern))) == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_module_and_imported_name_exists(page: Path) -> None:
+    text = code(page.read_text(encoding="utf-8"))
+    names = set(_MODULE.findall(text)) - GROUPS - {"tirjudge.json", "tirjudge.__file__"}
+    for module, several, single in _IMPORT.findall(text):
+        listed = [name.split(" as ")[0].strip() for name in (several or single).split(",")]
+        names |= {f"{module}.{name}" for name in listed if name}
+    assert sorted(name for name in names if missing_name(name)) == []
