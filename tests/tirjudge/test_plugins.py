@@ -5,17 +5,18 @@ from __future__ import annotations
 import csv
 import json
 import os
-import pytest
 import subprocess
 import sys
 from pathlib import Path
-from tests.tirjudge.judge_command import results
-from tests.tirjudge.judge_command import write_rows
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.tirjudge.judge_command import results, write_rows
 from tirjudge.cli import app
 from tirjudge.judge import Judge
 from tirjudge.model_folder import embedded_model
 from tirjudge_sandbox.testing import CHECKS
-from typer.testing import CliRunner
 
 WHERE = """
 import importlib, json, sys

@@ -2,25 +2,20 @@
 
 import json
 import os
-import pytest
 import subprocess
 from pathlib import Path
-from tests.command import TIRJUDGE
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
-from tests.tirjudge.judge_command import pairs
-from tests.tirjudge.judge_command import results
-from tests.tirjudge.judge_command import through
-from tests.tirjudge.judge_command import write_rows
-from tirjudge.cli import app
-from tirjudge.cli.options import RowOptions
-from tirjudge.cli.options import read_options
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.config import JudgeOptions
-from tirjudge.judging.config import Option
-from tirjudge.judging.meta_judge import MetaJudgeConfig
+
+import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
+
+from tests.command import TIRJUDGE
+from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judge_command import pairs, results, through, write_rows
+from tirjudge.cli import app
+from tirjudge.cli.options import RowOptions, read_options
+from tirjudge.judging.config import JudgeConfig, JudgeOptions, Option
+from tirjudge.judging.meta_judge import MetaJudgeConfig
 
 COMMANDS = ["bon", "checklist", "eval", "formats", "judge", "mcp", "serve", "verify"]
 SANDBOX_COMMANDS = ["run", "build", "serve", "doctor"]
