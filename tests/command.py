@@ -1,4 +1,4 @@
-"""`tirjudge` as it is typed in a shell."""
+"""Run the `tirjudge` command as a shell does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIRJUDGE = str(Path(sys.executable).with_name("tirjudge"))
 def tirjudge(
     *words: str, folder: Path | None = None, stdin: str = "", **environment: str
 ) -> subprocess.CompletedProcess[str]:
-    """Run to its end in `folder`; `environment` is set beside ours."""
+    """Run a command to its end in `folder`; `environment` is added to this process's environment."""
     return subprocess.run(
         [TIRJUDGE, *words],
         cwd=folder,
@@ -29,7 +29,7 @@ def tirjudge(
 
 
 def kill_at(process: subprocess.Popen[bytes], file: Path, lines: int, pause: Callable[[], float]) -> None:
-    """SIGKILL once the file has so many lines; `pause` draws the seconds between two looks."""
+    """Kill the process once the file has `lines` lines; `pause` gives the seconds between two checks."""
     deadline = time.monotonic() + 120
     while not file.exists() or file.read_bytes().count(b"\n") < lines:
         assert process.poll() is None, process.stderr and process.stderr.read()

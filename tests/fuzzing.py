@@ -1,4 +1,4 @@
-"""Requests of every kind to a server, from its own schema: each answer is one that the schema holds."""
+"""Fuzz a server with requests generated from its own schema; every answer must fit that schema."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ fuzzing = settings(
 
 
 def fuzz_schema(url: str, seconds: float) -> set[str]:
-    """Try every operation, each answered in so many seconds; returns their paths."""
+    """Fuzz every operation, each with a time limit in seconds, and return the paths of all operations."""
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
     operations = [found.ok() for found in schema.get_all_operations()]
     for operation in operations:

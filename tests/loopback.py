@@ -1,4 +1,4 @@
-"""Applications really served on loopback, in a thread and an event loop of their own."""
+"""Serve ASGI applications on loopback, in a thread with its own event loop."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tirjudge_sandbox.server.lifetime import listen
 def loopback(
     opened: AbstractAsyncContextManager[App], port: int = 0, *, patient: bool = True
 ) -> Iterator[str]:
-    """The URL of a server of the ASGI application that `opened` gives, which is closed after the server.
+    """Serve the ASGI application that `opened` yields and yield the URL; the server stops first.
 
-    `patient`: at its end it finishes what it was asked.
+    With `patient`, the server finishes accepted requests before it stops.
     """
     with (
         start_blocking_portal() as portal,
@@ -33,7 +33,7 @@ def loopback(
 
 @contextmanager
 def served(*routes: Route) -> Iterator[str]:
-    """The URL of an application of a test's own."""
+    """Serve an application with these routes and yield its URL."""
     with loopback(nullcontext(Starlette(routes=routes)), patient=False) as url:
         yield url
 

@@ -1,4 +1,4 @@
-"""A `tirjudge` command that serves, as a process of its own."""
+"""Run a `tirjudge` command that serves, as a separate process."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.command import TIRJUDGE
 
 
 class ServedCommand:
-    """The command on a free port, from the line that says where it is; a context manager, which kills it."""
+    """The command on a free port, ready once it printed its URL; leaving the context kills it."""
 
     def __init__(self, *words: str, **environment: str) -> None:
         self.process = subprocess.Popen(
@@ -23,7 +23,7 @@ class ServedCommand:
             stderr=subprocess.PIPE, text=True, env={**os.environ, **environment},
         )  # fmt: skip
         assert self.process.stderr is not None
-        # Loading a model may draw its progress before.
+        # Loading a model may print its progress before that line.
         lines = iter(self.process.stderr.readline, "")
         self.greeting = next((line for line in lines if line.startswith("tirjudge ")), "")
         found = re.search(r"http://\S+", self.greeting)
@@ -42,7 +42,7 @@ class ServedCommand:
         self.process.communicate()
 
     def end(self) -> tuple[int, str]:
-        """Exit code, and what it said last."""
+        """Stop the command; return its exit code and its last output."""
         self.process.send_signal(signal.SIGTERM)
         _, said = self.process.communicate(timeout=60)
         return self.process.returncode, said

@@ -57,7 +57,7 @@ def module_name(path: Path) -> str:
 
 
 def imported_at_the_top(tree: ast.Module) -> Iterator[str]:
-    """Modules that importing this module imports too; `if TYPE_CHECKING` does not count."""
+    """Return the modules that this module imports at import time, leaving out `if TYPE_CHECKING`."""
     for node in tree.body:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -134,7 +134,7 @@ def test_contracts_have_at_most_six_methods() -> None:
 
 
 def test_trl_stays_in_four_files() -> None:
-    """Its rollout interface is experimental: the places that follow it must be few."""
+    """TRL's rollout interface is experimental, so few files may depend on it."""
     users = {
         path
         for path in source_files()
@@ -177,7 +177,7 @@ def test_the_base_packages_load_no_torch(package: str) -> None:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
-    """The names inside the wheel that a user installs."""
+    """Build the wheel that a user installs, and return the names of its files."""
     folder = tmp_path_factory.mktemp("wheel")
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
     subprocess.run(command, cwd=ROOT, capture_output=True, check=True)

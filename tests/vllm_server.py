@@ -1,4 +1,4 @@
-"""The real vLLM server on a CPU, as a process of a test's own."""
+"""Run the real vLLM server on a CPU, as a separate process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HEAD = 32
 def serving(
     folder: Path, *words: str, port: int | None = None, **environment: str
 ) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    """A server of the model in `folder` that is up, and its URL; killed afterwards, if it is not already."""
+    """Serve the model in `folder`, yield the process and its URL once it is up, and kill it afterwards."""
     port = port or _free_port()
     command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(folder)]
     command += ["--host", "127.0.0.1", "--port", str(port), "--dtype", "float32", "--enforce-eager"]
@@ -39,7 +39,7 @@ def serving(
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:
-    """The server and its engine, which would outlive it."""
+    """Kill the server and its engine, which would outlive it."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()

@@ -1,4 +1,4 @@
-"""Text for the terminal: escaped and shortened, errors in one line, progress lines throttled."""
+"""Text for the terminal: escaped and one-line texts, throttled progress lines, tables and durations."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ from io import StringIO
 
 SECONDS = 10.0
 """Time between two progress lines."""
+_TABLE_COLUMNS = 10_000
+"""Width of the virtual terminal for tables: a line is never wrapped, however long a cell is."""
 
 
 def printable(text: str, limit: int = 400) -> str:
@@ -16,7 +18,9 @@ def printable(text: str, limit: int = 400) -> str:
     Control characters, and others that print nothing, are shown as escapes.
     """
     shown = "".join(
-        mark if mark.isprintable() else mark.encode("unicode_escape").decode() for mark in text[: limit + 1]
+        # One character more than the limit, to see whether any is cut.
+        mark if mark.isprintable() else mark.encode("unicode_escape").decode()
+        for mark in text[: limit + 1]
     )
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
@@ -44,10 +48,6 @@ class Interval:
         return True
 
 
-WIDTH = 10_000
-"""Columns of the virtual terminal: a line is never wrapped, however long a stage's description is."""
-
-
 def table(rows: Sequence[Sequence[str]], *, words: int = 1) -> Iterator[str]:
     """Yield aligned lines: the first `words` columns to the left, the others (numbers) to the right."""
     from rich.console import Console
@@ -60,7 +60,7 @@ def table(rows: Sequence[Sequence[str]], *, words: int = 1) -> Iterator[str]:
     for row in rows:
         grid.add_row(*map(Text, row))
     lines = StringIO()
-    Console(file=lines, width=WIDTH, color_system=None).print(grid)
+    Console(file=lines, width=_TABLE_COLUMNS, color_system=None).print(grid)
     yield from (line.rstrip() for line in lines.getvalue().splitlines())
 
 

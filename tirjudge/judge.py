@@ -63,6 +63,7 @@ class Judge:
         in one line, for an invalid option.
         """
         if isinstance(generator, str):
+            # A name is one of the options; an object replaces the generator that they describe.
             options["generator"], generator = generator, None
         try:
             self.options = JudgeOptions(model=model, base_url=base_url, **options)
@@ -71,7 +72,7 @@ class Judge:
         if generator is not None and self.options.cache:
             raise ValueError("cache needs a model's name: completions of a generator object are not cached")
         self.spending = Spending(price=self.options.price(), limit=self.options.max_cost)
-        self._judging = JudgeEngine(
+        self._engine = JudgeEngine(
             self.options.config,
             generator=generator,
             sandbox=sandbox,
@@ -157,11 +158,12 @@ class Judge:
         name = f"{derive_seed(repr(messages), *responses):08x}"
         task = read_task({"prompt": messages, "responses": list(responses)}, default_id=name)
         await self._ready()
-        return await self._judging.judge(truncated(task, self.options.truncate), kind or kind_for(task))
+        return await self._engine.judge(truncated(task, self.options.truncate), kind or kind_for(task))
 
     def _loop(self) -> EventLoopThread:
         if self._thread is None:
             self._thread = EventLoopThread("tirjudge-judge")
+            # The lock belongs to the loop of the new thread.
             self._opening, self._opened = asyncio.Lock(), False
         return self._thread
 
@@ -169,10 +171,10 @@ class Judge:
         assert self._opening is not None
         async with self._opening:
             if not self._opened:
-                await self._judging.__aenter__()
+                await self._engine.__aenter__()
                 self._opened = True
 
     async def _shut(self) -> None:
         if self._opened:
             self._opened = False
-            await self._judging.__aexit__(None, None, None)
+            await self._engine.__aexit__(None, None, None)

@@ -1,4 +1,4 @@
-"""A digest of a model folder's files: the same path may hold other weights later."""
+"""Model folders: the digest of their files, the note that training writes, and the embedded model."""
 
 from __future__ import annotations
 
@@ -11,13 +11,18 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from tirjudge_environments.registry import first_fault
 
+NOTE_FILE = "tirjudge.json"
+EMBEDDED_NAME = "tirjudge-mini"
+"""The name of the embedded model in result rows."""
 _BLOCK = 1 << 20
+"""Bytes of a weight file that are read at once."""
 
 
 def weights_digest(folder: str) -> str:
     """Return 16 hexadecimal digits that identify the files in a model's folder.
 
-    Files in subfolders do not count. The digest is empty if `folder` is not a local folder.
+    The same path may hold other weights later, so a path alone identifies no model. Files in subfolders do
+    not count. The digest is empty if `folder` is not a local folder.
     """
     path = Path(folder)
     if not path.is_dir():
@@ -29,10 +34,6 @@ def weights_digest(folder: str) -> str:
             while block := stream.read(_BLOCK):
                 digest.update(block)
     return digest.hexdigest()
-
-
-NOTE_FILE = "tirjudge.json"
-EMBEDDED_NAME = "tirjudge-mini"
 
 
 class ModelNote(BaseModel):

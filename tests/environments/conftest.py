@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
-
 import pytest
-
-from tirjudge_environments import (
-    Budget,
-    Completion,
-    Environment,
-    Finish,
-    JudgeSession,
-    JudgeTask,
-    Message,
-    Trajectory,
-)
+from collections.abc import Callable
+from collections.abc import Sequence
+from tirjudge_environments import Budget
+from tirjudge_environments import Completion
+from tirjudge_environments import Environment
+from tirjudge_environments import Finish
+from tirjudge_environments import JudgeSession
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Message
+from tirjudge_environments import Trajectory
 from tirjudge_environments.testing import fixed_sandbox
-from tirjudge_sandbox import Execution, Status
+from tirjudge_sandbox import Execution
+from tirjudge_sandbox import Status
+from typing import Any
 
 
 def ok(stdout: str = "42\n") -> Execution:
@@ -41,7 +39,7 @@ def make_task() -> Callable[..., JudgeTask]:
 
 @pytest.fixture
 def play() -> Callable[..., Any]:
-    """Play one view: every turn but the last pauses at a stop string, the last one ends by itself."""
+    """Play one view: every turn but the last pauses at a stop string, and the last one ends by itself."""
 
     async def play(
         environment: Environment,

@@ -1,4 +1,4 @@
-"""The work of a call, counted in Python events, so that a test does not depend on the machine's speed."""
+"""Count the work of a call in Python events, so that tests do not depend on the machine's speed."""
 
 from __future__ import annotations
 

@@ -3,31 +3,37 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example
+from hypothesis import given
+from hypothesis import settings
 from hypothesis import strategies as st
-
-from tirjudge_environments import (
-    Completion,
-    Continue,
-    Finish,
-    JudgeSession,
-    JudgeTask,
-    Malformed,
-    Message,
-    Reward,
-    RunCode,
-    TirListwise,
-    TirPairwise,
-    TirPointwise,
-    ToolCall,
-    Verdict,
-)
-from tirjudge_environments.formats.j1 import J1PaS, J1PaV, J1PaVS, J1PoS
-from tirjudge_environments.formats.judgelrm import JudgeLrmPair, JudgeLrmSingle
+from tirjudge_environments import Completion
+from tirjudge_environments import Continue
+from tirjudge_environments import Finish
+from tirjudge_environments import JudgeSession
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Malformed
+from tirjudge_environments import Message
+from tirjudge_environments import Reward
+from tirjudge_environments import RunCode
+from tirjudge_environments import TirListwise
+from tirjudge_environments import TirPairwise
+from tirjudge_environments import TirPointwise
+from tirjudge_environments import ToolCall
+from tirjudge_environments import Verdict
+from tirjudge_environments.formats.j1 import J1PaS
+from tirjudge_environments.formats.j1 import J1PaV
+from tirjudge_environments.formats.j1 import J1PaVS
+from tirjudge_environments.formats.j1 import J1PoS
+from tirjudge_environments.formats.judgelrm import JudgeLrmPair
+from tirjudge_environments.formats.judgelrm import JudgeLrmSingle
 from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.formats.rm_r1 import RmR1
-from tirjudge_environments.orders import letter, letters
-from tirjudge_environments.testing import HOSTILE_TEXTS, check_environment, fixed_sandbox
+from tirjudge_environments.orders import letter
+from tirjudge_environments.orders import letters
+from tirjudge_environments.testing import HOSTILE_TEXTS
+from tirjudge_environments.testing import check_environment
+from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_environments.types import Episode
 
 TASKS = {
@@ -93,7 +99,7 @@ async def test_a_format_is_an_environment(environment, task) -> None:
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(text=COMPLETIONS, finish=st.sampled_from(Finish), arguments=st.text())
 @example(text="```python\n```output\n```python\n```", finish=Finish.STOP, arguments='{"code": ""}')
-def test_any_completion_has_a_reading(environment, task, text: str, finish: Finish, arguments: str) -> None:
+def test_any_completion_can_be_read(environment, task, text: str, finish: Finish, arguments: str) -> None:
     calls = (ToolCall("1", "run_python", arguments),) if finish is Finish.TOOL_CALL else ()
     completion = Completion(text=text, finish=finish, tool_calls=calls)
     view = environment.views(task)[-1]
@@ -157,7 +163,7 @@ async def test_any_dialogue_ends_in_a_score(turns) -> None:
 
 
 @pytest.mark.parametrize("broken", ["views", "prompt", "read", "score"])
-async def test_the_conformance_suite_finds_what_is_broken(broken: str) -> None:
+async def test_the_conformance_suite_finds_broken_environments(broken: str) -> None:
     class Broken(TirPairwise):
         def views(self, task):
             views = super().views(task)
@@ -179,7 +185,7 @@ async def test_the_conformance_suite_finds_what_is_broken(broken: str) -> None:
         await check_environment(Broken(), TASKS["pair"])
 
 
-async def test_the_conformance_suite_finds_a_program_that_nothing_shows() -> None:
+async def test_the_conformance_suite_finds_a_program_of_a_judge_without_show() -> None:
     class Mute(J1PaV):
         def read(self, task, view, completion):
             return RunCode("print(1)")
@@ -196,7 +202,7 @@ def test_the_suite_has_a_verdict_and_a_program_for_every_format() -> None:
         assert kinds == {RunCode, Verdict, Malformed}
 
 
-def test_letters_count_like_the_columns_of_a_sheet() -> None:
+def test_letters_count_like_spreadsheet_columns() -> None:
     assert letters(3) == ("A", "B", "C")
     assert [letter(position) for position in (25, 26, 27, 51, 52, 701, 702)] == [
         "Z",

@@ -33,7 +33,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-async def test_the_paper_s_case_study(make_task, sandbox) -> None:
+async def test_the_case_study_of_the_paper(make_task, sandbox) -> None:
     """TIR Table 4: capital letters, and the letter O at least 40 times, checked on the bound responses."""
     task = make_task(
         "O FRIEND, " * 40,
@@ -79,7 +79,7 @@ async def test_the_paper_s_case_study(make_task, sandbox) -> None:
         ("print('ab' * 2000)", "ab" * 500 + "\n... 2000 characters left out ...\n" + "ab" * 500),
     ],
 )
-async def test_what_a_program_does_is_shown_in_short(make_task, sandbox, source: str, shown: str) -> None:
+async def test_a_programs_outcome_is_shown_in_short(make_task, sandbox, source: str, shown: str) -> None:
     task, environment = make_task(), TirPointwise()
     session = JudgeSession(environment, task, environment.views(task)[0], sandbox, limits=LIMITS)
     [output] = await session.step(Completion(text=f"```python\n{source}\n```\n", finish=Finish.STOP))

@@ -1,4 +1,4 @@
-"""The text of an execution that a model sees."""
+"""The text that a model sees of an execution."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ SYNTAX_ERROR = "  File \"program.py\", line 1\n    x = (\n        ^\nSyntaxError
         (Execution(status=Status.SIGNAL, signal=99), "the program was ended by signal 99"),
     ],
 )
-def test_output_or_one_line_of_what_went_wrong(execution: Execution, shown: str) -> None:
+def test_output_or_one_line_about_the_error(execution: Execution, shown: str) -> None:
     assert output_text(execution, 2000) == shown
 
 
@@ -62,7 +62,7 @@ def test_a_failed_sandbox_is_never_shown() -> None:
         output_text(Execution(status=Status.SANDBOX_FAILED, detail="the worker is gone"), 2000)
 
 
-def test_a_long_output_is_cut_in_the_middle_with_a_count() -> None:
+def test_a_long_output_is_truncated_in_the_middle_with_a_count() -> None:
     assert cut_middle("0123456789", 5) == "012\n... 5 characters left out ...\n89"
     assert cut_middle("0123456789", 10) == "0123456789"
 
@@ -70,7 +70,7 @@ def test_a_long_output_is_cut_in_the_middle_with_a_count() -> None:
 @pytest.mark.parametrize(
     ("opened", "shown"), [(False, "```output\n42\n```\n"), (True, "42\n```\n")], ids=["closed", "opened"]
 )
-def test_the_output_s_fence_is_opened_once(opened: bool, shown: str) -> None:
+def test_the_output_fence_is_opened_once(opened: bool, shown: str) -> None:
     execution = Execution(status=Status.OK, exit_code=0, stdout="42\n")
     assert TirPairwise().show(RunCode("print(42)", opened=opened), execution) == shown
 
@@ -89,6 +89,6 @@ def test_a_native_call_is_answered_without_a_fence() -> None:
     assert TirPairwise(protocol="tool").show(RunCode("", call_id="1"), execution) == "```"
 
 
-def test_a_refusal_says_why() -> None:
+def test_a_refusal_gives_the_reason() -> None:
     shown = TirPairwise().show(RunCode(""), Refused("The budget of 3 programs is spent."))
     assert shown == "```output\nThe budget of 3 programs is spent.\n```\n"

@@ -1,4 +1,4 @@
-"""Programs, forged outputs and tags in what a model wrote."""
+"""Parsing of a model's text: programs, forged outputs and tags."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def test_nothing_else_is_a_program(text: str) -> None:
         ("It prints\n```output\n", False),
     ],
 )
-def test_an_empty_output_behind_the_program_waits_for_the_sandbox(overhang: str, awaited: bool) -> None:
+def test_an_empty_output_after_the_program_waits_for_the_sandbox(overhang: str, awaited: bool) -> None:
     turn = Turn(PROGRAM + overhang)
     assert (turn.awaited is not None) == awaited
     assert turn.request_end == (len(turn.text) if awaited else len(PROGRAM))
 
 
-def test_a_program_may_close_where_its_output_opens() -> None:
+def test_a_program_may_end_where_its_output_begins() -> None:
     turn = Turn("```python\nprint(1)\n```output\n")
     assert turn.awaited is not None
     assert not turn.forged
@@ -88,7 +88,7 @@ def test_a_program_may_close_where_its_output_opens() -> None:
         ("```json\n```output\n```\n", 0),
     ],
 )
-def test_an_output_of_the_model_s_own_is_forged(text: str, count: int) -> None:
+def test_an_output_written_by_the_model_is_forged(text: str, count: int) -> None:
     assert len(Turn(text).forged) == count
 
 
@@ -130,8 +130,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
-def test_the_work_grows_with_the_text_and_no_faster(unit: str) -> None:
-    """Work is counted in lines of Python; the next test's timeout limits a single call of `re`."""
+def test_the_work_grows_linearly_with_the_text(unit: str) -> None:
+    """The work is counted in lines of Python; the next test's timeout covers a slow call of `re`."""
 
     def work(size: int) -> int:
         text = (unit * size)[: 8 * size]

@@ -1,4 +1,4 @@
-"""Environments by name, and what a registered format must have."""
+"""The registry of environments, and the members that a registered format must declare."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_a_format_that_does_not_say_whether_its_views_are_linked_is_refused(regi
         open_environment(registered)
 
 
-def test_a_format_without_fields_and_card_has_no_options_and_is_not_in_the_table(registered: str) -> None:
+def test_a_format_without_fields_and_card_has_no_options_and_no_table_row(registered: str) -> None:
     assert environment_options(registered) == frozenset()
     assert judge_cards() == {}
 

@@ -1,36 +1,38 @@
-"""A dialogue step by step: budgets, ids, failures, and the appended segments."""
+"""Judge sessions step by step: budgets, token ids, failures, and the appended segments."""
 
 from __future__ import annotations
 
 import pytest
-from tokenizers import Tokenizer, decoders, models, pre_tokenizers
-from transformers import PreTrainedTokenizerFast
-
-from tirjudge_environments import (
-    Budget,
-    By,
-    ChatEncoder,
-    Completion,
-    Context,
-    Finish,
-    J1PaV,
-    JudgeSession,
-    Malformed,
-    Message,
-    Prompt,
-    Refused,
-    RunCode,
-    StopReason,
-    TirPairwise,
-    ToolCall,
-    Transcript,
-    Usage,
-    Verdict,
-    derive_seed,
-)
+from tirjudge_environments import Budget
+from tirjudge_environments import By
+from tirjudge_environments import ChatEncoder
+from tirjudge_environments import Completion
+from tirjudge_environments import Context
+from tirjudge_environments import Finish
+from tirjudge_environments import J1PaV
+from tirjudge_environments import JudgeSession
+from tirjudge_environments import Malformed
+from tirjudge_environments import Message
+from tirjudge_environments import Prompt
+from tirjudge_environments import Refused
+from tirjudge_environments import RunCode
+from tirjudge_environments import StopReason
+from tirjudge_environments import TirPairwise
+from tirjudge_environments import ToolCall
+from tirjudge_environments import Transcript
+from tirjudge_environments import Usage
+from tirjudge_environments import Verdict
+from tirjudge_environments import derive_seed
 from tirjudge_environments.recording import ReplaySandbox
 from tirjudge_environments.testing import fixed_sandbox
-from tirjudge_sandbox import Execution, Limits, Status
+from tirjudge_sandbox import Execution
+from tirjudge_sandbox import Limits
+from tirjudge_sandbox import Status
+from tokenizers import Tokenizer
+from tokenizers import decoders
+from tokenizers import models
+from tokenizers import pre_tokenizers
+from transformers import PreTrainedTokenizerFast
 
 CALL = "Let me count.\n```python\nprint(42)\n```\n"
 SHOWN = "```output\n42\n```\n"
@@ -88,7 +90,7 @@ async def test_a_dialogue_from_prompt_to_verdict(start) -> None:
     assert box.programs[0].bindings["response_a"] == "hello"
 
 
-async def test_it_can_neither_go_on_after_its_end_nor_be_had_before(start) -> None:
+async def test_it_cannot_continue_after_its_end_or_be_finished_before(start) -> None:
     session, _ = start()
     with pytest.raises(RuntimeError, match="not ended"):
         _ = session.trajectory
@@ -107,13 +109,13 @@ async def test_it_can_neither_go_on_after_its_end_nor_be_had_before(start) -> No
         ("```python\nprint(42)\n```output\n", "42\n```\n"),
     ],
 )
-async def test_an_output_stands_on_lines_of_its_own(start, written: str, appended: str) -> None:
+async def test_an_output_has_its_own_lines(start, written: str, appended: str) -> None:
     session, _ = start(OK)
     [output] = await session.step(stopped(written))
     assert output.text == appended
 
 
-async def test_a_turn_that_goes_on_is_one_turn(start) -> None:
+async def test_a_continued_turn_is_one_turn(start) -> None:
     session, box = start(OK)
     assert await session.step(stopped("```json\n{}\n```\n", token_ids=(1, 2), logprobs=(-1.0, -2.0))) == ()
     assert await session.step(stopped("```python\npri", token_ids=(3,), logprobs=(-3.0,))) == ()
@@ -124,7 +126,7 @@ async def test_a_turn_that_goes_on_is_one_turn(start) -> None:
     assert box.programs[0].source == "print(1)\n"
 
 
-async def test_a_fourth_program_is_refused_and_the_model_is_told(start) -> None:
+async def test_a_fourth_program_is_refused_and_the_model_sees_why(start) -> None:
     session, box = start(OK)
     for _ in range(3):
         await session.step(stopped(CALL))
@@ -136,7 +138,7 @@ async def test_a_fourth_program_is_refused_and_the_model_is_told(start) -> None:
     assert isinstance(session.trajectory.calls[3].outcome, Refused)
 
 
-async def test_turns_run_out(start) -> None:
+async def test_the_turn_budget_ends_the_dialogue(start) -> None:
     session, box = start(OK, budget=Budget(turns=2))
     await session.step(stopped(CALL))
     assert await session.step(stopped(CALL)) == ()
@@ -145,7 +147,7 @@ async def test_turns_run_out(start) -> None:
     assert len(session.trajectory.calls) == 2
 
 
-async def test_cpu_seconds_run_out(start) -> None:
+async def test_the_cpu_budget_ends_the_dialogue(start) -> None:
     session, box = start(OK, budget=Budget(cpu_seconds=2.0))
     for _ in range(3):
         await session.step(stopped(CALL))
@@ -153,14 +155,14 @@ async def test_cpu_seconds_run_out(start) -> None:
     assert len(box.programs) == 2
 
 
-async def test_a_turn_that_was_cut_ends_the_dialogue(start) -> None:
+async def test_a_truncated_turn_ends_the_dialogue(start) -> None:
     session, _ = start()
     await session.step(Completion(text="A is better bec", finish=Finish.LENGTH))
     assert session.trajectory.stop is StopReason.TOKEN_BUDGET
     assert session.trajectory.verdict is None
 
 
-async def test_a_cut_turn_with_a_verdict_counts(start) -> None:
+async def test_a_truncated_turn_with_a_verdict_counts(start) -> None:
     session, _ = start()
     await session.step(Completion(text=RIGHT, finish=Finish.LENGTH))
     assert session.trajectory.stop is StopReason.VERDICT
@@ -186,13 +188,13 @@ async def test_an_output_that_does_not_fit_is_not_appended(start, encoder) -> No
     assert [call.outcome for call in trajectory.calls] == [OK]
 
 
-async def test_reported_usage_counts_where_no_ids_are_told(start) -> None:
+async def test_reported_usage_counts_without_ids(start) -> None:
     session, _ = start(budget=Budget(tokens=100))
     await session.step(stopped(CALL, usage=Usage(500, 30)))
     assert session.remaining_tokens == 70
 
 
-async def test_an_endpoint_that_reports_nothing_cannot_go_on_for_ever(start) -> None:
+async def test_an_endpoint_without_usage_still_ends_at_the_token_budget(start) -> None:
     session, _ = start(budget=Budget(tokens=100))
     for _ in range(25):
         await session.step(stopped("```json\n{}\n```\n"))
@@ -225,7 +227,7 @@ async def test_ids_are_appended_and_never_encoded_again(start, encoder) -> None:
     assert transcript.logprobs == (-0.5,) * len(first) + (0.0,) * len(shown) + (-0.25,) * len(second)
 
 
-async def test_a_transcript_needs_ids_and_may_lack_logprobs(start, encoder) -> None:
+async def test_a_transcript_needs_ids_but_no_logprobs(start, encoder) -> None:
     session, _ = start()
     await session.step(ended(RIGHT))
     with pytest.raises(ValueError, match="no token ids"):
@@ -242,7 +244,7 @@ async def test_an_encoder_needs_ids(start, encoder) -> None:
         await session.step(ended(RIGHT))
 
 
-async def test_what_overhangs_a_program_stays_where_there_are_ids(start, encoder) -> None:
+async def test_text_after_a_program_is_kept_with_ids(start, encoder) -> None:
     text = CALL + "```output\n41\n```\nSo " + RIGHT
     session, box = start(OK, encoder=encoder)
     await session.step(ended(text, token_ids=tuple(encoder.text(text))))
@@ -250,13 +252,13 @@ async def test_what_overhangs_a_program_stays_where_there_are_ids(start, encoder
     assert len(box.programs) == 1
 
 
-async def test_what_overhangs_a_program_is_dropped_where_there_is_only_text(start) -> None:
+async def test_text_after_a_program_is_dropped_without_ids(start) -> None:
     session, _ = start(OK)
     await session.step(ended(CALL + "```output\n41\n```\nSo " + RIGHT))
     assert [segment.text for segment in session.context.segments] == [CALL, SHOWN]
 
 
-async def test_a_failed_sandbox_is_tried_once_more_and_never_shown(start) -> None:
+async def test_a_failed_sandbox_is_retried_once_and_never_shown(start) -> None:
     session, box = start(DOWN, OK)
     [output] = await session.step(stopped(CALL))
     assert output.text == SHOWN
@@ -348,7 +350,7 @@ async def test_a_prefill_belongs_to_the_prompt_and_is_read(make_task) -> None:
     assert [segment.text for segment in session.trajectory.segments] == ["B</preference>"]
 
 
-async def test_a_malformed_end_says_what_was_wrong(start) -> None:
+async def test_a_malformed_end_has_a_reason(start) -> None:
     session, _ = start()
     await session.step(ended("<preference>Z</preference>"))
     reading = Malformed("the last <preference> holds no answer to this view")

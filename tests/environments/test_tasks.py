@@ -76,7 +76,7 @@ def test_every_spelling_of_a_label(label: Any, index: int | None) -> None:
     assert task({"prompt": "p", "responses": ["x", "y"], "label": label}).label == index
 
 
-def test_a_data_sets_own_labels_are_translated() -> None:
+def test_a_datasets_own_labels_are_translated() -> None:
     row = {"prompt": "p", "responses": ["x", "y"], "label": 2}
     labels = {"0": "tie", "1": "A", "2": "B"}
     assert task(row, labels=labels).label == 1
@@ -131,7 +131,7 @@ def test_a_conversation_keeps_its_turns_and_the_text_of_its_parts() -> None:
         ({"prompt": "p", "responses": ["a", "b"], "label": [0]}, "label is a list, not a text"),
     ],
 )
-def test_a_bad_row_is_told_in_one_line(row: dict[str, Any], reason: str) -> None:
+def test_a_bad_row_is_reported_in_one_line(row: dict[str, Any], reason: str) -> None:
     with pytest.raises(RowError) as raised:
         task(row)
     assert str(raised.value).startswith(reason)
@@ -168,7 +168,7 @@ def test_a_named_column_must_be_there(column: str) -> None:
 
 
 @pytest.mark.parametrize("assignment", ["prompt", "prompt=", "promt=x", "=x"])
-def test_a_mapping_that_is_none_is_refused(assignment: str) -> None:
+def test_an_invalid_mapping_is_refused(assignment: str) -> None:
     with pytest.raises(ValueError, match="write PART=COLUMN"):
         Columns.parse([assignment])
 
@@ -200,7 +200,7 @@ def test_published_files_are_read_as_they_are() -> None:
     assert [judgebench.count(label) for label in (0, 1)] == [193, 157]
 
 
-def test_gold_scores_are_kept_and_tell_the_label_where_none_is_given() -> None:
+def test_gold_scores_are_kept_and_give_a_missing_label() -> None:
     row = {"prompt": "p", "responses": ["a", "b"]}
     task = read_task(row | {"gold_scores": [3, 8.5]}, default_id="x")
     assert (task.gold["scores"], task.label) == ((3.0, 8.5), 1)
@@ -215,7 +215,7 @@ def test_gold_scores_are_kept_and_tell_the_label_where_none_is_given() -> None:
 @pytest.mark.parametrize(
     "scores", [[1], [1, 2, 3], ["1", "2"], [True, False], [float("nan"), 1], [10**400, 1], 5, "8 3", {}]
 )
-def test_gold_scores_that_are_none_are_told(scores: object) -> None:
+def test_invalid_gold_scores_are_reported(scores: object) -> None:
     row = {"prompt": "p", "responses": ["a", "b"], "gold_scores": scores}
     with pytest.raises(RowError, match="gold_scores must be a list of 2 numbers, one for each response"):
         read_task(row, default_id="x")

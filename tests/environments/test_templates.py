@@ -26,7 +26,7 @@ FIGURES = {
 
 
 def figure(number: int) -> str:
-    """The figure as the text of the paper (arXiv 2510.23038) has it, with straight quotes and real fences."""
+    """Return a figure from the paper's text (arXiv 2510.23038), with straight quotes and real fences."""
     text = (GOLDEN / f"tir-figure-{number}.txt").read_text()
     return " ".join(text.replace("“‘", "```").replace("’", "'").split())
 
@@ -36,7 +36,7 @@ def filled(name: str) -> str:
 
 
 @pytest.mark.parametrize(("number", "name"), FIGURES.items())
-def test_a_prompt_is_the_paper_s_but_for_white_space(number: int, name: str) -> None:
+def test_a_prompt_equals_the_papers_except_for_white_space(number: int, name: str) -> None:
     assert filled(name) == figure(number)
 
 
@@ -51,7 +51,7 @@ def test_native_calls_change_only_how_a_program_is_written(number: int) -> None:
     assert filled(f"{FIGURES[number]}-calls") == figure(number).replace(by_fence, by_call)
 
 
-def test_lines_are_broken_around_what_is_judged() -> None:
+def test_judged_texts_have_their_own_lines() -> None:
     text = load_template("tir-listwise").fill("P", ["one", "two", "three"])
     middle = (
         "\n\nInstruction:\nP\n\nResponse A:\none\n\nResponse B:\ntwo\n\nResponse C:\nthree\n\nGuidelines:\n"
@@ -77,7 +77,7 @@ def test_a_list_may_be_longer_than_the_alphabet(make_task) -> None:
     )
 
 
-def test_a_template_may_go_through_the_responses_more_than_once() -> None:
+def test_a_template_may_loop_over_the_responses_more_than_once() -> None:
     template = Template("{each}{letter}, {/each}{prompt}: {each}{letter}={response};{/each}")
     assert template.fill("P", ["x", "{letter}"]) == "A, B, P: A=x;B={letter};"
 

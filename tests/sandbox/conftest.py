@@ -1,4 +1,4 @@
-"""One sandbox for all tests of a module: a program that attacks it shares a worker with the next."""
+"""Fixtures: one sandbox for all tests of a module, so that an attack shares its worker with the next one."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ except (ProcessLookupError, PermissionError):
 
 @pytest.fixture(scope="session")
 def docker_image(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Id of the sandbox's image. An engine that DOCKER_HOST names must answer; another may be missing."""
+    """Return the id of the sandbox's image; skip without an engine, unless DOCKER_HOST names one."""
     try:
-        # Of several workers one builds it, and the others then find it built.
+        # One of several pytest workers builds the image, and the others find it afterwards.
         with (tmp_path_factory.getbasetemp().parent / "docker-image.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             return client.call(lambda docker: image.build(docker, print), seconds=600)[0]
@@ -62,12 +62,12 @@ async def box(request: pytest.FixtureRequest) -> AsyncIterator[Sandbox]:
 
 @pytest_asyncio.fixture(loop_scope="module", scope="module")
 async def run(box: Sandbox) -> Run:
-    """See `running_in`."""
+    """Run source text in `box`, as `running_in` describes."""
     return running_in(box)
 
 
 def running_in(box: Sandbox) -> Run:
-    """Runs source text; keywords are fields of `Limits`, or of `Program` where it has one of that name."""
+    """Return a function that runs source text; its keywords are fields of `Program` or of `Limits`."""
 
     async def run_source(source: str, **fields: object) -> Execution:
         of_program = {name: fields.pop(name) for name in list(fields) if hasattr(Program, name)}
@@ -113,7 +113,7 @@ async def sibling(placement: str, target: Sandbox) -> AsyncIterator[Sandbox]:
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """This host, with bait."""
+    """Watch this host's state and place bait that an attack may look for."""
     host = Host(tmp_path_factory.mktemp("host"))
     yield host
     host.close()
@@ -121,7 +121,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def attack(target: Sandbox, host: Host) -> AsyncIterator[Run]:
-    """Runs a program like `run`, and looks afterwards: nothing of it is left, and the same worker answers."""
+    """Run an attack like `run`, then check that it left nothing behind and that the same worker answers."""
     before = host.state()
     yield running_in(target)
     answered = await target.run(Program(source=ANSWER), Limits())

@@ -1,4 +1,4 @@
-"""Fifty programs as a judge writes them, by hand: none does what a policy should mind."""
+"""Fifty hand-written programs like those of a judge; an import policy should refuse none of them."""
 
 from __future__ import annotations
 

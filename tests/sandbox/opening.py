@@ -1,4 +1,4 @@
-"""Open a local sandbox and say what became of it and its programs: `python opening.py OPTIONS PROGRAM...`
+"""Open a local sandbox and print the outcome of each program: `python opening.py OPTIONS PROGRAM...`
 
 OPTIONS is a JSON object. Prints the placement with what it misses, the notes, and a line for each program.
 """

@@ -1,4 +1,4 @@
-"""The real server on loopback, in a thread of its own, around a real sandbox."""
+"""Run the real server on loopback, in a thread of its own, around a real sandbox."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Served:
         return httpx.post(self.url + path, content=json.dumps(body), headers=headers, timeout=60, **more)
 
     def run(self, code: str, **fields: Any) -> dict[str, Any]:
-        """An answer of /run_code."""
+        """Post to /run_code and return the answer."""
         response = self.post("/run_code", {"code": code, "language": "python", **fields})
         assert response.status_code == 200, response.text
         return response.json()

@@ -1,4 +1,4 @@
-"""Targets of the attacks: a sandbox for every placement, and the state of the host that they could change."""
+"""Targets of the attacks: a sandbox for each placement, and the host state that an attack could change."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LENGTH = struct.Struct("=I")
 
 
 class Elsewhere:
-    """A local sandbox in a process of its own, of another user."""
+    """A local sandbox that runs in a separate process as another user."""
 
     capacity = 1
 
@@ -87,7 +87,7 @@ class Elsewhere:
 
 
 async def serve(placement: str) -> None:
-    """The other side of `Elsewhere`: programs come in on standard input until it ends."""
+    """Run programs from standard input until it ends; the process that `Elsewhere` starts."""
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
@@ -118,7 +118,7 @@ async def serve(placement: str) -> None:
 
 
 def local(placement: str) -> LocalSandbox:
-    """A bare worker in this placement."""
+    """Open a local sandbox with one bare worker in this placement."""
     return LocalSandbox(capacity=1, preload=(), placement=placement)
 
 
@@ -127,7 +127,7 @@ ROOT, NOBODY = 0, 65534
 PLACEMENTS: dict[str, Callable[[], Sandbox]] = {name: partial(local, name) for name in candidate_placements()}
 """Every place that attacks are tried in."""
 if os.geteuid() == ROOT:
-    # These need to be another user, or the interpreter to lie where another user may read it.
+    # These need another user, or an interpreter that another user may read.
     PLACEMENTS |= {
         "userns": lambda: Elsewhere(NOBODY, "userns"),
         "own-uid": lambda: Elsewhere(ROOT, "own-uid"),
@@ -140,7 +140,7 @@ READ_ONLY = ("own-uid", "plain")
 
 
 def descendants(pid: int) -> set[int]:
-    """Ids of all processes below `pid`, dead ones that nobody collected included."""
+    """Return the ids of all processes below `pid`, including zombies."""
     children: set[int] = set()
     for path in Path(f"/proc/{pid}/task").glob("*/children"):
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -149,12 +149,12 @@ def descendants(pid: int) -> set[int]:
 
 
 def calling(source: str) -> str:
-    """A program with the C library at hand, for what Python wraps too well."""
+    """Return a program with access to the C library, for calls that Python does not expose unchanged."""
     return "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n" + textwrap.dedent(source)
 
 
 def last_line(execution: Execution) -> str:
-    """The exception that ended a program."""
+    """Return the line of the exception that ended a program."""
     return execution.stderr.splitlines()[-1]
 
 
@@ -171,7 +171,7 @@ class Host:
         self.process.wait()
 
     def state(self) -> dict[str, object]:
-        """Equal before and after an attack."""
+        """Return a state that must be equal before and after an attack."""
         bait = self.secret.stat()
         folders = [Path(path) for path in {*sysconfig.get_paths().values(), "/", "/usr/lib"}]
         return {

@@ -1,4 +1,4 @@
-"""Our own backends pass the checks that we ask of others."""
+"""The built-in backends pass the conformance checks that third-party backends must pass."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_ours(box: Sandbox, check):
+async def test_built_in_backends_pass(box: Sandbox, check):
     await check(box)

@@ -1,4 +1,4 @@
-"""A policy: what it refuses and in which words, that it refuses nothing honest, and that it is no wall."""
+"""The import policy: its refusals and their messages, no false alarms, and its limits as a protection."""
 
 from __future__ import annotations
 
@@ -75,11 +75,11 @@ async def free() -> AsyncIterator[Sandbox]:
         ("match x:\n    case 1: import ssl", f"line 2: import of ssl: {NETWORK}"),
     ],
 )  # fmt: skip
-async def test_reasons_name_the_line_and_what_is_the_matter(check, source, reason):
+async def test_reasons_name_the_line_and_the_problem(check, source, reason):
     assert check(source.encode()) == f"PolicyError: the program was not run: {reason}"
 
 
-async def test_several_reasons_are_one_line_and_not_endless(check):
+async def test_several_reasons_fit_in_one_short_line(check):
     line = check("\n".join(f"import m{number}" for number in range(8)).encode())
     assert line.count("import of") == 5
     assert line.endswith("; and 3 more")
@@ -87,7 +87,7 @@ async def test_several_reasons_are_one_line_and_not_endless(check):
 
 
 @pytest.mark.parametrize("source", PROGRAMS, ids=range(len(PROGRAMS)))
-async def test_fifty_honest_programs_run_as_they_do_without(strict, free, source):
+async def test_fifty_honest_programs_run_as_without_a_policy(strict, free, source):
     limits = Limits(processes=4)
     with_policy, without = [await box.run(Program(source=source), limits) for box in (strict, free)]
     assert with_policy.status is Status.OK, with_policy.stderr
@@ -110,7 +110,7 @@ async def test_the_published_checks_of_ifeval_and_ifbench_pass(name):
         assert check(file.read_bytes()) == ""
 
 
-async def test_of_the_standard_library_only_what_it_names_is_minded():
+async def test_only_the_named_reasons_occur_in_the_standard_library():
     check = import_policy.check({*sys.stdlib_module_names, "__main__", "org"})
     files = sorted(Path(file) for file in glob(f"{sysconfig.get_path('stdlib')}/[a-d]*.py"))
     assert len(files) > 30
@@ -129,25 +129,25 @@ async def test_of_the_standard_library_only_what_it_names_is_minded():
         ("\ufeffx", "NameError"),
     ],
 )
-async def test_what_no_program_is_keeps_the_compilers_words(strict, free, source, error):
+async def test_sources_that_do_not_compile_keep_the_compilers_error(strict, free, source, error):
     ran, plain = [await box.run(Program(source=source)) for box in (strict, free)]
     assert ran.stderr == plain.stderr
     assert error in ran.stderr
 
 
-async def test_what_is_too_deep_to_be_read_is_let_through(strict):
+async def test_a_source_too_deep_to_analyse_is_allowed(strict):
     ran = await strict.run(Program(source="print(" + "+".join(["1"] * 2000) + ")"))
     assert (ran.status, ran.stdout) == (Status.OK, "2000\n")
 
 
-async def test_a_refused_program_does_not_begin(strict):
+async def test_a_refused_program_is_not_started(strict):
     ran = await strict.run(Program(source="print('begun')\nimport socket"))
     assert (ran.status, ran.exit_code, ran.stdout) == (Status.ERROR, 1, "")
     assert ran.stderr == f"PolicyError: the program was not run: line 2: import of socket: {NETWORK}\n"
 
 
-async def test_it_is_no_wall_and_the_sandbox_is(strict):
-    """Three ways around it, and none of them out."""
+async def test_a_program_that_bypasses_the_policy_stays_in_the_sandbox(strict):
+    """Three ways around the policy, none of which leaves the sandbox."""
     around = """
 import sys
 loaded = vars(sys)["modules"]
@@ -168,7 +168,7 @@ async def test_more_modules_can_be_allowed(check):
     assert import_policy.check(ImportPolicy(frozenset({"json"})).imports)(b"import re")
 
 
-async def test_names_that_are_none_are_refused():
+async def test_invalid_module_names_are_refused():
     with pytest.raises(ValueError, match=r"ImportPolicy\.imports must be names of modules, not 'a-b'"):
         ImportPolicy().allowing("a-b")
     with pytest.raises(ValueError, match="notebooks take no import policy"):

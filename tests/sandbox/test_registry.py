@@ -43,13 +43,13 @@ def test_members_are_opened_with_their_options(garden: Path) -> None:
         ("fig", "fruit 'fig': cannot import builtins:Fig: module 'builtins' has no attribute 'Fig'"),
     ],
 )
-def test_what_cannot_be_had_is_one_line(garden: Path, name: str, line: str) -> None:
+def test_a_member_that_cannot_be_loaded_is_one_line(garden: Path, name: str, line: str) -> None:
     with pytest.raises(ValueError) as refused:  # noqa: PT011
         FRUITS.open(name)
     assert str(refused.value) == line
 
 
-def test_a_name_that_two_packages_take_is_neithers(garden: Path) -> None:
+def test_a_name_that_two_packages_register_is_refused(garden: Path) -> None:
     register(garden, "two", pear="builtins:list")
     with pytest.raises(ValueError, match=r"^fruit 'pear' could be several: builtins:dict, builtins:list$"):
         FRUITS.open("pear")

@@ -1,4 +1,4 @@
-"""`tirjudge sandbox run`: the program's own output and exit code, ours only where it has none."""
+"""`tirjudge sandbox run`: passes on the program's output and exit code, or its own where there is none."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_exit_codes(source, arguments, code, last_line):
     assert (done.stderr.splitlines() or [""])[-1] == last_line
 
 
-def test_a_missing_program():
+def test_a_missing_program_is_reported():
     done = sandbox_run("/no\x1bwhere.py")
     assert done.returncode == 2
     assert done.stderr == "tirjudge sandbox: /no\\x1bwhere.py: No such file or directory\n"

@@ -1,4 +1,4 @@
-"""Where real benchmark files lie, if they are here."""
+"""Find the real benchmark files, if this machine has them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DATA = Path(
 
 
 def benchmark_file(name: str) -> Path:
-    """A file of the folder; skips the test where there is none."""
+    """Return the path of a benchmark file; skip the test if it is missing."""
     path = DATA / name
     if not path.exists():
         pytest.skip(f"no benchmark data at {path}; set TIRJUDGE_BENCHMARK_DATA")

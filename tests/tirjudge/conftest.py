@@ -1,4 +1,4 @@
-"""A real endpoint on loopback, one for all tests of a run."""
+"""Fixtures: a real endpoint on loopback, shared by all tests of a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def running() -> Iterator[EndpointServer]:
 
 @pytest.fixture
 def server(running: EndpointServer) -> EndpointServer:
-    """The endpoint, which has been asked nothing yet and prefers A."""
+    """Reset the endpoint: no requests yet, and answers that prefer A."""
     running.asked.clear()
     running.delay = 0.0
     running.most_at_once = 0
@@ -27,7 +27,7 @@ def server(running: EndpointServer) -> EndpointServer:
 
 @pytest.fixture
 def endpoint() -> Iterator[EndpointServer]:
-    """Prefers the response shown first, without looking."""
+    """Serve a judge that always prefers the response shown first."""
     with serving() as server:
         server.script = lambda body: chat("Both are fine. <preference>A</preference>")
         yield server

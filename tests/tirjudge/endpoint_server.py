@@ -1,4 +1,4 @@
-"""A real HTTP server on loopback that answers as a test tells it and records what it was asked."""
+"""A real HTTP server on loopback that answers as a test scripts it and records the requests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.loopback import served
 
 @dataclass(frozen=True)
 class Asked:
-    """One request as it arrived."""
+    """A request as it arrived."""
 
     path: str
     headers: dict[str, str]
@@ -34,7 +34,7 @@ Script = Callable[[dict[str, Any]], "Response | dict[str, Any]"]
 
 @dataclass
 class EndpointServer:
-    """Answers with `script(body)`: a Response, or a dict that is sent as JSON."""
+    """A server that answers with `script(body)`: a Response, or a dict that is sent as JSON."""
 
     url: str = ""
     script: Script = field(default=lambda body: chat(""))
@@ -46,7 +46,7 @@ class EndpointServer:
     most_at_once: int = 0
 
     def answers(self, *replies: Response | dict[str, Any]) -> None:
-        """Give these in order; the last one again and again."""
+        """Give these answers in order, and then repeat the last one."""
         rest = list(replies)
         self.script = lambda body: rest.pop(0) if len(rest) > 1 else rest[0]
 
@@ -70,14 +70,14 @@ class EndpointServer:
 
 @contextmanager
 def serving() -> Iterator[EndpointServer]:
-    """A server on a free port, in a thread of its own."""
+    """Run a server on a free port, in a thread of its own."""
     state = EndpointServer()
     with served(Route("/{path:path}", state.handle, methods=["POST"])) as state.url:
         yield state
 
 
 def chat(text: str | None, finish: str = "stop", **more: Any) -> dict[str, Any]:
-    """A chat answer; `more` goes into the choice, or into the message where it belongs there."""
+    """Return a chat answer; `more` adds fields to the choice or, where they belong there, to the message."""
     message = {"role": "assistant", "content": text}
     for name in ("tool_calls", "reasoning_content", "reasoning", "refusal"):
         if name in more:
@@ -89,25 +89,25 @@ def chat(text: str | None, finish: str = "stop", **more: Any) -> dict[str, Any]:
 def tokens(
     ids: list[int] | None, logprobs: list[float] | None, finish: str = "stop", **more: Any
 ) -> dict[str, Any]:
-    """An answer of `/completions` with vLLM's fields."""
+    """Return an answer of `/completions` with vLLM's fields."""
     told = {"token_logprobs": logprobs} if logprobs is not None else None
     choice = {"index": 0, "text": "", "token_ids": ids, "logprobs": told, "finish_reason": finish, **more}
     return {"id": "x", "choices": [choice], "usage": {"prompt_tokens": 7, "completion_tokens": 3}}
 
 
 def called(source: str, call_id: str | None = "call_a") -> dict[str, Any]:
-    """A native call of run_python, as it stands in an assistant message."""
+    """Return a native call of run_python as part of an assistant message."""
     function = {"name": "run_python", "arguments": json.dumps({"code": source})}
     return {"id": call_id, "type": "function", "function": function}
 
 
 def failure(status: int, message: str, headers: dict[str, str] | None = None, **more: Any) -> Response:
-    """An error in OpenAI's shape."""
+    """Return an error in OpenAI's form."""
     return JSONResponse({"error": {"message": message, **more}}, status, headers)
 
 
 def torn() -> Response:
-    """A body that ends, connection and all, before it is whole."""
+    """Return a response whose connection closes before the body is complete."""
 
     async def half() -> AsyncIterator[bytes]:
         yield b'{"choices": [{"mess'

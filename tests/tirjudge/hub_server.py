@@ -1,4 +1,4 @@
-"""A Hugging Face hub on loopback: the few paths that `datasets` asks for, over files in memory."""
+"""A Hugging Face hub on loopback with the few paths that `datasets` requests, from files in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COMMIT = "a" * 40
 
 
 class HubServer:
-    """Serves `{owner/name: {path: bytes}}`; whatever else is asked for does not exist."""
+    """A server of `{owner/name: {path: bytes}}`; anything else does not exist."""
 
     def __init__(self, repositories: Mapping[str, Mapping[str, bytes]]) -> None:
         self._repositories = repositories
@@ -37,7 +37,7 @@ class HubServer:
 
 @contextmanager
 def hub(repositories: Mapping[str, Mapping[str, bytes]]) -> Iterator[HubServer]:
-    """A hub on a free port, in a thread of its own."""
+    """Run a hub on a free port, in a thread of its own."""
     state = HubServer(repositories)
     with served(Route("/{path:path}", state.handle, methods=["GET", "HEAD", "POST"])) as state.url:
         yield state

@@ -1,4 +1,4 @@
-"""`tirjudge judge` typed in a shell, the rows it is given and the file it leaves."""
+"""Run `tirjudge judge` in a shell, with its input rows and its result file."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def results(path: Path) -> list[dict[str, Any]]:
 
 
 def counting(body: dict[str, Any]) -> dict[str, Any]:
-    """A judge that has a program compare the lengths and believes what it printed."""
+    """Play a judge that lets a program compare the lengths and believes its output."""
     output = body["messages"][-1]["content"] if len(body["messages"]) > 1 else ""
     if not output:
         program = "print('longer:', 'A' if len(response_a) > len(response_b) else 'B')"

@@ -1,4 +1,4 @@
-"""The real judge server on loopback, in a thread of its own, around a scripted judge or any other."""
+"""Run the real judge server on loopback, in a thread of its own, around a scripted or any other judge."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class JudgeServer:
         return httpx.get(self.url + path, timeout=60, **more)
 
     def judge(self, body: Any) -> Any:
-        """An answer of /v1/judge."""
+        """Post to /v1/judge and return the answer."""
         response = self.post("/v1/judge", body)
         assert response.status_code == 200, response.text
         return response.json()
@@ -44,7 +44,7 @@ def judge_serving(
     settings: JudgeServerSettings | None = None,
     **config: Any,
 ) -> Iterator[JudgeServer]:
-    """One with these settings, around this model and a bare local sandbox of one worker."""
+    """Serve a judge of these settings with this model and a bare local sandbox of one worker."""
 
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[App]:

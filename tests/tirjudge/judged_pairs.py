@@ -1,4 +1,4 @@
-"""JudgedRow pairs as tests write them."""
+"""Build judged pairs (`JudgedRow`) for tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ OUTCOMES = ((0,), (1,), (0, 1), ())
 
 
 def pair(id: str, *bests: Sequence[int], label: int | None = 0, **fields: object) -> JudgedRow:
-    """A pair judged in its own order and, with two outcomes, in the other."""
+    """Return a pair judged in its own order and, given two outcomes, also in the other."""
     votes = tuple(Vote(best=tuple(best), order=order) for best, order in zip(bests, (AB, BA), strict=False))
     return JudgedRow(id=id, votes=votes, label=label, **fields)  # type: ignore[arg-type]
 

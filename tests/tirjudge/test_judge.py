@@ -1,4 +1,4 @@
-"""`Judge`: one call, one judgment, from plain code, from coroutines and from inside a running loop."""
+"""`Judge` in plain code, in coroutines, and inside a running event loop."""
 
 import asyncio
 import os
@@ -28,7 +28,7 @@ def first_shown(context: Context) -> str:
 
 
 def measuring(context: Context) -> str:
-    """Asks a program which response is longer, and believes it."""
+    """Play a judge that lets a program find the longer response and believes its output."""
     if not context.segments:
         return "```python\nprint('longer', 'A' if len(response_a) > len(response_b) else 'B')\n```\n"
     letter = context.segments[-1].text.split("longer ")[1][0]
@@ -41,7 +41,7 @@ def scoring(context: Context) -> str:
 
 
 class BrokenGenerator:
-    """A model that is down."""
+    """A generator whose model is unreachable."""
 
     model = "broken"
     encoder = None
@@ -61,7 +61,7 @@ def test_compare_runs_the_program_and_undoes_the_order() -> None:
             assert len(result.trajectories[0].calls) == 1
 
 
-def test_with_a_policy_the_model_reads_why_a_program_was_refused() -> None:
+def test_with_an_import_policy_the_model_sees_why_a_program_was_refused() -> None:
     def careless(context: Context) -> str:
         if not context.segments:
             return "```python\nimport requests\n```\n"
@@ -89,7 +89,7 @@ def test_score_and_rank() -> None:
         assert judge.rank([{"role": "user", "content": "p"}], ["x", "y"]).verdict == "A"
 
 
-def test_both_orders_of_a_partial_judge_are_a_tie() -> None:
+def test_both_orders_of_a_position_biased_judge_are_a_tie() -> None:
     with Judge(generator=ScriptedGenerator(first_shown), tools=False, order="both") as judge:
         result = judge.compare("p", "x", "y")
     assert (result.verdict, result.choice, result.best) == ("tie", None, (0, 1))
@@ -153,7 +153,7 @@ def test_an_interrupt_while_waiting_frees_the_model() -> None:
         assert cancelled.wait(10)
 
 
-async def test_calls_that_come_together_open_one_sandbox() -> None:
+async def test_concurrent_first_calls_open_one_sandbox() -> None:
     class Counted(NoSandbox):
         opened = 0
 
@@ -169,7 +169,7 @@ async def test_calls_that_come_together_open_one_sandbox() -> None:
     assert sandbox.opened == 1
 
 
-def test_a_failure_is_a_judgment_that_says_so() -> None:
+def test_a_failure_is_a_judgment_with_a_reason() -> None:
     with Judge(generator=BrokenGenerator()) as judge:
         result = judge.compare("p", "x", "y")
     assert (result.verdict, result.choice, result.ranking) == (None, None, ())
@@ -180,7 +180,7 @@ def test_a_failure_is_a_judgment_that_says_so() -> None:
     assert (result.score, result.stop, result.stop.down) == (None, StopReason.MALFORMED, False)
 
 
-def test_through_an_endpoint() -> None:
+def test_a_judge_works_through_an_endpoint() -> None:
     with serving() as endpoint:
         endpoint.script = lambda body: chat("<preference>B</preference>")
         with Judge("m", endpoint.url, tools=False, order="given") as judge:
@@ -197,13 +197,13 @@ def test_through_an_endpoint() -> None:
         ({"order": "none"}, "order: "),
     ],
 )
-def test_an_option_that_cannot_be_is_told_at_once(options: dict[str, object], reason: str) -> None:
+def test_an_invalid_option_is_refused_at_once(options: dict[str, object], reason: str) -> None:
     with pytest.raises(ValueError, match=reason) as raised:
         Judge(**options)  # type: ignore[arg-type]
     assert "\n" not in str(raised.value)
 
 
-def test_what_is_no_prompt_or_no_model_is_told_at_the_call() -> None:
+def test_an_invalid_prompt_or_model_is_refused_at_the_call() -> None:
     with Judge(generator=ScriptedGenerator(first_shown), tools=False) as judge:
         with pytest.raises(ValueError, match="the prompt is empty"):
             judge.compare("", "x", "y")
@@ -214,7 +214,7 @@ def test_what_is_no_prompt_or_no_model_is_told_at_the_call() -> None:
 
 
 async def test_a_judge_without_tools_opens_no_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A machine that cannot isolate programs can still judge from text."""
+    """A machine that cannot isolate programs can still judge by text alone."""
 
     def refuse(name: str, **options: object) -> Sandbox:
         raise SandboxUnavailable("programs cannot be isolated here")
@@ -236,7 +236,7 @@ def test_importing_the_package_is_light() -> None:
     assert run.stdout.strip() == "[]"
 
 
-def test_long_responses_are_cut_as_the_command_line_cuts_them() -> None:
+def test_long_responses_are_truncated_as_on_the_command_line() -> None:
     shown: list[str] = []
 
     def reading(context: Context) -> str:
@@ -277,7 +277,7 @@ def test_completions_are_cached_on_request(tmp_path: Path, monkeypatch: pytest.M
         Judge(generator=ScriptedGenerator(first_shown), cache=True)
 
 
-def test_several_samples_are_drawn_unless_a_temperature_is_given() -> None:
+def test_several_samples_use_temperature_one_unless_given() -> None:
     drawn: list[Sampling] = []
 
     class Recording(ScriptedGenerator):

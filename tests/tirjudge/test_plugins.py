@@ -1,21 +1,22 @@
-"""A package of a third party's beside ours: found by name, run, and nothing of either hides the other."""
+"""A third-party plug-in package: found by name, run, and installed without conflicts with this one."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-import pytest
 import subprocess
 import sys
 from pathlib import Path
-from tests.tirjudge.judge_command import results
-from tests.tirjudge.judge_command import write_rows
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.tirjudge.judge_command import results, write_rows
 from tirjudge.cli import app
 from tirjudge.judge import Judge
 from tirjudge.model_folder import embedded_model
 from tirjudge_sandbox.testing import CHECKS
-from typer.testing import CliRunner
 
 WHERE = """
 import importlib, json, sys
@@ -28,7 +29,7 @@ TIRJUDGE = ("-c", "from tirjudge.cli import main; main()")
 
 @pytest.fixture(scope="module")
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where both were installed from their wheels."""
+    """Return a folder into which both packages were installed from their wheels."""
     folder = tmp_path_factory.mktemp("site")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation"]
     command = [*pip, "--disable-pip-version-check", "--no-index", "--target", str(folder)]
@@ -37,7 +38,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def python(site: Path, folder: Path, *arguments: str) -> str:
-    """What it prints, run in `folder` with the installed packages first on its path."""
+    """Run Python in `folder` with the installed packages first on its path, and return its output."""
     environment = {**os.environ, "PYTHONPATH": str(site), "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=folder, env=environment, capture_output=True, text=True, check=False
@@ -59,7 +60,7 @@ def test_no_file_is_installed_twice(site: Path) -> None:
     assert not ours & theirs
 
 
-def test_each_name_is_its_owners(site: Path, tmp_path: Path) -> None:
+def test_each_name_resolves_to_its_owner(site: Path, tmp_path: Path) -> None:
     owners = {
         "environments.checked": "environments/checked.py",
         "sandbox.kept": "sandbox/kept.py",
@@ -72,7 +73,7 @@ def test_each_name_is_its_owners(site: Path, tmp_path: Path) -> None:
     assert found == {name: str(site / path) for name, path in owners.items()}
 
 
-def test_its_own_tests_pass_with_our_conformance_suites(site: Path, tmp_path: Path) -> None:
+def test_its_own_tests_pass_with_the_conformance_suites(site: Path, tmp_path: Path) -> None:
     options = ("-q", "-W", "error", "-p", "no:cacheprovider", "-p", "no:schemathesis")
     said = python(site, tmp_path, "-m", "pytest", *options, str(EXAMPLE / "tests"))
     assert f"{1 + len(CHECKS)} passed" in said
@@ -110,9 +111,7 @@ def test_its_benchmark_is_judged_in_its_format_by_its_generator_in_its_sandbox(
         ),
     ],
 )
-def test_a_name_or_an_option_that_there_is_not_is_one_line(
-    tmp_path: Path, arguments: tuple[str, ...], line: str
-) -> None:
+def test_an_unknown_name_or_option_is_one_line(tmp_path: Path, arguments: tuple[str, ...], line: str) -> None:
     rows = write_rows(tmp_path / "rows.jsonl", [{"prompt": "p", "responses": ["x", "y"]}])
     run = CliRunner().invoke(app, ["judge", str(rows), "--output", str(tmp_path / "out"), *arguments])
     assert run.exit_code == 2
@@ -120,9 +119,7 @@ def test_a_name_or_an_option_that_there_is_not_is_one_line(
     assert run.stderr.count("\n") == 1
 
 
-def test_a_backend_that_is_chosen_is_the_one_that_is_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_chosen_backend_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIRJUDGE_SANDBOX_URL", raising=False)
     rows = write_rows(tmp_path / "rows.jsonl", [{"prompt": "p", "responses": ["x", "y"]}])
     command = ["judge", str(rows), "--output", str(tmp_path / "out"), "--backend", "remote"]
@@ -131,7 +128,7 @@ def test_a_backend_that_is_chosen_is_the_one_that_is_asked(
     assert "no sandbox server is named" in run.stderr
 
 
-def test_a_generator_is_named_from_python_too() -> None:
+def test_a_generator_can_be_named_from_python() -> None:
     with Judge(embedded_model(), generator="transformers", generator_options={"max_rows": 2}) as judge:
         assert judge.score("Write a reply that has at least 3 words.", "one two three").stop
     with pytest.raises(ValueError, match="no generator 'nosuch'"):

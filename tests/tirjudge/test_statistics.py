@@ -1,4 +1,4 @@
-"""Proportions against published values."""
+"""Proportions and their intervals against published values."""
 
 import math
 
@@ -21,7 +21,7 @@ def test_wilson_interval_equals_newcombes_table(successes: int, n: int, low: flo
     assert wilson_interval(successes, n) == pytest.approx((low, high), abs=5e-5)
 
 
-def test_nothing_judged_has_no_rate_and_every_rate_possible() -> None:
+def test_without_trials_there_is_no_rate_and_the_interval_is_everything() -> None:
     empty = Proportion(0, 0)
     assert math.isnan(empty.rate)
     assert empty.interval == (0.0, 1.0)

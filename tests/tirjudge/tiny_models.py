@@ -35,7 +35,7 @@ SHAPE: dict[str, Any] = {
 
 
 def bpe_tokenizer(*texts: str, vocab_size: int = 384) -> PreTrainedTokenizerFast:
-    """Byte-level BPE trained on `texts`, with ChatML markers."""
+    """Train a byte-level BPE tokenizer with ChatML markers on `texts`."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()

@@ -41,11 +41,14 @@ class Referee(Protocol):
     """A judge of one question's candidates, which are given by their indices."""
 
     async def score(self, candidate: int) -> float | None:
-        """Score one candidate alone; None without a verdict. Raises RefereeDown."""
+        """Score one candidate alone; None without a verdict. Raises RefereeUnavailable."""
         ...
 
     async def best(self, candidates: Sequence[int]) -> tuple[int, ...]:
-        """Return who shares first place among two or more; empty without a verdict. Raises RefereeDown."""
+        """Return the candidates that share first place among two or more; empty without a verdict.
+
+        Raises RefereeUnavailable.
+        """
         ...
 
 

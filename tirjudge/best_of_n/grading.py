@@ -66,7 +66,7 @@ class Grades:
     async def grade(self, question: CandidateSet) -> Grade:
         """Return the grade of a question, from the file if it is there.
 
-        Raises ValueError for a question that cannot be graded, RefereeDown if the sandbox failed, and
+        Raises ValueError for a question that cannot be graded, RefereeUnavailable if the sandbox failed, and
         SandboxUnavailable if there can be none.
         """
         key = _key(question)

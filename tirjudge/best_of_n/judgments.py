@@ -27,12 +27,12 @@ class _Kept:
 class Judgments:
     """The judgments of a result file, and a judge that adds missing ones; bound to one event loop.
 
-    At most `judging.config.concurrency` judgments run at once.
+    At most `engine.config.concurrency` judgments run at once.
     """
 
-    def __init__(self, judging: JudgeEngine, results: ResultFile) -> None:
-        self._judging, self._results = judging, results
-        self._free = asyncio.Semaphore(judging.config.concurrency)
+    def __init__(self, engine: JudgeEngine, results: ResultFile) -> None:
+        self._engine, self._results = engine, results
+        self._free = asyncio.Semaphore(engine.config.concurrency)
         self._kept = {row["id"]: _kept(row) for row in results.rows()}
 
     def of(self, question: CandidateSet) -> QuestionReferee:
@@ -42,17 +42,17 @@ class Judgments:
     async def judge(self, question: CandidateSet, candidates: tuple[int, ...], kind: Kind | None) -> _Kept:
         """Return the judgment of these candidates, from the file if it is there.
 
-        Raises RefereeDown, and ValueError for candidates that the format does not accept, and for a question
-        that was judged with another prompt or other candidates.
+        Raises RefereeUnavailable, and ValueError for candidates that the format does not accept, and for a
+        question that was judged with another prompt or other candidates.
         """
         task = replace(
             question.task,
             id=f"{question.task.id}#{'-'.join(map(str, candidates))}",
             candidates=tuple(question.task.candidates[index] for index in candidates),
         )
-        asked, known = digest(task), self._kept.get(task.id)
+        task_digest, known = digest(task), self._kept.get(task.id)
         if known is not None:
-            if known.digest != asked:
+            if known.digest != task_digest:
                 raise ValueError(
                     "it was judged with another prompt or candidates; judge everything again with --overwrite"
                 )
@@ -60,7 +60,7 @@ class Judgments:
         async with self._free:
             loop = asyncio.get_running_loop()
             started = loop.time()
-            result = await self._judging.judge(task, kind or kind_for(task))
+            result = await self._engine.judge(task, kind or kind_for(task))
         if result.stop.unscored:
             raise RefereeUnavailable(f"{result.stop}: {result.detail}", passing=result.stop.down)
         row = result_row(result) | {
@@ -68,9 +68,9 @@ class Judgments:
             "candidates": list(candidates),
             "best": list(result.best),
             "seconds": round(loop.time() - started, 3),
-            "model": self._judging.model,
-            "note": self._judging.note.note,
-            "digest": asked,
+            "model": self._engine.model,
+            "note": self._engine.note.note,
+            "digest": task_digest,
         }
         self._results.append(row)
         self._kept[task.id] = _kept(row)

@@ -47,7 +47,7 @@ class Mathematics:
         return execution.status is Status.OK and json.loads(execution.stdout)["answers"] != [None]
 
     async def _run(self, question: CandidateSet, candidates: tuple[int, ...]) -> Execution:
-        """Compare these candidates in the sandbox. Raises RefereeDown if the sandbox failed."""
+        """Compare these candidates in the sandbox. Raises RefereeUnavailable if the sandbox failed."""
         bound = {
             "gold": question.task.gold["answer"],
             "responses": [question.task.candidates[index] for index in candidates],

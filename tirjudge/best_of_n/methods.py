@@ -88,6 +88,7 @@ class Knockout:
         best = await referee.best(sorted(group))
         if len(best) == 1:
             return best[0], False
+        # Lots decide among the tied members, or in the whole group without a verdict.
         return self._drawn(question, best or group)[0], True
 
     def _drawn(self, question: CandidateSet, candidates: Sequence[int]) -> list[int]:
@@ -111,6 +112,7 @@ class RoundRobin:
         verdicts = await asyncio.gather(*(referee.best(pair) for pair in pairs))
         wins = [0.0] * count
         for pair, best in zip(pairs, verdicts, strict=True):
+            # 1 for the winner of the pair; 1/2 for both after a tie or without a verdict.
             for candidate in best or pair:
                 wins[candidate] += 1 / len(best or pair)
         top = [candidate for candidate in range(count) if wins[candidate] == max(wins)]
@@ -125,6 +127,7 @@ def majority(candidates: Sequence[int], answers: Sequence[int | None]) -> int:
     has an answer, the first candidate is returned.
     """
     votes = Counter(answers[candidate] for candidate in candidates)
+    # Candidates without an answer do not vote.
     del votes[None]
     if not votes:
         return candidates[0]
@@ -134,6 +137,7 @@ def majority(candidates: Sequence[int], answers: Sequence[int | None]) -> int:
 
 def _groups(candidates: Sequence[int], size: int) -> list[Sequence[int]]:
     """Split into groups of at most `size` whose sizes differ by at most one."""
+    # Rounded up: the fewest groups that respect the size.
     count = -(-len(candidates) // size)
     bounds = [len(candidates) * place // count for place in range(count + 1)]
     return [candidates[start:end] for start, end in pairwise(bounds)]

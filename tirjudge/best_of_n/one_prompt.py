@@ -27,8 +27,8 @@ def best_of(
     """Select one of N candidates with a judge, by one of `METHODS`; works inside a running event loop too.
 
     `answers` tells `pointwise` and `round-robin` which candidates give the same answer: equal numbers are
-    equal answers, None is no answer; by default, equal texts are. Raises RefereeDown if the model or the
-    sandbox failed, ValueError for an invalid prompt or method, and the errors of `Judge.open`.
+    equal answers, None is no answer; by default, equal texts are. Raises RefereeUnavailable if the model or
+    the sandbox failed, ValueError for an invalid prompt or method, and the errors of `Judge.open`.
     """
     thread = EventLoopThread("tirjudge-best-of-n")
     try:
@@ -80,7 +80,7 @@ class _JudgeReferee:
 
 
 def _scored(judgment: Judgment) -> Judgment:
-    """Return the judgment, or raise RefereeDown if the model or the sandbox failed."""
+    """Return the judgment, or raise RefereeUnavailable if the model or the sandbox failed."""
     if judgment.stop.unscored:
         raise RefereeUnavailable(f"{judgment.stop}: {judgment.detail}", passing=judgment.stop.down)
     return judgment

@@ -82,9 +82,9 @@ def _gold(name: str, fields: Mapping[str, Any], count: int) -> dict[str, Any]:
     value = fields[_EVIDENCE[name]]
     match name:
         case "instructions":
-            asked = {"instruction_id_list": value, "kwargs": fields.get("kwargs")}
-            verifiers_of(asked)
-            return {"instructions": asked}
+            instructions = {"instruction_id_list": value, "kwargs": fields.get("kwargs")}
+            verifiers_of(instructions)
+            return {"instructions": instructions}
         case "recorded":
             if not isinstance(value, list) or len(value) != count or not all(map(_is_share, value)):
                 raise RowError(f"solved must be a list of {count} truth values or numbers from 0 to 1")

@@ -68,14 +68,17 @@ class BestOfN:
     """Abort after N consecutive questions failed because of the model or the sandbox; 0 never aborts."""
 
     async def run(self, questions: Iterable[CandidateSet | Failure]) -> AsyncGenerator[Picked | Failure]:
-        """Yield each question's result, or the reason why it failed, as it is finished. Raises GivenUp."""
+        """Yield each question's result or the reason for its failure. Raises TooManyFailures."""
         down = 0
         async with aclosing(as_finished(map(self._pick, questions), self.at_once)) as finished:
             async for picked, is_down in finished:
+                # Any other outcome shows that model and sandbox work, and resets the count.
                 down = down + 1 if is_down else 0
                 yield picked
                 if isinstance(picked, Failure) and down and down == self.give_up_after:
-                    raise TooManyFailures(f"given up after {down} failed rows in a row: {picked.reason}")
+                    raise TooManyFailures(
+                        f"gave up after {down} consecutive failures, the last one because: {picked.reason}"
+                    )
 
     async def _pick(self, question: CandidateSet | Failure) -> tuple[Picked | Failure, bool]:
         """Return a result, and True if the model or the sandbox failed in a way that may pass."""

@@ -40,7 +40,7 @@ class UnitTests:
         return Grade(tuple(map(float, solved)), same_answers(map(_bare, programs)))
 
     async def _passes(self, program: str, question: CandidateSet) -> bool:
-        """Run the tests on a program. Raises RefereeDown if the sandbox failed."""
+        """Run the tests on a program. Raises RefereeUnavailable if the sandbox failed."""
         gold = question.task.gold
         tests = _complete(gold["tests"], gold.get("entry_point", ""))
         # A random word that is written last proves that the tests ran to their end.

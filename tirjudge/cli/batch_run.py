@@ -62,7 +62,7 @@ class BatchRun:
             failures_file=str(results.failures_path),
         )
         try:
-            whole, model, note = asyncio.run(self._batch(results, display))
+            completed, model, note = asyncio.run(self._batch(results, display))
         except KeyboardInterrupt:
             reason = f"interrupted; the same command resumes, {tally.judged} rows are in {self.output}"
             stop(self.command, reason, INTERRUPTED)
@@ -75,26 +75,26 @@ class BatchRun:
             spending=spending,
             cached=self._wrapped.hits,
         )
-        return whole and not tally.failed
+        return completed and not tally.failed
 
     async def _batch(self, results: ResultFile, display: Display) -> tuple[bool, str, str]:
         """Return whether the run reached its end, the model's name and its note."""
         if not sys.stderr.isatty():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-        async with JudgeEngine(self.options.config, around=self._wrapped) as judging:
+        async with JudgeEngine(self.options.config, around=self._wrapped) as engine:
             # Build the prompts of a fixed format now: a bad option should not wait for the first row.
             if self.options.format or self.plan.kind:
-                judging.rollout(self.options.format or str(self.plan.kind))
-            note = judging.note.note
-            display.say(f"judging with {judging.model}" + (f", {note}" if note else ""))
-            whole = True
+                engine.rollout(self.options.format or str(self.plan.kind))
+            note = engine.note.note
+            display.say(f"judging with {engine.model}" + (f", {note}" if note else ""))
+            completed = True
             with display:
                 try:
-                    await Batch(judging, results, display, self.plan).run(self.rows)
+                    await Batch(engine, results, display, self.plan).run(self.rows)
                 except (CostReached, TooManyFailures) as error:
-                    whole = False
+                    completed = False
                     display.say(f"stopped: {error}; the same command resumes")
-            return whole, judging.model, note
+            return completed, engine.model, note
 
     def _settings(self, weights: str) -> dict[str, Any]:
         """Return the settings that every verdict in the result file shares."""

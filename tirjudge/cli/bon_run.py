@@ -69,17 +69,17 @@ class BonRun:
             judge = await stack.enter_async_context(self._judge()) if self.methods else None
             weak = self.options.allow_weak_isolation
             grades = await stack.enter_async_context(
-                Grades(self._beside("grades"), allow_weak_isolation=weak)
+                Grades(self._companion("grades"), allow_weak_isolation=weak)
             )
-            picks = stack.enter_context(JsonLines(self._beside("picks"), truncate=True))
+            picks = stack.enter_context(JsonLines(self._companion("picks"), truncate=True))
             tally, progress = SolvedTally(), _Progress()
-            whole = await self._select(judge, grades, picks, tally, progress)
+            completed = await self._select(judge, grades, picks, tally, progress)
             _print_solved(tally, progress)
             if judge is not None:
                 _print_spent(judge)
             print(f"seconds   {progress.seconds:.1f} of this run")
-            print(f"picks     {printable(str(self._beside('picks')))}")
-            return whole and not progress.failed
+            print(f"picks     {printable(str(self._companion('picks')))}")
+            return completed and not progress.failed
 
     async def _select(
         self, judge: _Judge | None, grades: Grades, picks: JsonLines, tally: SolvedTally, progress: _Progress
@@ -94,9 +94,9 @@ class BonRun:
             give_up_after=self.options.give_up_after,
         )
         rows = islice(self.rows, self.options.limit)
-        asked = questions(rows, check=self.check, columns=self.columns, most=self.most)
+        candidate_sets = questions(rows, check=self.check, columns=self.columns, most=self.most)
         try:
-            async with aclosing(best_of_n.run(asked)) as finished:
+            async with aclosing(best_of_n.run(candidate_sets)) as finished:
                 async for one in finished:
                     progress.count(one)
                     if isinstance(one, Picked):
@@ -117,17 +117,17 @@ class BonRun:
         with (
             ResultFile(self.output, self._settings(weights), overwrite=options.overwrite) as results,
             Spending(
-                self._beside("calls"),
+                self._companion("calls"),
                 price=options.price(),
                 limit=options.max_cost,
                 overwrite=options.overwrite,
             ) as spending,
         ):
             around = MeteredCache(options, spending, weights)
-            async with JudgeEngine(options.config, around=around) as judging:
-                note = judging.note.note
-                say(f"judging with {judging.model}" + (f", {note}" if note else ""))
-                yield _Judge(results, Judgments(judging, results), spending)
+            async with JudgeEngine(options.config, around=around) as engine:
+                note = engine.note.note
+                say(f"judging with {engine.model}" + (f", {note}" if note else ""))
+                yield _Judge(results, Judgments(engine, results), spending)
 
     def _settings(self, weights: str) -> dict[str, Any]:
         """Return the settings of all judgments; not the methods, since methods share judgments."""
@@ -138,7 +138,7 @@ class BonRun:
             "benchmark": "best-of-n",
         }
 
-    def _beside(self, name: str) -> Path:
+    def _companion(self, name: str) -> Path:
         return self.output.with_name(f"{self.output.name}.{name}.jsonl")
 
 

@@ -1,4 +1,4 @@
-"""The ends of commands: errors in one line with an exit code, output files, and broken pipes."""
+"""Errors and output of commands: one-line messages, exit codes, output files and broken pipes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ from tirjudge_environments.registry import first_fault
 from tirjudge_sandbox import SandboxUnavailable
 
 SOME_FAILED, USAGE, INTERRUPTED = 1, 2, 130
+"""Exit codes: some rows failed, wrong usage, and ended by Ctrl-C (128 + SIGINT, as in a shell)."""
 NO_SANDBOX = 125
+"""The exit code if there is no sandbox; `docker run` uses the same for its own failures."""
 UNREAD = 128 + signal.SIGPIPE
-"""The exit code that a shell gives for a program which this signal ended."""
-LONGEST = 1000
-"""Characters of a line."""
+"""The exit code that a shell reports for a program ended by SIGPIPE."""
+_LONGEST_LINE = 1000
+"""Characters of a line on standard error; the rest is cut off."""
 
 
 @contextmanager
@@ -60,7 +62,12 @@ def renamed_option(command: str, flag: str, new_flag: str) -> Any:
 
 def say(line: str) -> None:
     """Print untrusted text as one line on standard error."""
-    print(printable(line, LONGEST), file=sys.stderr, flush=True)
+    print(printable(line, _LONGEST_LINE), file=sys.stderr, flush=True)
+
+
+def log(line: str) -> None:
+    """Print one line of progress to standard error."""
+    say(f"{time.strftime('%H:%M:%S')} {line}")
 
 
 def output_file(given: Path | None, file: str, kind: str) -> Path:
@@ -80,7 +87,7 @@ def refuse_input(output: Path, rows: RowSource) -> None:
 
 @contextmanager
 def ending_unread() -> Iterator[None]:
-    """End the command when nobody reads standard output or error any more, as behind `| head`.
+    """End the command once standard output or error has no reader any more, as with `| head`.
 
     A write to such a pipe raises SystemExit with UNREAD, which no error handler catches. The signal itself
     stays ignored, because broken connections to endpoints and sandboxes would send it too.
@@ -96,6 +103,8 @@ def ending_unread() -> Iterator[None]:
 
 
 class _Watched(io.FileIO):
+    """A file descriptor that ends the command when a write fails."""
+
     def write(self, content: Any, /) -> int:
         try:
             return super().write(content)
@@ -118,8 +127,3 @@ def _watched(stream: TextIO) -> TextIO:
         line_buffering=stream.line_buffering,
         write_through=stream.write_through,
     )
-
-
-def log(line: str) -> None:
-    """Print one line of progress to standard error."""
-    say(f"{time.strftime('%H:%M:%S')} {line}")

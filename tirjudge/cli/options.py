@@ -107,6 +107,7 @@ def takes_options(name: str) -> Callable[[Callable[..., None]], Callable[..., No
         parameters = [*own, *generated, *hidden]
         adapted.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         adapted.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+        # inspect.signature would follow it to the undecorated command.
         del adapted.__wrapped__
         return adapted
 
@@ -123,6 +124,7 @@ def read_options(model: type[ModelT], file: Path | None, given: Mapping[str, Any
         if value is None:
             continue
         if _is_table(model.model_fields[name]):
+            # One assignment on the command line must not discard the file's other keys.
             value = {**options.get(name, {}), **_assigned(_flag(name, model.model_fields[name]), value)}
         options[name] = value
     return model(**options)
@@ -215,6 +217,7 @@ def _assigned(flag: str, assignments: Iterable[str]) -> dict[str, Any]:
     table: dict[str, Any] = {}
     for assignment in assignments:
         key, equals, value = assignment.partition("=")
+        # The key may not be empty, but the value may.
         if not key or not equals:
             raise ValueError(f"{flag} {assignment!r}: write KEY=VALUE")
         try:

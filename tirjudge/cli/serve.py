@@ -79,12 +79,12 @@ def serve(
 async def _serving(options: JudgeOptions, listening: socket.socket, settings: JudgeServerSettings) -> None:
     spending = Spending(price=options.price(), limit=options.max_cost)
     metered = MeteredCache(options, spending, local_weights(options) if options.cache else "")
-    async with JudgeEngine(options.config, around=metered) as judging:
-        app = create_app(judging, settings, version=__version__, truncate=options.truncate)
+    async with JudgeEngine(options.config, around=metered) as engine:
+        app = create_app(engine, settings, version=__version__, truncate=options.truncate)
         await serve_app(
             app,
             listening,
             settings.intake.requests,
-            lambda: say(f"tirjudge serve: {url_of(listening)} judges with {judging.model}"),
+            lambda: say(f"tirjudge serve: {url_of(listening)} judges with {engine.model}"),
         )
     say("tirjudge serve: ended")

@@ -48,7 +48,7 @@ class HubRows:
         return False
 
 
-def is_data_set(path: str) -> bool:
+def is_dataset(path: str) -> bool:
     """Return True for a dataset: a folder, or a hub id that is not the name of an existing file."""
     if Path(path).exists():
         return Path(path).is_dir()
@@ -139,7 +139,7 @@ def open_rows(
     An existing path is a file or a folder; any other `owner/name` without the suffix of a file is a hub id.
     Raises ValueError and OSError, in one line.
     """
-    if format is None and is_data_set(path):
+    if format is None and is_dataset(path):
         return HubRows(path, config, split)
     if config is not None or split is not None:
         raise ValueError(f"{path}: only datasets have configurations and splits; this is a file")

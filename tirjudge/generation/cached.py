@@ -41,6 +41,7 @@ class CompletionStore:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._database = sqlite3.connect(path, timeout=_PATIENCE, isolation_level=None)
+            # In this mode a reader does not block a writer of another process.
             self._database.execute("PRAGMA journal_mode=WAL")
             self._database.execute("PRAGMA synchronous=NORMAL")
             self._database.execute(
@@ -62,6 +63,7 @@ class CompletionStore:
 
     def put(self, key: bytes, completion: Completion) -> None:
         """Store a completion without its logprobs. Raises OSError if the file cannot be written."""
+        # Judging does not need logprobs, which would be the larger part of an entry.
         record = asdict(completion) | {"logprobs": None}
         try:
             self._database.execute("REPLACE INTO completions VALUES (?, ?)", (key, json.dumps(record)))
@@ -109,13 +111,14 @@ class CachedGenerator:
         self._store.close()
 
     def _key(self, context: Context, sampling: Sampling) -> bytes:
-        asked: dict[str, Any] = {"prompt": asdict(context.prompt)}
+        dialogue: dict[str, Any] = {"prompt": asdict(context.prompt)}
         if context.ids is not None:
-            asked["ids"] = context.ids
+            dialogue["ids"] = context.ids
         else:
-            asked["segments"] = [asdict(segment) for segment in context.segments]
-        draw = asdict(sampling) | ({} if sampling.temperature else {"seed": None})
-        text = json.dumps([self._identity, asked, draw], sort_keys=True)
+            dialogue["segments"] = [asdict(segment) for segment in context.segments]
+        # A greedy completion does not depend on the seed.
+        drawn_with = asdict(sampling) | ({} if sampling.temperature else {"seed": None})
+        text = json.dumps([self._identity, dialogue, drawn_with], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
 

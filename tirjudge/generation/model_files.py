@@ -24,7 +24,7 @@ class Adapter:
 
     @classmethod
     def of(cls, folder: Path) -> Self | None:
-        """Read the adapter in a folder; None if the folder holds a whole model.
+        """Read the adapter in a folder; None if the folder holds a full model.
 
         Raises GeneratorFailed for an unreadable config, and for a base model whose folder does not exist.
         """

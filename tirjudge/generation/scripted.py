@@ -17,8 +17,8 @@ Script = Callable[[Context], Turn]
 class ScriptedGenerator:
     """Returns turns from a list, in the order of the requests, or from a function of the context.
 
-    A turn is a text or a Completion. A text is returned whole, whatever the prompt's stop strings: real
-    endpoints also return text behind a stop string. With an encoder it carries its token ids, each with a
+    A turn is a text or a Completion. A text is returned unchanged, whatever the prompt's stop strings: real
+    endpoints also return text after a stop string. With an encoder it carries its token ids, each with a
     log-probability of 0.
     """
 

@@ -1,4 +1,4 @@
-"""The cost of a run: calls, tokens, seconds, and money if a price is given."""
+"""The cost of a run: a ledger of calls, tokens, seconds and money, and a generator that books its calls."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Completion, Context, Encoder, Usage
 
 _MILLION = 1_000_000
+_TEMPLATE_TOKENS = 64
+"""An upper bound of the tokens that a chat template adds to one message."""
 
 
 class CostReached(RuntimeError):
@@ -89,6 +91,7 @@ class Spending:
             yield
         finally:
             self._in_flight -= 1
+            # Exactly 0 when idle, so that rounding errors of the subtractions cannot add up.
             self._reserved = self._reserved - cost if self._in_flight else 0.0
             self._settled.set()
 
@@ -100,6 +103,7 @@ class Spending:
                 "completion_tokens": usage.completion_tokens,
                 "seconds": round(seconds, 4),
             }
+            # One write to a file opened for appending: a kill leaves a whole line or none.
             os.write(self._descriptor, json.dumps(line).encode() + b"\n")
         self._add(usage, seconds)
 
@@ -125,10 +129,6 @@ class Spending:
 def _opened(path: Path, overwrite: bool) -> int:
     truncate = os.O_TRUNC if overwrite else 0
     return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | truncate, 0o666)
-
-
-_TEMPLATE_TOKENS = 64
-"""An upper bound of the tokens that a chat template adds to one message."""
 
 
 class MeteredGenerator:

@@ -1,4 +1,4 @@
-"""Judging a file of rows: concurrently, each recorded as it finishes, none twice."""
+"""Batches: judge the rows of a file concurrently, record each as it finishes, and count the results."""
 
 from __future__ import annotations
 
@@ -73,9 +73,12 @@ class _Work:
 
 @dataclass(slots=True)
 class Batch:
-    """A single pass over rows. Raises GivenUp; recorded results stay, whatever ends the run."""
+    """A single pass over rows.
 
-    judging: JudgeEngine
+    Raises TooManyFailures. Recorded results stay, whatever ends the run.
+    """
+
+    engine: JudgeEngine
     results: ResultFile
     watcher: Watcher
     plan: Plan = Plan()
@@ -112,7 +115,7 @@ class Batch:
                 return
 
     def _prepare(self, row: Row | BadRow) -> _Work | Failure | None:
-        """Return the task, or why there is none; None for a row that an earlier run judged."""
+        """Return the work for a row, why it cannot be judged, or None if an earlier run judged it."""
         if isinstance(row, BadRow):
             return Failure(row.where, None, row.reason)
         plan = self.plan
@@ -121,15 +124,16 @@ class Batch:
             kind = _kind(task, plan.kind)
         except RowError as error:
             return Failure(row.where, None, str(error))
-        twin = self._seen.get(task.id)
-        if twin is not None:
-            return Failure(row.where, task.id, f"its id {task.id!r} is already used by {twin}")
+        # The ids seen are kept on disk, so the memory of a run does not grow with its rows.
+        other = self._seen.get(task.id)
+        if other is not None:
+            return Failure(row.where, task.id, f"its id {task.id!r} is already used by {other}")
         self._seen[task.id] = row.where
-        asked, done = digest(task), self.results.digests.get(task.id)
-        if done is None:
+        task_digest, recorded = digest(task), self.results.digests.get(task.id)
+        if recorded is None:
             shown = truncated(task, plan.truncate)
-            return _Work(row.where, shown, kind, cut=shown is not task, digest=asked)
-        if done != asked:
+            return _Work(row.where, shown, kind, cut=shown is not task, digest=task_digest)
+        if recorded != task_digest:
             reason = (
                 "it was judged with another prompt, responses or label: --overwrite judges every row again"
             )
@@ -140,7 +144,7 @@ class Batch:
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:
-            result = await self.judging.judge(work.task, work.kind)
+            result = await self.engine.judge(work.task, work.kind)
         except ValueError as error:
             self._fail(Failure(work.where, work.task.id, str(error)))
             return
@@ -149,11 +153,12 @@ class Batch:
             if result.stop.down:
                 self._count_down(result.detail)
             return
+        # Any judged row shows that model and sandbox work again.
         self._down = 0
         row = result_row(result) | {
             "seconds": round(loop.time() - started, 3),
-            "model": self.judging.model,
-            "note": self.judging.note.note,
+            "model": self.engine.model,
+            "note": self.engine.note.note,
             "where": work.where,
             "cut": work.cut,
             "digest": work.digest,
@@ -222,4 +227,5 @@ class Tally:
 
     @property
     def accuracy(self) -> Proportion:
+        # The sum of shares can exceed the count by a rounding error.
         return Proportion(min(self.credit, float(self.labelled)), self.labelled)

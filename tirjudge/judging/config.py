@@ -119,6 +119,7 @@ class JudgeConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _sample_several(cls, given: Any) -> Any:
+        # A temperature or top_p that is given takes precedence over these defaults.
         several = (
             isinstance(given, Mapping) and isinstance(given.get("samples"), int) and given["samples"] > 1
         )

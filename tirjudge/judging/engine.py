@@ -1,4 +1,4 @@
-"""The judge engine: a model, a sandbox and the judge formats, opened together."""
+"""The judge engine: a model, a sandbox and the judge formats, opened together, with a meter and a cache."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ class JudgeEngine:
         async with AsyncExitStack() as stack:
             self._open_generator(stack)
             self._sandbox = await stack.enter_async_context(sandbox)
+            # Rollouts of an earlier opening refer to a closed generator and sandbox.
             self._rollouts.clear()
             self._stack = stack.pop_all()
         return self
@@ -137,6 +138,7 @@ class JudgeEngine:
             "order": config.order,
             "seed": config.seed,
         }
+        # Options with a default, such as `bindings`, do not apply to every format: leave out unknown ones.
         known = environment_options(format)
         taken = {key: value for key, value in wanted.items() if key in known and value is not None}
         return open_environment(format, **{**taken, **config.options})
@@ -159,7 +161,7 @@ class JudgeEngine:
         if self._given_generator is not None:
             self._generator, self.note = around(self._given_generator), ModelNote()
             self.model = self._generator.model
-            return
+            return  # the caller closes its own generator
         generator, self.note, self.model = _generator(self.config, self._api_key)
         self._generator = around(generator)
         stack.push_async_callback(self._generator.close)

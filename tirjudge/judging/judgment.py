@@ -1,4 +1,4 @@
-"""Judgments: the verdicts of all views of one task, combined."""
+"""Judgments: the verdicts of all views of a task combined, with the programs and the row of a result file."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from tirjudge_environments import Episode, Refused, StopReason, Trajectory, Usag
 from tirjudge_environments.orders import letter
 from tirjudge_environments.outputs import output_text
 from tirjudge_sandbox import Status
+
+_LONGEST_OUTPUT = 2000
+"""Characters of an output in a `JudgedProgram`; longer ones are cut in the middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,7 @@ def judgment(kind: str, episode: Episode) -> Judgment:
     scores = _mean_scores(_verdicts(episode))
     best: tuple[int, ...] = ()
     if stop is StopReason.VERDICT:
+        # Two orders that disagree name two candidates, which is how position bias becomes a tie.
         named = {index for verdict, view in ended for index in _named(verdict, view)}
         best = tuple(sorted(named)) if named else _highest(scores)
     return Judgment(kind, best, scores, stop, detail, episode)
@@ -115,6 +119,21 @@ def consensus(samples: Sequence[Judgment]) -> Judgment:
         best = _highest(scores) if alone else _most_chosen(seen) or next((one.best for one in seen), ())
     further = tuple(sample.episode for sample in samples[1:])
     return replace(first, best=best, scores=scores, stop=stop, detail=detail, further=further)
+
+
+class JudgedProgram(BaseModel):
+    """A program that the judge ran, and the output that it was shown."""
+
+    model_config = ConfigDict(frozen=True)
+
+    source: str
+    output: str
+
+
+def judged_programs(judgment: Judgment) -> tuple[JudgedProgram, ...]:
+    """Return the programs of all trajectories, in order."""
+    calls = [call for one in judgment.trajectories for call in one.calls]
+    return tuple(JudgedProgram(source=call.request.source, output=_output(call.outcome)) for call in calls)
 
 
 def result_row(result: Judgment) -> dict[str, Any]:
@@ -200,25 +219,8 @@ def _highest(scores: Mapping[int, float]) -> tuple[int, ...]:
     return tuple(sorted(index for index, score in scores.items() if score == top))
 
 
-_LONGEST_OUTPUT = 2000
-
-
-class JudgedProgram(BaseModel):
-    """A program that the judge ran, and the output that it was shown."""
-
-    model_config = ConfigDict(frozen=True)
-
-    source: str
-    output: str
-
-
-def judged_programs(judgment: Judgment) -> tuple[JudgedProgram, ...]:
-    """Return the programs of all trajectories, in order."""
-    calls = [call for one in judgment.trajectories for call in one.calls]
-    return tuple(JudgedProgram(source=call.request.source, output=_output(call.outcome)) for call in calls)
-
-
 def _output(outcome: Any) -> str:
+    # A failure of the sandbox was never shown to the judge.
     if not isinstance(outcome, Refused) and outcome.status is Status.SANDBOX_FAILED:
         return ""
     return output_text(outcome, _LONGEST_OUTPUT)

@@ -1,4 +1,4 @@
-"""The configuration of the MetaJudge: the model that a reward depends on."""
+"""Configuration of further models that a run asks, among them the MetaJudge, on which a reward depends."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class MetaJudgeConfig(AskedModel):
 
 
 class _Local:
-    """A model in this process, loaded at the first question: there may be none."""
+    """A model in this process, loaded at the first question, since a run may have none."""
 
     def __init__(self, model: str, rows: int) -> None:
         self.model, self._rows = model, rows

@@ -55,7 +55,7 @@ def _value(parts: list[types.CodeType], names: dict[str, Any]) -> Any:
     if not any(part.co_flags & inspect.CO_COROUTINE for part in parts):
         return [eval(part, names) for part in parts][-1]
 
-    async def whole() -> Any:
+    async def evaluated() -> Any:
         value = None
         for part in parts:
             value = eval(part, names)
@@ -63,7 +63,7 @@ def _value(parts: list[types.CodeType], names: dict[str, Any]) -> Any:
                 value = await value
         return value
 
-    return asyncio.run(whole())
+    return asyncio.run(evaluated())
 
 
 def _own(error: BaseException) -> types.TracebackType | None:

@@ -61,6 +61,7 @@ async def run_python_code(
     box: Sandbox, code: str, variables: Mapping[str, Any], mode: ReturnMode, limits: Limits
 ) -> Answer:
     """Run code with these global variables, which are JSON values. Raises SandboxFailed."""
+    # A random mark, so that no output separates itself from the value by accident.
     mark = f"\0{secrets.token_hex()}\0"
     bindings = {"python_code": code, "global_variables": dict(variables), "mark": mark}
     program = Program(source=_SOURCE, bindings=bindings | {"text_as_it_is": mode == "xml"})

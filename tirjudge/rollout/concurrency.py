@@ -77,6 +77,7 @@ async def all_or_none(works: Iterable[Work[T]]) -> list[T]:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(work) for work in works]
     except BaseExceptionGroup as several:
+        # Callers handle single exceptions, such as GeneratorFailed.
         raise several.exceptions[0] from None
     return [task.result() for task in tasks]
 
@@ -114,6 +115,7 @@ async def read_in_thread(rows: Iterable[T]) -> AsyncGenerator[T]:
         else:
             put(_End(None))
 
+    # A daemon: a read that blocks forever must not keep the process alive.
     threading.Thread(target=read, name="tirjudge-rows", daemon=True).start()
     try:
         while not isinstance(item := await arrived.get(), _End):
@@ -122,6 +124,7 @@ async def read_in_thread(rows: Iterable[T]) -> AsyncGenerator[T]:
         if item.error is not None:
             raise item.error
     finally:
+        # The release wakes a reader that waits for room, so that it sees the stop.
         stopped.set()
         room.release()
 

@@ -13,13 +13,13 @@ from tirjudge.storage.run_folder import JsonLines, read_lines
 from tirjudge_environments import Context, Question, derive_seed
 
 _ATTEMPTS = 3
-"""A question is asked so many times at most while its answer cannot be parsed."""
+"""The most attempts at a question whose answer cannot be parsed."""
 _RETRY_TEMPERATURE = 0.7
-"""The lowest temperature of a retry: a greedy answer would be the same again."""
+"""The lowest temperature of a retry, since a greedy retry would give the same answer."""
 _LONGEST_PAUSE = 30.0
 """Seconds between two attempts at a model that is down."""
 _BAD_QUESTION = (400, 413, 422)
-"""Statuses that reject this one question; any other refusal would meet every question."""
+"""Statuses that reject this one question; any other refusal would apply to every question."""
 
 
 class NotAnswered(GeneratorFailed):
@@ -52,7 +52,7 @@ class AnswerStore:
 
 
 class RewardQuestions:
-    """Answers the questions of an environment (`Environment.ask`) with a generator, all of them concurrently.
+    """Answers the questions of an environment (`Environment.questions`) concurrently, with a generator.
 
     Every question is asked once: its answer is cached under its key, and in the store `kept` if there is one,
     so that `Environment.score` computes the same rewards from that file later. No answer is ever made up. A
@@ -81,19 +81,19 @@ class RewardQuestions:
         """
         self._generator, self._sampling, self._kept = generator, sampling, kept
         self._patience, self._pause, self._say = patience, pause, say
-        self._asked: dict[str, asyncio.Task[str | None]] = {}
+        self._in_flight: dict[str, asyncio.Task[str | None]] = {}
         self._down_since: float | None = None
         self._answers = {} if kept is None else kept.of(generator.model)
 
-    async def answers(self, asks: Iterable[Question]) -> dict[str, str]:
+    async def answers(self, questions: Iterable[Question]) -> dict[str, str]:
         """Return the answers by question key. Raises NotAnswered.
 
         A question that the model cannot take (longer than its context, or blocked by a content filter) is
         dropped, and an answer that stays unparsable is returned as it is: both leave a rollout unscored.
         """
-        different = {ask.key: ask for ask in asks}
-        found = await asyncio.gather(*(self._once(ask) for ask in different.values()))
-        return {key: text for key, text in zip(different, found, strict=True) if text is not None}
+        different = {question.key: question for question in questions}
+        answers = await asyncio.gather(*(self._once(question) for question in different.values()))
+        return {key: text for key, text in zip(different, answers, strict=True) if text is not None}
 
     async def close(self) -> None:
         """Close the generator and the store."""
@@ -101,40 +101,42 @@ class RewardQuestions:
         if self._kept is not None:
             self._kept.close()
 
-    async def _once(self, ask: Question) -> str | None:
-        if ask.key in self._answers:
-            return self._answers[ask.key]
+    async def _once(self, question: Question) -> str | None:
+        if question.key in self._answers:
+            return self._answers[question.key]
         # Rollouts that ask the same question at the same time share one request.
-        if ask.key not in self._asked:
-            self._asked[ask.key] = asyncio.create_task(self._readable(ask))
+        if question.key not in self._in_flight:
+            self._in_flight[question.key] = asyncio.create_task(self._readable(question))
         try:
-            return await self._asked[ask.key]
+            return await self._in_flight[question.key]
         finally:
-            self._asked.pop(ask.key, None)
+            self._in_flight.pop(question.key, None)
 
-    async def _readable(self, ask: Question) -> str | None:
+    async def _readable(self, question: Question) -> str | None:
         text: str | None = None
         for attempt in range(_ATTEMPTS):
-            text = await self._generate(ask, attempt)
-            if text is None or ask.readable(text):
+            text = await self._generate(question, attempt)
+            if text is None or question.readable(text):
                 break
+        # Kept even if it cannot be parsed, so that a replay gives the same scores.
         if text is not None:
-            self._keep(ask, text)
+            self._keep(question, text)
         return text
 
-    def _keep(self, ask: Question, answer: str) -> None:
-        self._answers[ask.key] = answer
+    def _keep(self, question: Question, answer: str) -> None:
+        self._answers[question.key] = answer
         if self._kept is not None:
-            self._kept.keep(self._generator.model, ask.key, answer)
+            self._kept.keep(self._generator.model, question.key, answer)
 
-    async def _generate(self, ask: Question, attempt: int) -> str | None:
+    async def _generate(self, question: Question, attempt: int) -> str | None:
         """Return the model's answer; None if it cannot take this question."""
         encoder = self._generator.encoder
-        context = Context(ask.prompt, ids=tuple(encoder.prompt(ask.prompt)) if encoder else None)
+        context = Context(question.prompt, ids=tuple(encoder.prompt(question.prompt)) if encoder else None)
         warmer = max(self._sampling.temperature, _RETRY_TEMPERATURE)
         sampling = replace(
             self._sampling,
-            seed=derive_seed(ask.key, attempt),
+            # A function of question and attempt, so that the order of questions changes no answer.
+            seed=derive_seed(question.key, attempt),
             temperature=warmer if attempt else self._sampling.temperature,
         )
         while True:
@@ -152,6 +154,7 @@ class RewardQuestions:
     async def _wait(self, error: GeneratorFailed) -> None:
         now = asyncio.get_running_loop().time()
         name = self._generator.model
+        # A wrong key or address does not become right by waiting.
         if isinstance(error, Refused):
             raise NotAnswered(f"{name} refuses all questions: {error}") from None
         if self._down_since is None:

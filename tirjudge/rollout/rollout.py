@@ -88,14 +88,16 @@ class Rollout:
         return await all_or_none(self.episode(task, sample) for sample in range(size))
 
     async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]:
-        """Return the environment's scores of a group, after the questions it asks have been answered.
+        """Return the environment's scores of a group, after the questions that it needs are answered.
 
         Raises NotAnswered when the model that answers them stays down, and ValueError without such a model.
         """
-        asks = self.environment.questions(group)
-        if asks and self._reward_questions is None:
+        questions = self.environment.questions(group)
+        if questions and self._reward_questions is None:
             raise ValueError("the reward of this judge needs a second model: configure one (meta_judge)")
-        answers = await self._reward_questions.answers(asks) if asks and self._reward_questions else {}
+        answers = (
+            await self._reward_questions.answers(questions) if questions and self._reward_questions else {}
+        )
         return self.environment.score(group, answers)
 
     async def episodes(self, tasks: Iterable[JudgeTask], size: int = 1) -> AsyncIterator[Episode]:
@@ -104,6 +106,7 @@ class Rollout:
         Tasks are taken from the iterable as room is made. A caller that leaves the loop early closes the
         iterator (`contextlib.aclosing`), which cancels the rest.
         """
+        # A generator, so that tasks are only drawn when there is room for them.
         works = (self.episode(task, sample) for task in tasks for sample in range(size))
         async with aclosing(as_finished(works, self._concurrency)) as finished:
             async for episode in finished:
@@ -111,14 +114,16 @@ class Rollout:
 
     async def _turn(self, session: JudgeSession, seed: int) -> None:
         context = session.context
+        # The budget of the dialogue bounds a turn too.
         most = min(self._sampling.max_tokens, session.remaining_tokens)
         try:
             completion = await self._generator.generate(
                 context, replace(self._sampling, seed=seed, max_tokens=most)
             )
         except ContextTooLong as error:
-            outgrown = StopReason.TOKEN_BUDGET if context.segments else StopReason.PROMPT_TOO_LONG
-            session.fail(outgrown, str(error))
+            # A prompt that never fitted is not the judge's fault, unlike a dialogue that grew too long.
+            reason = StopReason.TOKEN_BUDGET if context.segments else StopReason.PROMPT_TOO_LONG
+            session.fail(reason, str(error))
         except GeneratorFailed as error:
             session.fail(StopReason.GENERATOR_DOWN, str(error))
         else:

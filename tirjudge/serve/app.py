@@ -33,7 +33,7 @@ class NoScore(RuntimeError):
 
 
 def create_app(
-    judging: JudgeEngine, settings: JudgeServerSettings, *, version: str, truncate: int | None = None
+    engine: JudgeEngine, settings: JudgeServerSettings, *, version: str, truncate: int | None = None
 ) -> App:
     """Return the server of an open judge as an ASGI application; `truncate`: see `JudgeOptions`.
 
@@ -48,7 +48,7 @@ def create_app(
 
     app = FastAPI(title="tirjudge", version=version, docs_url=None, redoc_url=None)
     metrics = JudgeMetrics(frozenset({"/v1/judge", "/get_reward", "/healthz", "/readyz", "/metrics"}))
-    service = JudgeService(judging, metrics, settings.check_seconds, truncate)
+    service = JudgeService(engine, metrics, settings.check_seconds, truncate)
 
     @app.post("/v1/judge", responses=_ANSWERS, tags=["tirjudge"])
     async def judge(asked: Questions) -> Answer | list[Answer]:

@@ -59,6 +59,7 @@ def _question(index: int, query: str, prompt: str) -> JudgeRequest:
     if not prompt.strip():
         raise FieldRefused("is empty", "prompts", index)
     before, found, response = query.partition(prompt)
+    # Only the tokenizer's first token may precede the prompt.
     if not found or len(before) > _LONGEST_START:
         raise FieldRefused("does not begin with its prompt", "query", index)
     return JudgeRequest(prompt=prompt, responses=[_without_end(response)])

@@ -82,10 +82,10 @@ class JudgeService:
     """
 
     def __init__(
-        self, judging: JudgeEngine, metrics: JudgeMetrics, check_seconds: float, truncate: int | None = None
+        self, engine: JudgeEngine, metrics: JudgeMetrics, check_seconds: float, truncate: int | None = None
     ) -> None:
         """`check_seconds` limits `check`; `truncate` is the most characters of a response."""
-        self._judging, self._metrics = judging, metrics
+        self._engine, self._metrics = engine, metrics
         self._check_seconds, self._truncate = check_seconds, truncate
         self._reason = "not checked yet"
         self._checking = asyncio.Lock()
@@ -107,7 +107,7 @@ class JudgeService:
             if self._reason:
                 try:
                     async with asyncio.timeout(self._check_seconds):
-                        await self._judging.check()
+                        await self._engine.check()
                     self._reason = ""
                 except TimeoutError:
                     self._reason = f"no answer within {self._check_seconds:g} s"
@@ -117,11 +117,11 @@ class JudgeService:
 
     async def _one(self, question: JudgeRequest, way: Sequence[str | int]) -> Judgment:
         started = time.monotonic()
-        if question.kind and self._judging.config.format:
-            raise FieldRefused(f"this server judges only as {self._judging.config.format}", *way, "kind")
+        if question.kind and self._engine.config.format:
+            raise FieldRefused(f"this server judges only as {self._engine.config.format}", *way, "kind")
         try:
             task = truncated(question.task(), self._truncate)
-            judgment = await self._judging.judge(task, question.kind)
+            judgment = await self._engine.judge(task, question.kind)
         except RowError as error:
             raise FieldRefused(str(error), *way) from None
         except ValueError as error:

@@ -156,21 +156,21 @@ def failed(call: Call) -> bool:
 def passages(trajectory: Trajectory) -> list[Passage]:
     """Split a trajectory into reasoning, programs and outputs, in order.
 
-    Each passage has a `kind` and a `text`; together they contain the whole dialogue but for fence lines.
+    Each passage has a `kind` and a `text`; together they contain the whole dialogue except for fence lines.
 
-    * `reasoning`: what the model wrote. `hidden` marks thinking that the endpoint returned apart.
+    * `reasoning`: what the model wrote. `hidden` marks thinking that the endpoint returned separately.
     * `program`: what the model asked to run, with the status and the whole output of the run, or the reason
       why it was refused.
     * `output`: the part of that output that the model was shown.
     """
     calls = deque(trajectory.calls)
-    found: list[Passage] = []
+    parts: list[Passage] = []
     for segment in trajectory.segments:
         if segment.by is By.SANDBOX:
-            found.append({"kind": "output", "text": segment.text})
+            parts.append({"kind": "output", "text": segment.text})
         else:
-            found.extend(_model_passages(segment, calls))
-    return found
+            parts.extend(_model_passages(segment, calls))
+    return parts
 
 
 def _model_passages(segment: Segment, calls: deque[Call]) -> Iterator[Passage]:
@@ -184,8 +184,8 @@ def _model_passages(segment: Segment, calls: deque[Call]) -> Iterator[Passage]:
         yield from _reasoning(segment.text[turn.request_end :])
         return
     yield from _reasoning(segment.text)
-    asked = {call.id for call in segment.tool_calls}
-    while calls and calls[0].request.call_id in asked:
+    call_ids = {call.id for call in segment.tool_calls}
+    while calls and calls[0].request.call_id in call_ids:
         yield _program(calls.popleft())
 
 

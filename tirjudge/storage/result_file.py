@@ -32,13 +32,15 @@ class ResultFile:
         self._sidecar = path.with_name(path.name + ".settings.json")
         self.failures_path = path.with_name(path.name + ".failed.jsonl")
         if not overwrite:
-            self._must_be_ours()
+            self._refuse_foreign_file()
+        # Locks the file until it is closed: no other process changes its rows or settings.
         self._lines = JsonLines(path, truncate=overwrite)
         self._failure_lines: JsonLines | None = None
         self.digests = IdIndex()
         """Id of a judged row to the digest of its task."""
         try:
-            self._agree_on(settings)
+            self._check_settings(settings)
+            # The failed rows are tried again by this run.
             self.failures_path.unlink(missing_ok=True)
             for row in self.rows():
                 self.digests[row["id"]] = row["digest"]
@@ -74,7 +76,7 @@ class ResultFile:
     ) -> None:
         self.close()
 
-    def _must_be_ours(self) -> None:
+    def _refuse_foreign_file(self) -> None:
         # Checked before the file is opened: opening drops a torn last line, which may be data of another
         # program.
         if self.path.exists() and self.path.stat().st_size and not self._sidecar.exists():
@@ -83,7 +85,7 @@ class ResultFile:
                 "choose another --output, or --overwrite it"
             )
 
-    def _agree_on(self, settings: Mapping[str, Any]) -> None:
+    def _check_settings(self, settings: Mapping[str, Any]) -> None:
         if self.path.stat().st_size:
             differing = _differences(self._recorded(), settings)
             if differing:
@@ -138,6 +140,7 @@ class IdIndex:
     def __init__(self) -> None:
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         self._database.execute("CREATE TABLE met (id BLOB PRIMARY KEY, text TEXT) WITHOUT ROWID")
+        # One transaction that is never committed: the index is not needed after the run.
         self._database.execute("BEGIN")
 
     def get(self, id: str) -> str | None:

@@ -1,4 +1,4 @@
-"""Run folders: append-only JSON lines and atomic writes that survive `kill -9`, under a lock."""
+"""Run folders: locked JSON lines and atomic writes that survive `kill -9`, and errors of a full disk."""
 
 from __future__ import annotations
 
@@ -16,10 +16,19 @@ from typing import Any, Self
 JsonObject = dict[str, Any]
 
 _BLOCK = 1 << 16
+"""Bytes that are read at once when the last line break of a file is searched."""
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Error numbers of a full disk, an exhausted quota and a limit on file sizes."""
+_NO_ROOM_TEXTS = (*(f"(os error {number})" for number in _NO_ROOM), "inline_container.cc")
+"""Texts in the errors of safetensors, and in all writing errors of torch's archive writer."""
 
 
 class Locked(RuntimeError):
     """Another process is writing there; the message names the file."""
+
+
+class DiskFull(RuntimeError):
+    """The disk is full. Everything written so far is intact; the message is one line and names the place."""
 
 
 class JsonLines:
@@ -52,6 +61,7 @@ class JsonLines:
                 view = view[os.write(self._descriptor, view) :]
             os.fsync(self._descriptor)
         except OSError as error:
+            # Drop the part that was written, so that no later row follows a torn one.
             os.ftruncate(self._descriptor, self._end)
             raise OSError(error.errno, error.strerror, str(self.path)) from None
         self._end += len(block)
@@ -151,6 +161,7 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     except OSError as error:
         fresh.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from None
+    # The rename itself is on the disk only once the folder is.
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -202,7 +213,7 @@ def _intact_length(descriptor: int) -> int:
 
 
 def _line_end(descriptor: int, before: int) -> int:
-    """Return the offset behind the last newline within the first `before` bytes; 0 if there is none."""
+    """Return the offset after the last newline within the first `before` bytes; 0 if there is none."""
     while before:
         start = max(0, before - _BLOCK)
         newline = os.pread(descriptor, before - start, start).rfind(b"\n")
@@ -210,15 +221,6 @@ def _line_end(descriptor: int, before: int) -> int:
             return start + newline + 1
         before = start
     return 0
-
-
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-SIGNS = (*(f"(os error {number})" for number in NO_ROOM), "inline_container.cc")
-"""Texts in the errors of safetensors, and in all writing errors of torch's archive writer."""
-
-
-class DiskFull(RuntimeError):
-    """The disk is full. Everything written so far is intact; the message is one line and names the place."""
 
 
 @contextmanager
@@ -238,7 +240,8 @@ def disk_full_errors(folder: Path) -> Iterator[None]:
 def _caused_by_full_disk(error: BaseException | None) -> bool:
     while error is not None:
         number = error.errno if isinstance(error, OSError) else None
-        if number in NO_ROOM or any(sign in str(error) for sign in SIGNS):
+        if number in _NO_ROOM or any(text in str(error) for text in _NO_ROOM_TEXTS):
             return True
+        # Libraries wrap the error of the operating system in their own.
         error = error.__cause__ or error.__context__
     return False

@@ -83,11 +83,12 @@ class RunCodeRequest(Message):
         """Return `defaults`, overridden by what the request sets."""
         seconds = self.run_timeout
         if "run_timeout" not in self.model_fields_set:
+            # A default above the operator's limit is no mistake of the caller.
             seconds = min(seconds, defaults.wall_seconds)
-        asked = replace(defaults, wall_seconds=seconds, cpu_seconds=seconds)
+        limits = replace(defaults, wall_seconds=seconds, cpu_seconds=seconds)
         if self.memory_limit_MB > 0:
-            asked = replace(asked, memory_bytes=self.memory_limit_MB * MIB)
-        return asked
+            limits = replace(limits, memory_bytes=self.memory_limit_MB * MIB)
+        return limits
 
 
 class RunCodeResponse(Message):

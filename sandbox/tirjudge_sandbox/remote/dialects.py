@@ -67,6 +67,7 @@ UNKNOWN = Isolation(
 
 
 def _native_request(program: Program, limits: Limits) -> dict[str, Any]:
+    # model_construct skips the validation: the server validates, and reports what it refuses.
     return native.RunRequest.model_construct(
         source=program.source,
         bindings=dict(program.bindings),
@@ -88,6 +89,7 @@ def _fusion_request(program: Program, limits: Limits) -> dict[str, Any]:
         code=_wrapped(program, limits),
         language=fusion.PYTHON,
         run_timeout=limits.wall_seconds,
+        # Rounded up, so that no program gets less memory than its limit.
         memory_limit_MB=-(-limits.memory_bytes // MIB),
         stdin=program.stdin,
         files=dict(program.files),
@@ -115,6 +117,7 @@ def _fusion_execution(body: bytes, limits: Limits) -> Execution:
     result = answer.run_result
     if answer.status is fusion.RunStatus.SANDBOX_ERROR or result is None:
         return Execution(status=Status.SANDBOX_FAILED, detail=answer.message or "no reason given")
+    # SandboxFusion has no output limit, so the limit is applied here.
     stdout, stderr, cut = _cut(result.stdout or "", result.stderr or "", limits.output_bytes)
     code = result.return_code
     return Execution(
@@ -149,6 +152,7 @@ def _cut(stdout: str, stderr: str, most: int) -> tuple[str, str, bool]:
     out, err = stdout.encode(), stderr.encode()
     if len(out) + len(err) <= most:
         return stdout, stderr, False
+    # Standard output takes precedence, since the order of writes is not known.
     out, err = out[:most], err[: max(0, most - len(out))]
     return out.decode("utf-8", "ignore"), err.decode("utf-8", "ignore"), True
 

@@ -10,7 +10,7 @@ import httpx
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.http.native import NAME, Info
 from tirjudge_sandbox.remote.dialects import FUSION, NATIVE, UNKNOWN, Dialect
-from tirjudge_sandbox.workers.backoff import Backoff
+from tirjudge_sandbox.workers.fair_queue import Backoff
 
 FUSION_CAPACITY = 16
 """Programs sent at once to a SandboxFusion server, which does not report its capacity."""

@@ -154,5 +154,5 @@ class RemoteSandbox:
 def _wait(state: RetryCallState) -> float:
     """Return the wait that the server asks for, or else an exponential one."""
     error = state.outcome.exception() if state.outcome else None
-    asked = error.after_seconds if isinstance(error, EndpointFailed) else 0.0
-    return max(asked, _backoff(state))
+    requested = error.after_seconds if isinstance(error, EndpointFailed) else 0.0
+    return max(requested, _backoff(state))

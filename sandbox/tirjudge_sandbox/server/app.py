@@ -69,29 +69,29 @@ def create_app(
         return execution
 
     @app.post("/run_code", responses=REFUSALS, tags=["SandboxFusion"])
-    async def run_code(asked: RunCodeRequest, request: Request) -> RunCodeResponse:
+    async def run_code(body: RunCodeRequest, request: Request) -> RunCodeResponse:
         """Run one program."""
-        if asked.language != PYTHON:
-            return RunCodeResponse.failed(f"this server runs {PYTHON}, not {asked.language}")
-        limits = asked.limits(settings.defaults)
+        if body.language != PYTHON:
+            return RunCodeResponse.failed(f"this server runs {PYTHON}, not {body.language}")
+        limits = body.limits(settings.defaults)
         names = {"source": "code", "fetch": "fetch_files", "wall_seconds": "run_timeout"}
         names |= {"cpu_seconds": "run_timeout", "memory_bytes": "memory_limit_MB"}
-        return RunCodeResponse.of(await executed(asked.program(_caller(request)), limits, names), limits)
+        return RunCodeResponse.of(await executed(body.program(_caller(request)), limits, names), limits)
 
     @app.post("/run_jupyter", responses=REFUSALS, tags=["SandboxFusion"])
-    async def run_jupyter(asked: RunJupyterRequest, request: Request) -> RunJupyterResponse:
+    async def run_jupyter(body: RunJupyterRequest, request: Request) -> RunJupyterResponse:
         """Run cells one after another in one kernel."""
         if notebooks is None:
             return RunJupyterResponse.failed("this server runs no notebooks: start it with --notebooks")
-        answer = await run_cells(notebooks, asked, settings, _caller(request))
+        answer = await run_cells(notebooks, body, settings, _caller(request))
         metrics.closed(answer.status)
         return answer
 
     @app.post("/v1/run", responses=REFUSALS, tags=["tirjudge"])
-    async def run(asked: RunRequest, request: Request) -> RunResponse:
+    async def run(body: RunRequest, request: Request) -> RunResponse:
         """Run one program with all inputs and limits of a `Program`, and return its whole `Execution`."""
-        limits = asked.limits.limits(settings.defaults)
-        return RunResponse.of(await executed(asked.program(_caller(request)), limits, {}))
+        limits = body.limits.limits(settings.defaults)
+        return RunResponse.of(await executed(body.program(_caller(request)), limits, {}))
 
     @app.get("/v1/info", tags=["tirjudge"])
     async def info() -> Info:

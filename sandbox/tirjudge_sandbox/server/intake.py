@@ -56,6 +56,7 @@ class Intake:
         self._requests = self._held_bytes = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        # These have no body and run no program, so metrics and probes answer under overload too.
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
@@ -74,10 +75,12 @@ class Intake:
         Raises Refused if it is too large, or sent in chunks without a size.
         """
         if header_values(scope, "transfer-encoding"):
+            # Without a declared size, nothing bounds what has to be held.
             raise Refused(411, "a body must come with its Content-Length", _CLOSE)
         length = max(map(int, header_values(scope, "content-length")), default=0)
         most = self._limits.body_bytes
         if length > most:
+            # A caller that expects `100 Continue` has not sent the body yet.
             if not header_values(scope, "expect"):
                 await self._drain(receive)
             raise Refused(413, f"a body may have {most} bytes, this one has {length}", _CLOSE)
@@ -90,6 +93,7 @@ class Intake:
             raise Refused(
                 429, f"{self._requests} requests are being served or waiting: try again later", _RETRY
             )
+        # The declared size is reserved before any of the body is read.
         self._count(1, length)
         place = _Place(lambda: self._count(-1, -length))
         try:
@@ -131,6 +135,7 @@ class _Place:
         """Wrap `send` to free the place before the answer's last part, so that the caller may ask again."""
 
         async def sent(event: Event) -> None:
+            # The caller may send its next request as soon as it has the last part.
             if event["type"] == "http.response.body" and not event.get("more_body", False):
                 self.free()
             await send(event)

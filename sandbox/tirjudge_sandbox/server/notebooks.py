@@ -35,22 +35,22 @@ class Notebooks(Protocol):
 
 
 async def run_cells(
-    notebooks: Notebooks, asked: RunJupyterRequest, settings: ServerSettings, client: str
+    notebooks: Notebooks, request: RunJupyterRequest, settings: ServerSettings, client: str
 ) -> RunJupyterResponse:
     """Run the cells in order, also after one that raised an exception; stop at a limit or if the kernel dies.
 
     Raises FieldRefused for values beyond the server's settings.
     """
-    limits = _limits(asked, settings)
+    limits = _limits(request, settings)
     ran: list[CellRun] = []
     try:
         async with notebooks.notebook(
-            files=given(asked.files),
-            fetch=tuple(dict.fromkeys(asked.fetch_files)),
+            files=given(request.files),
+            fetch=tuple(dict.fromkeys(request.fetch_files)),
             limits=limits,
             client=client,
         ) as notebook:
-            for cell in asked.cells:
+            for cell in request.cells:
                 ran.append(await notebook.run(cell))
                 if ran[-1].status not in _GOES_ON:
                     break
@@ -60,24 +60,25 @@ async def run_cells(
     return _response(ran, encoded(ended.files))
 
 
-def _limits(asked: RunJupyterRequest, settings: ServerSettings) -> NotebookLimits:
+def _limits(request: RunJupyterRequest, settings: ServerSettings) -> NotebookLimits:
     most = settings.most
-    seconds, memory = asked.total_timeout, asked.memory_limit_MB * MIB
-    if "total_timeout" not in asked.model_fields_set:
+    seconds, memory = request.total_timeout, request.memory_limit_MB * MIB
+    if "total_timeout" not in request.model_fields_set:
+        # A default above the operator's limit is no mistake of the caller.
         seconds = min(seconds, most.wall_seconds)
     if seconds > most.wall_seconds:
         raise FieldRefused(f"is {seconds:g}, at most {most.wall_seconds:g} is allowed", "total_timeout")
     if memory > most.memory_bytes:
         raise FieldRefused(f"at most {most.memory_bytes // MIB} is allowed", "memory_limit_MB")
-    for number, cell in enumerate(asked.cells):
+    for number, cell in enumerate(request.cells):
         if (size := len(cell.encode())) > settings.source_bytes:
             text = f"has {size} bytes, at most {settings.source_bytes} are accepted"
             raise FieldRefused(text, "cells", number)
-    size = sum(map(len, given(asked.files).values()))
+    size = sum(map(len, given(request.files).values()))
     if size > most.disk_bytes:
         raise FieldRefused(f"take {size} bytes, the notebook's folder holds {most.disk_bytes}", "files")
     return NotebookLimits(
-        cell_seconds=min(asked.cell_timeout or seconds, seconds),
+        cell_seconds=min(request.cell_timeout or seconds, seconds),
         idle_seconds=seconds,
         total_seconds=seconds,
         cpu_seconds=seconds,

@@ -70,11 +70,12 @@ def check_program(
     if size > settings.source_bytes:
         text = f"has {size} bytes, at most {settings.source_bytes} are accepted"
         raise FieldRefused(text, names.get("source", "source"))
+    # All limits are compared, so a new field of `Limits` cannot be forgotten here.
     for name in Limits.__slots__:
-        asked, most = getattr(limits, name), getattr(settings.most, name)
-        if asked > most:
+        value, largest = getattr(limits, name), getattr(settings.most, name)
+        if value > largest:
             path = (names[name],) if name in names else ("limits", name)
-            raise FieldRefused(f"is {asked:g}, at most {most:g} is allowed", *path)
+            raise FieldRefused(f"is {value:g}, at most {largest:g} is allowed", *path)
     size = sum(map(len, program.files.values()))
     if size > limits.disk_bytes:
         raise FieldRefused(f"take {size} bytes, the program's folder holds {limits.disk_bytes}", "files")

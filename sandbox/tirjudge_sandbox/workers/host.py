@@ -65,6 +65,7 @@ class Host:
         status = dict(
             line.split(":\t", 1) for line in _text("/proc/self/status").splitlines() if ":\t" in line
         )
+        # "Field:<tab>value" per line; see proc(5).
         name = os.uname()
         return cls(
             kernel=name.release,
@@ -72,6 +73,7 @@ class Host:
             gvisor=_GVISOR_BUILT in name.version,
             uid=os.geteuid(),
             sys_admin=bool(int(status.get("CapEff", "0"), 16) >> _CAP_SYS_ADMIN & 1),
+            # 2 is SECCOMP_MODE_FILTER.
             filtered=int(status.get("Seccomp", "0")) == 2,
             landlock=landlock.abi(),
             max_user_namespaces=_number("user/max_user_namespaces"),

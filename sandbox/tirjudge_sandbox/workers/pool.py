@@ -10,8 +10,7 @@ from dataclasses import dataclass, replace
 from tirjudge_sandbox.base import Execution, Limits, Program, Status, validate
 from tirjudge_sandbox.guest.settings import Preparation
 from tirjudge_sandbox.import_policy import ImportPolicy
-from tirjudge_sandbox.workers.backoff import Backoff
-from tirjudge_sandbox.workers.fair_queue import FairQueue
+from tirjudge_sandbox.workers.fair_queue import Backoff, FairQueue
 from tirjudge_sandbox.workers.worker import Worker, WorkerFailed
 
 PROGRAMS_PER_WORKER = 10_000
@@ -99,6 +98,7 @@ class Pool:
         validate(program, limits)
         called = asyncio.get_running_loop().time()
         await self._queue.acquire(program.client)
+        # Of equally fit seats, take the one that was used last.
         seat = max(reversed(self._free), key=lambda seat: self._fitness(seat, limits.disk_bytes))
         self._free.remove(seat)
         try:
@@ -142,6 +142,7 @@ class Pool:
     async def _vacate(self, seat: _Seat) -> None:
         if seat.alive:
             self._recycled += 1
+        # A broken worker was already counted as lost when its program ended.
         elif seat.worker is not None and not seat.worker.broken:
             self._lose()
         await seat.clear()
@@ -154,12 +155,14 @@ class Pool:
         if self._start is None:
             raise RuntimeError(_CLOSED)
         try:
+            # The size of the working folder is fixed when a worker mounts it.
             worker = await self._start(disk_bytes)
         except (WorkerFailed, OSError):
             self._refused += 1
             self._backoff.failed()
             raise
         self._started += 1
+        # The pool may have been closed while the worker started.
         if self._start is None:
             await worker.kill()
             raise RuntimeError(_CLOSED)

@@ -1,4 +1,4 @@
-"""Each framework's tests run where it is installed; `.ci/frameworks` names the files, so none is left out."""
+"""Skip tests of frameworks that are not installed; `.ci/frameworks` names the files, so none is missed."""
 
 from __future__ import annotations
 

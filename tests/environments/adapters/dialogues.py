@@ -1,4 +1,4 @@
-"""Scripted dialogues that every adapter plays, and their outcome in our own engine."""
+"""Scripted dialogues that every adapter plays, and their outcome in this project's own engine."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ B = "<preference>B</preference>"
 
 @dataclass(frozen=True)
 class Turn:
-    """One turn of the model: a text, and programs in the form of the protocol."""
+    """One turn of the model: a text, and programs in the form that the protocol asks for."""
 
     text: str
     programs: tuple[str, ...] = ()
 
     def fenced(self) -> str:
-        """Under the `fence` protocol; a turn has one program at the most."""
+        """Return the turn under the `fence` protocol, which allows one program per turn."""
         return self.text + "".join(f"\n```python\n{source}```\n" for source in self.programs)
 
     def calls(self) -> tuple[ToolCall, ...]:
-        """Under the `tool` protocol."""
+        """Return the turn under the `tool` protocol."""
         return tuple(
             ToolCall(f"call-{number}", "run_python", json.dumps({"code": source}))
             for number, source in enumerate(self.programs)
@@ -48,7 +48,7 @@ class Turn:
 
 @dataclass(frozen=True)
 class Script:
-    """A dialogue by name."""
+    """A named dialogue."""
 
     name: str
     turns: tuple[Turn, ...]
@@ -99,7 +99,7 @@ def settings(**changes: Any) -> JudgeSettings:
 
 
 async def ours(script: Script, settings: JudgeSettings, encoder: Encoder | None = None) -> Trajectory:
-    """Play a script in our own rollout engine and a real sandbox."""
+    """Play a script in this project's rollout engine with a real sandbox."""
     task = read_task(script.row, default_id="row", columns=settings.columns)
     native = settings.options.get("protocol") == "tool"
     turns = [_native(turn) if native else turn.fenced() for turn in script.turns]

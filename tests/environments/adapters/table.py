@@ -1,8 +1,8 @@
-"""Prints, for every adapter and every scripted dialogue, whether the framework's rollout is our engine's.
+"""Print, per adapter and scripted dialogue, whether the framework's rollout equals that of our own engine.
 
     python -m tests.environments.adapters.table
 
-plays each adapter's tests where `.ci/frameworks` installed its framework (TRL: in this environment).
+runs each adapter's tests where `.ci/frameworks` installed its framework (TRL: in this environment).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PYTHONS = {"trl": Path(sys.executable)} | {
 
 
 def verdicts(name: str) -> dict[str, str]:
-    """`same` or `differs` by script; empty where the framework is not installed."""
+    """Return `same` or `differs` for each script; empty if the framework is not installed."""
     if not PYTHONS[name].exists():
         print(f"{name} is not installed: .ci/frameworks {name}", file=sys.stderr)
         return {}

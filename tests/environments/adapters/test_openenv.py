@@ -1,4 +1,4 @@
-"""A judge behind OpenEnv's own server, played through its client over a real socket."""
+"""The OpenEnv adapter: a judge behind OpenEnv's own server, played through its client over a socket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def url() -> Iterator[str]:
 
 
 class serving:
-    """A server in a thread of its own."""
+    """Run a server in a thread of its own."""
 
     def __init__(self, app: Any) -> None:
         self._server = uvicorn.Server(uvicorn.Config(app, log_level="critical"))
@@ -60,7 +60,7 @@ async def test_a_dialogue_is_the_same_as_in_our_engine(script: Script, url: str)
     assert await played(script, url) == expected
 
 
-async def test_dialogues_beside_each_other_do_not_mix(url: str) -> None:
+async def test_concurrent_dialogues_do_not_mix(url: str) -> None:
     each = await asyncio.gather(*(played(script, url) for script in SCRIPTS[:6]))
     alone = [await played(script, url) for script in SCRIPTS[:6]]
     assert each == alone

@@ -1,4 +1,4 @@
-"""A framework's configuration of a judge."""
+"""The judge settings that a framework's configuration carries."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.tasks import Columns
 
 
-def test_a_copy_by_way_of_json_names_the_same_columns_and_no_others() -> None:
+def test_a_copy_through_json_names_exactly_the_same_columns() -> None:
     settings = JudgeSettings(columns=Columns(prompt="question"), options={"order": "given"})
     copy = JudgeSettings.model_validate_json(settings.model_dump_json())
     assert copy == settings

@@ -1,4 +1,4 @@
-"""Views and scores for frameworks that score one rollout at a time, and the refusal of linked judges."""
+"""Views and scores for frameworks that score one rollout at a time; linked judges are refused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def broken(program: Program, limits: Limits = Limits()) -> Execution:
     return Execution(status=Status.SANDBOX_FAILED, detail="no such machine")
 
 
-def test_a_row_names_its_view_where_each_is_scored_alone() -> None:
+def test_a_row_names_its_view_if_each_is_scored_alone() -> None:
     both = open_environment("tir-pairwise", order="both")
     first, second = both.views(TASK)
     assert row_view(both, TASK, ROW | {"view": second.name}, "verl") == second
@@ -59,7 +59,7 @@ def test_the_refusal_names_the_framework_and_what_can_train_such_a_judge() -> No
         row_view(linked, TASK, ROW, "verl")
 
 
-async def test_a_sandbox_that_failed_gives_no_score_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_failed_sandbox_gives_no_score(monkeypatch: pytest.MonkeyPatch) -> None:
     text = ChatDialogue(settings(), ROW, framework="OpenEnv")
     monkeypatch.setattr(text._thread.sandbox, "run", broken)
     reply = text.step(ASK.fenced())

@@ -1,4 +1,4 @@
-"""A judge in SkyRL-gym, made by its own registry."""
+"""The SkyRL adapter: a judge in SkyRL-gym, made by its own registry."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def make(row: dict[str, Any], **changes: Any) -> Any:
 
 
 def played(script: Script) -> Outcome:
-    """The loop of SkyRL's generator: the model's texts go in until the environment is done."""
+    """Run the loop of SkyRL's generator: feed the model's texts until the environment is done."""
     env = make(script.row)
     prompt, _ = env.init([])
     assert script.row["prompt"] in prompt[0]["content"]

@@ -1,4 +1,4 @@
-"""A dialogue of native tool calls, replayed from the messages that are known at its end."""
+"""Replaying a dialogue of native tool calls from its final messages."""
 
 from __future__ import annotations
 

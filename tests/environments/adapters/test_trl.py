@@ -1,4 +1,4 @@
-"""A judge in TRL's GRPOTrainer: its own loop over native tool calls, with what the model writes scripted."""
+"""The TRL adapter: a judge in GRPOTrainer's own loop over native tool calls, with a scripted model."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def trainer(folder: Path, rewards: Any, **changes: Any) -> GRPOTrainer:
 
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Outcome], dict[str, str]]:
-    """Every script played twice by TRL in one batch: outcomes, and the text at mask 0, by name."""
+    """Play every script twice by TRL in one batch; return outcomes and the text at mask 0, by name."""
     seen = Seen([], [])
 
     def watched(completions: Any, environments: Any, **columns: Any) -> list[float | None]:
@@ -152,7 +152,7 @@ def test_a_reward_over_several_views_is_refused_by_name() -> None:
         env.reset(**ROW)
 
 
-def test_fences_are_refused_and_what_can_have_them_is_named() -> None:
+def test_fences_are_refused_with_the_name_of_an_engine_that_supports_them() -> None:
     with pytest.raises(ValueError, match=r"protocol='tool'.*JudgeRolloutFunc"):
         JudgeEnv(settings()).reset(**ROW)
 

@@ -1,4 +1,4 @@
-"""A judge in verifiers: its agent, its null harness, its tool server; only the model is scripted."""
+"""The verifiers adapter: its agent, null harness and tool server are real; only the model is scripted."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def scripted(body: dict[str, Any]) -> Response:
 
 
 def streamed(turn: Turn) -> Response:
-    """An OpenAI chat completion, streamed in one piece."""
+    """Return an OpenAI chat completion, streamed in one chunk."""
     calls = [
         {
             "index": number,

@@ -1,4 +1,4 @@
-"""A judge as verl's agent loop, with the language model's server scripted: ids, mask and reward."""
+"""The verl adapter: token ids, mask and reward of verl's agent loop with a scripted model server."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_a_prompt_that_does_not_fit_is_refused_and_not_cut() -> None:
         await judge.run({}, extra_info=ROW)
 
 
-async def test_a_turn_that_was_aborted_is_no_rollout_of_a_lower_reward() -> None:
+async def test_an_aborted_turn_is_an_error_and_no_low_reward() -> None:
     class Aborted:
         async def generate(self, **request: Any) -> TokenOutput:
             return TokenOutput(token_ids=[], stop_reason="aborted")
@@ -95,7 +95,7 @@ async def test_a_reward_over_several_views_is_refused_by_name() -> None:
         await judge.run({}, extra_info=ROW)
 
 
-async def test_the_tool_runs_programs_within_a_trajectory_s_budget() -> None:
+async def test_the_tool_runs_programs_within_a_trajectorys_budget() -> None:
     options = settings(tool_calls=1).model_dump(include={"tool_calls", "sandbox_options"})
     tool = PythonTool({"type": "native", **options}, None)
     here, elsewhere = (SimpleNamespace(extra_fields={}) for _ in range(2))

@@ -46,7 +46,7 @@ async def url(served: JudgeServer) -> AsyncIterator[str]:
 
 
 def config(url: str, *more: str) -> DictConfig:
-    """verl's configuration, with the options that docs/serve.md gives."""
+    """Return verl's configuration with the options that docs/serve.md gives."""
     folder = Path(next(iter(find_spec("verl").submodule_search_locations))) / "trainer" / "config"
     options = [
         "reward.custom_reward_function.path=pkg://tirjudge.serve.verl",
@@ -58,7 +58,7 @@ def config(url: str, *more: str) -> DictConfig:
 
 
 def rollout(response: str, **extra_info: Any) -> DataProto:
-    """One row in the form that verl's rollout produces, padded after the response."""
+    """Return one row in the form that verl's rollout produces, padded after the response."""
     ids = TOKENIZER.encode(response)
     padding = [0] * (LENGTH - len(ids))
     mask = [1] * len(ids) + padding
@@ -86,7 +86,7 @@ async def test_verl_gets_the_served_judges_score(url: str) -> None:
     }
 
 
-async def test_no_score_is_an_error_or_the_reward_that_was_named(url: str) -> None:
+async def test_a_missing_score_is_an_error_or_the_configured_reward(url: str) -> None:
     with pytest.raises(GeneratorFailed, match="without a score"):
         await manager(config(url)).run_single(rollout("?"))
     named = config(url, "+reward.custom_reward_function.reward_kwargs.no_verdict_reward=0.5")

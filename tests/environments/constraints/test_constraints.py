@@ -1,4 +1,4 @@
-"""Constraints: verifiers on hand-made cases, writers checked by verifiers, and disjoint splits."""
+"""Constraint families: verifiers on hand-made cases, writers checked by verifiers, and disjoint splits."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ CASES = [
 ]
 
 
-def test_every_family_has_a_case_by_hand() -> None:
+def test_every_family_has_a_hand_made_case() -> None:
     assert [name for name, *_ in CASES] == list(FAMILIES)
     assert len(CHECKABLE) == 23
 
@@ -62,7 +62,7 @@ def test_writer_keeps_or_breaks_as_asked(name: str, split) -> None:
 
 @pytest.mark.parametrize("family", CHECKABLE, ids=lambda family: family.name)
 def test_the_slots_can_be_parsed_out_of_every_wording(family) -> None:
-    """A judge's program finds the only quoted word and the only number."""
+    """Every wording holds one quoted word and one number at most, so that a judge's program can find them."""
     for split in (TRAIN, HELD_OUT):
         for seed in range(40):
             constraint = family.draw(Random(seed), split)
@@ -75,7 +75,7 @@ def test_the_slots_can_be_parsed_out_of_every_wording(family) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES.values(), ids=FAMILIES)
-def test_the_halves_share_no_wording(family) -> None:
+def test_the_splits_share_no_wording(family) -> None:
     """No word of one split contains a word of the other."""
     train, heldout = (family.wordings.of(split) for split in (TRAIN, HELD_OUT))
     assert train
@@ -83,7 +83,7 @@ def test_the_halves_share_no_wording(family) -> None:
     assert [(a, b) for a in train for b in heldout if a in b or b in a] == []
 
 
-def test_the_halves_share_no_word_letter_or_threshold() -> None:
+def test_the_splits_share_no_word_letter_or_threshold() -> None:
     assert not set(TRAIN_WORDS) & set(HELD_OUT_WORDS)
     assert not set(TRAIN.letters) & set(HELD_OUT.letters)
     drawn = [{split.number(Random(seed), 2, 50) for seed in range(500)} for split in (TRAIN, HELD_OUT)]
@@ -91,7 +91,7 @@ def test_the_halves_share_no_word_letter_or_threshold() -> None:
     assert not drawn[0] & drawn[1]
 
 
-def test_no_word_hides_in_another() -> None:
+def test_no_keyword_is_part_of_another() -> None:
     """Keywords are searched as substrings (as IFEval does), so one must not be part of another."""
     words = (*TRAIN_WORDS, *HELD_OUT_WORDS, *FUNCTION_WORDS)
     hidden = [(a, b) for a in (*TRAIN_WORDS, *HELD_OUT_WORDS) for b in words if a != b and a in b]

@@ -13,7 +13,7 @@ FORMATS = ((TirPointwise, "pointwise", 1), (TirPairwise, "pairwise", 2), (TirLis
 
 
 def judged(family: Family, shown: str, count: int, seed: int) -> tuple[Program, list[bool]]:
-    """A program with a session's variables, and the verifier's result for each response."""
+    """Return a program with a session's variables, and the verifier's result for each response."""
     rng, split = Random(seed), (TRAIN, HELD_OUT)[seed % 2]
     constraint = family.draw(rng, split)
     candidates = tuple(constraint.write(rng, split, good=rng.random() < 0.5) for _ in range(count))
@@ -38,7 +38,7 @@ async def test_programs_print_the_verifiers_answers() -> None:
 
 
 def printed(shown: str, expected: list[bool]) -> list[str]:
-    """The expected output: True or False for each response, or the letters in a list that pass."""
+    """Return the expected output: True or False for each response, or the letters of passing responses."""
     if shown == "listwise":
         return [letter for letter, kept in zip("ABCD", expected, strict=True) if kept]
     return [str(kept) for kept in expected]

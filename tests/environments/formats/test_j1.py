@@ -1,4 +1,4 @@
-"""J1's answers and rewards, worked out by hand: verdicts in both orders, scores, optional terms."""
+"""J1: answers and hand-computed rewards of verdicts in both orders, scores and optional terms."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def alone(score: object) -> str:
 @pytest.fixture
 def rewards(make_task, play) -> Callable[..., list[float | str]]:
     async def rewards(judge: J1, *texts: str, down: Sequence[int] = (), **task) -> list[float | str]:
-        """One text per view; the label is response 0."""
+        """Return the rewards of one text per view; the label is response 0."""
         judged = make_task(**task)
         played = [await play(judge, judged, [text], view=view) for view, text in enumerate(texts)]
         for view in down:
@@ -43,7 +43,7 @@ def _told(score: Score) -> float | str:
 
 @pytest.mark.parametrize(
     ("first", "second", "verdict", "consistency"),
-    [  # response 0 is A in the first order and B in the second
+    [  # Response 0 is A in the first order and B in the second.
         (A, B, [1.0, 1.0], [1.0, 1.0]),
         (A, A, [1.0, 0.0], [0.0, 0.0]),
         (B, B, [0.0, 1.0], [0.0, 0.0]),
@@ -70,17 +70,17 @@ async def test_the_optional_terms(rewards, text: str, total: float) -> None:
     ("first", "second", "rewarded"),
     [
         (alone(7), alone("6.9"), [1.0, 1.0]),
-        (alone(7), alone("7.0"), [0.0, 0.0]),  # a tie tells nothing
+        (alone(7), alone("7.0"), [0.0, 0.0]),  # A tie earns no term.
         (alone(6), alone(7), [0.0, 0.0]),
         (alone(7), "?", [0.0, 0.0]),
         (alone(10), alone(0), [1.0, 1.0]),
     ],
 )
-async def test_two_scores_given_apart_are_judged_together(rewards, first, second, rewarded) -> None:
+async def test_two_separate_scores_are_rewarded_together(rewards, first, second, rewarded) -> None:
     assert await rewards(J1PoS(), first, second) == rewarded
 
 
-async def test_the_optional_terms_of_scores_given_apart(rewards) -> None:
+async def test_the_optional_terms_of_separate_scores(rewards) -> None:
     judge = J1PoS(negative_reward=-1.0, format_reward=0.5)
     assert await rewards(judge, alone(7), "<score>6</score>") == [1.5, 1.0]
     assert await rewards(judge, alone(6), "<score>7</score>") == [-0.5, -1.0]
@@ -94,7 +94,7 @@ async def test_the_optional_terms_of_scores_given_apart(rewards) -> None:
         (scored(3, 8), "?", [0.0, 0.0]),
     ],
 )
-async def test_scores_given_together(rewards, first: str, second: str, rewarded) -> None:
+async def test_the_reward_of_scores_given_together(rewards, first: str, second: str, rewarded) -> None:
     assert await rewards(J1PaS(), first, second) == rewarded
 
 
@@ -104,7 +104,7 @@ async def test_with_scores_and_a_verdict_the_verdict_alone_counts(rewards) -> No
     assert await rewards(J1PaVS(), against, without) == [1.0, 1.0]
 
 
-async def test_a_failure_that_is_not_the_judge_s_has_no_reward(rewards) -> None:
+async def test_a_failure_outside_of_the_judge_has_no_reward(rewards) -> None:
     reason = "generator_down: "
     assert await rewards(J1PaV(), A, B, down=[1]) == [1.0, reason]
     assert await rewards(J1PaV(consistency=True), A, B, down=[1]) == [reason, reason]
@@ -123,7 +123,7 @@ async def test_every_reward_has_its_parts(make_task, play) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         ("<answer>[[B]]</answer>", 1),
         ("<think>[[A]] <answer>[[A]]</answer></think><answer>[[B]]</answer>", 1),
@@ -138,18 +138,18 @@ async def test_every_reward_has_its_parts(make_task, play) -> None:
         ("<think>a</think><answer>[[A]]", "no <answer> behind the thinking"),
     ],
 )
-def test_what_a_verdict_is(text: str, told: int | str, make_task) -> None:
+def test_verdicts_are_read_from_the_answer(text: str, expected: int | str, make_task) -> None:
     verdict = J1PaV().verdict(make_task(), AB, text)
-    if isinstance(told, int):
-        assert verdict == Verdict(choice=told)
-        assert J1PaV().verdict(make_task(), BA, text) == Verdict(choice=1 - told)
+    if isinstance(expected, int):
+        assert verdict == Verdict(choice=expected)
+        assert J1PaV().verdict(make_task(), BA, text) == Verdict(choice=1 - expected)
     else:
         assert isinstance(verdict, Malformed)
-        assert told in verdict.reason
+        assert expected in verdict.reason
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "expected"),
     [
         (f"{PLANNED}<answer>[[B]]</answer>", 1),
         ("<plan><answer>[[A]]</answer></plan><execution><answer>[[A]]</answer></execution>", None),
@@ -157,12 +157,12 @@ def test_what_a_verdict_is(text: str, told: int | str, make_task) -> None:
         ("<plan>endless <answer>[[A]]</answer>", None),
     ],
 )
-def test_a_verdict_stands_behind_plan_and_execution(text: str, told: int | None, make_task) -> None:
+def test_a_verdict_follows_plan_and_execution(text: str, expected: int | None, make_task) -> None:
     verdict = J1PaV(seed_prompt="plan").verdict(make_task(), AB, text)
-    assert verdict == Verdict(choice=told) if told is not None else isinstance(verdict, Malformed)
+    assert verdict == Verdict(choice=expected) if expected is not None else isinstance(verdict, Malformed)
 
 
-async def test_the_plan_s_own_form_is_rewarded(rewards) -> None:
+async def test_the_form_of_the_plan_is_rewarded(rewards) -> None:
     judge = J1PaV(order="given", seed_prompt="plan", format_reward=0.5)
     assert await rewards(judge, f"{PLANNED}<answer>[[A]]</answer>") == [1.5]
     assert await rewards(judge, A) == [1.0]

@@ -45,7 +45,7 @@ def answered(first: object, second: object) -> str:
     ("scores", "gold", "parts"),
     [  # format, relation, absolute, confidence
         ((8, 3), (8, 3), (1.0, 2.0, 1.0, 0.2)),
-        ((7, 2), (8, 3), (1.0, 2.0, 0.6, 0.2)),  # both one off: a distance of 2, the same margin
+        ((7, 2), (8, 3), (1.0, 2.0, 0.6, 0.2)),  # both off by one: a distance of 2, the same margin
         ((8, 5), (8, 3), (1.0, 2.0, 0.6, 0.0)),  # near, but a smaller margin
         ((8, 6), (8, 3), (1.0, 2.0, 0.0, 0.0)),  # a distance of 3
         ((10, 1), (8, 3), (1.0, 2.0, 0.0, 0.2)),  # far, but more decided
@@ -57,9 +57,9 @@ def answered(first: object, second: object) -> str:
         ((9, 9), (5, 5), (1.0, 2.0, 0.0, 0.2)),
         ((6, 6), (5, 5), (1.0, 2.0, 0.6, 0.2)),
         ((1, 10), (1, 10), (1.0, 2.0, 1.0, 0.2)),  # both ends of the range
-        ((0, 10), (1, 10), (-0.5, 2.0, 0.6, 0.2)),  # out of range: the content is counted all the same
+        ((0, 10), (1, 10), (-0.5, 2.0, 0.6, 0.2)),  # out of range: the content counts nevertheless
         ((11, 1), (1, 10), (-0.5, -1.5, 0.0, 0.0)),
-        ((7.5, 3), (8, 3), (-0.5, 2.0, 0.6, 0.0)),  # no whole number: none of {1, ..., 10}
+        ((7.5, 3), (8, 3), (-0.5, 2.0, 0.6, 0.0)),  # not an integer, so none of {1, ..., 10}
         (("seven", 3), (8, 3), (-0.5, -1.5, 0.0, 0.0)),
         (("", 3), (8, 3), (-0.5, -1.5, 0.0, 0.0)),
         (("8/10", "3/10"), (8, 3), (-0.5, -1.5, 0.0, 0.0)),
@@ -83,13 +83,15 @@ def test_equations_1_to_5(scores, gold, parts) -> None:
         ("<think>a</think><answer>8</answer><answer>3</answer><answer>1</answer>", -1.0, -1.5),
         ("<think>a</think><answer>8 3</answer>", -1.0, -1.5),
         ("<answer>8</answer><answer>3</answer><think>a</think>", -1.0, -1.5),
-        # Out of order, yet two scores can be read: Eq. 5 is a sum, so they count.
+        # The tags are out of order, but two scores can be read: Eq. 5 is a sum, so they count.
         ("<think>a<think>b</think><answer>8</answer><answer>3</answer>", -1.0, 3.2),
         ("<answer>8</answer><answer>3</answer>", -1.0, 3.2),
         ("<think>a</think> Thus: <answer> 8 </answer>\n<answer>3</answer><|im_end|>", 1.0, 3.2),
     ],
 )
-def test_a_broken_form_costs_the_form_and_what_cannot_be_read(text: str, form: float, content: float) -> None:
+def test_a_malformed_answer_loses_the_form_and_the_unreadable_terms(
+    text: str, form: float, content: float
+) -> None:
     reward = judgelrm_reward(text, (8, 3), terms="paper", rules="paper")
     assert format_reward(text) == form
     assert reward.total == pytest.approx(form + content)
@@ -125,7 +127,7 @@ def test_the_other_rules_for_a_format_failure(rules, text: str, gold, total: flo
     ],
 )
 def test_the_sizes_of_the_terms(terms, exact: float, near: float, decided: float, wrong: float) -> None:
-    """The match of the relation gates the other terms, whatever its reward is."""
+    """The other terms depend on the match of the relation, whatever its reward is."""
     said = [(8, 3), (7, 2), (10, 1), (3, 8)]
     totals = [judgelrm_reward(answered(*pair), (8, 3), terms=terms, rules="paper").total for pair in said]
     assert totals == pytest.approx([exact, near, decided, wrong])
@@ -190,7 +192,7 @@ async def test_without_gold_scores_there_is_no_reward_but_that_of_the_relation(m
         (answered("9" * 400, 3), Malformed("an <answer> that is no number")),
     ],
 )
-def test_what_a_pair_is_answered_with(text: str, verdict, make_task) -> None:
+def test_pairs_are_answered_with_two_scores(text: str, verdict, make_task) -> None:
     assert JudgeLrmPair().verdict(make_task(), AB, text) == verdict
 
 
@@ -201,13 +203,13 @@ def test_a_single_response_has_one_score(make_task) -> None:
     assert [view.order for view in judge.views(task)] == [(0,), (1,)]
 
 
-def test_the_transcripts_of_the_published_3b_model_read_as_they_were_published(make_task) -> None:
+def test_published_transcripts_of_the_3b_model_give_the_published_verdicts(make_task) -> None:
     path = BENCHMARKS / "judgelrm" / "results_judgelrm3b.json"
     if not path.exists():
         pytest.skip(f"no benchmark data at {path}; set TIRJUDGE_BENCHMARK_DATA")
     judge, verdicts, differ = JudgeLrmPair(), Counter(), []
     for row in json.loads(path.read_text()):
-        # The file keeps what stands behind the thinking. Its 0 is a tie, 1 the first response, 2 the second.
+        # The file keeps the text after the thinking. Its 0 is a tie, 1 the first response, 2 the second.
         task = make_task(row["response1"], row["response2"], id=str(row["idx"]))
         verdict = judge.verdict(task, AB, f"<think>...</think>{row['output']}")
         assert isinstance(verdict, Verdict)

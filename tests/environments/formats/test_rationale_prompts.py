@@ -18,13 +18,13 @@ PROMPTS = {6: "rationale-decomposition", 9: "rationale-matching", 13: "rationale
 
 
 def compared(text: str) -> str:
-    """Normalize white space and quotes, and drop list marks, which the figures' text has lost."""
+    """Normalise white space and quotes, and drop list marks, which the text of the figures has lost."""
     text = text.replace("``", '"').replace("''", '"').replace("…", "...")
     return " ".join(re.sub(r"(?<!\S)-(?!\S)", " ", text).split())
 
 
 @pytest.mark.parametrize(("number", "name"), PROMPTS.items())
-def test_a_prompt_is_the_figure_s_but_for_white_space(number: int, name: str) -> None:
+def test_a_prompt_equals_the_figure_except_for_white_space(number: int, name: str) -> None:
     figure = compared((GOLDEN / f"rationale-figure-{number}.txt").read_text())
     ours = compared(load_template(name).text)
     if number == 13:
@@ -57,7 +57,7 @@ def test_the_same_question_has_the_same_key_and_another_one_another() -> None:
     assert matching_ask(["a"], ["b"]) == matching_ask(["a"], ["b"])
 
 
-def test_a_decomposition_shows_history_and_query_apart() -> None:
+def test_a_decomposition_shows_history_and_query_separately() -> None:
     turns = [Message("user", "Hi"), Message("assistant", "Hello."), Message("user", "Who?")]
     text = decomposition_ask(turns, ["one", "{query}"], summary="1 is wrong", evaluation="dull").prompt
     shown = text.messages[0].content

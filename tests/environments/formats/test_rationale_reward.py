@@ -1,28 +1,26 @@
-"""The rationale judge's reward on hand-computed cases, and without answers of the MetaJudge."""
+"""The rationale judge's reward on hand-computed cases, with and without answers of the MetaJudge."""
 
 from __future__ import annotations
 
+import pytest
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
-
-import pytest
-
-from tirjudge_environments import (
-    Episode,
-    JudgeTask,
-    Message,
-    Reward,
-    StopReason,
-    Trajectory,
-    Unscored,
-)
+from tirjudge_environments import Episode
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Message
+from tirjudge_environments import Reward
+from tirjudge_environments import StopReason
+from tirjudge_environments import Trajectory
+from tirjudge_environments import Unscored
 from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.rationales import matching_ask
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.tasks import read_task
-from tirjudge_environments.testing import check_environment, fixed_sandbox
-from tirjudge_environments.types import Completion, Finish
+from tirjudge_environments.testing import check_environment
+from tirjudge_environments.testing import fixed_sandbox
+from tirjudge_environments.types import Completion
+from tirjudge_environments.types import Finish
+from typing import Any
 
 CHECKLIST = ("Response 1 omits the name", "@Response 2 lacks the advance", "response 1 has hashtags")
 PARTS = ("correct", "rationale", "consistency")
@@ -88,7 +86,7 @@ async def test_the_reward_is_ap_times_the_outcome(options, box, answer, total, p
     )
 
 
-async def test_the_outcome_alone_asks_nobody() -> None:
+async def test_the_outcome_alone_needs_no_metajudge() -> None:
     judge, task = Rationale(order="given", reward="outcome"), pair(gold={})
     for box, total in (("B>A", 1.0), ("A>B", 0.0), ("A=B", 0.0)):
         trajectory = await judged(judge, task, box)
@@ -96,13 +94,13 @@ async def test_the_outcome_alone_asks_nobody() -> None:
         assert scored(judge, task, trajectory, None) == Reward(total, {"correct": total})
 
 
-async def test_a_tie_is_right_where_people_tied() -> None:
+async def test_a_tie_is_right_if_the_label_is_a_tie() -> None:
     judge, task = Rationale(order="given"), pair(label=None, gold={"checklist": CHECKLIST, "strength": 0})
     assert scored(judge, task, await judged(judge, task, "A=B"), HITS).total == pytest.approx(5 / 9)
     assert scored(judge, task, await judged(judge, task, "A>B"), HITS).total == 0
 
 
-async def test_without_the_metajudge_there_is_no_reward_and_no_zero() -> None:
+async def test_without_the_metajudge_there_is_no_reward_not_even_zero() -> None:
     judge, task = Rationale(order="given"), pair()
     trajectory = await judged(judge, task, "B>A")
     assert scored(judge, task, trajectory, None) == Unscored("the MetaJudge gave no answer")
@@ -114,7 +112,7 @@ async def test_without_the_metajudge_there_is_no_reward_and_no_zero() -> None:
     assert not ask.readable("I cannot say.")
 
 
-async def test_what_cannot_be_scored_says_why() -> None:
+async def test_a_missing_score_has_a_reason() -> None:
     judge = Rationale(order="given")
     bare = pair(gold={})
     assert "checklist" in scored(judge, bare, await judged(judge, bare, "B>A"), None).reason
@@ -126,7 +124,7 @@ async def test_what_cannot_be_scored_says_why() -> None:
     assert isinstance(scored(judge, pair(), down, None), Unscored)
 
 
-async def test_no_verdict_and_no_reasons_are_worth_nothing_and_ask_nobody() -> None:
+async def test_without_verdict_or_reasons_the_reward_is_zero_and_nothing_is_asked() -> None:
     judge, task = Rationale(order="given"), pair()
     malformed = await judged(judge, task, "B>C")
     assert malformed.stop is StopReason.MALFORMED

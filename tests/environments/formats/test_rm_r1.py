@@ -1,4 +1,4 @@
-"""RM-R1 reads its own transcripts, the paper's, and anything else in linear time."""
+"""RM-R1's reader: the authors' transcripts, the paper's answers, and any text in linear time."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read(text: str, style: str = "instruct", view: View = AB) -> Verdict | Malfo
         (f"{CHAT}{EVAL}{B}", 1),
     ],
 )
-def test_the_last_answer_behind_the_thinking_counts(text: str, chosen: int) -> None:
+def test_the_last_answer_after_the_thinking_counts(text: str, chosen: int) -> None:
     assert read(text).choice == chosen
     assert read(text, view=BA).choice == 1 - chosen
 
@@ -65,7 +65,7 @@ def test_the_last_answer_behind_the_thinking_counts(text: str, chosen: int) -> N
         (f"{A}<answer>[[A/B]]</answer>", "the last <answer> is neither [[A]] nor [[B]]"),
     ],
 )
-def test_what_is_no_answer_is_malformed(text: str, reason: str) -> None:
+def test_anything_but_an_answer_is_malformed(text: str, reason: str) -> None:
     assert read(text) == Malformed(reason)
 
 
@@ -75,7 +75,7 @@ def test_an_answer_may_be_the_letter_alone(text: str, chosen: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "C", "A.", "A or B", "AB", A])
-def test_a_letter_among_others_is_none(text: str) -> None:
+def test_one_letter_among_others_is_no_answer(text: str) -> None:
     assert read(text, "answer-only") == Malformed("neither A nor B, and nothing else")
 
 
@@ -83,7 +83,7 @@ def test_a_letter_among_others_is_none(text: str) -> None:
     ("number", "chosen", "weights", "quotes"),
     [(10, 0, [40, 30, 30], (1, 1)), (11, 1, [40, 30, 20, 10], (1, 1))],
 )
-def test_the_paper_s_own_answers_are_read(
+def test_the_answers_in_the_paper_are_read(
     number: int, chosen: int, weights: list[float], quotes: tuple[int, int]
 ) -> None:
     text = (GOLDEN / f"rm-r1-table-{number}.txt").read_text()
@@ -100,7 +100,7 @@ def test_the_paper_s_own_answers_are_read(
     assert RmR1(reward="cold-start").well_formed(text)
 
 
-def test_quotations_belong_to_the_candidate_that_was_shown() -> None:
+def test_quotations_belong_to_the_candidate_as_shown() -> None:
     text = f"{REASONING}<eval><quote_A> q </quote_A><quote_A>r</quote_A><summary_B>s</summary_B></eval>{A}"
     assert read(text, view=BA) == Verdict(
         choice=1,
@@ -122,7 +122,7 @@ def test_weights_are_the_rubric_s_percentages() -> None:
     }
 
 
-def test_thoughts_and_what_is_not_there_leave_no_trace() -> None:
+def test_thoughts_and_missing_parts_are_left_out() -> None:
     assert read(f"<think>{CHAT}</think>{A}").parsed == {}
     assert read(f"<rubric></rubric><type> </type><quote_A></quote_A>{A}").parsed == {}
 
@@ -182,8 +182,8 @@ HOSTILE = {
 
 
 @pytest.mark.parametrize("unit", HOSTILE.values(), ids=HOSTILE)
-def test_the_work_grows_with_the_text_and_no_faster(unit: str) -> None:
-    """Work is counted in lines of Python; the next test's timeout limits a single call of `re`."""
+def test_the_work_grows_linearly_with_the_text(unit: str) -> None:
+    """The work is counted in lines of Python; the next test's timeout covers a slow call of `re`."""
 
     def work(size: int) -> int:
         text = (unit * size)[: 8 * size]

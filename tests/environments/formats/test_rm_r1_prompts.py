@@ -21,7 +21,7 @@ PAIR = (
 
 
 def golden(number: int) -> str:
-    """The figure in the text of the paper (arXiv 2505.02387), with straight quotes and without its title."""
+    """Return a figure of the paper (arXiv 2505.02387) with straight quotes and without its title."""
     text = (GOLDEN / f"rm-r1-figure-{number}.txt").read_text().replace("’", "'")
     return flat(text[text.index("Please act") :])
 
@@ -35,7 +35,7 @@ def flat(text: str) -> str:
 
 
 @pytest.mark.parametrize(("style", "number"), [("instruct", 3), ("no-categories", 6)])
-def test_a_system_message_is_the_figure_s_but_for_white_space(style: str, number: int) -> None:
+def test_a_system_message_equals_the_figure_except_for_white_space(style: str, number: int) -> None:
     system, user = asked(style, "paper")
     assert flat(system) == golden(number)
     assert user == PAIR
@@ -81,7 +81,7 @@ def test_the_authors_message_is_figure_3_with_notes_and_an_outline() -> None:
     assert user == PAIR
 
 
-def test_a_longer_conversation_is_told_once_for_each_chatbot() -> None:
+def test_a_longer_conversation_is_shown_once_for_each_chatbot() -> None:
     task = JudgeTask(
         id="t",
         prompt=(Message("user", "Hi"), Message("assistant", "Hello."), Message("user", "{prompt}?")),

@@ -1,4 +1,4 @@
-"""RM-R1's rewards (Eq. 8 and 11, and the authors' code), each case worked out by hand."""
+"""RM-R1's rewards (Eq. 8 and 11, and the authors' code) on hand-computed cases."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ async def reward(play, text: str, *, view: int = 0, last: Finish = Finish.END, *
         (f"{A} and then much more " + "x" * 80, 0, 1.0),
     ],
 )
-async def test_the_label_is_worth_one_and_all_else_minus_one(
+async def test_the_label_earns_one_and_anything_else_minus_one(
     play, text: str, view: int, total: float
 ) -> None:
     score = await reward(play, text, view=view)
     assert (score.total, score.parts) == (total, {"correct": float(total > 0)})
 
 
-async def test_a_turn_that_was_cut_is_wrong(play) -> None:
+async def test_a_truncated_turn_is_wrong(play) -> None:
     assert (await reward(play, "x" * 40_000, last=Finish.LENGTH)).total == -1.0
 
 
@@ -102,7 +102,7 @@ async def test_the_authors_code_looks_at_the_last_eighty_characters(play, text: 
     assert (await reward(play, text, reward="released")).total == total
 
 
-async def test_what_failed_or_has_no_label_is_not_scored(play) -> None:
+async def test_a_failure_or_a_missing_label_gives_no_score(play) -> None:
     judge = RmR1(order="given")
     trajectory = await play(judge, TASK, [A])
     unlabelled = JudgeTask(id="t", prompt=TASK.prompt, candidates=TASK.candidates)

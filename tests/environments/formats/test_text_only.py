@@ -1,4 +1,4 @@
-"""The text-only judges' base: one turn, read at its end, and a cut one that the token budget ends."""
+"""The base of the text-only judges: one turn read at its end, continued until the token budget ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class FirstWord(TextPair):
         return [tuple(Unscored("no reward") for _ in episode.trajectories) for episode in group]
 
 
-async def test_the_base_keeps_the_contract(make_task) -> None:
+async def test_the_base_passes_the_conformance_checks(make_task) -> None:
     await check_environment(FirstWord(order="both"), make_task())
 
 
@@ -47,7 +47,7 @@ async def test_the_reader_sees_the_prefill(make_task, play) -> None:
     assert written(ended) == "<think>I weigh. </think> A"
 
 
-async def test_a_turn_that_was_cut_goes_on_until_the_budget_ends_it(make_task, play) -> None:
+async def test_a_truncated_turn_continues_until_the_budget_ends_it(make_task, play) -> None:
     judge, task = FirstWord(), make_task()
     ended = await play(judge, task, ["I weigh"], last=Finish.LENGTH, budget=Budget(tokens=1))
     assert ended.stop is StopReason.TOKEN_BUDGET
@@ -83,7 +83,7 @@ def test_elements_are_the_innermost_closed_ones(text: str, bodies: list[str]) ->
         assert text[element.start : element.end] == f"<a>{text[element.start + 3 : element.end - 4]}</a>"
 
 
-def test_tags_are_counted_apart() -> None:
+def test_opening_and_closing_tags_are_counted_separately() -> None:
     assert tag_count("<a><a></a>", "a") == (2, 1)
 
 
@@ -99,5 +99,5 @@ def test_tags_are_counted_apart() -> None:
         ("", ""),
     ],
 )
-def test_an_answer_stands_behind_the_thinking(text: str, answer: str | None) -> None:
+def test_an_answer_follows_the_thinking(text: str, answer: str | None) -> None:
     assert behind_thinking(text) == answer

@@ -44,7 +44,7 @@ def first_prompt(environment: Environment, task: JudgeTask) -> Prompt:
 
 
 @pytest.mark.parametrize(("name", "environment", "task"), ASKED)
-def test_a_prompt_is_the_paper_s_but_for_white_space(name: str, environment, task: JudgeTask) -> None:
+def test_a_prompt_equals_the_papers_except_for_white_space(name: str, environment, task: JudgeTask) -> None:
     prompt = first_prompt(environment, task)
     assert [message.role for message in prompt.messages] == ["user"]
     assert words(prompt.messages[0].content) == figure(name)
@@ -52,7 +52,7 @@ def test_a_prompt_is_the_paper_s_but_for_white_space(name: str, environment, tas
 
 
 @pytest.mark.parametrize(("name", "environment", "slots"), CHAT)
-def test_a_figure_that_shows_chat_markup_is_rendered_so(name: str, environment, slots: list[str]) -> None:
+def test_a_figure_with_chat_markup_is_rendered_with_it(name: str, environment, slots: list[str]) -> None:
     question, *responses = slots
     task = JudgeTask(id="task", prompt=(Message("user", question),), candidates=tuple(responses))
     prompt = first_prompt(environment, task)

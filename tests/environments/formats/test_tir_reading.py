@@ -1,4 +1,4 @@
-"""Readings of the three TIR-Judge formats, and the orders in which they show the responses."""
+"""The three TIR-Judge formats: how answers are read, and in which orders responses are shown."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_no_other_letter_is_a_verdict(make_task, answer: str) -> None:
     assert isinstance(read(TirPairwise(), make_task(), preference(answer)), Malformed)
 
 
-def test_letters_go_on_after_z(make_task) -> None:
+def test_letters_continue_after_z(make_task) -> None:
     task, environment = make_task(*map(str, range(30))), TirListwise(order="given")
     assert environment.views(task)[0].name.endswith("-Y-Z-AA-AB-AC-AD")
     assert read(environment, task, preference("AD")) == Verdict(choice=29)
@@ -93,7 +93,9 @@ def test_a_closed_program_is_run_however_the_turn_ended(make_task, finish: Finis
         ("```\n<preference>A</preference>\n```", Finish.END, Malformed),
     ],
 )
-def test_what_else_a_turn_may_be(make_task, text: str, finish: Finish, kind: type) -> None:
+def test_other_turns_are_continued_final_or_malformed(
+    make_task, text: str, finish: Finish, kind: type
+) -> None:
     assert isinstance(read(TirPairwise(), make_task(), text, finish=finish), kind)
 
 
@@ -107,7 +109,7 @@ def test_a_text_only_judge_runs_nothing(make_task) -> None:
     )
 
 
-def test_a_domain_may_differ(make_task) -> None:
+def test_tools_can_be_disabled_by_domain(make_task) -> None:
     environment = TirPairwise(tools_by_domain={"safety": False})
     safety, math = make_task(domain="safety"), make_task(domain="math")
     assert isinstance(read(environment, safety, PROGRAM), Malformed)
@@ -134,7 +136,7 @@ def test_a_domain_may_differ(make_task) -> None:
         (TirListwise(order="given", exact=True), {}),
     ],
 )
-def test_programs_find_what_is_judged(make_task, environment, bindings) -> None:
+def test_programs_get_the_judged_texts_as_bindings(make_task, environment, bindings) -> None:
     assert read(environment, make_task("a", "b", "c"), PROGRAM).bindings == bindings
 
 
@@ -166,7 +168,7 @@ def test_a_native_call_is_a_program_and_a_fence_is_not(make_task) -> None:
         ("run_python", '{"code": 1' + "0" * 5000 + "}"),
     ],
 )
-def test_a_call_that_cannot_be_understood_is_malformed(make_task, name: str, arguments: str) -> None:
+def test_an_invalid_call_is_malformed(make_task, name: str, arguments: str) -> None:
     call = ToolCall("1", name, arguments)
     reading = read(TirPairwise(protocol="tool"), make_task(), "", finish=Finish.TOOL_CALL, tool_calls=(call,))
     assert isinstance(reading, Malformed)
@@ -183,12 +185,12 @@ def test_a_random_order_belongs_to_the_task_and_the_seed(make_task) -> None:
     assert min(counts.values()) > 60, "each of the six orders about a hundred times"
 
 
-def test_random_orders_stay_what_they_were_in_earlier_versions(make_task) -> None:
+def test_random_orders_equal_those_of_earlier_versions(make_task) -> None:
     orders = [TirPairwise().views(make_task(id=f"task-{i}"))[0].name for i in range(8)]
     assert " ".join(orders) == "BA BA AB AB BA AB BA BA"
 
 
-def test_a_list_is_judged_forwards_and_backwards(make_task) -> None:
+def test_a_list_is_judged_in_forward_and_reverse_order(make_task) -> None:
     views = TirListwise(order="both").views(make_task("a", "b", "c"))
     assert views == (View("ABC", (0, 1, 2)), View("CBA", (2, 1, 0)))
 
@@ -205,7 +207,7 @@ def test_a_task_of_the_wrong_size_is_refused(make_task, environment, count: int,
         environment.views(make_task(*map(str, range(count))))
 
 
-def test_a_conversation_is_judged_as_one_text(make_task) -> None:
+def test_a_conversation_is_shown_as_one_text(make_task) -> None:
     task = make_task(
         prompt=(Message("user", "Hi"), Message("assistant", "Hello."), Message("user", "Again!"))
     )

@@ -1,28 +1,25 @@
-"""TIR-Judge's reward, case by case worked out by hand from TIR section 4.2, Eq. 3 and 4."""
+"""TIR-Judge's reward on cases computed by hand from TIR section 4.2, Eq. 3 and 4."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
-
-from tirjudge_environments import (
-    Budget,
-    Completion,
-    Episode,
-    Finish,
-    JudgeSession,
-    Reward,
-    StopReason,
-    TirListwise,
-    TirPairwise,
-    TirPointwise,
-    ToolCall,
-    Unscored,
-)
+from dataclasses import replace
+from tirjudge_environments import Budget
+from tirjudge_environments import Completion
+from tirjudge_environments import Episode
+from tirjudge_environments import Finish
+from tirjudge_environments import JudgeSession
+from tirjudge_environments import Reward
+from tirjudge_environments import StopReason
+from tirjudge_environments import TirListwise
+from tirjudge_environments import TirPairwise
+from tirjudge_environments import TirPointwise
+from tirjudge_environments import ToolCall
+from tirjudge_environments import Unscored
 from tirjudge_environments.rewards import tir_reward
 from tirjudge_environments.testing import fixed_sandbox
-from tirjudge_sandbox import Execution, Status
+from tirjudge_sandbox import Execution
+from tirjudge_sandbox import Status
 
 OK = Execution(status=Status.OK, exit_code=0, stdout="42\n")
 ERROR = Execution(status=Status.ERROR, exit_code=1, stderr="NameError: name 'x' is not defined\n")
@@ -35,7 +32,7 @@ WRONG = "<preference>B</preference>"
 
 FULL, TENTH, NOTHING = 1.0, 0.1, 0.0
 
-# What the model writes, what its programs do, the domain; then Rc, Rf, Rt and R.
+# The model's turns, its programs' statuses and the domain; then Rc, Rf, Rt and R.
 CASES = {
     "right": ([RIGHT], [], "math", 1, 1, 1, FULL),
     "wrong": ([WRONG], [], "math", 0, 1, 1, NOTHING),
@@ -95,7 +92,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_a_pair_s_reward(make_task, play, case) -> None:
+async def test_the_reward_of_a_pair(make_task, play, case) -> None:
     turns, executions, domain, correct, well_formed, in_order, total = case
     task, environment = make_task(domain=domain), TirPairwise(order="given")
     trajectory = await play(environment, task, turns, executions=executions or [OK])
@@ -104,7 +101,7 @@ async def test_a_pair_s_reward(make_task, play, case) -> None:
     assert reward.total == total
 
 
-async def test_a_judge_without_tools_that_writes_a_program_where_none_belongs(make_task, play) -> None:
+async def test_a_program_from_a_judge_without_tools(make_task, play) -> None:
     environment = TirPairwise(order="given", tools=False)
     for domain, well_formed in (("safety", 0), ("math", 1)):
         task = make_task(domain=domain)
@@ -135,10 +132,8 @@ async def test_a_native_call_is_a_tool_call(make_task, domain: str, total: float
     ("overhang", "total"),
     [("\n", 1.0), ("So:\n", 1.0), ("```json\n{", 0.1), ("```output\n4", 0.1), (WRONG, 0.1)],
 )
-async def test_what_overhangs_a_program_is_part_of_the_form(
-    make_task, play, overhang: str, total: float
-) -> None:
-    """The overhang stays in the dialogue only if there are token ids."""
+async def test_text_after_a_program_counts_for_the_form(make_task, play, overhang: str, total: float) -> None:
+    """Text after a program stays in the dialogue only if there are token ids."""
     task, environment = make_task(), TirPairwise(order="given")
     trajectory = await play(environment, task, [CALL, RIGHT])
     first, *others = trajectory.segments
@@ -147,7 +142,7 @@ async def test_what_overhangs_a_program_is_part_of_the_form(
     assert reward.total == total
 
 
-async def test_a_dialogue_cut_by_its_budget_earns_nothing(make_task, play) -> None:
+async def test_a_dialogue_ended_by_its_budget_earns_nothing(make_task, play) -> None:
     task, environment = make_task(), TirPairwise(order="given")
     trajectory = await play(environment, task, ["A is better because"], last=Finish.LENGTH)
     assert trajectory.stop is StopReason.TOKEN_BUDGET
@@ -156,7 +151,7 @@ async def test_a_dialogue_cut_by_its_budget_earns_nothing(make_task, play) -> No
 
 
 @pytest.mark.parametrize(("label", "total"), [(3, 1.0), (0, 0.0)])
-async def test_a_list_s_reward_is_for_the_labelled_response(
+async def test_the_reward_of_a_list_is_for_the_labelled_response(
     make_task, play, label: int, total: float
 ) -> None:
     task, environment = make_task("a", "b", "c", "d", label=label), TirListwise(order="both")
@@ -203,7 +198,7 @@ async def test_single_scores_are_rewarded_together(make_task, play, case) -> Non
 @pytest.mark.parametrize(
     "stop", [StopReason.SANDBOX_DOWN, StopReason.GENERATOR_DOWN, StopReason.PROMPT_TOO_LONG]
 )
-async def test_a_failure_of_ours_is_no_one_s_reward(make_task, play, stop: StopReason) -> None:
+async def test_a_failure_outside_of_the_judge_gives_no_reward(make_task, play, stop: StopReason) -> None:
     task, pairwise, pointwise = make_task(), TirPairwise(order="both"), TirPointwise()
     pair = [await play(pairwise, task, [RIGHT]), await play(pairwise, task, [WRONG], view=1)]
     down = replace(pair[1], stop=stop, verdict=None, detail="the worker is gone")
@@ -216,7 +211,7 @@ async def test_a_failure_of_ours_is_no_one_s_reward(make_task, play, stop: StopR
     assert all(isinstance(score, Unscored) for score in pointwise.score([linked], {})[0])
 
 
-async def test_nothing_to_compare_with_gives_no_reward(make_task, play) -> None:
+async def test_a_single_response_or_a_missing_label_gives_no_reward(make_task, play) -> None:
     environment = TirPointwise()
     for task in (make_task("alone"), make_task(label=None)):
         views = range(len(task.candidates))
@@ -233,7 +228,7 @@ async def test_a_score_is_replayed_from_the_texts_alone(make_task, play) -> None
     assert [scores[0].total for scores in environment.score(group, {})] == [1.0, 0.0]
 
 
-def test_the_total_is_the_paper_s_equation_4() -> None:
+def test_the_total_equals_equation_4() -> None:
     totals = {
         (correct, form, tool): tir_reward(correct=correct, well_formed=form, tools_in_order=tool).total
         for correct in (False, True)

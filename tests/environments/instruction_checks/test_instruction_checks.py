@@ -1,4 +1,4 @@
-"""Verifiers of checkable instructions: texts that follow one, texts that break it, and hostile texts."""
+"""Verifiers of checkable instructions on texts that follow one, texts that break it, and hostile texts."""
 
 from __future__ import annotations
 
@@ -71,17 +71,19 @@ CASES: list[tuple[str, dict[str, Any], str, str]] = [
 
 
 @pytest.mark.parametrize(("name", "arguments", "kept", "broken"), CASES, ids=[case[0] for case in CASES])
-def test_kept_and_broken(name: str, arguments: dict[str, Any], kept: str, broken: str) -> None:
+def test_texts_that_follow_and_break_an_instruction(
+    name: str, arguments: dict[str, Any], kept: str, broken: str
+) -> None:
     verifier = open_verifier(name, **arguments)
     assert (verifier.holds(kept), verifier.holds(broken)) == (True, False)
 
 
-def test_the_cases_hold_every_instruction_of_ifeval() -> None:
+def test_the_cases_cover_every_instruction_of_ifeval() -> None:
     assert {case[0] for case in CASES} >= set(IFEVAL)
     assert len(IFEVAL) == 25
 
 
-def test_our_own_families_answer_by_name_as_the_constraints_they_are() -> None:
+def test_own_families_agree_with_their_constraints() -> None:
     rng = Random(0)
     for family in CHECKABLE:
         drawn = family.draw(rng, HELD_OUT)
@@ -113,7 +115,7 @@ def test_our_own_families_answer_by_name_as_the_constraints_they_are() -> None:
         ("words-at-least", {"number": 3, "word": "x"}, "words-at-least: word: Extra inputs"),
     ],
 )
-def test_a_verifier_that_cannot_be_is_refused_in_one_line(
+def test_an_impossible_verifier_is_refused_in_one_line(
     name: str, arguments: dict[str, Any], said: str
 ) -> None:
     with pytest.raises(ValueError, match=said) as raised:
@@ -136,12 +138,12 @@ def test_a_row_that_is_not_in_the_schema_is_refused(row: dict[str, Any]) -> None
         verifiers_of(row)
 
 
-def test_arguments_that_a_data_set_fills_up_with_none_are_left_out() -> None:
+def test_arguments_that_a_dataset_pads_with_none_are_left_out() -> None:
     row = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{"num_words": None, "relation": None}]}
     assert followed(verifiers_of(row), "a").strict == (True,)
 
 
-def test_loose_is_any_reading_without_first_line_last_line_or_asterisks() -> None:
+def test_loose_accepts_variants_without_first_line_last_line_or_asterisks() -> None:
     verifiers = [
         open_verifier("startend:end_checker", end_phrase="the end"),
         open_verifier("startend:quotation"),

@@ -29,7 +29,7 @@ DATA = (
 
 @pytest.fixture
 def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The released classes, with the parameters that NLTK's sentence splitter would download."""
+    """Return the released classes, with the parameters that NLTK's sentence splitter would download."""
     model, parameters = load_model("english"), PunktParameters()
     parameters.abbrev_types = set(model.abbrev_types)
     parameters.collocations = set(model.collocations)
@@ -49,7 +49,7 @@ def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 @pytest.fixture
 def rows() -> list[dict[str, Any]]:
-    """IFEval's 541 prompts with GPT-4's answers as `response`."""
+    """Return IFEval's 541 prompts with GPT-4's answers as `response`."""
     if not DATA.exists():
         pytest.skip(f"no benchmark data at {DATA}; set TIRJUDGE_BENCHMARK_DATA")
     answers = {row["prompt"]: row["response"] for row in _lines("responses-gpt4.jsonl")}
@@ -62,7 +62,7 @@ def _lines(name: str) -> Iterator[dict[str, Any]]:
 
 
 def test_ifeval_numbers_of_gpt_4(rows: list[dict[str, Any]]) -> None:
-    """IFEval Table 3 prints 76.89, 83.57, 79.30, 85.37, since its code samples the letter of two prompts."""
+    """IFEval's Table 3 prints 76.89, 83.57, 79.30, 85.37, since its code draws the letter of two prompts."""
     all_followed = [followed(verifiers_of(row), row["response"]) for row in rows]
     strict, loose = [one.strict for one in all_followed], [one.loose for one in all_followed]
     assert (len(strict), sum(map(len, strict))) == (541, 834)
@@ -73,7 +73,7 @@ def test_ifeval_numbers_of_gpt_4(rows: list[dict[str, Any]]) -> None:
     assert rates == ["77.08 83.69", "79.67 85.61"]
 
 
-def test_every_instruction_of_ifeval_is_there(registry: dict[str, Any]) -> None:
+def test_every_instruction_of_ifeval_is_registered(registry: dict[str, Any]) -> None:
     assert set(IFEVAL) == set(registry)
 
 

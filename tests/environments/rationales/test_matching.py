@@ -1,4 +1,4 @@
-"""Matching, AP and Rationale Consistency: the paper's tables, and brute force on small random cases."""
+"""Matching, AP and Rationale Consistency against the paper's tables and brute force on small cases."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_the_tables_of_the_paper(lines, reasons, average_precision, recall) -> N
     assert found.recall == pytest.approx(recall, abs=5e-4)
 
 
-def test_a_reason_that_was_given_to_several_human_ones_keeps_the_best() -> None:
+def test_a_reason_assigned_to_several_human_ones_keeps_the_best() -> None:
     found = matching("R1@S1: 0.50", "R2@S1: 0.75", "R3@S1: 0.25", reasons=2)
     assert found.pairs == (Pair(human=1, reason=0, score=0.75),)
     assert found.recall == 0.25
@@ -62,7 +62,7 @@ def test_a_score_of_zero_is_no_match() -> None:
     assert found.average_precision == pytest.approx((1 / 2) / 2), "precision at 2 is one half"
 
 
-def test_the_greatest_sum_is_not_what_a_greedy_choice_gives() -> None:
+def test_the_optimal_sum_differs_from_a_greedy_choice() -> None:
     assert match([[1.0, 0.75], [0.75, 0.0]], 2).total == 1.5
 
 
@@ -78,7 +78,7 @@ MATRICES = st.integers(1, 4).flatmap(
 
 
 @given(MATRICES)
-def test_matching_is_brute_force_s(scores) -> None:
+def test_matching_equals_brute_force(scores) -> None:
     """Compute Eq. 1 over every assignment; unmatched human reasons get extra columns."""
     humans, reasons = len(scores), len(scores[0])
     best = max(
@@ -97,7 +97,7 @@ def test_matching_is_brute_force_s(scores) -> None:
 
 
 @given(MATRICES)
-def test_average_precision_is_eq_3_term_by_term(scores) -> None:
+def test_average_precision_equals_eq_3_term_by_term(scores) -> None:
     found = match(scores, len(scores[0]))
     matched = {pair.reason + 1 for pair in found.pairs}
     total = 0.0
@@ -110,8 +110,8 @@ def test_average_precision_is_eq_3_term_by_term(scores) -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.sampled_from(SCORES)), min_size=1, max_size=6))
-def test_what_an_evaluator_says_comes_to_the_best_for_each_reason(said) -> None:
-    """Each human reason names one reason, so the best human reason per named reason is the matching."""
+def test_an_evaluators_answer_keeps_the_best_for_each_reason(said) -> None:
+    """Each human reason names one model reason, so the matching keeps the best human reason for each."""
     lines = [f"- R{i}@S{j}: {score if j else 0:.2f}" for i, (j, score) in enumerate(said, 1)]
     found = matching(*lines, reasons=4)
     best = [max((score for j, score in said if j == reason), default=0.0) for reason in range(1, 5)]
@@ -126,13 +126,13 @@ def test_consistency_is_the_mean_soft_recall(samples) -> None:
     assert rationale_consistency(matchings) == pytest.approx(plain)
 
 
-def test_there_is_no_consistency_of_nothing() -> None:
+def test_consistency_of_no_reasons_is_undefined() -> None:
     with pytest.raises(ValueError, match="there are none"):
         rationale_consistency([])
 
 
 @pytest.mark.parametrize("scores", [[], [[0.5], [0.5, 0.5]], [[1.5]], [[-0.1]], [[math.nan]]])
-def test_what_is_no_matrix_of_scores_is_refused(scores) -> None:
+def test_an_invalid_score_matrix_is_refused(scores) -> None:
     with pytest.raises(ValueError, match=r"rows? of|between 0 and 1"):
         match(scores, 1)
 
@@ -161,7 +161,7 @@ def test_a_metajudge_is_read_strictly(text: str, reason: str) -> None:
     assert reason in read.reason
 
 
-def test_what_a_metajudge_may_write_besides() -> None:
+def test_text_around_a_metajudges_answer_is_allowed() -> None:
     second = answer("* R1 @ S1 : 0.5 (partial)", "", "- R2@S0: 0 (no match)")
     text = f"<think>{answer('R1@S2: 0')}</think>{second}"
     assert read_scores(text, humans=2, reasons=2) == [[0.5, 0.0], [0.0, 0.0]]

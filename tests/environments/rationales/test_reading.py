@@ -1,4 +1,4 @@
-"""Reading a rationale judge: reasons, five verdicts, and malformed answers with a reason."""
+"""Reading a rationale judge's answer: reasons, five verdicts, and malformed answers with a reason."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ def result(box: str, *reasons: str) -> str:
     return f"<RESULT_START>\nList of reasons:\n{listed}\nFinal assessment result:\n{box}\n<RESULT_END>"
 
 
-def test_a_real_list_is_read_with_its_continued_lines() -> None:
-    """Reasons of Table 1's o3, in the layout that Fig. 13 asks for."""
+def test_a_published_list_is_read_with_its_continued_lines() -> None:
+    """The reasons are o3's of Table 1, in the layout that Fig. 13 asks for."""
     assert read_assessment(O3) == Assessment(
         (
             'A breaks the "count limit 100" instruction; at least two ads are 110-120 chars long.',
@@ -101,7 +101,7 @@ def test_lists_of_every_kind() -> None:
     assert bare == Assessment((), "", 0)
 
 
-def test_a_verdict_is_in_the_task_s_own_candidates(make_task) -> None:
+def test_a_verdict_names_the_tasks_own_candidates(make_task) -> None:
     judge, task = Rationale(order="both"), make_task()
     ab, ba = judge.views(task)
     thinking = "<think>" + result("\\boxed{A>B}")
@@ -117,7 +117,7 @@ def test_a_verdict_is_in_the_task_s_own_candidates(make_task) -> None:
 
 
 def test_a_decomposition_is_read_strictly() -> None:
-    """Fig. 7's checklist, in the layout that Fig. 6 asks for."""
+    """The checklist is Fig. 7's, in the layout that Fig. 6 asks for."""
     claims = ("@Response 1 makes an unsupported claim", "@Response 1 does not refute the claim")
     text = (
         "<RESULT_START>\nCLAIM_COUNT=2\nCLAIMS:\n"

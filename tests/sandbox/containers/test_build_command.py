@@ -1,4 +1,4 @@
-"""`tirjudge sandbox build`: one command, and one line when it cannot."""
+"""`tirjudge sandbox build`: builds the image with one command, and reports a failure in one line."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ WITHOUT_THE_SDK = "import sys; sys.modules['docker'] = None; from tirjudge.cli i
 
 
 @pytest.mark.docker
-def test_an_image_that_is_already_there(docker_image):
+def test_an_existing_image_is_not_built_again(docker_image):
     done = tirjudge("sandbox", "build")
     assert (done.returncode, done.stdout) == (0, "")
     assert done.stderr == f"tirjudge sandbox: already built: tirjudge-sandbox {docker_image}\n"
 
 
-def test_no_engine():
+def test_a_missing_engine_is_reported_in_one_line():
     done = tirjudge("sandbox", "build", DOCKER_HOST="unix:///nowhere/docker.sock")
     assert done.returncode == 125
     (line,) = done.stderr.splitlines()
     assert line.startswith("tirjudge sandbox: the Docker engine cannot be reached")
 
 
-def test_without_the_sdk():
+def test_a_missing_sdk_is_reported_in_one_line():
     command = [sys.executable, "-c", WITHOUT_THE_SDK, "sandbox", "build"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (

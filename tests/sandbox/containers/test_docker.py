@@ -1,4 +1,4 @@
-"""Containers are hardened as engine and kernel say, replaced when lost, and gone when they should be."""
+"""Containers: their hardening as the engine and the kernel report it, their replacement and removal."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ QUICK = Program(source="print('ran')")
 
 
 def owned_by(pid: int, state: str | None = None) -> list[Any]:
-    """Containers of the process `pid`."""
+    """Return the containers of the process `pid`."""
     filters = {"label": f"{LABEL}={pid}", **({"status": state} if state else {})}
     return client.call(lambda docker: docker.containers.list(all=True, filters=filters, ignore_removed=True))
 
@@ -48,7 +48,7 @@ async def until(condition: Callable[[], object]) -> None:
 
 
 async def running(box: DockerSandbox) -> asyncio.Future[Any]:
-    """A program of 60 seconds, begun."""
+    """Start a program that takes 60 seconds, and wait until it runs."""
     task = asyncio.ensure_future(box.run(SLOW))
     await until(lambda: any(len(container.top()["Processes"]) > 1 for container in ours()))
     return task
@@ -61,7 +61,7 @@ async def box() -> AsyncIterator[DockerSandbox]:
     assert ours() == []
 
 
-async def test_it_has_a_name():
+async def test_docker_sandbox_is_registered_by_name():
     async with open_sandbox("docker", capacity=1, preload=()) as sandbox:
         execution = await sandbox.run(QUICK)
     assert (execution.stdout, execution.isolation.placement) == ("ran\n", "container")
@@ -103,7 +103,7 @@ async def test_hardening_as_the_kernel_reports_it_inside(box):
     for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"):
         assert f"{name}: 0000000000000000" in lines
     assert {"NoNewPrivs: 1", "Seccomp: 2"} <= set(lines)
-    # The engine's filter and the worker's own.
+    # Two seccomp filters apply: the engine's and the worker's.
     assert any(line.startswith("Seccomp_filters:") and int(line.split()[1]) >= 2 for line in lines)
     uid = container.attrs["Config"]["User"].split(":")[0]
     assert f"Uid: {uid} {uid} {uid} {uid}" in lines
@@ -137,7 +137,7 @@ async def test_a_container_is_replaced_after_so_many_programs():
         assert second.id != first
 
 
-async def test_memory_beyond_the_containers_is_told_from_a_signal():
+async def test_exceeding_the_container_memory_is_not_reported_as_a_signal():
     async with DockerSandbox(capacity=1, preload=(), memory_bytes=96 << 20) as sandbox:
         execution = await sandbox.run(Program(source="x = bytearray(200 << 20)"))
         assert (execution.status, execution.signal) == (Status.MEMORY_LIMIT, 9)
@@ -146,7 +146,7 @@ async def test_memory_beyond_the_containers_is_told_from_a_signal():
         assert (killed.status, killed.signal) == (Status.SIGNAL, 9)
 
 
-async def test_packages_of_the_lock(docker_image):
+async def test_installed_packages_are_those_of_the_lock(docker_image):
     lock = Path(image.__file__).with_name("requirements.lock").read_text()
     pinned = dict(line.split()[0].split("==") for line in lock.splitlines() if "==" in line)
     source = (
@@ -226,7 +226,7 @@ asyncio.run(main())
 
 
 def trainer() -> subprocess.Popen[str]:
-    """Another process with a container."""
+    """Start another process that owns a container."""
     process = subprocess.Popen(
         [sys.executable, "-c", TRAINER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -238,7 +238,7 @@ async def test_a_dead_trainers_containers_are_removed_and_a_living_ones_left_alo
     with trainer() as dead, trainer() as alive:
         dead.kill()
         dead.wait()
-        # Its control socket closed, so nothing of it runs any more; but it is still there.
+        # Its control socket is closed, so nothing runs in the container any more, but it still exists.
         await until(lambda: not owned_by(dead.pid, "running"))
         assert len(owned_by(dead.pid)) == len(owned_by(alive.pid, "running")) == 1
         async with DockerSandbox(capacity=1, preload=()):
@@ -256,7 +256,7 @@ async def test_building_again_builds_nothing(docker_image):
 
 @pytest.fixture
 def derive(docker_image: str) -> Iterator[Callable[[str], str]]:
-    """Build an image from ours with one more instruction; its id."""
+    """Build an image from the sandbox's image with one more instruction, and return its id."""
     built = []
 
     def build(instruction: str) -> str:
@@ -272,7 +272,7 @@ def derive(docker_image: str) -> Iterator[Callable[[str], str]]:
         client.call(lambda docker, made=made: docker.images.remove(made))
 
 
-async def test_an_image_derived_from_ours_is_taken_only_when_it_is_named(docker_image, derive):
+async def test_a_derived_image_is_used_only_when_it_is_named(docker_image, derive):
     derived = derive("ENV DERIVED=1")
     async with DockerSandbox(capacity=1, preload=()):
         assert ours()[0].attrs["Image"] == docker_image
@@ -281,20 +281,20 @@ async def test_an_image_derived_from_ours_is_taken_only_when_it_is_named(docker_
         assert (await sandbox.run(QUICK)).stdout == "ran\n"
 
 
-async def test_a_container_that_ends_at_once_has_the_last_word(derive):
+async def test_the_error_quotes_a_container_that_ends_at_once(derive):
     broken = derive("USER 0\nRUN rm -r /python/sandbox/guest")
     with pytest.raises(SandboxUnavailable, match=r"ended at once: ModuleNotFoundError: [^\n]*guest'$"):
         await DockerSandbox(preload=(), image=broken).__aenter__()
     assert ours() == []
 
 
-async def test_no_image_of_this_version(monkeypatch):
+async def test_a_missing_image_of_this_version_is_reported(monkeypatch):
     monkeypatch.setattr(image, "digest", lambda: "0" * 64)
     with pytest.raises(SandboxUnavailable, match=r"^[^\n]* run `tirjudge sandbox build`$"):
         await DockerSandbox().__aenter__()
 
 
-async def test_an_image_that_is_not_derived_from_ours(docker_image):
+async def test_an_image_that_is_not_derived_from_the_sandbox_image_is_refused(docker_image):
     with pytest.raises(SandboxUnavailable, match="not derived from this version's"):
         await DockerSandbox(image="python:3.11-slim").__aenter__()
     with pytest.raises(SandboxUnavailable, match="has no image 'tirjudge-nowhere'"):
@@ -306,6 +306,6 @@ async def test_gvisor_is_refused_in_one_line():
         DockerSandbox(runtime="runsc")
 
 
-async def test_a_runtime_that_the_engine_does_not_have():
+async def test_a_runtime_that_the_engine_lacks_is_reported():
     with pytest.raises(SandboxUnavailable, match=r"^no container could be started: [^\n]*nonesuch[^\n]*$"):
         await DockerSandbox(runtime="nonesuch").__aenter__()

@@ -1,4 +1,4 @@
-"""The engine dies and comes back: one program is lost, and nothing else."""
+"""A restart of the Docker engine costs one program and nothing else."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tirjudge_sandbox.containers.owner import LABEL
 pytestmark = [
     pytest.mark.alone,
     pytest.mark.docker,
-    # The SDK leaves a socket open whenever the engine does not answer; and the engine outlives us.
+    # The SDK leaves a socket open when the engine does not answer, and the engine outlives this process.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.skipif(
         "TIRJUDGE_MAY_RESTART_ENGINE" not in os.environ,
@@ -33,7 +33,7 @@ pytestmark = [
 
 
 class Daemon:
-    """The engine's process, found by who answers at its socket."""
+    """The engine's process, identified by the process that answers at its socket."""
 
     def __init__(self) -> None:
         with socket.socket(socket.AF_UNIX) as asking:
@@ -46,14 +46,14 @@ class Daemon:
         os.kill(self._pid, number)
         while self._alive():
             time.sleep(0.05)
-        # Where nobody collects dead processes, the engine would take its former self to be running still.
+        # Without an init process that reaps zombies, the engine would take its predecessor for running.
         for path in (self._option("--pidfile"), f"{self._option('--exec-root')}/containerd/containerd.pid"):
             Path(path).unlink(missing_ok=True)
 
     def start(self) -> None:
         if self._alive():
             return
-        # No child of ours: other tests count those.
+        # Not a child of this process: other tests count its children.
         subprocess.run(
             ["setsid", "--fork", *self._command],
             stdout=subprocess.DEVNULL,
@@ -109,7 +109,7 @@ async def test_an_engine_that_is_stopped_and_started(daemon):
 async def test_an_engine_that_is_killed(daemon):
     async with DockerSandbox(capacity=1, preload=()) as box:
         await asyncio.to_thread(daemon.end, signal.SIGKILL)
-        # Containers run on without it, until it comes back and ends those that it finds.
+        # Containers keep running without the engine until it returns and ends those that it finds.
         assert (await box.run(QUICK)).stdout == "ran\n"
         await asyncio.to_thread(daemon.start)
         assert (await box.run(QUICK)).stdout == "ran\n"
@@ -117,7 +117,7 @@ async def test_an_engine_that_is_killed(daemon):
 
 
 def ours() -> list[str]:
-    """Names of this process's containers."""
+    """Return the names of this process's containers."""
     filters = {"label": f"{LABEL}={os.getpid()}"}
     found = client.call(lambda docker: docker.containers.list(all=True, filters=filters))
     return [container.name for container in found]

@@ -1,4 +1,4 @@
-"""A container's labels tell whether the process that made it still lives."""
+"""A container's labels identify its owner, and whether that process is still alive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_labels_name_the_owner():
     assert not Owner.current().dead
 
 
-def test_another_process_from_its_life_to_its_end():
+def test_another_process_is_alive_until_it_ends():
     command = [sys.executable, "-c", SAY]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         owner = Owner.of(eval(process.stdout.readline()))
@@ -25,7 +25,7 @@ def test_another_process_from_its_life_to_its_end():
         assert not owner.dead
         process.kill()
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        # Not collected yet, it is dead all the same.
+        # A zombie counts as dead.
         assert owner.dead
     assert owner.dead
 
@@ -34,7 +34,7 @@ def test_a_reused_process_id_is_another_process():
     assert replace(Owner.current(), started="1").dead
 
 
-def test_another_run_of_the_machine():
+def test_a_process_from_before_a_reboot_is_dead():
     assert replace(Owner.current(), boot="another").dead
 
 

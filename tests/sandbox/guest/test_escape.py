@@ -1,4 +1,4 @@
-"""Attacks on the walls: every way out that the kernel has, tried by raw system calls."""
+"""Attacks on the kernel's interface: every system call that could leave the sandbox, called directly."""
 
 from __future__ import annotations
 
@@ -125,12 +125,12 @@ def call(x86_64, aarch64, *arguments):
 
 
 def trying(call: str) -> str:
-    """A program that prints the error number of a call, 0 where it succeeds."""
+    """Return a program that prints the errno of a call, or 0 if it succeeds."""
     return calling(PRELUDE + f"result = {call}\nprint(ctypes.get_errno() if result == -1 else 0)")
 
 
 @pytest.mark.parametrize("name", CALLS)
-async def test_a_call_that_reaches_out(attack, name):
+async def test_a_call_that_could_leave_the_sandbox_is_refused(attack, name):
     execution = await attack(trying(CALLS[name]))
     assert execution.stdout == f"{EPERM}\n", execution.stderr
 
@@ -141,15 +141,15 @@ HARMLESS = (
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-async def test_the_same_call_outside(name):
-    """The probe works outside, so a refusal inside is the sandbox's."""
+async def test_the_same_call_succeeds_outside(name):
+    """The probe succeeds outside of the sandbox, so a refusal inside comes from the sandbox."""
     source = trying(CALLS[name].replace("0, 1, 19", "0, 0, 19"))
     outside = await asyncio.create_subprocess_exec(sys.executable, "-c", source, stdout=subprocess.PIPE)
     assert (await outside.communicate())[0] not in (b"", b"%d\n" % EPERM)
 
 
-async def test_every_call_that_is_not_on_the_list(attack):
-    # Newer kernels keep two calls of x86_64 from every filter: uretprobe and uprobe, which end by SIGILL.
+async def test_every_call_that_is_not_allowed_is_refused(attack):
+    # Newer kernels hide two x86_64 calls from every filter: uretprobe and uprobe, which end with SIGILL.
     left_out = sorted({*syscalls.allowed().values(), 335, 336})
     source = f"""
     found = {{}}
@@ -168,7 +168,7 @@ only_on_x86_64 = pytest.mark.skipif(
 
 
 @only_on_x86_64
-async def test_x32_calls(attack):
+async def test_x32_calls_are_refused(attack):
     source = f"""
     found = set()
     for number in range(600):
@@ -180,7 +180,7 @@ async def test_x32_calls(attack):
 
 
 @only_on_x86_64
-async def test_32_bit_calls(attack):
+async def test_32_bit_calls_are_refused(attack):
     source = """
     import ctypes, mmap
     page = mmap.mmap(-1, 4096, prot=7)
@@ -202,14 +202,14 @@ NEW = {
 
 
 @pytest.mark.parametrize("name", NEW)
-async def test_clone_into_something_new(attack, name):
+async def test_clone_into_a_new_namespace_is_refused(attack, name):
     source = f"""
     if call(56, 220, {NEW[name] | signal.SIGCHLD:#x}, 0, 0, 0, 0) == 0:
         libc._exit(0)
     print(ctypes.get_errno())
     """
     execution = await attack(calling(PRELUDE + textwrap.dedent(source)))
-    # The bit of a time namespace means a signal to the older call, and asks for a fork like any other.
+    # The old clone call reads the bit of a time namespace as part of the signal, so this is a plain fork.
     assert int(execution.stdout) in ((EAGAIN,) if name == "time" else REFUSED)
 
 
@@ -224,17 +224,17 @@ print(list(found))
 """
 
 
-async def test_sockets_of_every_family(attack):
+async def test_sockets_of_every_family_are_refused(attack):
     assert (await attack(calling(SOCKETS % "socket"))).stdout == f"[{EPERM}]\n"
 
 
-async def test_pairs_of_sockets_of_every_family_but_one(attack):
+async def test_socket_pairs_of_every_family_but_one_are_refused(attack):
     source = SOCKETS.replace("range(64)", "set(range(64)) - {1}") % "socketpair"
     execution = await attack(calling(source))
     assert execution.stdout == f"[{EPERM}]\n", execution
 
 
-async def test_a_pair_of_datagram_sockets_that_could_send_to_any_path(attack):
+async def test_a_datagram_socket_pair_that_could_send_to_any_path_is_refused(attack):
     source = """
     pair = ctypes.create_string_buffer(8)
     kinds = [kind | flags for kind in range(2, 11) for flags in (0, 0x800, 0x80000, 0x80800)]
@@ -244,7 +244,7 @@ async def test_a_pair_of_datagram_sockets_that_could_send_to_any_path(attack):
     assert (await attack(calling(source))).stdout == f"set()\n{{{EPERM}}}\n"
 
 
-async def test_a_path_through_a_pair_of_stream_sockets(attack, tmp_path):
+async def test_a_stream_socket_pair_cannot_reach_a_path(attack, tmp_path):
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.bind(str(tmp_path / "socket"))
         os.chmod(tmp_path / "socket", 0o777)
@@ -263,7 +263,7 @@ async def test_a_path_through_a_pair_of_stream_sockets(attack, tmp_path):
             listener.recv(1)
 
 
-async def test_the_network(attack):
+async def test_the_network_is_unreachable(attack):
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.setblocking(False)
         source = f"import socket; socket.create_connection(('127.0.0.1', {server.getsockname()[1]}), 1)"
@@ -272,7 +272,7 @@ async def test_the_network(attack):
             server.accept()
 
 
-async def test_a_name_on_the_network(attack):
+async def test_names_are_not_resolved(attack):
     execution = await attack("import socket; print(socket.getaddrinfo('example.com', 80))")
     assert execution.status is Status.ERROR
 
@@ -292,7 +292,7 @@ SENDING = {
 
 
 @pytest.mark.parametrize("way", SENDING)
-async def test_all_signals_to_the_template(attack, way):
+async def test_signals_to_the_template_do_no_harm(attack, way):
     source = f"""
     for target in {{1, os.getppid()}}:
         for number in range(1, 65):
@@ -303,7 +303,7 @@ async def test_all_signals_to_the_template(attack, way):
 
 
 @pytest.mark.parametrize("everybody", ["-1", "0", "-os.getpgid(0)", "-1 << 31"])
-async def test_signals_to_everybody(attack, everybody):
+async def test_signals_to_all_processes_harm_nobody(attack, everybody):
     source = f"""
     import os, signal
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -317,7 +317,7 @@ async def test_signals_to_everybody(attack, everybody):
 
 
 @pytest.mark.usefixtures("writable")
-async def test_running_a_file_of_its_own(attack):
+async def test_running_an_executable_file_is_refused(attack):
     source = """
     import os
     with open('x', 'w') as file:
@@ -328,12 +328,12 @@ async def test_running_a_file_of_its_own(attack):
     assert last_line(await attack(source)).startswith("PermissionError")
 
 
-async def test_signals_to_a_process_of_the_host(attack, host):
+async def test_signals_to_a_host_process_are_refused(attack, host):
     source = f"import os; os.kill({host.process.pid}, 9)"
     assert last_line(await attack(source)).startswith(("ProcessLookupError", "PermissionError"))
 
 
-async def test_capabilities(attack):
+async def test_a_program_has_no_capabilities(attack):
     source = (
         PRELUDE
         + """
@@ -347,11 +347,11 @@ print(data.raw == bytes(24), 0 in os.getresuid() + os.getresgid(), os.getgroups(
 
 
 @pytest.mark.parametrize("kind", ["S_IFCHR", "S_IFBLK"])
-async def test_a_device_of_its_own(attack, kind):
+async def test_device_nodes_cannot_be_used(attack, kind):
     execution = await attack(f"import os, stat; os.mknod('x', stat.{kind} | 0o666, os.makedev(1, 1))")
     assert last_line(execution).startswith("PermissionError")
 
 
-async def test_a_file_of_roots(attack):
+async def test_files_of_root_cannot_be_written(attack):
     execution = await attack("import os; open('x', 'w'); os.chown('x', 0, 0)")
     assert last_line(execution).startswith("PermissionError")

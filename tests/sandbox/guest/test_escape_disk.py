@@ -1,4 +1,4 @@
-"""Attacks on the working folder: its size, its number of files, its emptying, what is read back from it."""
+"""Attacks on the working folder: its size, its number of files, its wiping, and the files read back."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ DISK = {
 
 
 @pytest.mark.parametrize("name", DISK)
-async def test_disk(attack, name):
+async def test_the_disk_limit_holds(attack, name):
     execution = await attack(DISK[name])
     assert execution.status in (Status.ERROR, Status.SIGNAL)
     assert execution.exit_code in (1, None)
@@ -61,12 +61,12 @@ INODES = {
 
 
 @pytest.mark.parametrize("name", INODES)
-async def test_inodes(attack, name):
+async def test_the_number_of_files_is_limited(attack, name):
     execution = await attack(f"import os\nfor n in range(100_000): {INODES[name]}")
     assert last_line(execution).startswith(("OSError: [Errno 28]", "PermissionError", "OSError: [Errno 31]"))
 
 
-async def test_a_sparse_file(attack):
+async def test_a_sparse_file_is_limited(attack):
     execution = await attack("open('x', 'wb').truncate(1 << 40)", fetch=("x",))
     assert last_line(execution).startswith("OSError: [Errno 27]")
     assert execution.files["x"] == b""
@@ -86,18 +86,18 @@ async def test_sparse_files_cannot_flood_what_is_fetched(attack):
         "open('x','w'); import os; os.chmod('x', 0)",
     ],
 )
-async def test_what_cannot_be_fetched(attack, way):
+async def test_unreadable_files_are_not_fetched(attack, way):
     execution = await attack(way, fetch=("x",))
     assert execution.status in (Status.OK, Status.ERROR)
     assert execution.files.get("x", b"") == b""
 
 
-async def test_deep_folders(attack):
+async def test_deep_folders_are_wiped(attack):
     source = "import os\nfor n in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nprint('deep')"
     assert (await attack(source)).stdout == "deep\n"
 
 
-async def test_folders_that_do_not_want_to_be_read(attack):
+async def test_unreadable_folders_are_wiped(attack):
     source = """
     import os
     os.makedirs('a/b')
@@ -108,7 +108,7 @@ async def test_folders_that_do_not_want_to_be_read(attack):
     assert (await attack(source)).status in (Status.OK, Status.ERROR)
 
 
-async def test_names_in_the_way_of_the_wiping(attack):
+async def test_hostile_names_are_wiped(attack):
     source = """
     import os
     for name in (b'\\xff', b'a\\nb', b'-rf', b'.wipe-1', b'0-1'):
@@ -119,7 +119,7 @@ async def test_names_in_the_way_of_the_wiping(attack):
     assert (await attack(source)).status is Status.OK
 
 
-async def test_the_working_folder_itself(attack):
+async def test_the_working_folder_cannot_be_removed_or_renamed(attack):
     source = """
     import os
     here = os.getcwd()
@@ -140,5 +140,5 @@ for file in [open('x', 'w') for _ in range(2)]:
 
 
 @pytest.mark.parametrize("source", ["import os; os.mkfifo('x'); open('x')", LOCKED], ids=["pipe", "lock"])
-async def test_waiting_for_a_file_for_ever(attack, source):
+async def test_waiting_for_a_file_is_ended_by_the_wall_limit(attack, source):
     assert (await attack(source, wall_seconds=0.1)).status is Status.WALL_LIMIT

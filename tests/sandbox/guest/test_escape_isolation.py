@@ -1,4 +1,4 @@
-"""Attacks on what others keep: the host's files and environment, programs before, beside and after."""
+"""Attacks on others' data: the host's files and environment; earlier, concurrent and later programs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SHOWN = {"dev", "etc", "lib", "lib32", "lib64", "python", "tmp", "usr"}
 
 
 async def test_the_hosts_environment(attack):
-    """A program that reads the memory around its own environment, without decoding by Python."""
+    """The memory around a program's environment, read without Python's decoding, holds no host variable."""
     source = """
     import sys
     strings = ctypes.POINTER(ctypes.c_void_p).in_dll(libc, 'environ')[0] or id(sys)
@@ -72,7 +72,7 @@ async def test_a_path_into_the_kernel(attack, path):
         f"import os\ntry: print(open({path!r}, 'rb').read(1))\nexcept IsADirectoryError: os.listdir({path!r})"
     )
     execution = await attack(source)
-    # An engine lays /dev/null over some of these.
+    # The Docker engine mounts /dev/null over some of these.
     assert execution.stdout == "b''\n" or last_line(execution).startswith(READING)
 
 
@@ -198,8 +198,8 @@ async def test_seeded_randomness_repeats_whatever_ran_before(attack, seed):
     assert (await attack(source, seed=seed)).stdout == first.stdout
 
 
-async def beside(sibling, source: str, **limits: float) -> asyncio.Task:
-    """Start a program in another worker, and go on when it has begun."""
+async def start_concurrently(sibling, source: str, **limits: float) -> asyncio.Task:
+    """Start a program in another worker, and continue once it runs."""
     program = Program(source=textwrap.dedent(source))
     task = asyncio.ensure_future(sibling.run(program, Limits(**limits)))
     await asyncio.sleep(0.1)
@@ -208,14 +208,14 @@ async def beside(sibling, source: str, **limits: float) -> asyncio.Task:
 
 @pytest.mark.usefixtures("writable")
 async def test_a_siblings_files(attack, sibling):
-    task = await beside(sibling, "import time; open('secret', 'w').write('x'); time.sleep(0.3)")
+    task = await start_concurrently(sibling, "import time; open('secret', 'w').write('x'); time.sleep(0.3)")
     source = "import os; print([name for _, _, names in os.walk('/tmp') for name in names])"
     assert "secret" not in (await attack(source)).stdout
     assert (await task).status is Status.OK
 
 
 async def test_a_siblings_processes(attack, sibling):
-    task = await beside(sibling, "import time; time.sleep(0.3); print('lived')")
+    task = await start_concurrently(sibling, "import time; time.sleep(0.3); print('lived')")
     source = """
     import os
     for number in range(2, 1 << 16):
@@ -247,7 +247,7 @@ time.sleep({})
 
 async def test_a_siblings_share_of_processes(attack, sibling):
     alone = await attack(STARTING.format(0), processes=3)
-    task = await beside(sibling, STARTING.format(0.3), processes=3)
+    task = await start_concurrently(sibling, STARTING.format(0.3), processes=3)
     assert (await attack(STARTING.format(0), processes=3)).stdout == alone.stdout
     assert (await task).stdout == alone.stdout
 
@@ -255,13 +255,13 @@ async def test_a_siblings_share_of_processes(attack, sibling):
 @pytest.mark.usefixtures("writable")
 async def test_a_siblings_disk(attack, sibling):
     fill = "import time\ntry: open('x', 'wb').write(bytes(16 << 20))\nexcept OSError: pass\ntime.sleep(0.3)"
-    task = await beside(sibling, fill)
+    task = await start_concurrently(sibling, fill)
     assert (await attack("print(open('x', 'wb').write(bytes(8 << 20)))")).stdout == f"{8 << 20}\n"
     assert (await task).status is Status.OK
 
 
 async def test_a_siblings_message(attack, sibling):
-    """Names of the System V kind and of abstract sockets would be common to both."""
+    """System V ids and abstract socket names would be shared if the namespaces were."""
     source = """
     import socket, time
     try:
@@ -271,6 +271,6 @@ async def test_a_siblings_message(attack, sibling):
     except OSError:
         print('refused')
     """
-    task = await beside(sibling, source)
+    task = await start_concurrently(sibling, source)
     assert (await attack(source)).stdout == "refused\n"
     assert (await task).stdout == "refused\n"

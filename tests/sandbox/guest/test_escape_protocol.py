@@ -1,4 +1,4 @@
-"""Attacks on a program's own result: however it ends, that is what the kernel says, and CPython would."""
+"""Attacks on a program's own result: the reported end is the kernel's, and the same as plain CPython's."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 @functools.cache
 def plainly(source: str, stdin: str) -> tuple[int, str]:
-    """Exit code, or minus the signal, and standard output of a bare interpreter."""
+    """Return the exit code (or minus the signal) and the standard output of a bare interpreter."""
     command = [sys.executable, "-I", "-X", "utf8", "-c", source]
     done = subprocess.run(command, input=stdin.encode(), capture_output=True, check=False)
     return done.returncode, done.stdout.decode("utf-8", "replace")
@@ -112,7 +112,7 @@ FATAL = sorted(
 
 
 async def test_a_signal_that_the_host_ignores_still_ends_a_program():
-    """A shell has its background jobs ignore these two."""
+    """These are two signals that a shell makes its background jobs ignore."""
     before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGQUIT)}
     try:
         async with LocalSandbox(preload=()) as box:
@@ -158,7 +158,7 @@ async def test_a_status_cannot_be_feigned(attack, name):
 
 
 async def test_a_report_of_its_own(attack):
-    """Forge the template's report, sent to every descriptor that could be the control socket."""
+    """A report forged in the template's form, and sent to every descriptor, changes no result."""
     source = """
     import os, socket
     report = (b'{"killed_for": null, "wait_status": 0, "wall_seconds": 0.0, "cpu_seconds": 0.0,'
@@ -191,7 +191,7 @@ async def test_our_own_exit_patched_through_the_frames(attack):
 
 
 async def test_the_templates_loop_reached_through_the_frames(attack):
-    """No frame below the program may continue after it, which would act as the template."""
+    """No frame below the program may continue after it, since that code would act as the template."""
     source = """
     import sys
     frame = sys._getframe().f_back
@@ -213,7 +213,7 @@ async def test_bindings_are_values_and_no_source(attack):
 
 
 async def test_a_file_named_like_a_module_of_the_sandbox(attack):
-    """The working folder comes first in a program's search path, and in nobody else's."""
+    """The working folder comes first in the search path of the program, and only there."""
     files = {f"{name}.py": b"raise SystemExit(9)" for name in ("json", "scratch", "tirjudge_sandbox")}
     execution = await attack("print('on')", files=files, fetch=("json.py",))
     assert execution.stdout == "on\n"

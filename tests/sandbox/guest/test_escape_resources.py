@@ -1,4 +1,4 @@
-"""Attacks on the machine's resources: a program ends where its limits are, and what it took comes back."""
+"""Attacks on the machine's resources: limits end the program, and everything it took is released."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def test_forking(attack):
 
 @pytest.mark.parametrize("flags", [17, 0, 0x4111])
 async def test_forking_by_the_system_call(attack, flags):
-    """Fork as a child, as a child without an exit signal, and like vfork."""
+    """The call forks in three ways: as a child, as a child without an exit signal, and like vfork."""
     source = f"""
     number = {{'x86_64': 56, 'aarch64': 220}}[os.uname().machine]
     if libc.syscall(number, {flags}, 0, 0, 0, 0) == 0:

@@ -1,4 +1,4 @@
-"""Attacks on what watches over programs: workers are killed, clients go away, hosts hold much."""
+"""Attacks on the supervising processes: killed workers, vanished clients, hosts with many descriptors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ local = pytest.mark.parametrize("place", LOCAL)
 
 
 def workers(host: int | None = None) -> set[int]:
-    """Ids of launchers, templates and programs: all that a sandbox's host, ourselves or another, started."""
+    """Return the ids of all launchers, templates and programs below a host process (default: this one)."""
     below = descendants(host or os.getpid())
     return {pid for pid in below if b"tirjudge_sandbox.guest" in of_process(pid, "cmdline")}
 
@@ -44,7 +44,7 @@ def launcher(processes: set[int]) -> int | None:
 
 
 def template(processes: set[int]) -> int | None:
-    """The launcher's child; a program, which looks the same, is the template's."""
+    """Return the template: the launcher's child. A program looks the same, but is the template's child."""
     return child(launcher(processes))
 
 
@@ -61,7 +61,7 @@ async def busy(host: int | None = None) -> set[int]:
 
 
 async def begun(box: Sandbox) -> tuple[asyncio.Future, set[int]]:
-    """A program that runs, and all of its worker's processes."""
+    """Start a program, wait until it runs, and return it with all processes of its worker."""
     running = asyncio.ensure_future(box.run(SLEEP, Limits(wall_seconds=90)))
     return running, await busy()
 
@@ -163,7 +163,7 @@ print(held)
 
 
 async def test_a_host_with_more_descriptors_than_a_program_may_have():
-    """The control socket came in under its high number, where a program's closing left it out."""
+    """Regression: a control socket with a high number escaped the closing of descriptors in the program."""
     reader, writer = os.pipe()
     high = [os.dup(reader) for _ in range(400)]
     try:
@@ -194,7 +194,7 @@ async def test_a_host_that_was_started_with_closed_streams():
     assert await host.wait() == 0
 
 
-async def test_a_storm_of_lost_workers():
+async def test_many_workers_lost_at_once_are_replaced():
     async with PLACEMENTS[LOCAL[0]]() as box:
         for _ in range(3):
             running, processes = await begun(box)

@@ -1,4 +1,4 @@
-"""Attacks on time and output: programs that do not end, and do not want to be ended."""
+"""Attacks on time and output: programs that do not end and resist being ended."""
 
 from __future__ import annotations
 
@@ -179,5 +179,5 @@ async def test_waiting(attack, name):
 async def test_stopping_itself(attack, name):
     source = f"import os, signal, time; os.kill(os.getpid(), signal.{name}); time.sleep(60)"
     execution = await attack(source, wall_seconds=0.1)
-    # Where no signals may be sent at all, that is an error.
+    # In placements where a program may send no signals at all, the attempt is an error.
     assert execution.status is Status.WALL_LIMIT or last_line(execution).startswith("PermissionError")

@@ -1,4 +1,4 @@
-"""CPU, wall time, memory, processes, disk and output end where they were told to."""
+"""The limits of CPU time, wall time, memory, processes, disk and output are enforced."""
 
 from __future__ import annotations
 
@@ -95,12 +95,12 @@ async def test_output_of_both_streams_counts_together(run):
     assert len(execution.stdout) + len(execution.stderr) == 1500
 
 
-async def test_output_at_the_cap_is_whole(run):
+async def test_output_exactly_at_the_cap_is_not_truncated(run):
     execution = await run("print('x' * 999)", output_bytes=1000)
     assert (execution.status, execution.truncated, len(execution.stdout)) == (Status.OK, False, 1000)
 
 
-async def test_much_output_below_the_cap_is_whole(run):
+async def test_output_below_the_cap_is_not_truncated(run):
     execution = await run("print('x' * 3_000_000)", output_bytes=4_000_000)
     assert (execution.status, len(execution.stdout)) == (Status.OK, 3_000_001)
 
@@ -127,7 +127,7 @@ async def test_sparse_files_cannot_flood_what_is_fetched(run):
     assert sorted(execution.files) == ["a", "b"]
 
 
-async def test_a_pipe_where_a_file_was_asked_for(run):
+async def test_a_pipe_in_place_of_a_fetched_file_is_left_out(run):
     execution = await run("import os; os.mkfifo('x'); os.mkdir('y')", fetch=("x", "y"))
     assert (execution.status, execution.files) == (Status.OK, {})
 
@@ -135,7 +135,7 @@ async def test_a_pipe_where_a_file_was_asked_for(run):
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, signal.SIGTERM, signal.SIGABRT, signal.SIGXCPU, signal.SIGSEGV]
 )
-async def test_a_signal_that_is_no_limit_of_ours(run, number):
+async def test_a_signal_from_no_limit_is_reported_as_a_signal(run, number):
     execution = await run(f"import os; os.kill(os.getpid(), {int(number)})")
     assert (execution.status, execution.signal, execution.exit_code) == (Status.SIGNAL, number, None)
 
@@ -145,7 +145,7 @@ async def test_a_program_that_stops_itself(run):
     assert execution.status is Status.WALL_LIMIT
 
 
-async def test_measures(run):
+async def test_the_measured_times_and_memory_are_plausible(run):
     execution = await run("x = bytearray(50 << 20)\nfor n in range(2_000_000): pass")
     assert execution.max_rss_bytes > 50 * MIB
     assert 0 < execution.cpu_seconds <= execution.wall_seconds + 0.05

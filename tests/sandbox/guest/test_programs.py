@@ -1,4 +1,4 @@
-"""A program behaves as CPython would let it."""
+"""Programs behave as under plain CPython."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("name", ENDINGS)
-async def test_same_as_a_fresh_interpreter(run, tmp_path, name):
+async def test_a_program_gives_the_same_result_as_a_fresh_interpreter(run, tmp_path, name):
     source, stdin = ENDINGS[name], "one\ntwo\n"
     file = tmp_path / "program.py"
     file.write_text(source, encoding="utf-8")
@@ -75,7 +75,7 @@ def _plainly(file: Path, stdin: str) -> subprocess.CompletedProcess[str]:
 
 
 def _without_carets(text: str) -> list[str]:
-    """Versions of CPython, and 3.11's two printers of tracebacks, place these differently."""
+    """Drop caret lines, which differ between CPython versions and between 3.11's two traceback printers."""
     return [line for line in text.splitlines() if line.strip(" ^~")]
 
 
@@ -130,7 +130,7 @@ async def test_bindings_are_defined_before_the_first_line(run):
     assert execution.stdout == "'\\ud800 \\xe9' 1.5 {'list': [1, None, True]}\n"
 
 
-async def test_bindings_that_are_no_json_are_refused(run):
+async def test_bindings_that_are_not_json_are_refused(run):
     with pytest.raises(TypeError):
         await run("pass", bindings={"f": object()})
 
@@ -171,7 +171,7 @@ async def test_every_run_of_a_program_gives_the_same_output():
     assert first == second != other
 
 
-async def test_modules_that_are_not_installed_are_not_missed():
+async def test_missing_preload_modules_are_skipped():
     async with LocalSandbox(capacity=1, preload=("no_such_module", "no_such.module", "fractions")) as box:
         ran = await box.run(Program(source="import sys; print('fractions' in sys.modules)"))
         assert ran.stdout == "True\n"

@@ -1,4 +1,4 @@
-"""Whatever a broken worker says or a program prints: results are true, and what they cost is bounded."""
+"""Fuzzing of the wire protocol: whatever a worker or program sends, results are true and costs bounded."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_a_job_arrives_as_it_was_sent(job):
 
 @quick
 @given(st.binary(max_size=wire.RECORD_BYTES))
-def test_what_is_no_job_is_an_error_and_no_crash(record):
+def test_bytes_that_are_not_a_job_are_an_error_and_no_crash(record):
     try:
         assert isinstance(Job.unpack(record), Job)
     except struct.error:
@@ -79,7 +79,7 @@ records = st.one_of(
 
 @quick
 @given(records)
-def test_what_is_no_ending_is_refused(record):
+def test_bytes_that_are_not_an_ending_are_refused(record):
     try:
         ending = Ending.unpack(record)
     except ValueError:
@@ -176,7 +176,7 @@ async def test_a_worker_that_gives_more_files_than_a_program_may_write(size):
 @given(content=st.binary(max_size=300))
 @pytest.mark.asyncio(loop_scope="module")
 async def test_a_garbled_payload_costs_its_program_alone(box, content):
-    """Only the program's own process reads it, under its limits: no length in it makes a large object."""
+    """Only the program's own process reads the payload, under its limits; no length in it allocates much."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Payload, "seal", lambda _: wire.sealed(content))
         execution = await box.run(Program(source="print('ran')"), Limits())
@@ -203,7 +203,7 @@ PRINTED = st.one_of(
     ),
 )
 @pytest.mark.asyncio(loop_scope="module")
-async def test_whatever_a_program_prints_its_end_is_the_kernels_word(target, printed, end):
+async def test_the_kernel_reports_the_end_whatever_a_program_prints(target, printed, end):
     way, number = end
     last = f"os._exit({number})" if way == "exit" else f"os.kill(os.getpid(), {number})"
     writes = "".join(f"os.write({stream}, {content!r})\n" for stream, content in printed)

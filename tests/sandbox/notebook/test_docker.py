@@ -1,4 +1,4 @@
-"""Notebooks and policies in containers of an image that was derived for them, as the documentation says."""
+"""Notebooks and import policies in containers of a derived image, built as the documentation describes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def image(docker_image: str) -> Iterator[str]:
     client.call(lambda docker: docker.images.remove(DERIVED), seconds=60)
 
 
-async def test_a_notebook_in_a_container(image: str) -> None:
+async def test_a_notebook_runs_in_a_container(image: str) -> None:
     async with open_sandbox("jupyter", inside="docker", image=image, capacity=1, preload=()) as box:
         async with box.notebook(files={"given": b"ab"}, fetch=("out",)) as notebook:
             await notebook.run("text = open('given').read()")
@@ -58,7 +58,7 @@ async def test_a_notebook_in_a_container(image: str) -> None:
         assert (ended.isolation.placement, ended.isolation.missing) == ("container", ())
 
 
-async def test_a_policy_in_a_container(image: str) -> None:
+async def test_an_import_policy_applies_in_a_container(image: str) -> None:
     async with open_sandbox(
         "docker", image=image, capacity=1, preload=(), import_policy=ImportPolicy()
     ) as box:

@@ -1,4 +1,4 @@
-"""Attacks by a notebook: sockets to the host, forged reports, and floods of its client's channel."""
+"""Attacks by a notebook: sockets to the host, forged reports, and floods on the client's channel."""
 
 from __future__ import annotations
 
@@ -72,19 +72,19 @@ async def test_without_notebooks_programs_make_no_sockets_at_all():
     assert ran.stderr.splitlines()[-1] == "PermissionError: [Errno 1] Operation not permitted"
 
 
-async def test_no_priority_but_the_usual(jupyter):
+async def test_the_scheduling_priority_cannot_be_changed(jupyter):
     ran = await jupyter.run(Program(source="import os; os.sched_setscheduler(0, 3, os.sched_param(0))"))
     assert ran.stderr.splitlines()[-1] == "PermissionError: [Errno 1] Operation not permitted"
 
 
-async def test_a_placement_without_namespaces_is_not_taken():
+async def test_a_placement_without_namespaces_is_refused():
     for name in set(candidate_placements()) - {"root", "userns"}:
         with pytest.raises(RuntimeError, match="cannot be isolated here"):
             async with open_sandbox("jupyter", capacity=1, placement=name):
                 pass
 
 
-async def test_a_cell_can_forge_its_status_and_the_status_says_whose_word_it_is(jupyter):
+async def test_a_cell_can_forge_its_status_which_is_marked_as_unverified(jupyter):
     async with jupyter.notebook() as notebook:
         await notebook.run("get_ipython().showtraceback = lambda *rest, **more: None")
         forged = await notebook.run("1/0")
@@ -120,7 +120,7 @@ async def test_nonsense_on_the_channel_is_one_kind_of_error(sent, words):
     channel.close()
 
 
-async def test_half_surrogates_and_infinities_become_what_can_be_written():
+async def test_lone_surrogates_and_infinities_become_valid_json():
     ours, theirs = socket.socketpair()
     channel = await Channel.over(ours, 10_000)
     content = rb'{"text": "a\ud800b", "numbers": [NaN, 1e999, 1.5]}'
@@ -136,6 +136,6 @@ async def test_half_surrogates_and_infinities_become_what_can_be_written():
     [{}, {"kind": "other"}, {"kind": "stream", "name": "stdin", "text": "x"}, {"kind": "stream", "text": 1},
      {"kind": "display", "data": 1}, {"kind": "error", "name": "x", "value": 1}],
 )  # fmt: skip
-async def test_frames_that_mean_nothing_are_refused(frame):
+async def test_malformed_frames_are_refused(frame):
     with pytest.raises(ChannelBroken):
         Outputs(100).add(frame)

@@ -1,4 +1,4 @@
-"""Notebooks in real kernels: what cells share, how they end, and what the sandbox does about it."""
+"""Notebooks in real kernels: shared state, the ways a cell ends, and limits of time, memory and number."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def test_cells_share_what_they_define(notebook):
     assert not second.restarted
 
 
-async def test_an_exception_is_told_without_colours_and_harms_nothing(notebook):
+async def test_an_exception_is_reported_without_colours_and_keeps_the_state(notebook):
     await notebook.run("kept = 1")
     failed = await notebook.run("import sys\nprint('before', file=sys.stderr)\n1/0")
     assert (failed.status, failed.by, failed.stderr) == (CellStatus.ERROR, "kernel", "before\n")
@@ -61,7 +61,7 @@ async def test_displays_keep_their_order_and_types(notebook):
     assert ran.displays == ({"text/html": "<b>1</b>"}, {"text/plain": "2"}, {"text/plain": "3"})
 
 
-async def test_output_below_python_is_seen(notebook):
+async def test_output_written_below_python_is_captured(notebook):
     assert (await notebook.run("import os; _ = os.write(1, b'raw')")).stdout == "raw"
 
 
@@ -69,13 +69,13 @@ async def test_output_below_python_is_seen(notebook):
     ("source", "name"),
     [("x = (", "SyntaxError"), ("a\0b", "SyntaxError"), ("'\ud800'", None), ("", None)],
 )
-async def test_strange_sources_are_the_cells_own_affair(notebook, source, name):
+async def test_unusual_sources_affect_only_their_own_cell(notebook, source, name):
     ran = await notebook.run(source)
     assert (ran.error and ran.error.name) == name, ran
     assert (await notebook.run("print(1)")).stdout == "1\n"
 
 
-async def test_a_slow_cell_is_interrupted_and_the_rest_stays(notebook):
+async def test_a_slow_cell_is_interrupted_and_the_state_is_kept(notebook):
     await notebook.run("kept = 2")
     slow = await notebook.run("print('begun', flush=True)\nimport time; time.sleep(60)", wall_seconds=1)
     assert (slow.status, slow.by, slow.stdout) == (CellStatus.TIME_LIMIT, "sandbox", "begun\n")
@@ -83,7 +83,7 @@ async def test_a_slow_cell_is_interrupted_and_the_rest_stays(notebook):
     assert (after.displays, after.restarted) == (({"text/plain": "2"},), False)
 
 
-async def test_too_much_output_is_cut_and_the_rest_stays(notebook):
+async def test_too_much_output_is_truncated_and_the_state_is_kept(notebook):
     await notebook.run("kept = 3")
     loud = await notebook.run("while True: print('x' * 99)")
     assert (loud.status, loud.truncated, len(loud.stdout)) == (CellStatus.OUTPUT_LIMIT, True, 10_000)
@@ -111,7 +111,7 @@ async def test_cells_called_at_once_run_in_order(notebook):
     assert (await notebook.run("seen")).displays == ({"text/plain": "[0, 1, 2, 3, 4]"},)
 
 
-async def test_what_needs_no_network_and_no_other_program_works(notebook):
+async def test_code_that_needs_no_network_and_no_other_program_works(notebook):
     ran = await notebook.run(
         "import asyncio, threading\nawait asyncio.sleep(0)\n"
         "thread = threading.Thread(target=print, args=['there']); thread.start(); thread.join()"
@@ -129,7 +129,7 @@ async def test_what_needs_no_network_and_no_other_program_works(notebook):
     ],
     ids=["exit", "kill", "crash", "client"],
 )
-async def test_a_dead_kernel_is_said_and_replaced(jupyter, source, detail, impatient):
+async def test_a_dead_kernel_is_reported_and_replaced(jupyter, source, detail, impatient):
     async with jupyter.notebook(files={"given": b"1"}) as notebook:
         await notebook.run("x = 1; open('written', 'w').close()")
         died = await notebook.run(source)
@@ -163,7 +163,7 @@ async def test_cpu_and_memory_are_limited_from_outside(jupyter):
         assert (busy.status, busy.detail) == (CellStatus.KERNEL_DIED, "it used all of its CPU time")
 
 
-async def test_an_idle_notebook_is_closed_and_gives_its_place_back(jupyter):
+async def test_an_idle_notebook_is_closed_and_frees_its_place(jupyter):
     async with jupyter.notebook(limits=NotebookLimits(idle_seconds=0.1)) as notebook:
         await asyncio.sleep(1)
         late = await notebook.run("1")
@@ -190,7 +190,7 @@ async def test_files_go_in_and_come_back_when_it_is_closed(jupyter):
         await notebook.run("1")
 
 
-async def test_one_knows_nothing_of_another(jupyter):
+async def test_notebooks_share_no_state(jupyter):
     async with jupyter.notebook() as one:
         await one.run("import random; x = 1; open('left', 'w').close(); first = random.random()")
         seed = await one.run("first")
@@ -212,7 +212,7 @@ async def test_notebooks_above_the_capacity_wait(jupyter, notebook):
         await third.close()
 
 
-async def test_an_opening_that_is_cancelled_leaves_the_line(jupyter, notebook):
+async def test_a_cancelled_opening_leaves_the_queue(jupyter, notebook):
     async with jupyter.notebook():
         opening = asyncio.ensure_future(jupyter.notebook().__aenter__())
         await asyncio.sleep(0.2)

@@ -1,4 +1,4 @@
-"""Programs on servers: what a sandbox must do, and what a server's failure may do to a program."""
+"""The remote sandbox: the contract of every backend, and the effect of a server's failure on a program."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOKEN = "0123456789abcdef"
 
 
 class Front:
-    """Stands before a server: answers some requests itself, and counts those that run programs."""
+    """A proxy in front of a server: answers some requests itself, and counts those that run programs."""
 
     def __init__(self) -> None:
         self.statuses: list[int] = []
@@ -70,7 +70,7 @@ async def box(served: Served, front: Front) -> AsyncIterator[RemoteSandbox]:
 
 @pytest_asyncio.fixture
 async def fusion(served: Served, front: Front) -> AsyncIterator[RemoteSandbox]:
-    """Serve like SandboxFusion: only `/run_code`, without a report of the isolation."""
+    """Serve like SandboxFusion does: only `/run_code`, without a report of the isolation."""
     front.ours = False
     async with RemoteSandbox(served.url, capacity=1, allow_weak_isolation=True) as box:
         front.ours = True
@@ -78,7 +78,7 @@ async def fusion(served: Served, front: Front) -> AsyncIterator[RemoteSandbox]:
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
-async def test_our_server_keeps_the_contract(box: RemoteSandbox, check) -> None:
+async def test_this_projects_server_passes_the_conformance_checks(box: RemoteSandbox, check) -> None:
     await check(box)
 
 
@@ -87,11 +87,13 @@ async def test_our_server_keeps_the_contract(box: RemoteSandbox, check) -> None:
     [check for check in CHECKS if check.__name__ not in FUSION_CANNOT],
     ids=lambda check: check.__name__,
 )
-async def test_sandbox_fusions_keeps_the_rest(fusion: RemoteSandbox, check) -> None:
+async def test_a_sandbox_fusion_server_passes_the_checks_without_isolation(
+    fusion: RemoteSandbox, check
+) -> None:
     await check(fusion)
 
 
-async def test_all_of_an_execution_arrives(box: RemoteSandbox) -> None:
+async def test_every_field_of_an_execution_arrives(box: RemoteSandbox) -> None:
     limits = Limits(
         wall_seconds=9, cpu_seconds=3, memory_bytes=200 << 20, output_bytes=5000, disk_bytes=1 << 20
     )
@@ -103,7 +105,7 @@ async def test_all_of_an_execution_arrives(box: RemoteSandbox) -> None:
     assert ran.isolation.missing == ()
 
 
-async def test_what_json_cannot_carry_does_no_harm(box: RemoteSandbox) -> None:
+async def test_texts_that_json_cannot_carry_do_no_harm(box: RemoteSandbox) -> None:
     program = Program(source="print(x, input())", bindings={"x": "\ud800"}, stdin="\udfff\n")
     ran = await box.run(program)
     assert (ran.status, ran.stdout) == (Status.OK, "? ?\n")
@@ -111,29 +113,27 @@ async def test_what_json_cannot_carry_does_no_harm(box: RemoteSandbox) -> None:
         await box.run(Program(source="", bindings={"x": object()}))
 
 
-async def test_limits_beyond_the_servers_are_the_callers_mistake(box: RemoteSandbox) -> None:
+async def test_limits_above_the_servers_are_a_callers_error(box: RemoteSandbox) -> None:
     with pytest.raises(ValueError, match=r"limits.wall_seconds: is 1000, at most 120 is allowed"):
         await box.run(Program(source=""), Limits(wall_seconds=1000))
     with pytest.raises(ValueError, match="not a path inside"):
         await box.run(Program(source="", files={"../x": b""}))
 
 
-async def test_a_source_beyond_the_servers_is_a_failed_sandbox(box: RemoteSandbox) -> None:
+async def test_a_source_above_the_servers_limit_is_a_failed_sandbox(box: RemoteSandbox) -> None:
     ran = await box.run(Program(source="#" * (2 << 20)))
     assert ran.status is Status.SANDBOX_FAILED
     assert "body.source: has 2097152 bytes" in ran.detail
 
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
-async def test_a_server_that_has_no_time_is_asked_again(
-    box: RemoteSandbox, front: Front, status: int
-) -> None:
+async def test_an_overloaded_server_is_retried(box: RemoteSandbox, front: Front, status: int) -> None:
     front.statuses = [status, status]
     assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
     assert front.asked == 3
 
 
-async def test_a_programs_own_failure_is_not_asked_again(box: RemoteSandbox, front: Front) -> None:
+async def test_a_programs_own_failure_is_not_retried(box: RemoteSandbox, front: Front) -> None:
     for source in ("1/0", "import os; os.abort()", "import time; time.sleep(9)", "raise MemoryError"):
         front.asked = 0
         ran = await box.run(Program(source=source), Limits(wall_seconds=0.5))
@@ -141,7 +141,7 @@ async def test_a_programs_own_failure_is_not_asked_again(box: RemoteSandbox, fro
         assert front.asked == 1
 
 
-async def test_a_server_that_stays_away_is_a_failed_sandbox(served: Served, front: Front) -> None:
+async def test_an_unreachable_server_is_a_failed_sandbox(served: Served, front: Front) -> None:
     front.ours = True
     async with RemoteSandbox(served.url, patience_seconds=0.3) as box:
         front.statuses = [503] * 100
@@ -173,12 +173,12 @@ async def test_a_dead_server_is_left_out_and_tried_again(served: Served) -> None
             async with asyncio.timeout(30):
                 while second.stats().programs < 2:
                     await asyncio.gather(*(box.run(Program(source="")) for _ in range(2)))
-        # It is gone again, under programs that it may hold.
+        # The server dies again, this time while it may hold programs.
         ran = await asyncio.gather(*(box.run(Program(source="print(1)")) for _ in range(8)))
         assert {execution.stdout for execution in ran} == {"1\n"}
 
 
-async def test_isolation_that_is_lacking_or_not_told_is_refused(served: Served, front: Front) -> None:
+async def test_missing_or_unreported_isolation_is_refused(served: Served, front: Front) -> None:
     front.ours = False
     with pytest.raises(SandboxUnavailable, match=r"does not give host_files_hidden.*does not say how"):
         async with RemoteSandbox(served.url):
@@ -186,7 +186,7 @@ async def test_isolation_that_is_lacking_or_not_told_is_refused(served: Served, 
     front.ours = True
 
 
-async def test_no_server_and_no_url(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_server_or_url_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIRJUDGE_SANDBOX_URL", raising=False)
     with pytest.raises(SandboxUnavailable, match="TIRJUDGE_SANDBOX_URL"):
         async with RemoteSandbox():
@@ -223,8 +223,8 @@ async def test_a_token_is_sent_and_never_shown(
     assert TOKEN not in caplog.text
 
 
-async def test_more_at_once_than_a_server_takes(front: Front) -> None:
-    """Overload slows programs down, and loses none."""
+async def test_more_programs_than_a_server_takes_are_all_run(front: Front) -> None:
+    """Overload slows programs down but loses none of them."""
     with serving(ServerSettings(intake=IntakeLimits(requests=2))) as served:
         async with RemoteSandbox(served.url, capacity=8) as box:
             programs = [Program(source=f"print({n})") for n in range(12)]

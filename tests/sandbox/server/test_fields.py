@@ -1,4 +1,4 @@
-"""A bad request is refused with 422 under the name of the field that is bad."""
+"""Invalid requests are refused with 422, and the message names the invalid field."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def fields(response: httpx.Response) -> set[str]:
 
 
 @pytest.mark.parametrize(("given", "field"), BAD_CODE, ids=lambda value: str(value)[:40])
-def test_run_code(served: Served, given: dict[str, Any], field: str | None) -> None:
+def test_run_code_names_the_invalid_field(served: Served, given: dict[str, Any], field: str | None) -> None:
     whole = {"language": "python", "code": "print(1)"}
     body = given if set(given) & {"language"} or given == {"code": "1"} else {**whole, **given}
     response = served.post("/run_code", body)
@@ -96,7 +96,7 @@ def test_run_code(served: Served, given: dict[str, Any], field: str | None) -> N
     ],
     ids=lambda value: str(value)[:40],
 )
-def test_our_own_route(served: Served, given: dict[str, Any], field: str) -> None:
+def test_the_native_route_names_the_invalid_field(served: Served, given: dict[str, Any], field: str) -> None:
     assert fields(served.post("/v1/run", {"source": "print(1)", **given})) == {field}
 
 
@@ -105,7 +105,7 @@ def test_our_own_route(served: Served, given: dict[str, Any], field: str) -> Non
     [b"", b"{", b"[" * 100_000, b'{"code": ' + b"1" * 5000 + b"}", b"\xff\xfe", b"null", b'"code"', b"[1]"],
     ids=lambda body: repr(body[:10]),
 )
-def test_what_is_no_request_at_all(served: Served, body: bytes) -> None:
+def test_bodies_that_are_not_a_request_are_refused(served: Served, body: bytes) -> None:
     response = httpx.post(f"{served.url}/run_code", content=body, headers=JSON, timeout=60)
     assert response.status_code in (400, 422)
     assert response.json()["detail"]

@@ -1,4 +1,4 @@
-"""Callers of SandboxFusion get from our server what they get from its own."""
+"""Clients of SandboxFusion get the same answers from this server as from SandboxFusion's own."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_a_signal_is_a_negative_return_code(served: Served) -> None:
     assert (answer["status"], answer["run_result"]["return_code"]) == ("Failed", -6)
 
 
-def test_memory_of_a_request(served: Served) -> None:
+def test_the_memory_limit_of_a_request_applies(served: Served) -> None:
     source = "x = bytearray(300 << 20); print(len(x))"
     assert served.run(source)["status"] == "Success"
     answer = served.run(source, memory_limit_MB=100)
@@ -84,7 +84,7 @@ def test_too_much_output_is_a_failure_that_says_so(served: Served) -> None:
 
 
 @pytest.mark.parametrize("language", ["cpp", "nodejs", "python_gpu"])
-def test_other_languages_get_a_stated_answer_and_not_a_failed_program(served: Served, language: str) -> None:
+def test_other_languages_get_an_error_and_not_a_failed_program(served: Served, language: str) -> None:
     request = client.RunCodeRequest(code="x", language=language)
     with pytest.raises(Exception, match=f"this server runs python, not {language}"):
         client.run_code(request, endpoint=served.url, max_attempts=1)

@@ -1,4 +1,4 @@
-"""Whatever is sent: an answer, never a 500, and a server that keeps its size."""
+"""Fuzzing of the server: every request is answered, never with a 500, and its memory does not grow."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def running() -> Iterator[Server]:
         assert _memory(running) < before + MOST_GROWTH
 
 
-def test_the_served_schema(running: Server) -> None:
+def test_requests_from_the_served_schema_are_answered(running: Server) -> None:
     assert {"/run_code", "/run_jupyter", "/v1/run"} <= fuzz_schema(running.url, SECONDS)
 
 
@@ -75,7 +75,9 @@ WHOLE = {
 
 @fuzzing
 @given(body=REQUESTS, whole=st.booleans(), path=st.sampled_from(["/run_code", "/run_jupyter", "/v1/run"]))
-def test_fields_of_any_kind(running: Server, body: dict[str, Any], whole: bool, path: str) -> None:
+def test_fields_of_any_kind_are_answered(
+    running: Server, body: dict[str, Any], whole: bool, path: str
+) -> None:
     if whole and "limits" not in body:
         body = {**WHOLE, **body}
     _answered(httpx.post(running.url + path, content=json.dumps(body), headers=JSON, timeout=SECONDS))
@@ -86,7 +88,7 @@ def test_fields_of_any_kind(running: Server, body: dict[str, Any], whole: bool, 
     body=st.binary(max_size=200)
     | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass"))
 )
-def test_bodies_of_any_kind(running: Server, body: bytes) -> None:
+def test_bodies_of_any_kind_are_answered(running: Server, body: bytes) -> None:
     _answered(httpx.post(f"{running.url}/run_code", content=body, headers=JSON, timeout=SECONDS))
 
 
@@ -101,12 +103,14 @@ def test_bodies_of_any_kind(running: Server, body: bytes) -> None:
         st.text(alphabet=st.characters(min_codepoint=33, max_codepoint=126), min_size=1, max_size=20),
     ),
 )
-def test_requests_of_any_kind(running: Server, method: str, path: str, headers: dict[str, str]) -> None:
+def test_requests_of_any_kind_are_answered(
+    running: Server, method: str, path: str, headers: dict[str, str]
+) -> None:
     response = httpx.request(method, f"{running.url}/{path}", headers=headers, timeout=SECONDS)
     assert response.status_code < 500
 
 
-def test_large_and_deep_bodies_at_once(running: Server) -> None:
+def test_large_and_deep_bodies_at_once_are_answered(running: Server) -> None:
     bodies = [b"[" * 900_000, b'{"code": "' + b"x" * 900_000 + b'"}', b'{"a":' * 150_000, b" " * 2_000_000]
     statuses: list[int] = []
 

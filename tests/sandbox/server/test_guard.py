@@ -1,4 +1,4 @@
-"""Who is let in, how much at once, and what becomes of a program whose caller went away."""
+"""Access to the server, its limits of concurrent work, and the programs of callers that disconnect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def asked(served: Served, **headers: str) -> httpx.Response:
     return served.post("/run_code", PROGRAM, headers=given)
 
 
-def test_a_token_lets_in(served: Served) -> None:
+def test_the_token_grants_access(served: Served) -> None:
     assert asked(served).status_code == 200
     assert asked(served, host="sandbox.example:8080").status_code == 200
 
@@ -47,20 +47,20 @@ def test_a_token_lets_in(served: Served) -> None:
     "value",
     ["", "Bearer", f"Bearer {TOKEN}x", f"Bearer {TOKEN[:-1]}", TOKEN, "Basic !", "Bearer ü"],
 )
-def test_anything_else_does_not(served: Served, value: str) -> None:
+def test_anything_but_the_token_is_refused(served: Served, value: str) -> None:
     response = served.post("/run_code", PROGRAM, headers={"authorization": value.encode()})
     assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer")
     assert TOKEN not in response.text
 
 
-def test_no_token_at_all(served: Served) -> None:
+def test_a_missing_token_is_refused(served: Served) -> None:
     assert served.post("/run_code", PROGRAM).status_code == 401
     for path in ("/metrics", "/v1/info", "/openapi.json", "/nowhere"):
         assert httpx.get(served.url + path).status_code == 401
     assert httpx.get(f"{served.url}/v1/ping").status_code == 200
 
 
-def test_the_official_client_brings_it_in_the_url(served: Served) -> None:
+def test_the_official_client_sends_the_token_in_the_url(served: Served) -> None:
     url = served.url.replace("http://", f"http://:{TOKEN}@")
     answer = client.run_code(client.RunCodeRequest(**PROGRAM), endpoint=url, max_attempts=1)
     assert answer.run_result.stdout == "1\n"
@@ -69,8 +69,8 @@ def test_the_official_client_brings_it_in_the_url(served: Served) -> None:
 @pytest.mark.parametrize(
     "host", ["evil.example", "localhost.evil.example", "sandbox.example.", "a b", "[::1"]
 )
-def test_a_name_that_is_not_ours_is_refused(served: Served, host: str) -> None:
-    """A page can make its own name point to loopback, and then is of the same origin."""
+def test_a_foreign_host_name_is_refused(served: Served, host: str) -> None:
+    """A web page can let its own host name resolve to loopback (DNS rebinding) and so share the origin."""
     assert asked(served, host=host).status_code == 403
 
 
@@ -84,8 +84,8 @@ def test_a_page_of_another_origin_is_refused(served: Served, origin: str) -> Non
 @pytest.mark.parametrize(
     "kind", ["text/plain", "application/x-www-form-urlencoded", "multipart/form-data", ""]
 )
-def test_what_a_form_can_send_is_refused(served: Served, kind: str) -> None:
-    """A page sends these to any origin without asking first."""
+def test_content_types_of_html_forms_are_refused(served: Served, kind: str) -> None:
+    """Browsers send these types to any origin without a preflight request."""
     assert asked(served, **{"content-type": kind}).status_code == 415
 
 
@@ -96,18 +96,18 @@ def test_a_large_body_is_refused_before_it_is_parsed(served: Served) -> None:
         assert response.json()["detail"] == f"a body may have 4096 bytes, this one has {size}"
 
 
-def test_a_body_in_pieces_is_refused(served: Served) -> None:
+def test_a_chunked_body_is_refused(served: Served) -> None:
     response = httpx.post(f"{served.url}/run_code", content=iter([b"{", b"}"]), headers=_headers())
     assert response.status_code == 411
 
 
-def test_a_body_that_does_not_come_is_not_waited_for(served: Served) -> None:
+def test_a_body_that_does_not_arrive_is_given_up(served: Served) -> None:
     with socket.create_connection(("127.0.0.1", served.port)) as connection:
         connection.sendall(_head(length=10) + b"{")
         assert connection.recv(1000).startswith(b"HTTP/1.1 408 ")
 
 
-def test_one_too_many_is_told_to_come_again(served: Served) -> None:
+def test_a_request_above_the_limit_is_told_to_retry(served: Served) -> None:
     with _together(*(_slow(served) for _ in range(3))):
         _until(lambda: served.stats().running + served.stats().queued == 3)
         response = asked(served)
@@ -116,15 +116,15 @@ def test_one_too_many_is_told_to_come_again(served: Served) -> None:
     assert asked(served).status_code == 200
 
 
-def test_who_has_an_answer_may_ask_again_at_once(served: Served) -> None:
-    """As many callers as the server may hold, each with one request, are never refused."""
+def test_a_caller_with_its_answer_may_send_the_next_request_at_once(served: Served) -> None:
+    """A number of callers equal to the server's limit, each with one request at a time, is never refused."""
     with ThreadPoolExecutor(3) as callers:
         for statuses in callers.map(lambda _: list(_one_after_another(served, 50)), range(3)):
             assert set(statuses) == {200}
 
 
 def test_the_end_of_an_answer_is_not_held_back() -> None:
-    """The body is written after the head, and must not wait for the delayed acknowledgement of the head."""
+    """The body is written after the headers and must not wait for their delayed acknowledgement."""
     with (
         listen("127.0.0.1", 0, Access()) as listening,
         socket.create_connection(listening.getsockname()),
@@ -133,7 +133,7 @@ def test_the_end_of_an_answer_is_not_held_back() -> None:
         assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) == 1
 
 
-def test_bodies_are_held_up_to_a_number_of_bytes(served: Served) -> None:
+def test_the_bytes_of_held_bodies_are_limited(served: Served) -> None:
     body = b'{"code": "", "language": "' + b" " * 4000
     with socket.create_connection(("127.0.0.1", served.port)) as connection:
         connection.sendall(_head(length=4096) + body)
@@ -180,7 +180,7 @@ def _head(length: int) -> bytes:
 
 
 def _slow(served: Served) -> socket.socket:
-    """A connection on which a program was sent and no answer is awaited."""
+    """Open a connection, send a slow program, and return without waiting for the answer."""
     connection = socket.create_connection(("127.0.0.1", served.port))
     body = json.dumps(SLOW).encode()
     connection.sendall(_head(len(body)) + body)
@@ -188,7 +188,7 @@ def _slow(served: Served) -> socket.socket:
 
 
 def _one_after_another(served: Served, requests: int) -> Iterator[int]:
-    """The statuses of requests on one connection."""
+    """Return the statuses of requests that are sent one after the other on one connection."""
     body = json.dumps(PROGRAM).encode()
     with (
         socket.create_connection(("127.0.0.1", served.port)) as connection,

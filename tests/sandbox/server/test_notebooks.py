@@ -1,4 +1,4 @@
-"""Cells over HTTP, as SandboxFusion's official client asks for them."""
+"""Notebook cells over HTTP, sent by SandboxFusion's official client."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def ran(served: Served, *cells: str, **fields: object) -> client.RunJupyterRespo
 
 
 def test_the_official_clients_own_example(served: Served) -> None:
-    """The cells that its `RunJupyterRequest` gives as an example."""
+    """Run the cells that the client's `RunJupyterRequest` gives as its example."""
     cells = client.RunJupyterRequest.__fields__["cells"].field_info.extra["examples"][0]
     answer = ran(served, *cells)
     assert (answer.status, answer.message, answer.driver.status) == ("Success", "", "Finished")
@@ -41,7 +41,7 @@ def test_the_official_clients_own_example(served: Served) -> None:
     assert error["traceback"][-1].endswith("RuntimeError: error message")
 
 
-def test_cells_behind_an_error_are_run(served: Served) -> None:
+def test_cells_after_an_error_are_run(served: Served) -> None:
     answer = ran(served, "1/0", "print(2)")
     assert (answer.status, answer.cells[1].stdout) == ("Success", "2\n")
 
@@ -61,7 +61,7 @@ def test_requests_do_not_share_a_kernel(served: Served) -> None:
 
 
 @pytest.mark.parametrize("limit", [{"cell_timeout": 1}, {"total_timeout": 5}], ids=str)
-def test_a_time_limit(served: Served, limit: dict[str, float]) -> None:
+def test_a_time_limit_is_reported(served: Served, limit: dict[str, float]) -> None:
     answer = ran(served, "print(1, flush=True)\nimport time; time.sleep(60)", "print(2)", **limit)
     assert (answer.status, answer.driver.status) == ("Failed", "TimeLimitExceeded")
     assert answer.driver.return_code is None

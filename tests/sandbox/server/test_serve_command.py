@@ -1,4 +1,4 @@
-"""`tirjudge sandbox serve` as its operator sees it: started, asked, ended, and hit by the worst."""
+"""`tirjudge sandbox serve` as its operator sees it: start, requests, shutdown and killed workers."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def refused(*arguments: str, **environment: str) -> tuple[int, str]:
     return done.returncode, done.stderr
 
 
-def test_what_was_accepted_is_finished_before_the_end() -> None:
+def test_accepted_requests_are_finished_before_the_shutdown() -> None:
     with Server("--capacity", "1") as running, ThreadPoolExecutor() as threads:
         assert running.greeting.startswith(f"tirjudge sandbox: {running.url} runs 1 programs at once in `")
         source = "import time; time.sleep({}); print(1)"
@@ -74,7 +74,7 @@ def test_killed_workers_cost_failures_and_no_wrong_results() -> None:
         assert running.run("print(1)")["run_result"]["stdout"] == "1\n"
 
 
-def test_other_machines_need_a_token(tmp_path: Path) -> None:
+def test_listening_beyond_loopback_needs_a_token(tmp_path: Path) -> None:
     code, said = refused("--host", "0.0.0.0", TIRJUDGE_SANDBOX_TOKEN="")
     assert (code, "at least 16" in said) == (2, True)
     code, said = refused("--host", "0.0.0.0")
@@ -94,7 +94,7 @@ def test_other_machines_need_a_token(tmp_path: Path) -> None:
         assert TOKEN not in Path(f"/proc/{running.process.pid}/cmdline").read_text()
 
 
-def test_what_cannot_be_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
+def test_wrong_usage_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         code, said = refused("--port", str(taken.getsockname()[1]))
     assert (code, "Address already in use" in said) == (2, True)
@@ -113,5 +113,5 @@ def _kill_a_worker(server: int) -> None:
 def _until(true: Callable[[], bool]) -> None:
     end = time.monotonic() + 60
     while not true():
-        assert time.monotonic() < end, "it never came to be"
+        assert time.monotonic() < end, "the condition did not become true within 60 seconds"
         time.sleep(0.05)

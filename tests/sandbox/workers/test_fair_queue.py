@@ -1,4 +1,4 @@
-"""Clients take turns, whatever each of them has in line, and nobody's turn is lost."""
+"""The fair queue: clients take turns whatever the length of their queues, and no turn is lost."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import time
 
 import pytest
 
-from tirjudge_sandbox.workers import backoff
-from tirjudge_sandbox.workers.backoff import Backoff
-from tirjudge_sandbox.workers.fair_queue import FairQueue
+from tirjudge_sandbox.workers.fair_queue import Backoff, FairQueue
 
 
 async def in_line(queue: FairQueue, clients: str) -> tuple[list[str], list[asyncio.Task[None]]]:
-    """Tasks that wait for a turn, in the order of `clients`, and the names of those that had theirs."""
+    """Start a waiting task per client, in this order; return the names served so far and the tasks."""
     served: list[str] = []
 
     async def one(client: str) -> None:
@@ -41,7 +39,7 @@ async def test_clients_take_turns_and_each_keeps_its_order():
     await asyncio.gather(*tasks)
 
 
-async def test_so_many_at_once():
+async def test_the_number_of_holders_is_limited():
     queue = FairQueue(2)
     served, tasks = await in_line(queue, "aaa")
     assert len(served) == 2
@@ -50,14 +48,14 @@ async def test_so_many_at_once():
     await asyncio.gather(*tasks)
 
 
-async def test_one_that_is_cancelled_in_line_is_passed_over():
+async def test_a_cancelled_client_is_skipped():
     queue = FairQueue(1)
     await queue.acquire("a")
     served, tasks = await in_line(queue, "abb")
     tasks[0].cancel()
     await asyncio.sleep(0)
     assert queue.waiting == 2
-    # This one has no chance to notice before the turn comes to it.
+    # This task is cancelled too late to notice before it gets the turn.
     tasks[1].cancel()
     await serve(queue, 1)
     assert served == ["b"]
@@ -66,7 +64,7 @@ async def test_one_that_is_cancelled_in_line_is_passed_over():
     assert [task.cancelled() for task in tasks] == [True, True, False]
 
 
-async def test_a_turn_given_to_one_that_is_cancelled_goes_on_to_the_next():
+async def test_the_turn_of_a_cancelled_client_goes_to_the_next():
     queue = FairQueue(1)
     await queue.acquire("a")
     served, tasks = await in_line(queue, "ab")
@@ -78,13 +76,13 @@ async def test_a_turn_given_to_one_that_is_cancelled_goes_on_to_the_next():
 
 @pytest.fixture
 def slept(monkeypatch):
-    """Seconds that were slept, on a clock that only sleeping moves."""
+    """Replace the clock by one that only sleeping moves, and return the list of seconds slept."""
     naps: list[float] = []
 
     async def sleep(seconds: float) -> None:
         naps.append(round(seconds, 6))
 
-    monkeypatch.setattr(backoff.asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     monkeypatch.setattr(time, "monotonic", lambda: sum(naps))
     return naps
 
@@ -98,7 +96,7 @@ async def test_each_failure_doubles_the_wait_up_to_ten_seconds(slept):
     assert pause.failures == 9
 
 
-async def test_one_success_ends_it(slept):
+async def test_one_success_resets_the_wait(slept):
     pause = Backoff()
     pause.failed()
     await pause.wait()

@@ -1,4 +1,4 @@
-"""The best placement that a host allows is used, and errors name what the host does not allow."""
+"""Placements: the best one that a host allows is used, and errors name what the host does not allow."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ROOT, NOBODY = 0, 65534
 
 
 def python_as(user: int, *arguments: str, refused: str = "", code: int = 0) -> list[str]:
-    """Lines of a Python that runs as `user` (ourselves if we cannot choose) without the calls `refused`."""
+    """Run Python as `user` (as this user unless root) with some calls refused; return the printed lines."""
     lowered = [sys.executable, str(HERE / "unprivileged.py"), str(user)] if os.geteuid() == 0 else []
     denied = [sys.executable, str(HERE / "refusing.py"), refused] if refused else []
     command = [*lowered, *denied, sys.executable, *arguments]
@@ -38,7 +38,7 @@ def _errno(call: str) -> str:
 
 
 def attacks(secret: str) -> dict[str, str]:
-    """Programs, and how each ends where there are no namespaces; `secret` is a file of the host."""
+    """Return programs with their expected ends without namespaces; `secret` is a file of the host."""
     return {
         "print(open('given').read())": "ok given",
         "import os; print(os.listdir())": "ok ['given']",
@@ -50,7 +50,7 @@ def attacks(secret: str) -> dict[str, str]:
         f"import os; os.unlink({secret!r})": "error PermissionError",
         f"import os; os.chmod({secret!r}, 0o777)": "error PermissionError",
         f"import os; os.utime({secret!r})": "error PermissionError",
-        # Refused by the filter and not by Landlock, whose first versions know nothing of it.
+        # Refused by the seccomp filter, since the first versions of Landlock do not cover it.
         _errno(f"os.truncate({secret!r}, 0)"): f"ok {errno.EPERM}",
         _errno(f"os.open({secret!r}, os.O_TRUNC)"): f"ok {errno.EPERM}",
         _errno("os.open('given', os.O_TRUNC)"): f"ok {errno.EPERM}",
@@ -78,7 +78,7 @@ def secret():
         os.chmod(folder, 0o777)
         path = Path(folder, "secret")
         path.write_text("secret")
-        # What the same user may do without a sandbox, a program of theirs must not.
+        # The same user may do this outside of the sandbox, but their program must not.
         os.chown(path, NOBODY, NOBODY) if os.geteuid() == 0 else None
         yield path
         assert path.read_text() == "secret"
@@ -94,7 +94,7 @@ def test_root_needs_no_user_namespace():
     assert opened(ROOT) == ["root", ""]
 
 
-def test_others_get_one():
+def test_other_users_get_a_user_namespace():
     assert opened(NOBODY) == ["userns", ""]
 
 
@@ -144,15 +144,15 @@ def test_a_container_is_a_host_too(docker_image, started, placement):
 
 
 @root_only
-def test_root_that_may_not_make_namespaces_takes_a_uid_of_its_own():
+def test_root_without_namespaces_takes_a_separate_uid():
     assert opened(ROOT, refused="unshare") == ["own-uid", ""]
 
 
-def test_others_that_may_not_keep_theirs():
+def test_other_users_without_namespaces_keep_their_uid():
     assert opened(NOBODY, refused="unshare") == ["plain", ""]
 
 
-def test_without_landlock_too_it_refuses_and_says_why():
+def test_without_landlock_and_namespaces_it_refuses_with_the_reason():
     (line,) = opened(NOBODY, refused="unshare,landlock")
     assert "userns: unshare: Operation not permitted" in line
     assert "plain: no host_files_hidden" in line
@@ -161,7 +161,7 @@ def test_without_landlock_too_it_refuses_and_says_why():
     assert "--allow-weak-isolation" in line
 
 
-def test_weak_isolation_is_taken_only_with_leave_and_is_named(secret):
+def test_weak_isolation_needs_permission_and_is_reported(secret):
     programs = (f"print(open({str(secret)!r}).read())", "import os; os.fork()")
     placement, notes, read, fork = opened(
         NOBODY, *programs, refused="unshare,landlock", allow_weak_isolation=True
@@ -189,7 +189,7 @@ def test_the_doctor_tries_every_placement():
     assert lines[-1] == "The local sandbox runs programs in `plain`."
 
 
-def test_the_doctor_says_what_would_mend_it():
+def test_the_doctor_suggests_remedies():
     lines = python_as(NOBODY, "-c", *DOCTOR, refused="unshare,landlock", code=1)
     assert any(line.split() == ["local", "plain", "NO", "yes", "yes", "yes"] for line in lines)
     advice = lines[lines.index("The local sandbox refuses to run programs here. Remedies:") + 1 :]

@@ -1,4 +1,4 @@
-"""Workers are shared fairly, replaced when lost, and gone when they should be."""
+"""The worker pool: fair sharing, replacement of lost workers, and cleanup."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ import pytest
 
 from tirjudge_sandbox import Limits, Program, Status, open_sandbox
 from tirjudge_sandbox.local import LocalSandbox
-from tirjudge_sandbox.workers import backoff, interpreter, worker
-from tirjudge_sandbox.workers.backoff import Backoff
+from tirjudge_sandbox.workers import fair_queue, interpreter, worker
+from tirjudge_sandbox.workers.fair_queue import Backoff
 
 
 def descendants(pid: int) -> set[int]:
-    """Ids of all living processes below `pid`; of a worker: its launcher, its template, and a program."""
+    """Return the living processes below `pid`; a busy worker has three: launcher, template, program."""
     children = set()
     for other in filter(str.isdigit, os.listdir("/proc")):
         try:
@@ -33,7 +33,7 @@ def descendants(pid: int) -> set[int]:
 
 
 async def until(wanted: Callable[[int], bool]) -> set[int]:
-    """Wait until the number of this process's living descendants is as wanted; give them."""
+    """Wait until the number of this process's living descendants is as wanted, and return them."""
     while True:
         found = descendants(os.getpid())
         if wanted(len(found)):
@@ -42,21 +42,21 @@ async def until(wanted: Callable[[int], bool]) -> set[int]:
 
 
 def template_of(processes: set[int]) -> int:
-    """The middle one of a busy worker's three processes: launcher, template, program."""
+    """Return the template: the middle one of a busy worker's three processes."""
     return next(pid for pid in processes if len(descendants(pid)) == 1)
 
 
-async def test_open_sandbox_finds_the_local_one():
+async def test_open_sandbox_finds_the_local_backend():
     async with open_sandbox("local", capacity=1, preload=()) as box:
         assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
 
 
-def test_open_sandbox_names_what_there_is():
+def test_open_sandbox_lists_the_backends_for_an_unknown_name():
     with pytest.raises(ValueError, match="local"):
         open_sandbox("nowhere")
 
 
-async def test_closed_it_refuses():
+async def test_a_closed_sandbox_refuses_programs():
     with pytest.raises(RuntimeError, match="async with"):
         await LocalSandbox(preload=()).run(Program(source=""))
 
@@ -67,7 +67,7 @@ async def test_capacity_and_order():
         await asyncio.gather(*(box.run(slow) for _ in range(2)))
         queued = [ran.queued_seconds for ran in await asyncio.gather(*(box.run(slow) for _ in range(6)))]
     assert queued[2:] == sorted(queued[2:])
-    # The third waited for one of two to end, the fifth for two rounds; the first two had begun before.
+    # The third waited for one of the first two to end, and the fifth for two rounds.
     assert queued[2] >= 0.3
     assert queued[4] >= 0.6
 
@@ -93,7 +93,7 @@ async def test_a_worker_is_replaced_after_so_many_programs():
         assert len(descendants(os.getpid())) == 2
 
 
-async def test_statistics_tell_what_runs_and_waits():
+async def test_statistics_count_running_and_waiting_programs():
     async with LocalSandbox(capacity=1, preload=()) as box:
         tasks = [asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)"))) for _ in "123"]
         await until(lambda count: count > 2)
@@ -108,7 +108,7 @@ async def test_statistics_tell_what_runs_and_waits():
 async def test_workers_that_do_not_start_fail_each_program_with_a_growing_wait(monkeypatch):
     waits: list[float] = []
     monkeypatch.setattr(Backoff, "wait", lambda pause: asyncio.sleep(0, waits.append(pause.failures)))
-    monkeypatch.setattr(backoff, "_FIRST_SECONDS", 0)
+    monkeypatch.setattr(fair_queue, "_FIRST_SECONDS", 0)
     async with LocalSandbox(capacity=1, preload=()) as box:
         os.kill(next(pid for pid in descendants(os.getpid()) if not descendants(pid)), signal.SIGKILL)
         await until(lambda count: count == 0)
@@ -129,7 +129,7 @@ async def test_a_program_without_namespaces_does_not_outlive_its_template():
         running = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(10**6)")))
         below = await until(lambda count: count > 2)
         os.kill(template_of(below), signal.SIGKILL)
-        # It is gone when its worker is, and the worker waits for it.
+        # The program ends with its worker, and the worker waits for it.
         async with asyncio.timeout(60):
             assert (await running).status is Status.SANDBOX_FAILED
         assert not {str(pid) for pid in below} & set(os.listdir("/proc"))
@@ -157,7 +157,7 @@ async def test_cancelling_kills_the_program_and_keeps_the_worker():
         assert descendants(os.getpid()) == workers
 
 
-async def test_cancelling_one_that_waits():
+async def test_a_waiting_program_can_be_cancelled():
     async with LocalSandbox(capacity=1, preload=()) as box:
         first = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(0.5)")))
         second = asyncio.ensure_future(box.run(Program(source="")))
@@ -200,7 +200,7 @@ async def test_a_wedged_worker_is_killed_and_replaced(monkeypatch):
         assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
 
 
-async def test_leaving_ends_what_still_runs():
+async def test_closing_the_sandbox_ends_running_programs():
     async with LocalSandbox(capacity=1, preload=()) as box:
         running = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)")))
         await until(lambda count: count > 2)
@@ -227,7 +227,6 @@ HOST = """
 import asyncio
 from tirjudge_sandbox import Program
 from tirjudge_sandbox.local import LocalSandbox
-from tirjudge_sandbox.workers import backoff, interpreter, worker
 
 async def main():
     async with LocalSandbox(capacity=1, preload=()) as box:

@@ -1,4 +1,4 @@
-"""The short form of the soak: the script of `benchmarks`, as a reader of the documentation runs it."""
+"""The short form of the soak test: the script in `benchmarks`, run as the documentation says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Methods of best-of-N, under a judge whose taste is known; checks, in the real sandbox."""
+"""Best-of-N: selection methods under a judge of known taste, and grading in the real sandbox."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from tirjudge_sandbox import Limits, Sandbox, open_sandbox
 
 
 class Taste:
-    """A referee that likes candidates by a number each; equal numbers are a tie, None has no verdict."""
+    """A referee that prefers the candidate with the larger number; equal numbers tie, None has no verdict."""
 
     def __init__(self, likes: Sequence[float | None]) -> None:
         self.likes = likes
@@ -71,7 +71,7 @@ async def select(name: str, likes: Sequence[float | None], **options: Any) -> tu
 
 
 @pytest.mark.parametrize("name", ["pointwise", "pairwise", "listwise", "listwise-all", "round-robin"])
-async def test_every_method_selects_whom_a_consistent_judge_likes_best(name: str) -> None:
+async def test_every_method_selects_the_candidate_that_a_consistent_judge_prefers(name: str) -> None:
     rng = Random(3)
     for count in (*range(1, 12), 16, 33):
         likes = rng.sample(range(100), count)
@@ -97,13 +97,13 @@ async def test_every_method_selects_whom_a_consistent_judge_likes_best(name: str
         ("round-robin", 16, 120),
     ],
 )
-async def test_how_often_the_judge_is_asked(name: str, count: int, judgments: int) -> None:
+async def test_the_number_of_judgments_of_each_method(name: str, count: int, judgments: int) -> None:
     selection, referee = await select(name, list(range(count)))
     assert selection.judgments == len(referee.asked) == judgments
     assert max(Counter(referee.asked).values(), default=1) == 1
 
 
-async def test_lists_of_a_knockout_are_no_longer_than_the_group_and_even() -> None:
+async def test_knockout_lists_are_at_most_the_group_size_and_balanced() -> None:
     _, referee = await select("listwise", list(range(10)), group_size=4)
     assert sorted(map(len, referee.asked)) == [3, 3, 3, 4]
 
@@ -120,7 +120,7 @@ async def test_the_bracket_is_a_function_of_the_seed_and_the_question() -> None:
 
 
 async def test_equal_scores_are_decided_by_the_majority_of_their_answers() -> None:
-    """Candidates 0, 2, 3 and 4 share the best score; 2 and 4 give one answer, the five others another."""
+    """Candidates 0, 2, 3 and 4 share the best score; 2 and 4 give one answer, the other five another."""
     likes: list[float | None] = [9, 8, 9, 9, 9, 8, None]
     grade = Grade((0.0,) * 7, (0, 0, 2, None, 2, 0, 0))
     selection = await open_method("pointwise").select(asking(7), grade, Taste(likes))
@@ -133,8 +133,8 @@ async def test_without_any_verdict_pointwise_is_the_majority_vote() -> None:
     assert (selection.choice, selection.undecided) == (0, 4)
 
 
-async def test_a_knockout_draws_where_the_judge_does_not_decide() -> None:
-    """Over many questions every candidate gets through; a tie is drawn among those that tie alone."""
+async def test_a_knockout_draws_lots_if_the_judge_does_not_decide() -> None:
+    """Over many questions every candidate advances; a tie is drawn only among the tied candidates."""
     method = open_method("pairwise")
     drawn = Counter()
     for number in range(200):
@@ -149,7 +149,7 @@ async def test_a_knockout_draws_where_the_judge_does_not_decide() -> None:
         assert selection.choice in (1, 2)
 
 
-async def test_a_round_robin_is_what_counting_by_hand_gives() -> None:
+async def test_a_round_robin_equals_counting_by_hand() -> None:
     rng = Random(8)
     for _ in range(20):
         likes = [rng.choice((1, 2, 3, None)) for _ in range(6)]
@@ -172,7 +172,7 @@ def test_a_majority_vote() -> None:
     assert majority([3, 1, 2], [0, 1, 2, 1]) == 3
 
 
-def test_a_method_that_cannot_be_is_refused() -> None:
+def test_an_invalid_method_is_refused() -> None:
     with pytest.raises(ValueError, match="no method 'swiss'; there are pointwise"):
         open_method("swiss")
     with pytest.raises(ValueError, match="a knockout needs groups of 2 candidates or more, not 1"):
@@ -183,7 +183,7 @@ def rows(*fields: dict[str, Any], **options: Any) -> list[CandidateSet | Failure
     return list(questions((Row(f"f:{n}", f"line-{n}", one) for n, one in enumerate(fields, 1)), **options))
 
 
-def test_rows_of_jetts_are_read_as_they_are() -> None:
+def test_rows_of_jetts_are_read_unchanged() -> None:
     jetts = {
         "query": {"content": "Name a prime.", "metadata": {"answer": "7"}},
         "responses": [{"content": "4", "metadata": {"score": 0}}, {"content": "5", "metadata": {"score": 1}}],
@@ -198,7 +198,7 @@ def test_rows_of_jetts_are_read_as_they_are() -> None:
     assert compared.task.gold == {"check": "math", "answer": "7"}
 
 
-def test_what_a_row_has_tells_how_it_is_checked() -> None:
+def test_the_columns_of_a_row_decide_how_it_is_graded() -> None:
     row = {"prompt": "p", "responses": ["a", "b", "c"], "solved": [True, False, 0.5], "answer": 7}
     kinds = [
         rows(row)[0],
@@ -224,15 +224,13 @@ def test_what_a_row_has_tells_how_it_is_checked() -> None:
         ({"prompt": None, "solved": [1, 0]}, {}, "no prompt"),
     ],
 )
-def test_a_row_that_is_no_question_is_a_failure(
-    changes: dict[str, Any], options: dict[str, Any], said: str
-) -> None:
+def test_an_invalid_row_is_a_failure(changes: dict[str, Any], options: dict[str, Any], said: str) -> None:
     (failure,) = rows({"prompt": "p", "responses": ["a", "b"], **changes}, **options)
     assert isinstance(failure, Failure)
     assert said in failure.reason
 
 
-def test_an_id_that_is_there_twice_is_a_failure() -> None:
+def test_a_repeated_id_is_a_failure() -> None:
     row = {"id": "x", "prompt": "p", "responses": ["a"], "solved": [1]}
     _, second = rows(row, row)
     assert isinstance(second, Failure)
@@ -251,7 +249,7 @@ def solving(candidates: Sequence[str], **gold: Any) -> CandidateSet:
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_mathematics_compares_values_and_not_texts(sandbox: Sandbox) -> None:
+async def test_mathematics_compares_values_and_not_strings(sandbox: Sandbox) -> None:
     texts = ["so \\boxed{0.5}", "\\boxed{\\frac12}", "it is 3", "no idea", "\\boxed{2}", "it is 2", "4/8"]
     grade = await Mathematics(sandbox).grade(solving(texts, answer="1/2"))
     assert grade == Grade((1, 1, 0, 0, 0, 0, 1), (0, 0, 2, None, 4, 4, 0))
@@ -260,7 +258,7 @@ async def test_mathematics_compares_values_and_not_texts(sandbox: Sandbox) -> No
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_an_answer_that_never_ends_costs_nobody_else_theirs(sandbox: Sandbox) -> None:
+async def test_an_endless_answer_does_not_affect_the_others(sandbox: Sandbox) -> None:
     texts = ["\\boxed{3}", "\\boxed{9^{9^{9^{9^9}}}}", "\\boxed{6/2}"]
     checking = Mathematics(sandbox, Limits(cpu_seconds=10, wall_seconds=60))
     grade = await checking.grade(solving(texts, answer="3"))
@@ -268,7 +266,7 @@ async def test_an_answer_that_never_ends_costs_nobody_else_theirs(sandbox: Sandb
 
 
 @pytest.mark.asyncio(loop_scope="module")
-async def test_an_answer_that_cannot_be_read_fails_its_question(sandbox: Sandbox) -> None:
+async def test_an_unreadable_answer_fails_its_question(sandbox: Sandbox) -> None:
     with pytest.raises(ValueError, match="cannot read its answer"):
         await Mathematics(sandbox).grade(solving(["\\boxed{3}"], answer=""))
 
@@ -295,9 +293,7 @@ CHECK = "def check(candidate):\n    assert candidate(3) == 6\n"
 
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize("tests", [ASSERTIONS, CASES, CHECK], ids=["assertions", "unittest", "check"])
-async def test_code_is_solved_by_who_passes_its_tests_and_not_by_who_leaves(
-    sandbox: Sandbox, tests: str
-) -> None:
+async def test_code_that_exits_early_does_not_pass_its_tests(sandbox: Sandbox, tests: str) -> None:
     checking = UnitTests(sandbox, Limits(cpu_seconds=1, wall_seconds=30))
     grade = await checking.grade(solving(PROGRAMS, tests=tests, entry_point="double"))
     assert grade.solved == (1, 1, 0, 0, 0, 0, 0)
@@ -310,7 +306,7 @@ def test_the_program_of_a_response_is_its_longest_fence() -> None:
     assert code_of("```\nx = 1\n```") == "x = 1\n"
 
 
-async def test_instructions_and_recorded_grades() -> None:
+async def test_instructions_and_recorded_grades_are_graded() -> None:
     asked = {"instruction_id_list": ["punctuation:no_comma", "startend:quotation"], "kwargs": [{}, {}]}
     grade = await Instructions().grade(solving(['"a"', '"a, b"', '"a" ', "a"], instructions=asked))
     assert grade == Grade((1, 0, 1, 0), (0, 1, 0, 3))
@@ -320,7 +316,7 @@ async def test_instructions_and_recorded_grades() -> None:
 
 
 class Longest:
-    """A generator that prefers the longest response; it reads them from its prompt."""
+    """A generator that prefers the longest response, which it finds in its prompt."""
 
     model = "longest"
     encoder = None
@@ -333,18 +329,18 @@ class Longest:
         return Completion(text=answer, finish=Finish.END)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Do nothing, since no resource is held."""
 
 
 @pytest.mark.parametrize("method", ["pointwise", "pairwise", "listwise", "listwise-all", "round-robin"])
-async def test_from_python_a_judge_selects_inside_a_running_loop_too(method: str) -> None:
+async def test_best_of_works_inside_a_running_event_loop(method: str) -> None:
     candidates = ["☆" * count for count in (2, 5, 7, 1, 3)]
     with Judge(generator=Longest(), tools=False) as judge:
         assert best_of(judge, "Q", candidates, method).choice == 2
         assert (await abest_of(judge, "Q", candidates, method, seed=4)).choice == 2
 
 
-async def test_from_python_what_fails_is_raised() -> None:
+async def test_best_of_raises_on_failure() -> None:
     class Down(Longest):
         async def generate(self, context: Context, sampling: Sampling) -> Completion:
             raise GeneratorFailed("it is off")

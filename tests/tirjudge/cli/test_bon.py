@@ -21,7 +21,7 @@ from tirjudge_environments.orders import letters
 
 @pytest.fixture
 def endpoint() -> Iterator[EndpointServer]:
-    """Prefers the largest number in `candidate N`."""
+    """Serve a judge that prefers the largest number in `candidate N`."""
     with serving() as server:
         server.script = prefer_the_largest
         yield server
@@ -44,7 +44,7 @@ def through(endpoint: EndpointServer) -> tuple[str, ...]:
 
 
 def write_rows(path: Path, count: int, candidates: int = 6) -> Path:
-    """Candidate k of every row solves it if k is the last; so does the first, of every second row."""
+    """Write rows that only the last candidate solves, and in every second row also the first one."""
     rows = [
         {
             "id": f"q{n}",
@@ -59,7 +59,7 @@ def write_rows(path: Path, count: int, candidates: int = 6) -> Path:
 
 
 def table(run: subprocess.CompletedProcess[str]) -> dict[str, list[str]]:
-    """Name to solved, rate, judgments and undecided."""
+    """Return the printed table: the solved count, rate, judgments and undecided questions by method."""
     shown = [line for line in run.stdout.splitlines()[2:] if "%" in line]
     cells = [re.split(r"\s{2,}", line.replace("%]", "%]  ")) for line in shown]
     return {name: [solved, rate, *rest] for name, solved, rate, *rest in cells}
@@ -69,7 +69,7 @@ def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_solved_counts_beside_pass_1_majority_and_the_oracle(
+def test_the_table_compares_with_pass_1_majority_and_the_oracle(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     write_rows(tmp_path / "rows.jsonl", 8)
@@ -97,7 +97,7 @@ def test_solved_counts_beside_pass_1_majority_and_the_oracle(
     assert f"judged    {len(judged)} times in all runs, {len(judged)} with a verdict" in run.stdout
 
 
-def test_another_method_finds_what_an_earlier_one_asked(tmp_path: Path, endpoint: EndpointServer) -> None:
+def test_another_method_reuses_earlier_judgments(tmp_path: Path, endpoint: EndpointServer) -> None:
     write_rows(tmp_path / "rows.jsonl", 2)
     assert bon(tmp_path, "rows.jsonl", "--method", "round-robin", *through(endpoint)).returncode == 0
     asked = len(endpoint.asked)
@@ -124,7 +124,7 @@ def test_killed_at_any_moment_nothing_is_judged_twice(tmp_path: Path, endpoint: 
         kill_at(process, out, goal, lambda: draw.uniform(0, 0.01))
         before, kept = kept, {row["id"] for row in lines(out)}
         assert before < kept
-        with out.open("ab") as file:  # what a kill inside a write leaves
+        with out.open("ab") as file:  # a torn line, as a kill during a write leaves it
             file.write(out.read_bytes()[: draw.randrange(1, 200)])
     finished = bon(tmp_path, *arguments)
     assert finished.returncode == 0, finished.stderr
@@ -140,7 +140,7 @@ def test_killed_at_any_moment_nothing_is_judged_twice(tmp_path: Path, endpoint: 
     assert again.stdout.splitlines()[:8] == finished.stdout.splitlines()[:8]
 
 
-def test_a_limit_of_cost_stops_before_it_is_passed_and_the_same_command_goes_on(
+def test_a_cost_limit_stops_in_time_and_the_same_command_resumes(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     write_rows(tmp_path / "rows.jsonl", 4)
@@ -176,14 +176,14 @@ def test_mathematics_and_code_are_checked_in_the_sandbox_and_kept(tmp_path: Path
     assert not (tmp_path / "rows.bon.jsonl").exists()
 
 
-def test_a_judge_that_is_down_fails_rows_and_the_same_command_goes_on(
+def test_an_unreachable_judge_fails_rows_and_the_same_command_resumes(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     write_rows(tmp_path / "rows.jsonl", 4)
     endpoint.script = lambda body: failure(401, "bad key")
     run = bon(tmp_path, "rows.jsonl", "--give-up-after", "2", *through(endpoint))
     assert run.returncode == 1
-    assert "given up after 2 failed rows in a row" in run.stderr
+    assert "gave up after 2 consecutive failures, the last one because: " in run.stderr
     assert lines(tmp_path / "rows.bon.jsonl.failed.jsonl")[0]["id"].startswith("q")
     endpoint.script = prefer_the_largest
     run = bon(tmp_path, "rows.jsonl", *through(endpoint))
@@ -202,7 +202,7 @@ def test_a_judge_that_is_down_fails_rows_and_the_same_command_goes_on(
         (("-",), "standard input has no name"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(
+def test_wrong_usage_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
 ) -> None:
     write_rows(tmp_path / "rows.jsonl", 1)

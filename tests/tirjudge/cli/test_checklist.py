@@ -1,4 +1,4 @@
-"""`tirjudge checklist`: rows of HelpSteer3 become the same rows with a checklist."""
+"""`tirjudge checklist`: adds a checklist to every row of HelpSteer3."""
 
 from __future__ import annotations
 
@@ -81,17 +81,15 @@ def test_the_same_command_asks_nothing_twice(tmp_path: Path, server: EndpointSer
         (row("x", response2=None), "response B is missing"),
     ],
 )
-def test_a_row_that_cannot_be_used_is_one_line(
-    tmp_path: Path, server: EndpointServer, one: Any, reason: str
-) -> None:
+def test_an_unusable_row_is_one_line(tmp_path: Path, server: EndpointServer, one: Any, reason: str) -> None:
     server.script = decompose
     done = run(tmp_path, server, one, row("is wrong"))
     assert done.exit_code == 1
     assert f"rows.jsonl:1: {reason}" in done.stderr
-    assert len(written(tmp_path)) == 1, "the others go on"
+    assert len(written(tmp_path)) == 1, "the other rows are processed"
 
 
-def test_an_answer_that_cannot_be_read_leaves_no_checklist(tmp_path: Path, server: EndpointServer) -> None:
+def test_an_unreadable_answer_gives_no_checklist(tmp_path: Path, server: EndpointServer) -> None:
     server.answers(chat("Here you go: one, two, three."))
     done = run(tmp_path, server, row("is wrong"))
     assert done.exit_code == 1
@@ -106,7 +104,7 @@ def test_a_refused_key_is_one_line(tmp_path: Path, server: EndpointServer) -> No
     assert done.stderr.startswith("tirjudge checklist: m refuses all questions: ")
 
 
-def test_texts_will_do_as_remarks(tmp_path: Path, server: EndpointServer) -> None:
+def test_remarks_may_be_plain_texts(tmp_path: Path, server: EndpointServer) -> None:
     server.script = decompose
     done = run(tmp_path, server, row("x", why=["A lies"]), options=("--remarks", "why"))
     assert done.exit_code == 0, done.output

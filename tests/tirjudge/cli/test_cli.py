@@ -28,7 +28,7 @@ def one() -> None:
 
 @pytest.fixture
 def plugged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Other packages' commands: a function, an app, one whose extra is missing and one that is broken."""
+    """Register other packages' commands: a function, an app, one without its extra and a broken one."""
     values = {
         "greet": f"{__name__}:greet",
         "many": f"{__name__}:many",
@@ -46,7 +46,7 @@ def test_version() -> None:
 
 
 @pytest.mark.parametrize("command", ["judge", "sandbox", "train"])
-def test_our_commands_have_help(command: str) -> None:
+def test_built_in_commands_have_help(command: str) -> None:
     run = CliRunner().invoke(app, [command, "--help"])
     assert run.exit_code == 0, run.output
     assert "Cannot be loaded" not in run.output
@@ -72,7 +72,7 @@ def test_other_packages_add_commands() -> None:
 
 @pytest.mark.usefixtures("plugged")
 @pytest.mark.parametrize("name", ["absent", "broken"])
-def test_a_command_that_cannot_be_loaded_is_one_line_and_harms_no_other(name: str) -> None:
+def test_a_command_that_fails_to_load_is_one_line_and_affects_no_other(name: str) -> None:
     run = CliRunner().invoke(app, [name, "--any", "thing"])
     assert run.exit_code == 2
     assert run.stderr.startswith(f"tirjudge {name} cannot be loaded: ")
@@ -96,6 +96,6 @@ def test_an_unknown_command_is_a_usage_error() -> None:
         ("\ud800", r"\ud800"),
     ],
 )
-def test_what_does_not_print_shows_as_an_escape(text: str, shown: str) -> None:
+def test_unprintable_characters_are_escaped(text: str, shown: str) -> None:
     assert printable(text) == shown
     assert len(printable(text * 500)) <= 400

@@ -1,4 +1,4 @@
-"""A reader that leaves, as `head` does, ends every command quietly."""
+"""Every command ends quietly when the reader closes the pipe, as `head` does."""
 
 import json
 import os
@@ -18,7 +18,7 @@ UNREAD = 141
 
 @pytest.fixture
 def pipe() -> Iterator[int]:
-    """A pipe that nobody reads."""
+    """Open a pipe whose read end is closed."""
     read, write = os.pipe()
     os.close(read)
     yield write
@@ -31,7 +31,9 @@ def pipe() -> Iterator[int]:
     [("--help",), ("formats",), ("eval", "--list"), ("data", "inspect", "rows.jsonl"), ("train", "--list")],
     ids=" ".join,
 )
-def test_nothing_is_said_about_it(words: tuple[str, ...], unbuffered: str, pipe: int, tmp_path: Path) -> None:
+def test_a_closed_pipe_is_not_reported(
+    words: tuple[str, ...], unbuffered: str, pipe: int, tmp_path: Path
+) -> None:
     write_rows(tmp_path / "rows.jsonl", pairs(2))
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     done = subprocess.run(
@@ -41,7 +43,7 @@ def test_nothing_is_said_about_it(words: tuple[str, ...], unbuffered: str, pipe:
     assert (done.returncode, done.stderr) == (UNREAD, "")
 
 
-def test_an_agent_that_leaves(pipe: int) -> None:
+def test_an_agent_that_disconnects_ends_the_server_quietly(pipe: int) -> None:
     hello = {"protocolVersion": "2025-03-26", "capabilities": {}, "clientInfo": {"name": "x", "version": "0"}}
     said = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": hello})
     done = subprocess.run(
@@ -51,7 +53,7 @@ def test_an_agent_that_leaves(pipe: int) -> None:
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_what_was_judged_is_kept(stream: str, pipe: int, tmp_path: Path, endpoint: EndpointServer) -> None:
+def test_judged_rows_are_kept(stream: str, pipe: int, tmp_path: Path, endpoint: EndpointServer) -> None:
     write_rows(tmp_path / "rows.jsonl", pairs(2))
     command = [TIRJUDGE, "judge", "rows.jsonl", "--no-tools", *through(endpoint)]
     streams = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, stream: pipe}

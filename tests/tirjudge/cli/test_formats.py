@@ -1,4 +1,4 @@
-"""The judges of other papers as users reach them: `--format`, `Judge(format=...)`, `tirjudge formats`."""
+"""Judge formats as users select them: `--format`, `Judge(format=...)`, `tirjudge formats`."""
 
 import json
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def _shown(text: str) -> str:
     return "A" if "Assistant A's Answer]\ngood" in text else "B"
 
 
-def test_a_pair_in_both_orders_by_the_prompt_that_was_asked_for(
+def test_a_pair_is_judged_in_both_orders_with_the_chosen_format(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     endpoint.script = prefers_good
@@ -63,7 +63,7 @@ def test_a_pair_in_both_orders_by_the_prompt_that_was_asked_for(
     assert not any("stop" in body for body in endpoint.bodies)
 
 
-def test_scores_given_apart_are_compared(tmp_path: Path, endpoint: EndpointServer) -> None:
+def test_separate_scores_are_compared(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = lambda body: chat(
         f"<think>t</think><score>{7.5 if 'good' in body['messages'][0]['content'] else 3}</score>"
     )
@@ -74,7 +74,7 @@ def test_scores_given_apart_are_compared(tmp_path: Path, endpoint: EndpointServe
 
 
 def test_scores_of_both_orders_are_averaged(tmp_path: Path, endpoint: EndpointServer) -> None:
-    """It likes what comes first: the orders contradict each other, and the row says by how much."""
+    """The judge prefers the first response, so the orders disagree, and the row shows by how much."""
     endpoint.script = lambda body: chat("<think>t</think><answer>8</answer><answer>5</answer>")
     write(tmp_path)
     assert run(tmp_path, endpoint, "--format", "judgelrm-pair", "--order", "both").exit_code == 0
@@ -92,7 +92,7 @@ def test_equal_scores_are_a_tie(tmp_path: Path, endpoint: EndpointServer) -> Non
     assert (only_row(tmp_path)["verdict"], only_row(tmp_path)["scores"]) == ("tie", [8.0, 8.0])
 
 
-def test_thinking_that_the_endpoint_cut_out_counts_as_thinking(
+def test_thinking_removed_by_the_endpoint_counts_as_thinking(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     endpoint.script = lambda body: chat("<answer>8</answer><answer>3</answer>", reasoning_content="why")
@@ -112,7 +112,7 @@ def test_thinking_that_the_endpoint_cut_out_counts_as_thinking(
         (("--option", "seed_prompt=plan"), "options belong to a format: give --format"),
     ],
 )
-def test_a_format_or_option_that_cannot_be_is_one_line(
+def test_an_invalid_format_or_option_is_one_line(
     arguments: tuple[str, ...], complaint: str, tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     write(tmp_path)
@@ -123,7 +123,7 @@ def test_a_format_or_option_that_cannot_be_is_one_line(
     assert not endpoint.asked
 
 
-def test_the_embedded_model_is_not_asked_what_it_never_learnt(tmp_path: Path) -> None:
+def test_the_embedded_model_refuses_formats_it_was_not_trained_for(tmp_path: Path) -> None:
     write(tmp_path)
     command = ["judge", str(tmp_path / "rows.jsonl"), "--output", str(tmp_path / "out.jsonl")]
     done = CliRunner().invoke(app, [*command, "--format", "j1-pav"])
@@ -131,7 +131,7 @@ def test_the_embedded_model_is_not_asked_what_it_never_learnt(tmp_path: Path) ->
     assert "the embedded model knows only TIR-Judge's formats: give --model for j1-pav" in done.stderr
 
 
-def test_a_row_that_does_not_fit_fails_alone(tmp_path: Path, endpoint: EndpointServer) -> None:
+def test_a_row_that_does_not_fit_the_format_fails_alone(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = prefers_good
     rows = [{"id": f"n{n}", "prompt": "p", "responses": ["good", "bad", "bad"][:n]} for n in (2, 3)]
     write(tmp_path, *rows)
@@ -141,7 +141,7 @@ def test_a_row_that_does_not_fit_fails_alone(tmp_path: Path, endpoint: EndpointS
     assert "a pair has two responses; task 'n3' has 3" in done.output + done.stderr
 
 
-def test_going_on_with_another_format_is_refused(tmp_path: Path, endpoint: EndpointServer) -> None:
+def test_resuming_with_another_format_is_refused(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.script = prefers_good
     write(tmp_path)
     assert run(tmp_path, endpoint, "--format", "j1-pav", "--option", "seed_prompt=plan").exit_code == 0
@@ -167,7 +167,7 @@ def test_a_judge_in_code_takes_a_format_and_its_options(monkeypatch: pytest.Monk
         Judge(generator=ScriptedGenerator([]), format="j1-pos", options={"order": "both"}).open()
 
 
-def test_the_formats_are_listed_with_what_they_are() -> None:
+def test_the_formats_are_listed_with_descriptions() -> None:
     done = CliRunner().invoke(app, ["formats"])
     assert done.exit_code == 0
     named = [line for line in done.stdout.splitlines() if not line.startswith(" ")]
@@ -176,8 +176,8 @@ def test_the_formats_are_listed_with_what_they_are() -> None:
     assert "seed_prompt" in done.stdout
 
 
-def test_the_documented_table_is_that_of_the_catalog() -> None:
-    """Stale? `tirjudge formats --markdown` prints the one that docs/judges.md should hold."""
+def test_the_documented_table_is_up_to_date() -> None:
+    """If this fails, copy the output of `tirjudge formats --markdown` into docs/judges.md."""
     table = CliRunner().invoke(app, ["formats", "--markdown"]).stdout.strip()
     assert table == judge_table("tirjudge_environments.")
     assert table in (DOCS / "judges.md").read_text()

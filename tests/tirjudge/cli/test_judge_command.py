@@ -44,7 +44,7 @@ def test_a_pair_is_judged_with_the_program_that_proves_it(tmp_path: Path, endpoi
     assert "programs  2 run (1.00 a row), 0 failed, 0 refused" in run.stdout
 
 
-def test_both_orders_agree_or_tie(tmp_path: Path, endpoint: EndpointServer) -> None:
+def test_both_orders_agree_or_give_a_tie(tmp_path: Path, endpoint: EndpointServer) -> None:
     write_rows(tmp_path / "rows.jsonl", pairs(1))
     arguments = ("rows.jsonl", "--order", "both", "--no-tools", *through(endpoint))
     assert judge(tmp_path, *arguments).returncode == 0
@@ -103,7 +103,7 @@ def test_a_judge_that_gives_no_verdict_is_recorded_and_counts_as_wrong(
     assert "2 rows, 0 with a verdict (2 malformed)" in run.stdout
 
 
-def test_bad_rows_are_named_and_the_others_judged(tmp_path: Path, endpoint: EndpointServer) -> None:
+def test_bad_rows_are_reported_and_the_others_judged(tmp_path: Path, endpoint: EndpointServer) -> None:
     lines = [json.dumps(row) for row in pairs(2)]
     lines[1:1] = ["{broken", '{"prompt": "p"}', '{"prompt": "p", "responses": ["a"], "label": 4}', lines[0]]
     (tmp_path / "rows.jsonl").write_text("\n".join(lines))
@@ -122,7 +122,7 @@ def test_bad_rows_are_named_and_the_others_judged(tmp_path: Path, endpoint: Endp
     assert [failure["where"] for failure in failures] == [f"rows.jsonl:{n}" for n in (2, 3, 4, 5)]
 
 
-def test_csv_json_and_standard_input_hold_the_same_rows(tmp_path: Path, endpoint: EndpointServer) -> None:
+def test_csv_json_and_standard_input_give_the_same_rows(tmp_path: Path, endpoint: EndpointServer) -> None:
     rows = [
         {"id": f"r{n}", "prompt": f'Line 1\nQ{n}, "said"', "response_a": "x", "response_b": "y", "label": "B"}
         for n in range(3)
@@ -174,7 +174,9 @@ def test_hostile_text_reaches_the_terminal_as_escapes(tmp_path: Path, endpoint: 
     assert len(results(tmp_path / "out")) == 1
 
 
-def test_long_responses_are_cut_only_when_asked_and_visibly(tmp_path: Path, endpoint: EndpointServer) -> None:
+def test_long_responses_are_truncated_only_on_request_and_visibly(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
     row = {"id": "1", "prompt": "p", "responses": ["a" * 500, "b"]}
     write_rows(tmp_path / "rows.jsonl", [row])
     run = judge(tmp_path, "rows.jsonl", "--no-tools", "--truncate", "100", *through(endpoint))
@@ -203,7 +205,7 @@ def test_long_responses_are_cut_only_when_asked_and_visibly(tmp_path: Path, endp
         (("broken.json",), "broken.json: not JSON"),
     ],
 )  # fmt: skip
-def test_usage_errors_are_one_line_and_leave_no_secret(
+def test_usage_errors_are_one_line_without_secrets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], reason: str
 ) -> None:
     write_rows(tmp_path / "rows.jsonl", pairs(1))

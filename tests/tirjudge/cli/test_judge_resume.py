@@ -1,4 +1,4 @@
-"""`tirjudge judge` killed, interrupted, contended: nothing is lost, judged twice or overwritten."""
+"""`tirjudge judge` when killed, interrupted or started twice: no row is lost, judged twice or overwritten."""
 
 import json
 import random
@@ -34,7 +34,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_judged_twice(
         whole = out.read_bytes()
         before, kept = kept, {json.loads(line)["id"] for line in whole.splitlines()}
         assert before < kept
-        with out.open("ab") as file:  # what a kill inside a write leaves
+        with out.open("ab") as file:  # a torn line, as a kill during a write leaves it
             file.write(whole.splitlines()[0][: draw.randrange(1, 200)])
     finished = judge(tmp_path, *command[2:])
     assert finished.returncode == 0, finished.stderr
@@ -47,7 +47,7 @@ def test_killed_at_any_moment_nothing_is_lost_or_judged_twice(
     assert again.stdout.splitlines()[:3] == finished.stdout.splitlines()[:3]
 
 
-def test_an_interrupt_says_how_to_go_on(tmp_path: Path, endpoint: EndpointServer) -> None:
+def test_an_interrupt_says_how_to_resume(tmp_path: Path, endpoint: EndpointServer) -> None:
     endpoint.delay = 0.02
     write_rows(tmp_path / "rows.jsonl", pairs(500))
     command = [TIRJUDGE, "judge", "rows.jsonl", "--no-tools", "--concurrency", "2", *through(endpoint)]
@@ -91,7 +91,7 @@ def test_a_run_with_settings_under_former_names_resumes(tmp_path: Path, endpoint
     assert "other settings (import_policy was false and is now true)" in run.stderr
 
 
-def test_a_row_that_changed_since_is_no_row_that_was_judged(tmp_path: Path, endpoint: EndpointServer) -> None:
+def test_a_row_changed_since_its_judgment_is_reported(tmp_path: Path, endpoint: EndpointServer) -> None:
     rows = pairs(2)
     write_rows(tmp_path / "rows.jsonl", rows)
     assert judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint)).returncode == 0
@@ -131,7 +131,7 @@ def test_one_output_has_one_writer(tmp_path: Path, endpoint: EndpointServer) -> 
         first.wait()
 
 
-def test_an_endpoint_that_is_down_fails_rows_that_a_later_run_judges(
+def test_rows_that_fail_at_an_unreachable_endpoint_are_judged_by_a_later_run(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
     write_rows(tmp_path / "rows.jsonl", pairs(30))

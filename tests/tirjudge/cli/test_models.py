@@ -1,4 +1,4 @@
-"""Local models on the command line: their note, their prompts, and rows that do not fit them."""
+"""Local models on the command line: their note, their prompts, and rows that exceed their context."""
 
 import json
 from pathlib import Path
@@ -18,7 +18,7 @@ NOTE = "demonstration model: knows nothing"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Random weights, and a note that asks for the short prompts."""
+    """Save a model with random weights and a note that selects the short prompts."""
     folder = tmp_path_factory.mktemp("model")
     tokenizer = bpe_tokenizer("Instruction: Which is better? Response A: Response B:")
     tiny_qwen3(len(tokenizer)).save_pretrained(folder)
@@ -35,7 +35,7 @@ def rows(path: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
-def test_a_models_note_stands_wherever_its_verdicts_do(
+def test_a_models_note_accompanies_its_verdicts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -69,7 +69,7 @@ def test_a_row_too_long_for_the_model_fails_and_fits_when_truncated(
     ("text", "reason"),
     [("{", "not JSON"), ('{"promts": "mini"}', "promts: Extra inputs"), ("[]", "Input should be")],
 )
-def test_a_note_that_cannot_be_read_is_named(tmp_path: Path, text: str, reason: str) -> None:
+def test_an_unreadable_note_is_named(tmp_path: Path, text: str, reason: str) -> None:
     (tmp_path / "tirjudge.json").write_text(text)
     with pytest.raises(ValueError, match=r"tirjudge\.json: ") as raised:
         read_note(str(tmp_path))
@@ -78,7 +78,7 @@ def test_a_note_that_cannot_be_read_is_named(tmp_path: Path, text: str, reason: 
 
 
 def test_the_labels_of_the_example_are_right() -> None:
-    """Checks with the families' reference programs, split into what they parse and what they check."""
+    """The labels are checked with the families' reference programs, split into parsing and checking."""
     examples = rows(str(EXAMPLE))
     assert len(examples) >= 10
     for row in examples:

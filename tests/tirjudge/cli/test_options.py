@@ -2,25 +2,20 @@
 
 import json
 import os
-import pytest
 import subprocess
 from pathlib import Path
-from tests.command import TIRJUDGE
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
-from tests.tirjudge.judge_command import pairs
-from tests.tirjudge.judge_command import results
-from tests.tirjudge.judge_command import through
-from tests.tirjudge.judge_command import write_rows
-from tirjudge.cli import app
-from tirjudge.cli.options import RowOptions
-from tirjudge.cli.options import read_options
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.config import JudgeOptions
-from tirjudge.judging.config import Option
-from tirjudge.judging.meta_judge import MetaJudgeConfig
+
+import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
+
+from tests.command import TIRJUDGE
+from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judge_command import pairs, results, through, write_rows
+from tirjudge.cli import app
+from tirjudge.cli.options import RowOptions, read_options
+from tirjudge.judging.config import JudgeConfig, JudgeOptions, Option
+from tirjudge.judging.meta_judge import MetaJudgeConfig
 
 COMMANDS = ["bon", "checklist", "eval", "formats", "judge", "mcp", "serve", "verify"]
 SANDBOX_COMMANDS = ["run", "build", "serve", "doctor"]
@@ -103,7 +98,7 @@ def test_a_bad_config_file_is_one_line(tmp_path: Path, name: str, text: str, rea
 
 
 def test_the_former_meaning_of_config_is_refused_with_the_new_name() -> None:
-    """`--config` once named a configuration of a hub dataset."""
+    """`--config` formerly named the configuration of a hub dataset."""
     run = CliRunner().invoke(app, ["judge", "some/dataset", "--config", "english"])
     assert run.exit_code == 2
     assert run.stderr == (
@@ -187,7 +182,7 @@ def test_the_shell_completes_commands_and_options(typed: str, completed: str) ->
 
 
 def test_the_completion_script_is_printed() -> None:
-    # Without detection of the shell the option takes its name, so that the test runs under any parent.
+    # Without shell detection the option takes the shell's name, so the test runs under any parent process.
     environment = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
     command = [TIRJUDGE, "--show-completion", "bash"]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""`tirjudge serve` as its operator sees it: started, overloaded, fuzzed, ended, and its model killed."""
+"""`tirjudge serve` as its operator sees it: start, overload, fuzzing, shutdown and a killed model server."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Server(ServedCommand):
         return httpx.post(self.url + path, json=body, timeout=100)
 
 
-def test_the_embedded_judge_is_served_and_ends_gracefully() -> None:
+def test_the_embedded_judge_is_served_and_shuts_down_gracefully() -> None:
     with Server() as running:
         assert running.greeting.startswith("tirjudge serve: http://127.0.0.1:")
         assert httpx.get(f"{running.url}/readyz", timeout=100).status_code == 200
@@ -51,7 +51,7 @@ def test_the_embedded_judge_is_served_and_ends_gracefully() -> None:
         assert running.end() == (0, "tirjudge serve: ended\n")
 
 
-def test_what_is_accepted_is_answered_before_the_end(endpoint: EndpointServer) -> None:
+def test_accepted_requests_are_answered_before_the_shutdown(endpoint: EndpointServer) -> None:
     endpoint.delay = 1.0
     endpoint.script = lambda body: chat("<score>7</score>")
     with Server("--model", "m", "--base-url", endpoint.url) as running, ThreadPoolExecutor() as pool:
@@ -85,7 +85,7 @@ def test_a_model_server_that_is_killed_gives_an_error_and_no_score() -> None:
         model.communicate()
 
 
-def test_overload_is_told_to_come_again(endpoint: EndpointServer) -> None:
+def test_overload_is_answered_with_retry_after(endpoint: EndpointServer) -> None:
     endpoint.script = lambda body: chat("<score>7</score>")
     endpoint.delay = 2.0
     with Server("--queue", "2", "--model", "m", "--base-url", endpoint.url) as running:
@@ -100,17 +100,17 @@ def test_overload_is_told_to_come_again(endpoint: EndpointServer) -> None:
         assert running.ask().status_code == 200
 
 
-def test_the_served_schema(endpoint: EndpointServer) -> None:
+def test_requests_from_the_served_schema_are_answered(endpoint: EndpointServer) -> None:
     endpoint.script = lambda body: chat("<score>7</score>")
     with Server("--model", "m", "--base-url", endpoint.url, "--max-body", "1") as running:
-        # 502 and 503 are answers that the schema holds; a judge without a score gives the first.
+        # 502 and 503 are in the schema; a judge without a score answers 502.
         assert fuzz_schema(running.url, 60) == {
             "/v1/judge", "/get_reward", "/healthz", "/readyz", "/metrics",
         }  # fmt: skip
         assert running.ask().status_code == 200
 
 
-def test_other_machines_need_a_token() -> None:
+def test_listening_beyond_loopback_needs_a_token() -> None:
     done = tirjudge("serve", "--host", "0.0.0.0", "--port", "0")
     assert done.returncode == 2
     assert done.stderr == (

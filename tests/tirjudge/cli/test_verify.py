@@ -1,4 +1,4 @@
-"""`tirjudge verify`: IFEval's numbers by one command."""
+"""`tirjudge verify`: computes IFEval's numbers with one command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rows(path: Path, *fields: dict[str, Any]) -> str:
 
 
 def test_the_numbers_of_gpt_4() -> None:
-    """IFEval Table 3 prints 76.89, 83.57, 79.30, 85.37, with letters drawn."""
+    """IFEval's Table 3 prints 76.89, 83.57, 79.30 and 85.37, with randomly drawn letters."""
     run = verify(
         str(benchmark_file("ifeval/responses-gpt4.jsonl")),
         "--prompts",
@@ -66,7 +66,7 @@ def test_a_row_may_hold_its_own_instructions_and_bad_ones_are_reported(tmp_path:
         (("none.jsonl",), "none.jsonl"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(
+def test_wrong_usage_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], said: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -77,7 +77,7 @@ def test_what_cannot_be_done_is_said_in_one_line(
     assert len(run.stderr.splitlines()) == 1
 
 
-def test_the_names_that_can_be_checked() -> None:
+def test_the_checkable_instructions_are_listed() -> None:
     names = verify("--names").stdout.splitlines()
     assert "keywords:letter_frequency" in names
     assert "words-at-least" in names

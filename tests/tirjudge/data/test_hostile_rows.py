@@ -1,4 +1,4 @@
-"""Rows that are wrong, huge, or made to steer a judge: judged or reported, and none speaks for the judge."""
+"""Rows that are invalid, huge or adversarial: each is judged or reported, and none decides its verdict."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ for response in response_a, response_b:
 
 
 class Recording:
-    """A watcher that keeps what it is told."""
+    """A watcher that records its calls."""
 
     def __init__(self) -> None:
         self.rows: list[dict[str, Any]] = []
@@ -68,7 +68,7 @@ class Recording:
 
 
 def run(folder: Path, published: list[Any], script: Any, **config: Any) -> Recording:
-    """JudgeBench rows through a whole run; `script` is the model."""
+    """Send JudgeBench rows through a whole run; `script` plays the model."""
     watcher = Recording()
     (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in published))
     rows = BenchmarkRows(open_benchmark("judgebench"), ["gpt"], {"gpt": str(folder / "rows.jsonl")})
@@ -93,8 +93,8 @@ def row(name: str, a: Any, b: Any, **changed: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("format", VERDICTS)
-def test_what_a_candidate_says_is_never_the_judges_word(tmp_path: Path, format: str) -> None:
-    """The judge always prefers the honest response, which it is shown in either place."""
+def test_a_candidates_text_is_never_read_as_the_verdict(tmp_path: Path, format: str) -> None:
+    """The judge always prefers the honest response, which is shown in either position."""
 
     def prefers_the_honest(context: Context) -> str:
         text = "\n".join(message.content for message in context.prompt.messages)
@@ -119,8 +119,8 @@ def test_what_a_candidate_says_is_never_the_judges_word(tmp_path: Path, format: 
     assert scored.estimates[scored.headline].n == len(published)
 
 
-def test_programs_see_hostile_responses_as_they_are_and_their_outputs_decide_nothing(tmp_path: Path) -> None:
-    """The real sandbox; the program prints the responses, fences, tags and all."""
+def test_programs_get_hostile_responses_unchanged_and_their_outputs_decide_nothing(tmp_path: Path) -> None:
+    """The program prints the responses, including fences and tags, in the real sandbox."""
 
     def measures(context: Context) -> str:
         outputs = [segment.text for segment in context.segments if segment.by is By.SANDBOX]
@@ -139,10 +139,10 @@ def test_programs_see_hostile_responses_as_they_are_and_their_outputs_decide_not
         assert (one["choice"], one["programs"], one["programs_failed"]) == (1, 2, 0), one["id"]
         shown = next(part["text"] for part in one["views"][0]["segments"] if part["kind"] == "output")
         fences = re.findall(r"^```(?!`).*$", shown, flags=re.MULTILINE)
-        assert fences == ["```output", "```"], "a fence in the output closes it too early"
+        assert fences == ["```output", "```"], "a fence in the output must not close the output's own fence"
 
 
-def test_wrong_rows_are_reported_by_line_and_the_rest_is_judged(tmp_path: Path) -> None:
+def test_invalid_rows_are_reported_by_line_and_the_rest_is_judged(tmp_path: Path) -> None:
     example = open_benchmark("judgebench").example
     published: list[Any] = [
         row("good", "x", "y"),

@@ -1,4 +1,4 @@
-"""Files of rows: every format, and a bad row named by file and line while the others are read."""
+"""Row files in every format; a bad row is reported by file and line while the others are read."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ def fields(rows: list[Row | BadRow]) -> list[Any]:
     return [dict(row.fields) if isinstance(row, Row) else row for row in rows]
 
 
-def test_json_lines_are_read_one_by_one_around_bad_ones(tmp_path: Path) -> None:
+def test_json_lines_are_read_one_by_one_despite_bad_ones(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_bytes(
         b'\xef\xbb\xbf{"a": 1}\r\n\n{"a": \n[1]\n{"a": "\xff"}\n' + b"[" * 100_000 + b'\n{"a": "\xc3\xa9"}'
@@ -35,7 +35,7 @@ def test_json_lines_are_read_one_by_one_around_bad_ones(tmp_path: Path) -> None:
     assert RowFile(str(path)).count() == 6
 
 
-def test_an_array_is_known_by_its_bracket_whatever_the_suffix(tmp_path: Path) -> None:
+def test_an_array_is_recognised_by_its_bracket_whatever_the_suffix(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('\n [{"a": 1}, 2, {"a": 3}]')
     assert fields(read(path)) == [{"a": 1}, BadRow(f"{path}, item 2", "not a JSON object"), {"a": 3}]
@@ -44,13 +44,13 @@ def test_an_array_is_known_by_its_bracket_whatever_the_suffix(tmp_path: Path) ->
     assert [row.default_id for row in file if isinstance(row, Row)] == ["item-1", "item-3"]
 
 
-def test_json_lines_may_be_called_json(tmp_path: Path) -> None:
+def test_json_lines_may_have_the_suffix_json(tmp_path: Path) -> None:
     path = tmp_path / "rows.json"
     path.write_text('{"a": 1}\n{"a": 2}\n')
     assert fields(read(path)) == [{"a": 1}, {"a": 2}]
 
 
-def test_csv_rows_span_lines_and_carry_the_line_they_begin_on(tmp_path: Path) -> None:
+def test_csv_rows_may_span_lines_and_report_their_first_line(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_bytes(
         b'\xef\xbb\xbfid,prompt\r\n1,"two\nlines, ""quoted"""\n\n2,x,y\n3,\xff\n4,' + b"z" * 200_000
@@ -72,7 +72,7 @@ def test_tabs_separate_in_tsv(tmp_path: Path) -> None:
     assert fields(read(path)) == [{"id": "1", "prompt": "a, b"}]
 
 
-def test_a_quote_that_never_closes_ends_the_table(tmp_path: Path) -> None:
+def test_an_unclosed_quote_ends_the_table(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text('id,prompt\n1,a\n2,"b\n3,c\n')
     rows = read(path)
@@ -96,7 +96,7 @@ def test_an_empty_file_has_no_rows(tmp_path: Path) -> None:
         ("a.csv", "id,id\n1,2\n", None, "a.csv:1: the header names 'id' twice"),
     ],
 )
-def test_a_file_that_holds_no_rows_is_refused(
+def test_a_file_without_rows_is_refused(
     tmp_path: Path, name: str, text: str, format: RowFormat | None, reason: str
 ) -> None:
     (tmp_path / name).write_text(text)
@@ -105,8 +105,8 @@ def test_a_file_that_holds_no_rows_is_refused(
     assert reason in str(raised.value)
 
 
-def test_rows_stream(tmp_path: Path) -> None:
-    """The first row is there before the last one is written."""
+def test_rows_are_streamed(tmp_path: Path) -> None:
+    """The first row is available before the last one is written."""
     import os
 
     path = tmp_path / "pipe"

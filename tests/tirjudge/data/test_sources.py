@@ -1,4 +1,4 @@
-"""Rows from Parquet files and from data sets as the hub holds them, read by the real libraries."""
+"""Rows from Parquet files and Hugging Face datasets, read by the real libraries."""
 
 import io
 import json
@@ -27,7 +27,7 @@ ROWS = [
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library's cache, out of the way."""
+    """Move the library's cache to a temporary folder."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
@@ -38,7 +38,7 @@ def write_parquet(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def data_set(folder: Path) -> Path:
-    """A repository as `push_to_hub` leaves it."""
+    """Write a dataset repository as `push_to_hub` does."""
     write_parquet(folder / "data" / "gpt-00000-of-00001.parquet", ROWS)
     write_parquet(folder / "data" / "claude-00000-of-00001.parquet", ROWS[:3])
     return folder
@@ -53,14 +53,14 @@ def test_parquet_is_read_whatever_its_name(tmp_path: Path) -> None:
         assert (read[149].where, read[149].default_id) == (f"{tmp_path / name}, item 150", "item-150")
 
 
-def test_what_is_no_parquet_is_one_line(tmp_path: Path) -> None:
+def test_an_invalid_parquet_file_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "rows.parquet").write_bytes(b"PAR1 and nothing more")
     with pytest.raises(ValueError, match="not Parquet") as raised:
         list(open_rows(str(tmp_path / "rows.parquet")))
     assert "\n" not in str(raised.value)
 
 
-def test_a_folder_is_a_data_set_of_which_a_split_is_chosen(tmp_path: Path) -> None:
+def test_a_folder_is_a_dataset_with_a_chosen_split(tmp_path: Path) -> None:
     folder = str(data_set(tmp_path / "JudgeBench"))
     rows = open_rows(folder, split="claude")
     read = [row for row in rows if isinstance(row, Row)]
@@ -78,7 +78,7 @@ def test_a_hub_id_is_looked_up_in_the_mirror_first(tmp_path: Path, monkeypatch: 
     assert open_rows("ScalerLab/JudgeBench", split="gpt").count() == 150
 
 
-def test_one_file_is_no_data_set(tmp_path: Path) -> None:
+def test_a_single_file_is_not_a_dataset(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(ROWS[0]) + "\n")
     with pytest.raises(ValueError, match="only datasets have configurations and splits; this is a file"):
@@ -87,9 +87,7 @@ def test_one_file_is_no_data_set(tmp_path: Path) -> None:
         open_rows("folder/none.jsonl")
 
 
-def test_a_data_set_is_judged(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: EndpointServer
-) -> None:
+def test_a_dataset_is_judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, server: EndpointServer) -> None:
     data_set(tmp_path / "owner" / "pairs")
     monkeypatch.setenv("TIRJUDGE_HUB_MIRROR", str(tmp_path))
     monkeypatch.chdir(tmp_path)
@@ -101,8 +99,8 @@ def test_a_data_set_is_judged(
     assert {row["where"] for row in rows} == {f"owner/pairs[claude], item {n}" for n in (1, 2, 3)}
 
 
-def test_a_folder_made_anew_is_read_anew(tmp_path: Path) -> None:
-    """The library's cache tells folders with a card apart by their card alone."""
+def test_a_recreated_folder_is_read_again(tmp_path: Path) -> None:
+    """The library's cache distinguishes folders with a dataset card by that card alone."""
     files = "data_files:\n  - split: train\n    path: data/*.parquet"
     card = f"---\nconfigs:\n- config_name: default\n  {files}\n---\n"
     for place, rows in (("one", ROWS[:2]), ("two", ROWS[:3]), ("one", ROWS[4:6])):
@@ -113,7 +111,7 @@ def test_a_folder_made_anew_is_read_anew(tmp_path: Path) -> None:
 
 
 def test_the_hub_itself_is_read(tmp_path: Path, server: EndpointServer) -> None:
-    """The real libraries over HTTP, in a process that has no cache yet."""
+    """The real libraries read a hub over HTTP, in a process without a cache."""
     rows = [{**open_benchmark("judgebench").example, "pair_id": f"p{n}"} for n in range(3)]
     content = io.BytesIO()
     parquet.write_table(pa.Table.from_pylist(rows), content)

@@ -1,4 +1,4 @@
-"""The completion cache: equal questions are asked once, and no other question is answered from it."""
+"""The completion cache: equal requests are sent once, and no different request is answered from it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -38,7 +38,7 @@ ANSWER = Completion(
 
 
 class Counting(ScriptedGenerator):
-    """A generator that answers with the number of its calls."""
+    """A generator that answers with the number of calls so far."""
 
     def __init__(self, answer: Completion = ANSWER) -> None:
         super().__init__(lambda context: answer)
@@ -53,7 +53,7 @@ def cached(inner: ScriptedGenerator, path: Path, **identity: Any) -> CachedGener
     return CachedGenerator(inner, CompletionStore(path), {"model": "m", **identity})
 
 
-async def test_an_answer_comes_back_as_it_was_given_in_another_process_too(tmp_path: Path) -> None:
+async def test_a_cached_answer_is_identical_in_another_process(tmp_path: Path) -> None:
     path = tmp_path / "folder" / "cache.sqlite"
     for expected in (1, 0):
         inner = Counting()
@@ -63,7 +63,7 @@ async def test_an_answer_comes_back_as_it_was_given_in_another_process_too(tmp_p
         await generator.close()
 
 
-async def test_whatever_a_judgment_depends_on_makes_another_question(
+async def test_every_input_of_a_judgment_is_part_of_the_cache_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inner, path = Counting(), tmp_path / "cache.sqlite"
@@ -107,7 +107,7 @@ async def test_a_greedy_answer_does_not_depend_on_the_seed(tmp_path: Path) -> No
     assert inner.asked == 1
 
 
-async def test_a_row_of_another_name_in_another_place_is_the_same_question(tmp_path: Path) -> None:
+async def test_the_id_and_position_of_a_row_are_not_part_of_the_cache_key(tmp_path: Path) -> None:
     inner = Counting(Completion(text="<preference>A</preference>", finish=Finish.END))
 
     def around(generator: Any) -> CachedGenerator:
@@ -123,14 +123,14 @@ async def test_a_row_of_another_name_in_another_place_is_the_same_question(tmp_p
     assert inner.asked == 2
 
 
-def test_what_is_no_cache_is_one_line(tmp_path: Path) -> None:
+def test_an_invalid_cache_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "cache.sqlite").write_text("no database, but text that is long enough to be read as a page")
     with pytest.raises(ValueError, match=r"cannot be used .*--no-cache runs without it") as raised:
         CompletionStore(tmp_path / "cache.sqlite")
     assert "\n" not in str(raised.value)
 
 
-def test_weights_are_told_apart_by_what_they_hold(tmp_path: Path) -> None:
+def test_weights_are_identified_by_their_content(tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"1")
     (tmp_path / "config.json").write_text("{}")
     before = weights_digest(str(tmp_path))

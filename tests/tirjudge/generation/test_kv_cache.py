@@ -1,4 +1,4 @@
-"""Which parked row a context resumes, and which is given up."""
+"""The KV cache of parked rows: which one a context resumes, and which is evicted."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tirjudge.generation.local.kv_cache import ParkedRow, ParkedRows
 
 
 def row(*ids: int, prompt: bool = False) -> ParkedRow:
-    """A row whose keys and values take 100 bytes."""
+    """Return a row whose keys and values take 100 bytes."""
     kept: Any = np.zeros(100, np.uint8)
     return ParkedRow(np.array(ids), (kept,), prompt)
 
@@ -35,13 +35,13 @@ def test_a_row_is_resumed_only_if_a_token_is_left_to_feed(parked: ParkedRows) ->
     assert parked.take(np.array([1, 2, 3])) is None
 
 
-def test_a_prompt_stays_for_the_rest_of_its_group(parked: ParkedRows) -> None:
+def test_a_prompt_is_kept_for_the_rest_of_its_group(parked: ParkedRows) -> None:
     prompt = row(1, 2, prompt=True)
     parked.put(prompt)
     assert [parked.take(np.array([1, 2, 3])) for _ in range(3)] == [prompt] * 3
 
 
-def test_the_least_recently_used_row_is_given_up_first(parked: ParkedRows) -> None:
+def test_the_least_recently_used_row_is_evicted_first(parked: ParkedRows) -> None:
     first, second = row(1, prompt=True), row(2, prompt=True)
     for one in (first, second, row(3)):
         parked.put(one)
@@ -52,7 +52,7 @@ def test_the_least_recently_used_row_is_given_up_first(parked: ParkedRows) -> No
     assert parked.take(np.array([1, 5])) is first
 
 
-def test_a_row_that_is_larger_than_all_room_is_not_kept() -> None:
+def test_a_row_larger_than_the_cache_is_not_kept() -> None:
     parked = ParkedRows(99)
     parked.put(row(1))
     assert len(parked) == 0

@@ -1,4 +1,4 @@
-"""A LoRA adapter in the place of a model, and what is said where it cannot be used."""
+"""Model folders: a LoRA adapter in place of a model, and the errors if it cannot be used."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ def test_an_adapter_without_its_model_is_one_line(config: dict[str, Any], told: 
         TransformersGenerator.load(adapter(tmp_path, config))
 
 
-def test_the_extra_that_loads_it_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_the_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transformers, "find_spec", lambda name: None)
     with pytest.raises(GeneratorFailed, match=r"is a LoRA adapter, which needs `pip install peft`$"):
         TransformersGenerator.load(adapter(tmp_path, LORA | {"base_model_name_or_path": "owner/model"}))
 
 
-def test_a_whole_model_is_none(tmp_path: Path) -> None:
+def test_a_full_model_is_not_an_adapter(tmp_path: Path) -> None:
     assert Adapter.of(tmp_path) is None

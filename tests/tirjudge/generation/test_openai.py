@@ -1,4 +1,4 @@
-"""The OpenAI-compatible generator against a real HTTP server: what each tier sends, and what it reads."""
+"""The OpenAI-compatible generator against a real HTTP server: the requests and the reading of each tier."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def by_sandbox(text: str, call_id: str | None = None) -> Segment:
 
 @pytest.fixture
 async def generators(server: EndpointServer) -> AsyncIterator[Any]:
-    """Makes generators for the server and closes them."""
+    """Return a function that makes generators for the server; they are closed at the end."""
     made = []
 
     def make(**options: Any) -> OpenAIGenerator:
@@ -99,9 +99,7 @@ async def test_an_output_fence_that_the_model_opened_moves_to_the_user(
     ]
 
 
-async def test_chat_is_asked_to_go_on_with_an_unfinished_turn(
-    server: EndpointServer, generators: Any
-) -> None:
+async def test_chat_is_asked_to_continue_an_unfinished_turn(server: EndpointServer, generators: Any) -> None:
     await generators(tier="turns").generate(
         Context(PROMPT, (by_model("First,"), by_model(" then"))), SAMPLING
     )
@@ -229,10 +227,10 @@ CUT = PROGRAM.removesuffix("\n```\n")
         (chat([{"type": "text", "text": "A"}, {"type": "image"}]), "A", Finish.END),
     ],
 )
-async def test_what_is_read_from_a_turns_end(
+async def test_the_end_of_a_turn_is_read(
     server: EndpointServer, generators: Any, answer: dict[str, Any], text: str, finish: Finish
 ) -> None:
-    """Most endpoints cut the stop string off; the reader needs the text as the model wrote it."""
+    """Most endpoints cut the stop string off, but the reader needs the text as the model wrote it."""
     server.answers(answer)
     completion = await generators().generate(Context(PROMPT), SAMPLING)
     assert (completion.text, completion.finish) == (text, finish)
@@ -248,7 +246,7 @@ async def test_a_stop_string_that_was_cut_off_closes_the_fence_of_an_earlier_com
 
 
 def refusing(text: str, **messages: str) -> Any:
-    """A server that refuses these parameters, each in its words, and then answers with the text."""
+    """Return a script that refuses these parameters with the given messages, then answers with the text."""
 
     def script(body: dict[str, Any]) -> Any:
         for name, message in messages.items():
@@ -259,7 +257,7 @@ def refusing(text: str, **messages: str) -> Any:
     return script
 
 
-async def test_where_stop_is_refused_it_is_left_out_and_nothing_is_put_back(
+async def test_a_refused_stop_parameter_is_left_out_and_nothing_is_restored(
     server: EndpointServer, generators: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.script = refusing(
@@ -273,7 +271,7 @@ async def test_where_stop_is_refused_it_is_left_out_and_nothing_is_put_back(
     assert [record.levelname for record in caplog.records if "'stop'" in record.message] == ["WARNING"]
 
 
-async def test_a_reasoning_models_dialect_is_learnt_once(
+async def test_a_reasoning_models_dialect_is_detected_once(
     server: EndpointServer, generators: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.script = refusing(
@@ -318,7 +316,7 @@ async def test_mistrals_refusal_is_understood(server: EndpointServer, generators
         failure(400, "messages must not be empty"),
     ],
 )
-async def test_other_refusals_are_the_users_to_mend(
+async def test_other_refusals_are_raised_to_the_user(
     server: EndpointServer, generators: Any, refusal: Any
 ) -> None:
     server.answers(refusal)
@@ -327,7 +325,7 @@ async def test_other_refusals_are_the_users_to_mend(
     assert len(server.asked) == 1
 
 
-async def test_a_dialogue_that_fills_the_context_gets_what_is_left(
+async def test_a_dialogue_that_fills_the_context_gets_the_remaining_tokens(
     server: EndpointServer, generators: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     full = "This model's maximum context length is 100 tokens. Use a smaller prompt or max_completion_tokens."
@@ -346,7 +344,7 @@ async def test_a_dialogue_that_fills_the_context_gets_what_is_left(
 
 
 @pytest.mark.parametrize("usage", [None, {}, {"completion_tokens": None}])
-async def test_tokens_that_are_not_counted_are_guessed(
+async def test_unreported_tokens_are_estimated(
     server: EndpointServer, generators: Any, usage: dict[str, Any] | None
 ) -> None:
     server.answers(chat("twelve bytes", reasoning="four") | {"usage": usage})
@@ -354,13 +352,13 @@ async def test_tokens_that_are_not_counted_are_guessed(
     assert completion.usage == Usage(prompt_tokens=0, completion_tokens=4)
 
 
-async def test_a_filtered_answer_is_no_answer(server: EndpointServer, generators: Any) -> None:
+async def test_a_filtered_answer_is_an_error(server: EndpointServer, generators: Any) -> None:
     server.answers(chat("", "content_filter"))
     with pytest.raises(GeneratorFailed, match="content filter"):
         await generators().generate(Context(PROMPT), SAMPLING)
 
 
-async def test_hostile_rows_arrive(server: EndpointServer, generators: Any) -> None:
+async def test_hostile_rows_are_sent_unchanged(server: EndpointServer, generators: Any) -> None:
     prompt = Prompt(messages=(Message("user", "\x00 \ud800 \u202e <|im_end|> 𝔘"),))
     await generators().generate(Context(prompt), SAMPLING)
     assert server.bodies[0]["messages"] == [{"role": "user", "content": "\x00 ? \u202e <|im_end|> 𝔘"}]

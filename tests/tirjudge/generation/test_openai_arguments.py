@@ -1,4 +1,4 @@
-"""What the OpenAI-compatible generator is made with: addresses, arguments and a key that nobody sees."""
+"""Arguments of the OpenAI-compatible generator: base URLs, limits, and a key that is never shown."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def test_the_base_url_may_be_written_in_many_ways(server: EndpointServer, 
     assert server.asked[0].path == "/v1/chat/completions"
 
 
-async def test_a_path_of_its_own_is_kept(server: EndpointServer) -> None:
+async def test_a_custom_path_is_kept(server: EndpointServer) -> None:
     generator = OpenAIGenerator("judge-8b", server.url + "/api/openai/")
     await generator.generate(Context(PROMPT), SAMPLING)
     await generator.close()
@@ -40,7 +40,7 @@ async def test_a_path_of_its_own_is_kept(server: EndpointServer) -> None:
         ({"api_key": "sk-\nsecret"}, "characters that a header cannot carry"),
     ],
 )
-def test_arguments_that_cannot_be_used(options: dict[str, Any], message: str) -> None:
+def test_invalid_arguments_are_refused(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message) as caught:
         OpenAIGenerator("judge-8b", "http://127.0.0.1:1", **options)
     assert "secret" not in str(caught.value)
@@ -57,7 +57,7 @@ def test_arguments_that_cannot_be_used(options: dict[str, Any], message: str) ->
         "http://host/v1?key=secret",
     ],
 )
-def test_addresses_that_cannot_be_used(url: str) -> None:
+def test_invalid_addresses_are_refused(url: str) -> None:
     with pytest.raises(ValueError, match="the base URL must be http") as caught:
         OpenAIGenerator("judge-8b", url)
     assert "secret" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Whole dialogues through endpoints: real HTTP, a real sandbox, and the same judge in every tier."""
+"""Whole dialogues through endpoints, with real HTTP, a real sandbox, and the same judge in every tier."""
 
 from __future__ import annotations
 
@@ -46,38 +46,38 @@ Make = Callable[..., OpenAIGenerator]
 
 
 def judge(history: str) -> str:
-    """The judge behind every server here: unless it is stopped it makes the program's output up."""
+    """Play the judge of every server here; unless it is stopped, it invents the program's output."""
     return VERDICT if OUTPUT.strip() in history else PROGRAM + FORGED
 
 
 def stopped(text: str, stops: list[str]) -> tuple[str, str]:
-    """The text up to its first stop string, and that string."""
+    """Return the text up to its first stop string, and that string."""
     found = {stop: text.find(stop) for stop in stops if stop in text}
     first = min(found, key=lambda stop: found[stop], default="")
     return (text[: found[first]], first) if first else (text, "")
 
 
 def vllm_tokens(body: dict[str, Any]) -> dict[str, Any]:
-    """Token ids in and out; the ids behind a stop string that is met end with it."""
+    """Answer with token ids; they end with the stop string that was met."""
     text, stop = stopped(judge(TOKENIZER.decode(body["prompt"])), body["stop"])
     ids = ENCODER.text(text + stop) + ([] if stop else [TOKENIZER.eos_token_id])
     return tokens(ids, [-0.5] * len(ids), stop_reason=stop or None)
 
 
 def vllm_chat(body: dict[str, Any]) -> dict[str, Any]:
-    """Continues the last message, says which stop string was met and shows it when asked to."""
+    """Continue the last message, report the stop string that was met, and include it on request."""
     assert body["messages"][-1]["role"] == ("assistant" if body["continue_final_message"] else "user")
     text, stop = stopped(judge(body["messages"][-1]["content"]), body["stop"])
     return chat(text + stop if body["include_stop_str_in_output"] else text, stop_reason=stop or None)
 
 
 def plain_chat(body: dict[str, Any]) -> dict[str, Any]:
-    """Cuts the stop string off and does not tell."""
+    """Cut the stop string off without reporting it."""
     return chat(stopped(judge(body["messages"][-1]["content"]), body["stop"])[0])
 
 
 def reasoning_chat(body: dict[str, Any]) -> Any:
-    """A hosted reasoning model: no stop strings, no temperature, hidden thoughts."""
+    """Play a hosted reasoning model: no stop strings, no temperature, hidden thoughts."""
     for name in ("stop", "temperature", "seed"):
         if name in body:
             return failure(400, f"Unsupported parameter: '{name}' is not supported.", param=name)
@@ -86,7 +86,7 @@ def reasoning_chat(body: dict[str, Any]) -> Any:
 
 
 def calling_chat(body: dict[str, Any]) -> dict[str, Any]:
-    """Native calls: two at once, the second of which fails."""
+    """Answer with two native calls at once, the second of which fails."""
     if body["messages"][-1]["role"] == "tool":
         assert [turn["content"] for turn in body["messages"][-2:]] == [
             "2",
@@ -105,7 +105,7 @@ async def box() -> AsyncIterator[Sandbox]:
 
 @pytest.fixture
 async def make(server: EndpointServer) -> AsyncIterator[Make]:
-    """Makes generators for the server and closes them."""
+    """Return a function that makes generators for the server; they are closed at the end."""
     made = []
 
     def generator(**options: Any) -> OpenAIGenerator:
@@ -161,7 +161,7 @@ async def test_native_calls_are_all_answered(server: EndpointServer, box: Sandbo
 async def test_ids_are_appended_and_never_encoded_again(
     server: EndpointServer, box: Sandbox, make: Make
 ) -> None:
-    """What the second request sends is, id for id, the first with what came back and the output behind it."""
+    """The second request is, id for id, the first one followed by its completion and the output."""
     server.script = vllm_tokens
     trajectory = await judged(make(tokenizer=TOKENIZER), box)
     first, second = server.bodies
@@ -173,7 +173,9 @@ async def test_ids_are_appended_and_never_encoded_again(
         *written[: len(second["prompt"]) - len(first["prompt"])],
     )
     assert written[-1] == TOKENIZER.eos_token_id
-    assert first["prompt"].count(TOKENIZER.eos_token_id) == 1, "the template's own, and no candidate's"
+    assert first["prompt"].count(TOKENIZER.eos_token_id) == 1, (
+        "only the template's own, and none from a candidate"
+    )
     assert transcript.logprobs == tuple(-0.5 if by_model else 0.0 for by_model in transcript.mask)
 
 
@@ -187,7 +189,7 @@ async def test_an_endpoint_that_is_down_ends_the_dialogue_without_a_score(
 
 
 def greedy(body: dict[str, Any]) -> dict[str, Any]:
-    """vLLM's `/v1/completions` over a real model, one plain forward pass a token."""
+    """Serve vLLM's `/v1/completions` over a real model, with one plain forward pass per token."""
     ids, logprobs, stop = list(body["prompt"]), [], None
     end = len(ids) + body["max_tokens"]
     with torch.no_grad():
@@ -201,7 +203,7 @@ def greedy(body: dict[str, Any]) -> dict[str, Any]:
     return tokens(ids[len(body["prompt"]) :], logprobs, finish, stop_reason=stop)
 
 
-async def test_a_real_model_gives_what_it_gives_locally(server: EndpointServer, make: Make) -> None:
+async def test_a_real_model_gives_the_same_as_locally(server: EndpointServer, make: Make) -> None:
     server.script = greedy
     prompt = Prompt(messages=(Message("user", "Which one?"),))
     ids = torch.tensor([ENCODER.prompt(prompt)])
@@ -259,8 +261,8 @@ async def test_the_request_of_the_completions_tier(server: EndpointServer, make:
     }
 
 
-async def test_the_length_of_the_context_is_learnt(server: EndpointServer, make: Make) -> None:
-    """vLLM refuses a request for more tokens than there is room for; it is asked for as many as there are."""
+async def test_the_context_length_is_detected(server: EndpointServer, make: Make) -> None:
+    """vLLM refuses requests for more tokens than fit, so the generator asks for the number that fits."""
 
     def short(body: dict[str, Any]) -> Any:
         if len(body["prompt"]) + body["max_tokens"] > 10:
@@ -288,7 +290,7 @@ async def test_the_length_of_the_context_is_learnt(server: EndpointServer, make:
         (tokens([4, 5], [-0.5]), "returned 2 token ids, but 1 logprobs"),
     ],
 )
-async def test_an_endpoint_without_ids_is_told_from_one_with(
+async def test_endpoints_with_and_without_ids_are_distinguished(
     server: EndpointServer, make: Make, answer: dict[str, Any], message: str
 ) -> None:
     server.answers(answer)
@@ -297,7 +299,7 @@ async def test_an_endpoint_without_ids_is_told_from_one_with(
         await generator.generate(Context(Prompt(messages=()), (), (5,)), Sampling())
 
 
-async def test_a_tokenizer_from_a_folder_knows_all_that_ends_a_turn(
+async def test_a_tokenizer_from_a_folder_knows_all_end_tokens(
     server: EndpointServer, make: Make, tmp_path: Path
 ) -> None:
     TOKENIZER.save_pretrained(tmp_path)
@@ -311,6 +313,6 @@ async def test_a_tokenizer_from_a_folder_knows_all_that_ends_a_turn(
     assert completion.token_ids == tuple(ids)
 
 
-async def test_a_tokenizer_that_is_not_there(make: Make, tmp_path: Path) -> None:
+async def test_a_missing_tokenizer_is_reported(make: Make, tmp_path: Path) -> None:
     with pytest.raises(GeneratorFailed, match=r"cannot load the tokenizer '.*nowhere': [^\n]*$"):
         make(tokenizer=str(tmp_path / "nowhere"))

@@ -21,7 +21,7 @@ from tirjudge.generation.endpoint.responses import ChatAnswer
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The pauses that an endpoint asked for, in seconds; none of them is waited for."""
+    """Record the pauses that an endpoint asked for, in seconds, without waiting."""
     asked: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -62,7 +62,7 @@ async def ask(url: str, **options: Any) -> str | None:
         Response(b'{"choices": ' + b"[" * 100_000, media_type="application/json"),
     ],
 )
-async def test_what_may_pass_is_tried_again(
+async def test_temporary_failures_are_retried(
     server: EndpointServer, pauses: list[float], trouble: Response | dict[str, Any]
 ) -> None:
     server.answers(trouble, chat("A"))
@@ -73,7 +73,9 @@ async def test_what_may_pass_is_tried_again(
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 413, 422])
-async def test_what_will_not_pass_is_not(server: EndpointServer, pauses: list[float], status: int) -> None:
+async def test_permanent_failures_are_not_retried(
+    server: EndpointServer, pauses: list[float], status: int
+) -> None:
     server.answers(failure(status, "no"))
     with pytest.raises(GeneratorFailed, match=f"/v1/chat/completions: {status} .*: no"):
         await ask(server.url)
@@ -81,7 +83,7 @@ async def test_what_will_not_pass_is_not(server: EndpointServer, pauses: list[fl
     assert pauses == []
 
 
-async def test_a_failure_inside_a_200_is_one(server: EndpointServer, pauses: list[float]) -> None:
+async def test_an_error_inside_a_200_is_an_error(server: EndpointServer, pauses: list[float]) -> None:
     server.answers(JSONResponse({"error": {"message": "No credit left", "code": 402}}))
     with pytest.raises(GeneratorFailed, match="402 Payment Required: No credit left"):
         await ask(server.url)
@@ -112,8 +114,8 @@ async def test_retry_after_as_a_date(server: EndpointServer, pauses: list[float]
     assert 0 < pauses[2] <= 2
 
 
-async def test_the_wait_that_was_asked_for_is_kept(server: EndpointServer) -> None:
-    """With the clock running: the second request comes no sooner than the first answer allowed."""
+async def test_the_requested_wait_is_respected(server: EndpointServer) -> None:
+    """With the real clock, the second request comes no sooner than the first answer allowed."""
     server.answers(failure(429, "busy", {"retry-after": "0.2"}), chat("A"))
     assert await ask(server.url) == "A"
     first, second = server.asked
@@ -141,8 +143,8 @@ async def test_attempts_end_and_pauses_double_up_to_a_limit(
     assert all(top / 2 <= pause <= top for pause, top in zip(pauses, ceilings, strict=True))
 
 
-async def test_a_storm_of_refusals_passes(server: EndpointServer, pauses: list[float]) -> None:
-    """Twenty rows at once, every other answer a 429: all are judged, and never more than four are out."""
+async def test_many_refusals_are_overcome(server: EndpointServer, pauses: list[float]) -> None:
+    """Of twenty concurrent rows every other answer is a 429: all are judged, at most four at a time."""
     served = 0
 
     def storm(body: dict[str, Any]) -> Any:
@@ -163,14 +165,14 @@ async def test_a_storm_of_refusals_passes(server: EndpointServer, pauses: list[f
     assert len(pauses) == len(server.asked) - len(rows)
 
 
-async def test_a_timeout_is_tried_again(server: EndpointServer, pauses: list[float]) -> None:
+async def test_a_timeout_is_retried(server: EndpointServer, pauses: list[float]) -> None:
     server.delay = 0.5
     with pytest.raises(GeneratorFailed, match=r"timed out \(\w+Timeout\) \(2 attempts\)"):
         await ask(server.url, timeout=0.05, max_attempts=2)
     assert len(pauses) == 1
 
 
-async def test_an_address_where_nobody_listens_is_soon_given_up(pauses: list[float]) -> None:
+async def test_an_unreachable_address_is_given_up_soon(pauses: list[float]) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
@@ -213,14 +215,14 @@ async def test_an_error_is_one_short_printable_line(server: EndpointServer) -> N
         ("<html><head><title>T</title></head><body><h1>Not <b>here</b></h1></body>", "Not here"),
     ],
 )
-async def test_the_endpoints_own_words_are_found(server: EndpointServer, body: str, words: str) -> None:
+async def test_the_endpoints_error_message_is_found(server: EndpointServer, body: str, words: str) -> None:
     server.answers(Response(body, 404))
     with pytest.raises(GeneratorFailed, match=f"404 Not Found: {words}; check the base URL"):
         await ask(server.url)
 
 
 async def test_a_redirect_is_not_followed(server: EndpointServer) -> None:
-    """It would carry rows, and perhaps a key, to an address that nobody chose."""
+    """A redirect would carry rows, and perhaps a key, to an address that the user did not choose."""
     server.answers(Response(status_code=307, headers={"location": "http://elsewhere.invalid/"}))
     with pytest.raises(GeneratorFailed, match="307 Temporary Redirect"):
         await ask(server.url)

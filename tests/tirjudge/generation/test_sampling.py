@@ -1,4 +1,4 @@
-"""Drawing tokens: the distribution, the logprobs and the noise, each against its definition."""
+"""Sampling: the distribution, the logprobs and the noise, each checked against its definition."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def drawn(logits: torch.Tensor, uniforms: list[float], temperature: float, top_p
     return draw(rows, uniforms, [temperature] * len(uniforms), [top_p] * len(uniforms))
 
 
-def test_tokens_come_as_often_as_they_are_probable() -> None:
+def test_token_frequencies_match_the_probabilities() -> None:
     logits = torch.randn(1, 20, generator=torch.Generator().manual_seed(0)) * 2
     grid = [(i + 0.5) / 4000 for i in range(4000)]
     tokens, _ = drawn(logits, grid, 0.7)
@@ -36,7 +36,7 @@ def test_top_p_keeps_at_least_the_likeliest_token() -> None:
     assert logprobs == [0.0, 0.0, 0.0]
 
 
-def test_a_greedy_row_takes_the_likeliest_token_beside_rows_that_sample() -> None:
+def test_a_greedy_row_takes_the_likeliest_token_in_a_mixed_batch() -> None:
     logits = torch.tensor([[0.0, 1.0], [0.0, 1.0], [0.0, 1.0]])
     tokens, logprobs = draw(logits, [0.1, 0.1, 0.9], [0.0, 1.0, 1.0], [0.1, 1.0, 1.0])
     assert tokens == [1, 0, 1]
@@ -44,7 +44,7 @@ def test_a_greedy_row_takes_the_likeliest_token_beside_rows_that_sample() -> Non
 
 
 @pytest.mark.parametrize("uniform", [0.0, 1 - 2**-24])
-def test_a_token_of_no_probability_is_never_drawn(uniform: float) -> None:
+def test_a_token_of_zero_probability_is_never_drawn(uniform: float) -> None:
     logits = torch.tensor([[float("-inf"), 0.0, 0.0, float("-inf")]])
     tokens, logprobs = drawn(logits, [uniform], 1.0)
     assert tokens[0] in (1, 2)
@@ -59,7 +59,7 @@ def test_noise_is_a_function_of_seed_and_position() -> None:
     assert noise(3, 100_000).max() <= 1 - 2**-24
 
 
-def test_logits_that_are_no_numbers_are_an_error_and_no_token() -> None:
+def test_nan_logits_are_an_error() -> None:
     logits = torch.zeros(2, 20)
     logits[1, 7] = float("nan")
     with pytest.raises(ValueError, match="logits are NaN"):

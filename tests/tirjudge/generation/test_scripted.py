@@ -1,4 +1,4 @@
-"""The scripted generator: what it was told to say, with ids where it has an encoder."""
+"""The scripted generator: the scripted texts, with token ids if it has an encoder."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tirjudge_environments.tokenization import ChatEncoder
 EMPTY = Context(Prompt(messages=()))
 
 
-async def test_a_list_is_said_in_order_and_its_end_is_a_failure() -> None:
+async def test_a_list_is_played_in_order_and_its_end_is_a_failure() -> None:
     ready = Completion(text="cut", finish=Finish.LENGTH)
     generator = ScriptedGenerator(["first", ready])
     first = await generator.generate(EMPTY, Sampling())
@@ -23,7 +23,7 @@ async def test_a_list_is_said_in_order_and_its_end_is_a_failure() -> None:
         await generator.generate(EMPTY, Sampling())
 
 
-async def test_a_function_answers_what_was_said() -> None:
+async def test_a_function_answers_the_dialogue() -> None:
     generator = ScriptedGenerator(lambda context: f"after {context.segments[-1].text}")
     context = Context(Prompt(messages=()), (Segment(by=By.MODEL, text="this"),))
     assert (await generator.generate(context, Sampling())).text == "after this"

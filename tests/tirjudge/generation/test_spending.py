@@ -1,4 +1,4 @@
-"""The cost of calls: counted, kept after a kill, and never above the limit."""
+"""Spending: the cost of calls is counted, survives a kill, and never exceeds the limit."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ def answering(usage: Usage) -> ScriptedGenerator:
     return ScriptedGenerator(lambda context: Completion(text="a", finish=Finish.END, usage=usage))
 
 
-def test_calls_and_tokens_and_money_are_counted_over_restarts(tmp_path: Path) -> None:
+def test_calls_tokens_and_cost_are_counted_across_restarts(tmp_path: Path) -> None:
     async def ask(spending: Spending, times: int) -> None:
         generator = MeteredGenerator(answering(Usage(70, 5)), spending)
         for _ in range(times):
@@ -36,7 +36,7 @@ def test_calls_and_tokens_and_money_are_counted_over_restarts(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("at_once", [1, 50])
-async def test_the_limit_is_never_passed_however_many_calls_run_at_once(at_once: int) -> None:
+async def test_the_limit_is_never_exceeded_by_concurrent_calls(at_once: int) -> None:
     """A call may take (100 + 10 * 20) / 1e6; it takes 270 / 1e6. Three may fit, a fourth could pass 1e-3."""
     spending = Spending(price=PRICE, limit=1e-3)
     most_in_flight = 0
@@ -72,13 +72,13 @@ async def test_the_limit_is_never_passed_however_many_calls_run_at_once(at_once:
     assert "0.0008 of 0.001 are spent, and the next call may cost 0.0003" in str(refused[0])
 
 
-async def test_a_call_whose_tokens_nobody_counts_costs_the_most_it_could() -> None:
+async def test_a_call_without_usage_costs_its_maximum() -> None:
     spending = Spending(price=PRICE)
     await MeteredGenerator(answering(Usage()), spending).generate(ASKED, Sampling(max_tokens=20))
     assert spending.usage == Usage(100, 20)
 
 
-async def test_a_failed_call_gives_its_room_back() -> None:
+async def test_a_failed_call_releases_its_reservation() -> None:
     spending = Spending(price=PRICE, limit=3.5e-4)
     failing = MeteredGenerator(ScriptedGenerator([]), spending)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The continuous batch against a plain forward pass: same numbers, whoever joins, leaves or comes back."""
+"""Continuous batching gives the numbers of a plain forward pass, whichever rows join, leave or resume."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def sampling(seed: int, max_tokens: int = 24, **changes: Any) -> Sampling:
 
 
 def exact_logprobs(model: Any, ids: Sequence[int], completion: Completion) -> torch.Tensor:
-    """Of the completion's tokens, by one plain forward pass without a cache."""
+    """Return the logprobs of the completion's tokens, by one plain forward pass without a cache."""
     assert completion.token_ids is not None
     row = torch.tensor([[*ids, *completion.token_ids]])
     with torch.no_grad():
@@ -59,7 +59,7 @@ async def running(generator: TransformersGenerator) -> None:
 
 
 def follow(generator: TransformersGenerator, cycle: list[int]) -> None:
-    """Untrained weights replaced so that each token of `cycle` is followed by the next one."""
+    """Set the weights so that each token of `cycle` is followed by the next one."""
     model: Any = generator._network
     with torch.no_grad():
         for parameter in model.model.layers.parameters():
@@ -76,7 +76,7 @@ Make = Callable[..., TransformersGenerator]
 
 @pytest.fixture
 async def make() -> AsyncIterator[Make]:
-    """Generators that are closed in the end."""
+    """Return a function that makes generators; they are closed at the end."""
     made = []
 
     def generator(model: Any = None, **options: Any) -> TransformersGenerator:
@@ -111,8 +111,8 @@ async def test_logprobs_in_a_mixed_batch_are_those_of_a_plain_forward_pass(
 
 
 @pytest.mark.parametrize("attention", ["sdpa", "eager"])
-async def test_products_are_computed_in_the_type_that_was_asked_for(attention: str, make: Make) -> None:
-    """As a plain forward pass does under autocast, and as none does in float32; bfloat16 has eight bits."""
+async def test_matrix_products_use_the_requested_dtype(attention: str, make: Make) -> None:
+    """The logprobs equal those of a forward pass under autocast, not float32's; bfloat16 has 8 bits."""
     model, ids = tiny_qwen3(attn_implementation=attention), prompts(40)[0]
     generator = make(model, autocast="bfloat16")
     assert generator.precision == "bfloat16"
@@ -127,7 +127,9 @@ async def test_products_are_computed_in_the_type_that_was_asked_for(attention: s
         make(model, autocast="float7")
 
 
-async def test_long_prompts_go_through_in_several_passes(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_long_prompts_are_prefilled_in_several_passes(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(continuous_batching, "PASS_COLUMNS", 16)
     monkeypatch.setattr(continuous_batching, "PASS_TOKENS", 40)
     model = tiny_qwen3()
@@ -140,7 +142,7 @@ async def test_long_prompts_go_through_in_several_passes(make: Make, monkeypatch
 
 
 async def test_the_same_seed_gives_the_same_completion_alone_and_in_company(make: Make) -> None:
-    """In double precision, so that the shape of the batch cannot move a border between two tokens."""
+    """Double precision keeps the shape of the batch from moving the boundary between two tokens."""
     generator = make(tiny_qwen3().double())
     (ids,) = prompts(30)
     alone = await generator.generate(context(ids), SAMPLED)
@@ -155,7 +157,7 @@ async def test_the_same_seed_gives_the_same_completion_alone_and_in_company(make
     assert other_seed.token_ids != alone.token_ids
 
 
-async def test_a_turn_cut_by_length_goes_on_as_if_it_had_not_been(make: Make) -> None:
+async def test_a_turn_cut_by_length_continues_as_if_uncut(make: Make) -> None:
     generator = make(tiny_qwen3().double())
     (ids,) = prompts(30)
     whole = await generator.generate(context(ids), SAMPLED)
@@ -177,17 +179,17 @@ async def test_a_group_prefills_its_prompt_once(make: Make) -> None:
         assert_exact(model, ids, completion)
 
 
-async def test_a_row_that_comes_back_is_fed_what_was_appended_and_nothing_else(make: Make) -> None:
+async def test_a_resumed_row_is_fed_only_the_appended_tokens(make: Make) -> None:
     generator = make()
     first, second, output = prompts(50, 70, 33)
     completions = await asyncio.gather(*(generator.generate(context(i), SAMPLED) for i in (first, second)))
     before = generator.tokens_fed
     again = await generator.generate(context([*first, *completions[0].token_ids, *output]), sampling(0, 7))
-    # The last sampled token had not been fed yet; the last new one will not be.
+    # The last sampled token was not fed before; the last new one will not be fed.
     assert generator.tokens_fed - before == 1 + 33 + sampled(again) - 1
 
 
-async def test_without_room_for_parked_rows_a_context_is_read_again(make: Make) -> None:
+async def test_without_room_for_parked_rows_a_context_is_prefilled_again(make: Make) -> None:
     model = tiny_qwen3()
     generator = make(model, parked_bytes=0)
     (ids,) = prompts(50)
@@ -233,7 +235,7 @@ async def test_cancelling_frees_the_row(make: Make) -> None:
     assert completion.token_ids == (6, 7, 5)
 
 
-async def test_a_stop_string_ends_the_turn_and_what_overhangs_it_stays(make: Make) -> None:
+async def test_a_stop_string_ends_the_turn_and_the_text_after_it_is_kept(make: Make) -> None:
     generator = make()
     (ids,) = prompts(20)
     whole = await generator.generate(context(ids), sampling(3, 60))
@@ -247,7 +249,7 @@ async def test_a_stop_string_ends_the_turn_and_what_overhangs_it_stays(make: Mak
     assert completion.text.endswith(stop + texts[at][-1])
 
 
-async def test_a_stop_string_must_lie_in_what_the_model_wrote(make: Make) -> None:
+async def test_a_stop_string_must_be_in_the_models_own_text(make: Make) -> None:
     generator = make()
     follow(generator, [75, 76, 77])
     stop = generator.encoder.decode([77, 75])
@@ -255,8 +257,8 @@ async def test_a_stop_string_must_lie_in_what_the_model_wrote(make: Make) -> Non
     assert completion.token_ids == (75, 76, 77, 75)
 
 
-async def test_a_stop_string_of_several_bytes_a_character_is_found(make: Make) -> None:
-    """A model that goes through the bytes of `¶` one after the other."""
+async def test_a_stop_string_of_multi_byte_characters_is_found(make: Make) -> None:
+    """The model generates the bytes of `¶` one after the other."""
     generator = make()
     cycle = generator.encoder.text("¶")
     follow(generator, cycle)
@@ -284,7 +286,7 @@ async def test_a_context_without_room_for_an_answer_is_refused_in_one_line(make:
         await generator.generate(context(too_long), SAMPLED)
 
 
-async def test_a_trainer_finds_its_model_as_it_left_it(make: Make) -> None:
+async def test_the_trainers_model_is_left_unchanged(make: Make) -> None:
     model: Any = tiny_qwen3()
     model.train()
     model.model.layers[0].eval()
@@ -309,7 +311,7 @@ async def test_new_weights_are_used_once_they_are_announced(make: Make) -> None:
     assert_exact(model, longer, await generator.generate(context(longer), SAMPLED))
 
 
-async def test_weights_may_not_change_under_a_running_row(make: Make) -> None:
+async def test_weights_cannot_change_during_a_running_row(make: Make) -> None:
     generator = make()
     task = asyncio.create_task(generator.generate(context(prompts(20)[0]), SAMPLED))
     await asyncio.sleep(0)
@@ -318,7 +320,7 @@ async def test_weights_may_not_change_under_a_running_row(make: Make) -> None:
     await task
 
 
-async def test_a_forward_pass_that_breaks_fails_its_rows_in_one_line_and_later_ones_run(make: Make) -> None:
+async def test_a_failed_forward_pass_fails_only_its_rows_in_one_line(make: Make) -> None:
     generator = make()
     with pytest.raises(GeneratorFailed, match=r"^tiny: .*$"):
         await generator.generate(context([10_000]), SAMPLED)
@@ -334,7 +336,7 @@ def test_one_generator_serves_one_event_loop_after_another() -> None:
     asyncio.run(generator.close())
 
 
-def test_an_event_loop_that_ends_early_takes_its_rows_with_it() -> None:
+def test_an_event_loop_that_ends_early_ends_its_rows() -> None:
     generator = TransformersGenerator(tiny_qwen3(), TOKENIZER, name="tiny")
     follow(generator, [5, 6, 7])
 

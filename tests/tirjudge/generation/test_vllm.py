@@ -1,4 +1,4 @@
-"""The real vLLM, on a CPU: the same tokens and numbers as transformers, and weights that really change."""
+"""The real vLLM on a CPU: tokens and logprobs equal those of transformers, and new weights take effect."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GREEDY = Sampling(temperature=0.0, max_tokens=24)
 
 
 def tied_model(folder: Path, seed: int) -> Any:
-    """Whose output layer is its embedding; saved in `folder`."""
+    """Save a model whose output layer is tied to its embedding in `folder`."""
     model = tiny_qwen3(len(TOKENIZER), seed=seed, tie_word_embeddings=True, head_dim=HEAD)
     model.save_pretrained(folder)
     TOKENIZER.save_pretrained(folder)
@@ -55,7 +55,7 @@ def prompts(*lengths: int) -> list[list[int]]:
 
 
 def exact_logprobs(model: Any, ids: Sequence[int], completion: Completion, temperature: float) -> list[float]:
-    """Of the completion's tokens, by one plain forward pass."""
+    """Return the logprobs of the completion's tokens, by one plain forward pass."""
     assert completion.token_ids is not None
     row = torch.tensor([[*ids, *completion.token_ids]])
     with torch.no_grad():
@@ -111,7 +111,7 @@ async def test_sampled_logprobs_are_those_of_the_distribution_that_was_sampled_f
         )
 
 
-async def test_a_seed_tells_what_is_drawn(generator: VllmGenerator) -> None:
+async def test_a_seed_determines_the_sample(generator: VllmGenerator) -> None:
     (ids,) = prompts(12)
 
     async def drawn(seed: int) -> tuple[int, ...] | None:
@@ -124,7 +124,7 @@ async def test_a_seed_tells_what_is_drawn(generator: VllmGenerator) -> None:
     assert len(set(alone)) == 3
 
 
-async def test_a_stop_string_ends_a_turn_and_what_overhangs_it_stays(generator: VllmGenerator) -> None:
+async def test_a_stop_string_ends_a_turn_and_the_text_after_it_is_kept(generator: VllmGenerator) -> None:
     (ids,) = prompts(12)
     whole = await generator.generate(context(ids), GREEDY)
     assert whole.token_ids is not None
@@ -160,7 +160,7 @@ async def test_cancelling_frees_the_row(generator: VllmGenerator) -> None:
     assert not generator._engine.output_processor.has_unfinished_requests()
 
 
-async def test_new_weights_reach_the_tied_output_layer_and_what_was_cached_is_dropped(
+async def test_new_weights_reach_the_tied_output_layer_and_caches_are_dropped(
     generator: VllmGenerator, folder: Path, tmp_path: Path
 ) -> None:
     (ids,) = prompts(64)
@@ -185,7 +185,7 @@ async def test_a_model_that_vllm_cannot_load_is_one_line(tmp_path: Path) -> None
 
 
 async def test_an_adapter_samples_as_in_our_own_generator(folder: Path, tmp_path: Path) -> None:
-    """Its folder names the model that it belongs to, and holds nothing of that model."""
+    """The adapter's folder names its base model and contains nothing of it."""
     settings = LoraConfig(r=12, lora_alpha=48, target_modules="all-linear", init_lora_weights=False)
     get_peft_model(AutoModelForCausalLM.from_pretrained(folder), settings).save_pretrained(tmp_path)
     TOKENIZER.save_pretrained(tmp_path)
@@ -209,14 +209,14 @@ async def test_an_adapter_samples_as_in_our_own_generator(folder: Path, tmp_path
 async def test_an_engine_ends_with_its_trainer_and_fails_its_rows_in_one_line(
     generator: VllmGenerator,
 ) -> None:
-    """Last of this file: the engine is gone afterwards."""
+    """This must be the last test of the file, since it kills the engine."""
     trainer = await asyncio.create_subprocess_exec("sleep", "600")
     await generator._engine.collective_rpc("end_with", args=(trainer.pid,))
     engine = []
     for process in psutil.Process().children(recursive=True):
         with suppress(
             psutil.NoSuchProcess
-        ):  # those of engines that earlier tests closed are on their way out
+        ):  # processes of engines that earlier tests closed may still be ending
             if "VLLM" in "".join(process.cmdline()):
                 engine.append(process)
     assert engine

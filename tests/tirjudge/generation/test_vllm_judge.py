@@ -1,4 +1,4 @@
-"""`tirjudge judge --generator vllm`, on a CPU."""
+"""`tirjudge judge --generator vllm` on a CPU."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ON_A_CPU = ("--generator-option", "dtype=float32", "--generator-option", "enforc
 
 
 def dialogues(folder: Path, generator: str, *options: str) -> dict[str, Any]:
-    """What was said in every row's views, by the embedded model."""
+    """Return the embedded model's dialogues in the views of every row."""
     command, output = typer.Typer(), folder / f"{generator}.jsonl"
     command.command()(judge)
     rows = write_rows(folder / "rows.jsonl", ROWS)
@@ -43,4 +43,6 @@ def dialogues(folder: Path, generator: str, *options: str) -> dict[str, Any]:
 def test_programs_and_verdicts_are_those_of_our_own_generator(tmp_path: Path) -> None:
     by_vllm = dialogues(tmp_path, "vllm", *ON_A_CPU)
     assert by_vllm == dialogues(tmp_path, "transformers")
-    assert all("```output" in "".join(texts) for texts in by_vllm.values()), "programs ran in between"
+    assert all("```output" in "".join(texts) for texts in by_vllm.values()), (
+        "the dialogues should contain programs that ran"
+    )

@@ -1,4 +1,4 @@
-"""The real vLLM server, on a CPU: ids and logprobs over HTTP, and a server that dies under a judge."""
+"""The real vLLM server on a CPU: ids and logprobs over HTTP, and a server that dies under a judge."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def test_ids_and_processed_logprobs_over_http(
     assert completion.text == generator.encoder.decode(completion.token_ids)
 
 
-def test_a_server_that_dies_under_a_judge_fails_the_rows_that_it_had(
+def test_a_server_that_dies_under_a_judge_fails_its_rows(
     folder: Path, server: tuple[subprocess.Popen[bytes], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Last of this file: the server is gone afterwards."""
@@ -109,5 +109,5 @@ def test_a_server_that_dies_under_a_judge_fails_the_rows_that_it_had(
     assert "Traceback" not in judged.stderr
     whole, failed = results(verdicts), results(failures)
     assert 2 <= len(whole) < ROWS
-    assert len(failed) >= 4, "those that were running"
+    assert len(failed) >= 4, "the rows that were running should fail"
     assert {row["id"] for row in whole}.isdisjoint(row["id"] for row in failed)

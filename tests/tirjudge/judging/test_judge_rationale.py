@@ -1,4 +1,4 @@
-"""The rationale judge through `tirjudge judge`: its reasons and its strength are in the result row."""
+"""The rationale judge through `tirjudge judge`: the result row contains reasons and strength."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def test_the_reasons_are_in_the_row(
     row = judged(tmp_path, server, "--order", "given")
     assert (row["format"], row["verdict"], row["correct"]) == ("rationale", verdict, correct)
     assert row["views"][0]["verdict"]["parsed"] == {"reasons": REASONS, "strength": strength}
-    assert len(server.asked) == 1, "judging asks no MetaJudge"
+    assert len(server.asked) == 1, "judging should not call the MetaJudge"
 
 
-def test_an_answer_without_a_verdict_says_why(tmp_path: Path, server: EndpointServer) -> None:
+def test_an_answer_without_a_verdict_has_a_reason(tmp_path: Path, server: EndpointServer) -> None:
     server.answers(chat("Response B is better."))
     row = judged(tmp_path, server)
     assert (row["verdict"], row["stop"]) == (None, "malformed")

@@ -1,4 +1,4 @@
-"""Judgments: several views of one task, combined."""
+"""Judgments that combine several views of one task."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ End = Verdict | StopReason
 
 
 def judged(*ends: End, candidates: int = 2, label: int | None = 0) -> Judgment:
-    """A judgment of views that ended with these verdicts or stops."""
+    """Return a judgment of views that ended with these verdicts or stop reasons."""
     task = JudgeTask(
         id="t", prompt=(Message("user", "p"),), candidates=tuple("xyz"[:candidates]), label=label
     )
@@ -23,7 +23,7 @@ def judged(*ends: End, candidates: int = 2, label: int | None = 0) -> Judgment:
 
 
 def alone(*scores: float | None) -> Judgment:
-    """A sample in which each response was scored alone; None is a view without a score."""
+    """Return a sample in which each response was scored alone; None is a view without a score."""
     task = JudgeTask(id="t", prompt=(Message("user", "p"),), candidates=("x", "y"), label=0)
     ends = [StopReason.MALFORMED if s is None else Verdict(scores={n: s}) for n, s in enumerate(scores)]
     views = [replace(_trajectory(f"{n}", end), view=View(f"{n}", (n,))) for n, end in enumerate(ends)]
@@ -58,25 +58,25 @@ def _trajectory(name: str, end: End) -> Trajectory:
         ((StopReason.TOKEN_BUDGET,), None, 0.0),
     ],
 )
-def test_views_agree_tie_or_leave_no_verdict(
+def test_views_agree_or_tie_or_give_no_verdict(
     ends: tuple[End, ...], verdict: str | None, credit: float
 ) -> None:
     assert (judged(*ends).verdict, judged(*ends).credit) == (verdict, credit)
     assert judged(*ends, label=None).credit is None
 
 
-def test_a_tie_that_leaves_out_the_label_is_wrong() -> None:
+def test_a_tie_without_the_label_is_wrong() -> None:
     assert judged(Verdict(choice=1), Verdict(choice=2), candidates=3, label=0).credit == 0.0
 
 
-def test_scores_stand_when_another_view_gave_none() -> None:
+def test_scores_count_although_another_view_gave_none() -> None:
     result = judged(Verdict(scores={0: 8.0}), StopReason.MALFORMED, Verdict(scores={2: 3.0}), candidates=3)
     assert result.verdict is None
     assert result_row(result)["scores"] == [8.0, None, 3.0]
     assert (result.stop, result.detail) == (StopReason.MALFORMED, "why malformed")
 
 
-def test_a_part_that_was_down_comes_before_what_the_judge_did() -> None:
+def test_a_failed_component_takes_precedence_over_the_judges_outcome() -> None:
     result = judged(StopReason.MALFORMED, StopReason.SANDBOX_DOWN, Verdict(choice=0))
     assert (result.stop, result.stop.down) == (StopReason.SANDBOX_DOWN, True)
     assert not judged(StopReason.MALFORMED).stop.down
@@ -95,14 +95,14 @@ def test_a_single_response_has_a_score_and_no_choice() -> None:
     assert (result.score, result.choice, result.verdict, result.credit) == (7.0, None, None, None)
 
 
-def test_a_view_that_says_tie_names_both() -> None:
+def test_a_tied_view_names_both() -> None:
     tie = Verdict(scores={0: 4.0, 1: 4.0}, tie=True)
     assert judged(tie).verdict == "tie"
     assert judged(Verdict(choice=0), tie).verdict == "tie"
     assert judged(Verdict(tie=True)).best == (0, 1)
 
 
-def test_scores_of_several_views_are_averaged_and_a_choice_stands() -> None:
+def test_scores_of_several_views_are_averaged_and_a_choice_is_kept() -> None:
     result = judged(Verdict(choice=1, scores={0: 9.0, 1: 2.0}), Verdict(choice=1, scores={0: 6.0, 1: 3.0}))
     assert (result.verdict, dict(result.scores)) == ("B", {0: 7.5, 1: 2.5})
 
@@ -118,7 +118,7 @@ def test_scores_of_several_views_are_averaged_and_a_choice_stands() -> None:
         ((Verdict(choice=0), Verdict(choice=0), StopReason.GENERATOR_DOWN), None),
     ],
 )
-def test_most_samples_decide(samples: tuple[End, ...], verdict: str | None) -> None:
+def test_the_majority_of_samples_decides(samples: tuple[End, ...], verdict: str | None) -> None:
     together = consensus([judged(sample) for sample in samples])
     assert together.verdict == verdict
     assert len(together.trajectories) == len(samples)

@@ -1,4 +1,4 @@
-"""The MCP server as an agent meets it: through the official SDK's client, over both transports."""
+"""The MCP server as an agent uses it: through the official SDK's client, over both transports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
 
 TOKEN = "a-token-for-tests-only"
 
-# The first three as mcp-run-python's own tests have them.
+# The first three come from mcp-run-python's own tests.
 ANSWERS = [
     (
         {"python_code": "x = 4\nprint(f'{x=}')\nx"},
@@ -64,7 +64,7 @@ async def text_of(client: Client, **arguments: object) -> str:
     return content.text
 
 
-async def test_over_standard_input_and_output() -> None:
+async def test_tools_over_standard_input_and_output() -> None:
     async with Client(StdioServerParameters(command=TIRJUDGE, args=["mcp"])) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(tools) == {"run_python_code", "judge"}
@@ -78,20 +78,20 @@ async def test_over_standard_input_and_output() -> None:
             assert await text_of(client, **arguments) == answer
 
 
-async def test_over_http(url: str) -> None:
+async def test_tools_over_http(url: str) -> None:
     async with Client(url) as client:
         for arguments, answer in ANSWERS:
             assert await text_of(client, **arguments) == answer
 
 
-async def test_calls_are_independent_and_run_at_once(url: str) -> None:
+async def test_calls_are_independent_and_concurrent(url: str) -> None:
     async with Client(url) as client, Client(url) as other:
         code = "seen = 'x' in globals()\nx = 1\nseen"
         answers = await asyncio.gather(*(text_of(one, python_code=code) for one in (client, other) * 4))
     assert set(answers) == {"<status>success</status>\n<return_value>\nfalse\n</return_value>"}
 
 
-async def test_a_program_cannot_speak_in_the_servers_place(url: str) -> None:
+async def test_a_program_cannot_write_to_the_servers_transport(url: str) -> None:
     code = "import os\nos.write(1, b'</output><status>x</status>')\nNone"
     async with Client(url) as client:
         assert await text_of(client, python_code=code) == (
@@ -118,7 +118,7 @@ async def test_wrong_arguments_are_an_error_that_names_them(url: str, arguments:
         ({}, 17 << 20, 413),
     ],
 )
-def test_the_sandbox_servers_guard_stands_before_it(
+def test_the_sandbox_servers_guard_protects_it(
     url: str, headers: dict[str, str], size: int, status: int
 ) -> None:
     accepted = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
@@ -127,7 +127,7 @@ def test_the_sandbox_servers_guard_stands_before_it(
         assert client.send(request).status_code == status
 
 
-async def test_a_judge_that_cannot_be_had_is_an_error_in_one_line(url: str) -> None:
+async def test_an_unavailable_judge_is_an_error_in_one_line(url: str) -> None:
     async with Client(url) as client:
         result = await client.call_tool("judge", {"prompt": "p", "responses": ["x", "y"]})
     assert result.is_error
@@ -135,7 +135,7 @@ async def test_a_judge_that_cannot_be_had_is_an_error_in_one_line(url: str) -> N
     assert "127.0.0.1:9" in result.content[0].text
 
 
-async def test_a_judge_and_a_token_and_other_answers() -> None:
+async def test_a_judge_with_a_token_gives_verdicts() -> None:
     options = ("--return-mode", "json", "--timeout", "1", "--model", "m", "--base-url")
     with serving() as endpoint, http_server(*options, endpoint.url, TIRJUDGE_MCP_TOKEN=TOKEN) as url:
         async with (
@@ -152,7 +152,7 @@ async def test_a_judge_and_a_token_and_other_answers() -> None:
             await judge(client, endpoint)
 
 
-async def test_the_judges_programs_run_in_the_sandbox_that_was_chosen() -> None:
+async def test_the_judges_programs_run_in_the_chosen_sandbox() -> None:
     with serving() as endpoint, sandbox_serving() as remote:
         chosen = ("--backend", "remote", "--model", "m", "--base-url", endpoint.url)
         with http_server(*chosen, TIRJUDGE_SANDBOX_URL=remote.url) as url:

@@ -46,7 +46,7 @@ async def answered(box: Sandbox, code: str, mode: str = "json", **variables: obj
         ("__name__", "__main__"),
     ],
 )
-async def test_the_last_expressions_value_is_told(box, code, value):
+async def test_the_value_of_the_last_expression_is_returned(box, code, value):
     answer = await answered(box, code)
     assert (answer.status, json.loads(answer.value or "null")) == ("success", value), answer
 
@@ -63,13 +63,13 @@ async def test_the_last_expressions_value_is_told(box, code, value):
         ("while True: print('x' * 999)", "OSError: the program was stopped at its output limit"),
     ],
 )
-async def test_what_went_wrong_is_told(box, code, last_line):
+async def test_errors_are_reported(box, code, last_line):
     answer = await answered(box, code)
     assert answer.status == "run-error"
     assert answer.error.strip().splitlines()[-1] == last_line
 
 
-async def test_a_traceback_shows_the_callers_code_alone(box):
+async def test_a_traceback_shows_only_the_callers_code(box):
     answer = await answered(box, "def f():\n    raise ValueError('no')\nf()")
     frames = [line for line in answer.error.splitlines() if line.startswith("  File")]
     assert frames == ['  File "main.py", line 3, in <module>', '  File "main.py", line 2, in f']
@@ -81,11 +81,11 @@ async def test_both_streams_are_output_and_the_value_is_not(box):
     assert (answer.output, answer.value) == (("out", "err"), '"value"')
 
 
-async def test_variables_are_given(box):
+async def test_variables_are_defined(box):
     assert (await answered(box, "n + 1", n=41)).value == "42"
 
 
-async def test_a_spoilt_value_is_no_value(box):
+async def test_an_invalid_value_is_left_out(box):
     code = "import sys\nwrite = sys.stdout.write\nsys.stdout.write = lambda text: write(text + '}')\n1"
     assert (await answered(box, code)).value is None
 
@@ -98,7 +98,7 @@ async def test_a_tag_in_the_output_cannot_end_the_element():
     )
 
 
-async def test_a_failed_sandbox_is_no_programs_output():
+async def test_a_failed_sandbox_is_not_reported_as_output():
     class Broken:
         async def run(self, program: Program, limits: Limits) -> Execution:
             return Execution(status=Status.SANDBOX_FAILED, detail="gone")

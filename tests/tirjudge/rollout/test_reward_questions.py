@@ -1,23 +1,31 @@
-"""Questions to another model: each asked once, kept, waited for, and never answered by a made-up answer."""
+"""Reward questions: each is asked once, cached, retried, and never answered with an invented answer."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Any
-
 import pytest
-
-from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
-from tirjudge.generation.base import GeneratorFailed, Sampling
+from pathlib import Path
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import chat
+from tests.tirjudge.endpoint_server import failure
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.base import Sampling
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.rollout import Rollout
-from tirjudge.rollout.reward_questions import AnswerStore, NotAnswered, RewardQuestions
+from tirjudge.rollout.reward_questions import AnswerStore
+from tirjudge.rollout.reward_questions import NotAnswered
+from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_environments import JudgeTask, Message, Prompt, Question, Reward, Unscored
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Message
+from tirjudge_environments import Prompt
+from tirjudge_environments import Question
+from tirjudge_environments import Reward
+from tirjudge_environments import Unscored
 from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.testing import fixed_sandbox
+from typing import Any
 
 MATCHED = "<RESULT_START>\nScores for each claim:\n- R1@S1: 1.00\n<RESULT_END>"
 TASK = JudgeTask(
@@ -30,7 +38,7 @@ TASK = JudgeTask(
 
 
 def ask(key: str, answer: str = "") -> Question:
-    """A question whose only readable answer is `answer`, or any without one."""
+    """Return a question whose only readable answer is `answer`; without it, any answer is readable."""
     prompt = Prompt(messages=(Message("user", key),))
     return Question(key, prompt, readable=lambda text: not answer or text == answer)
 
@@ -41,21 +49,23 @@ def endpoint(server: EndpointServer, **options: Any) -> OpenAIGenerator:
 
 async def test_equal_questions_are_asked_once(server: EndpointServer) -> None:
     server.script = lambda body: chat(f"answer to {body['messages'][0]['content']}")
-    asking = RewardQuestions(endpoint(server))
-    assert await asking.answers([ask("a"), ask("b"), ask("a")]) == {
+    reward_questions = RewardQuestions(endpoint(server))
+    assert await reward_questions.answers([ask("a"), ask("b"), ask("a")]) == {
         "a": "answer to a",
         "b": "answer to b",
     }
-    assert await asking.answers([ask("b")]) == {"b": "answer to b"}
+    assert await reward_questions.answers([ask("b")]) == {"b": "answer to b"}
     assert len(server.asked) == 2
-    await asking.close()
+    await reward_questions.close()
 
 
-async def test_answers_are_kept_and_replayed_without_a_model(server: EndpointServer, tmp_path: Path) -> None:
+async def test_answers_are_cached_and_replayed_without_a_model(
+    server: EndpointServer, tmp_path: Path
+) -> None:
     server.answers(chat("kept"))
-    asking = RewardQuestions(endpoint(server), kept=AnswerStore(tmp_path))
-    await asking.answers([ask("a")])
-    await asking.close()
+    reward_questions = RewardQuestions(endpoint(server), kept=AnswerStore(tmp_path))
+    await reward_questions.answers([ask("a")])
+    await reward_questions.close()
     assert list(read_lines(tmp_path / "asked.jsonl")) == [{"key": "a", "model": "meta", "answer": "kept"}]
     replayed = RewardQuestions(ScriptedGenerator([], model="meta"), kept=AnswerStore(tmp_path))
     assert await replayed.answers([ask("a")]) == {"a": "kept"}
@@ -65,56 +75,62 @@ async def test_answers_are_kept_and_replayed_without_a_model(server: EndpointSer
     await other.close()
 
 
-async def test_processes_of_one_run_keep_answers_beside_each_other(tmp_path: Path) -> None:
+async def test_processes_of_one_run_store_answers_side_by_side(tmp_path: Path) -> None:
     for rank in (0, 1):
-        asking = RewardQuestions(ScriptedGenerator([f"by {rank}"]), kept=AnswerStore(tmp_path, rank))
-        await asking.answers([ask(f"of {rank}")])
-        await asking.close()
+        reward_questions = RewardQuestions(
+            ScriptedGenerator([f"by {rank}"]), kept=AnswerStore(tmp_path, rank)
+        )
+        await reward_questions.answers([ask(f"of {rank}")])
+        await reward_questions.close()
     nobody = RewardQuestions(ScriptedGenerator([]), kept=AnswerStore(tmp_path, 1))
     assert await nobody.answers([ask("of 0"), ask("of 1")]) == {"of 0": "by 0", "of 1": "by 1"}
     await nobody.close()
 
 
-async def test_an_unreadable_answer_is_asked_for_again_and_otherwise(server: EndpointServer) -> None:
+async def test_an_unreadable_answer_is_retried_with_another_seed_and_temperature(
+    server: EndpointServer,
+) -> None:
     server.answers(chat("hm"), chat("yes"))
-    asking = RewardQuestions(endpoint(server), sampling=Sampling(temperature=0.0))
-    assert await asking.answers([ask("a", "yes")]) == {"a": "yes"}
+    reward_questions = RewardQuestions(endpoint(server), sampling=Sampling(temperature=0.0))
+    assert await reward_questions.answers([ask("a", "yes")]) == {"a": "yes"}
     first, second = server.bodies
     assert first["temperature"] == 0.0
-    assert second["temperature"] > 0.0, "a greedy answer would be the same again"
+    assert second["temperature"] > 0.0, "a greedy retry would give the same answer"
     assert first["seed"] != second["seed"]
     server.answers(chat("hm"))
     server.asked.clear()
-    assert await asking.answers([ask("b", "yes")]) == {"b": "hm"}, "what it says stays what it said"
+    assert await reward_questions.answers([ask("b", "yes")]) == {"b": "hm"}, (
+        "the recorded answer should not change"
+    )
     assert len(server.asked) == 3
-    await asking.close()
+    await reward_questions.close()
 
 
-async def test_a_model_that_is_down_is_waited_for(server: EndpointServer) -> None:
+async def test_an_unreachable_model_is_retried(server: EndpointServer) -> None:
     server.answers(failure(503, "loading"), failure(503, "loading"), chat("yes"))
     said: list[str] = []
-    asking = RewardQuestions(endpoint(server), pause=0.01, say=said.append)
-    assert await asking.answers([ask("a")]) == {"a": "yes"}
-    assert len(said) == 1, "waiting is said once"
+    reward_questions = RewardQuestions(endpoint(server), pause=0.01, say=said.append)
+    assert await reward_questions.answers([ask("a")]) == {"a": "yes"}
+    assert len(said) == 1, "waiting should be reported once"
     assert said[0].startswith("meta does not answer, retrying for up to 600 s: ")
     assert "503" in said[0]
-    await asking.close()
+    await reward_questions.close()
 
 
-async def test_a_model_that_stays_down_stops_the_work_with_a_message(server: EndpointServer) -> None:
+async def test_a_model_that_stays_unreachable_stops_the_run_with_a_message(server: EndpointServer) -> None:
     server.answers(failure(503, "overloaded"))
-    asking = RewardQuestions(endpoint(server), patience=0.0)
+    reward_questions = RewardQuestions(endpoint(server), patience=0.0)
     with pytest.raises(NotAnswered, match=r"meta has not answered for 0 s: .*503.*overloaded"):
-        await asking.answers([ask("a"), ask("b")])
-    await asking.close()
+        await reward_questions.answers([ask("a"), ask("b")])
+    await reward_questions.close()
 
 
-async def test_a_wrong_key_is_not_waited_for(server: EndpointServer) -> None:
+async def test_a_wrong_key_is_not_retried(server: EndpointServer) -> None:
     server.answers(failure(401, "bad key"))
-    asking = RewardQuestions(endpoint(server))
+    reward_questions = RewardQuestions(endpoint(server))
     with pytest.raises(NotAnswered, match=r"meta refuses all questions: .*401.*bad key"):
-        await asking.answers([ask("a")])
-    await asking.close()
+        await reward_questions.answers([ask("a")])
+    await reward_questions.close()
 
 
 @pytest.mark.parametrize(
@@ -125,53 +141,51 @@ async def test_a_wrong_key_is_not_waited_for(server: EndpointServer) -> None:
         chat("", finish="content_filter"),
     ],
 )
-async def test_a_question_that_cannot_be_taken_stays_without_an_answer(
-    server: EndpointServer, reply: Any
-) -> None:
+async def test_a_refused_question_has_no_answer(server: EndpointServer, reply: Any) -> None:
     server.script = lambda body: reply if body["messages"][0]["content"] == "bad" else chat("yes")
     said: list[str] = []
-    asking = RewardQuestions(endpoint(server), say=said.append)
-    assert await asking.answers([ask("bad"), ask("good")]) == {"good": "yes"}
+    reward_questions = RewardQuestions(endpoint(server), say=said.append)
+    assert await reward_questions.answers([ask("bad"), ask("good")]) == {"good": "yes"}
     assert [line.startswith("dropped a question that the model cannot answer: ") for line in said] == [True]
-    await asking.close()
+    await reward_questions.close()
 
 
-def rationale(asking: RewardQuestions | None) -> Rollout:
+def rationale(reward_questions: RewardQuestions | None) -> Rollout:
     text = "<RESULT_START>\n- B is bad\nFinal assessment result: \\boxed{A>B}\n<RESULT_END>"
     judge = ScriptedGenerator(lambda context: text)
-    return Rollout(Rationale(order="given"), judge, fixed_sandbox(), reward_questions=asking)
+    return Rollout(Rationale(order="given"), judge, fixed_sandbox(), reward_questions=reward_questions)
 
 
-async def test_a_rollout_asks_before_it_scores(server: EndpointServer) -> None:
+async def test_a_rollout_asks_its_questions_before_scoring(server: EndpointServer) -> None:
     server.answers(chat(MATCHED))
-    asking = RewardQuestions(endpoint(server))
-    rollout = rationale(asking)
+    reward_questions = RewardQuestions(endpoint(server))
+    rollout = rationale(reward_questions)
     group = await rollout.group(TASK, 3)
     parts = {"correct": 1.0, "rationale": 1.0, "consistency": 1.0}
     assert await rollout.score(group) == [(Reward(1.0, parts),)] * 3
     assert len(server.asked) == 1
     assert "R1: Response B is bad" in server.bodies[0]["messages"][0]["content"]
-    await asking.close()
+    await reward_questions.close()
 
 
-async def test_no_answer_is_no_reward(server: EndpointServer) -> None:
+async def test_without_an_answer_there_is_no_reward(server: EndpointServer) -> None:
     server.answers(chat("I would rather not."))
-    asking = RewardQuestions(endpoint(server))
-    rollout = rationale(asking)
+    reward_questions = RewardQuestions(endpoint(server))
+    rollout = rationale(reward_questions)
     [(score,)] = await rollout.score(await rollout.group(TASK, 1))
     assert isinstance(score, Unscored)
-    await asking.close()
+    await reward_questions.close()
 
 
-async def test_a_judge_that_asks_needs_somebody_to_ask() -> None:
+async def test_a_judge_with_questions_needs_a_meta_judge() -> None:
     rollout = rationale(None)
     with pytest.raises(ValueError, match="meta_judge"):
         await rollout.score(await rollout.group(TASK, 1))
 
 
 async def test_answers_come_from_any_generator() -> None:
-    asking = RewardQuestions(ScriptedGenerator(["one"]))
-    assert await asking.answers([ask("a")]) == {"a": "one"}
+    reward_questions = RewardQuestions(ScriptedGenerator(["one"]))
+    assert await reward_questions.answers([ask("a")]) == {"a": "one"}
 
     def down(context: Any) -> str:
         raise GeneratorFailed("out of memory")
@@ -182,11 +196,11 @@ async def test_answers_come_from_any_generator() -> None:
 
 async def test_a_local_model_is_loaded_at_the_first_question(tmp_path: Path) -> None:
     config = MetaJudgeConfig(model=str(tmp_path / "no-such-model"), patience=0.0)
-    asking = config.open()
-    assert await asking.answers([]) == {}
+    reward_questions = config.open()
+    assert await reward_questions.answers([]) == {}
     with pytest.raises(GeneratorFailed, match="no-such-model"):
-        await asking.answers([ask("a")])
-    await asking.close()
+        await reward_questions.answers([ask("a")])
+    await reward_questions.close()
 
 
 async def test_a_meta_judge_behind_an_endpoint(
@@ -194,8 +208,8 @@ async def test_a_meta_judge_behind_an_endpoint(
 ) -> None:
     monkeypatch.setenv("TIRJUDGE_API_KEY", "secret")
     server.answers(chat("yes"))
-    asking = MetaJudgeConfig(model="meta", base_url=server.url, max_tokens=77).open()
-    assert await asking.answers([ask("a")]) == {"a": "yes"}
+    reward_questions = MetaJudgeConfig(model="meta", base_url=server.url, max_tokens=77).open()
+    assert await reward_questions.answers([ask("a")]) == {"a": "yes"}
     assert server.asked[0].headers["authorization"] == "Bearer secret"
     assert (server.bodies[0]["max_tokens"], server.bodies[0]["temperature"]) == (77, 0.0)
-    await asking.close()
+    await reward_questions.close()

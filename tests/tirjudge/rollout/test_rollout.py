@@ -1,4 +1,4 @@
-"""Rollouts from the prompt to the verdict: real formats, a real sandbox, a real model where ids matter."""
+"""Rollouts from prompt to verdict, with real formats, a real sandbox, and a real model where ids matter."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def task(name: str = "t") -> JudgeTask:
 
 
 def dialogue(context: Context) -> str:
-    """A program first, then the answer."""
+    """Write a program first, then the answer."""
     return ANSWER if context.segments else PROGRAM
 
 
@@ -55,7 +55,7 @@ async def sandbox() -> AsyncIterator[Sandbox]:
 
 
 class HeldSandbox:
-    """Stands where programs run, and lets a test decide when they end."""
+    """A stand-in for the sandbox that lets a test decide when programs end."""
 
     capacity = 8
 
@@ -79,7 +79,7 @@ def held(generator: Generator, **options: Any) -> tuple[Rollout, Any]:
     return Rollout(JUDGE, generator, sandbox, **options), sandbox
 
 
-async def test_a_program_runs_and_its_output_stands_before_the_verdict(sandbox: Sandbox) -> None:
+async def test_a_program_runs_and_its_output_precedes_the_verdict(sandbox: Sandbox) -> None:
     rollout = Rollout(JUDGE, ScriptedGenerator(dialogue), sandbox)
     (trajectory,) = (await rollout.episode(task())).trajectories
     assert [segment.text for segment in trajectory.segments] == [PROGRAM, OUTPUT, ANSWER]
@@ -88,7 +88,7 @@ async def test_a_program_runs_and_its_output_stands_before_the_verdict(sandbox: 
     assert trajectory.verdict.choice == 0
 
 
-async def test_of_an_error_the_model_sees_the_last_line(sandbox: Sandbox) -> None:
+async def test_the_model_sees_the_last_line_of_an_error(sandbox: Sandbox) -> None:
     seen: list[str] = []
 
     def script(context: Context) -> str:
@@ -109,7 +109,7 @@ async def test_a_group_has_every_sample_of_every_view(sandbox: Sandbox) -> None:
     assert {t.sample for t in group[2].trajectories} == {2}
 
 
-async def test_others_generate_from_start_to_end_while_a_program_runs() -> None:
+async def test_other_rows_generate_from_start_to_end_while_a_program_runs() -> None:
     generator = TransformersGenerator(*memorised(), name="tiny")
     rollout, sandbox = held(generator)
     waiting = asyncio.create_task(rollout.episode(task("first")))
@@ -142,7 +142,7 @@ async def test_cancelling_cancels_the_programs_and_frees_the_rows() -> None:
     await generator.close()
 
 
-async def test_a_generator_that_is_down_ends_its_own_trajectory_only(sandbox: Sandbox) -> None:
+async def test_a_failed_generator_ends_only_its_own_trajectory(sandbox: Sandbox) -> None:
     def script(context: Context) -> str:
         if "broken" in context.prompt.messages[0].content:
             raise GeneratorFailed("HTTP 503 from the endpoint")
@@ -155,7 +155,7 @@ async def test_a_generator_that_is_down_ends_its_own_trajectory_only(sandbox: Sa
     assert episodes[1].trajectories[0].detail == "HTTP 503 from the endpoint"
 
 
-async def test_a_mistake_in_the_set_up_is_raised_as_it_is(sandbox: Sandbox) -> None:
+async def test_a_configuration_error_is_raised_unchanged(sandbox: Sandbox) -> None:
     def script(_: Context) -> str:
         raise LookupError("not a generator's failure")
 
@@ -164,7 +164,7 @@ async def test_a_mistake_in_the_set_up_is_raised_as_it_is(sandbox: Sandbox) -> N
 
 
 class Recorder:
-    """A generator that keeps what it was asked."""
+    """A generator that records its requests."""
 
     def __init__(self, inner: Any) -> None:
         self.inner, self.model, self.encoder = inner, inner.model, inner.encoder
@@ -181,13 +181,13 @@ class Recorder:
 
 
 async def seeds_of(sandbox: Sandbox, seed: int, name: str = "t", sample: int = 0) -> list[int]:
-    """Of two turns in each of two views."""
+    """Return the seeds of two turns in each of two views."""
     recorder = Recorder(ScriptedGenerator(dialogue))
     await Rollout(TirPairwise(order="both"), recorder, sandbox, seed=seed).episode(task(name), sample)
     return sorted(sampling.seed for _, sampling in recorder.asked)
 
 
-async def test_every_turn_has_a_seed_that_depends_on_nothing_but_its_place(sandbox: Sandbox) -> None:
+async def test_the_seed_of_a_turn_depends_only_on_its_position(sandbox: Sandbox) -> None:
     seeds = await seeds_of(sandbox, 0)
     assert seeds == await seeds_of(sandbox, 0)
     seeds += await seeds_of(sandbox, 1)
@@ -212,7 +212,7 @@ async def test_budgets_end_a_judge_that_only_runs_programs(budget: Budget, stop:
     assert trajectory.stop is stop
 
 
-async def test_a_turn_may_not_be_longer_than_what_is_left() -> None:
+async def test_a_turn_is_limited_to_the_remaining_tokens() -> None:
     encoder = ChatEncoder(bpe_tokenizer(PROGRAM, OUTPUT))
     recorder = Recorder(ScriptedGenerator(dialogue, encoder=encoder))
     rollout, sandbox = held(recorder, budget=Budget(tokens=500), sampling=Sampling(max_tokens=490))
@@ -239,10 +239,10 @@ async def test_a_program_has_the_limits_of_the_rollout_and_a_seed_of_its_own() -
 @pytest.mark.parametrize(
     ("turns", "stop"), [([PROGRAM], StopReason.TOKEN_BUDGET), ([], StopReason.PROMPT_TOO_LONG)]
 )
-async def test_a_dialogue_that_outgrows_the_model_has_spent_its_tokens(
+async def test_a_dialogue_that_exceeds_the_context_ends_with_its_token_budget(
     turns: list[str], stop: StopReason
 ) -> None:
-    """A prompt that never fitted is no draw at all."""
+    """A prompt that never fitted has a stop reason of its own, since it is no failure of the judge."""
 
     def script(_: Context) -> str:
         if not turns:
@@ -255,7 +255,7 @@ async def test_a_dialogue_that_outgrows_the_model_has_spent_its_tokens(
     assert (trajectory.stop, trajectory.detail) == (stop, "the context has 65 tokens and tiny takes 64")
 
 
-async def test_at_most_so_many_trajectories_at_once() -> None:
+async def test_the_number_of_concurrent_trajectories_is_limited() -> None:
     rollout, sandbox = held(ScriptedGenerator(dialogue), concurrency=2)
     group = asyncio.create_task(rollout.group(task(), 5))
     for _ in range(2):
@@ -306,7 +306,7 @@ async def test_leaving_the_episodes_cancels_the_rest() -> None:
 
 @cache
 def memorised() -> tuple[Any, Any]:
-    """A tiny Qwen3 that learnt the dialogue above by heart, so that a real model asks for a real program."""
+    """Train a tiny Qwen3 on the dialogue above until it reproduces it, so a real model runs a program."""
     text = JUDGE.prompt(task(), JUDGE.views(task())[0]).messages[0].content
     tokenizer = bpe_tokenizer(text, *[PROGRAM, OUTPUT, ANSWER] * 3, vocab_size=600)
     model: Any = tiny_qwen3(len(tokenizer), initializer_range=0.1)
@@ -359,7 +359,7 @@ async def test_ids_stay_as_sampled_where_encoding_the_text_again_would_change_th
 
 
 async def test_a_group_in_one_batch_has_the_logprobs_of_plain_forward_passes(sandbox: Sandbox) -> None:
-    """Sampled dialogues with programs in them, each checked token by token against the model."""
+    """The sampled dialogues contain programs, and each is checked token by token against the model."""
     model, tokenizer = memorised()
     generator = TransformersGenerator(model, tokenizer, name="tiny", max_rows=3)
     rollout = Rollout(JUDGE, generator, sandbox, sampling=Sampling(temperature=1.0, max_tokens=60))

@@ -1,4 +1,4 @@
-"""The judge over HTTP: verdicts and rewards; a failure is never one of them."""
+"""The judge over HTTP: verdicts and rewards, and failures that are never reported as either."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PROGRAM = "```python\nprint(len(response_a), len(response_b))\n```\n"
 
 
 def script(context: Context) -> str:
-    """Counts before it prefers B; scores with the number of letters; of three names C, and fails on DOWN."""
+    """Play a judge: counts, then prefers B; scores by letters; chooses C of three; fails on DOWN."""
     words = context.prompt.messages[-1].content
     if "DOWN" in words:
         raise GeneratorFailed("the model's machine is off")
@@ -61,7 +61,7 @@ def test_a_pair_with_the_program_that_proves_it(served: JudgeServer) -> None:
     }
 
 
-def test_many_are_answered_in_their_order(served: JudgeServer) -> None:
+def test_several_requests_are_answered_in_order(served: JudgeServer) -> None:
     chat = [{"role": "user", "content": "Say it."}, {"role": "assistant", "content": "What?"}]
     asked = [
         question("a", "b", id="pair"),
@@ -79,8 +79,8 @@ def test_many_are_answered_in_their_order(served: JudgeServer) -> None:
     assert [one["scores"] for one in answers] == [None, [7.0], None, [7.0, 7.0], [7.0]]
 
 
-def test_it_answers_as_the_judge_in_python_does() -> None:
-    """The same words get the same id, so the same order and the same draws."""
+def test_it_answers_like_the_judge_in_python() -> None:
+    """The same texts get the same id, and therefore the same order and the same samples."""
 
     def first_shown(context: Context) -> str:
         return "<preference>A</preference>"
@@ -96,13 +96,13 @@ def test_it_answers_as_the_judge_in_python_does() -> None:
     assert set(mine) == {"A", "B"}
 
 
-def test_no_verdict_says_why(served: JudgeServer) -> None:
+def test_a_missing_verdict_has_a_reason(served: JudgeServer) -> None:
     answer = served.judge(question("a", "b", prompt="MUMBLE"))
     assert (answer["verdict"], answer["choice"], answer["stop"]) == (None, None, "malformed")
     assert answer["detail"]
 
 
-def test_one_that_failed_leaves_no_answer_at_all(served: JudgeServer) -> None:
+def test_one_failure_leaves_no_answer_for_the_whole_request(served: JudgeServer) -> None:
     for body in (question("a", "b", prompt="DOWN"), [question("a", "b"), question("a", prompt="DOWN")]):
         response = served.post("/v1/judge", body)
         assert response.status_code == 503
@@ -124,7 +124,7 @@ def test_one_that_failed_leaves_no_answer_at_all(served: JudgeServer) -> None:
         ([question("a")] * 257, ["body", "many"]),
     ],
 )
-def test_what_does_not_fit_is_named(served: JudgeServer, body: object, way: list[object]) -> None:
+def test_invalid_requests_name_the_field(served: JudgeServer, body: object, way: list[object]) -> None:
     response = served.post("/v1/judge", body)
     assert response.status_code == 422
     assert response.json()["detail"][0]["loc"][: len(way)] == way
@@ -145,7 +145,7 @@ def test_openrlhf_gets_a_reward_for_each_query(served: JudgeServer) -> None:
     }
 
 
-def test_the_judge_sees_the_response_alone() -> None:
+def test_the_judge_sees_the_response_without_prompt_and_markers() -> None:
     seen: list[str] = []
 
     def watching(context: Context) -> str:
@@ -176,7 +176,7 @@ def test_a_query_must_hold_its_prompt(
     assert response.json()["detail"][0]["loc"] == way
 
 
-def test_no_reward_is_made_up(served: JudgeServer) -> None:
+def test_no_reward_is_invented(served: JudgeServer) -> None:
     asked = {"query": ["Rate it. x", "MUMBLE x"], "prompts": ["Rate it.", "MUMBLE"]}
     response = served.post("/get_reward", asked)
     assert response.status_code == 502
@@ -210,7 +210,7 @@ def test_ready_while_the_model_answers() -> None:
         broken[0] = False
         assert server.get("/readyz").status_code == 200
         broken[0] = True
-        assert server.get("/readyz").status_code == 200, "nothing is known to be wrong"
+        assert server.get("/readyz").status_code == 200, "no failure should be known yet"
         assert server.post("/v1/judge", question("a")).status_code == 503
         told = server.get("/readyz")
         assert (told.status_code, told.json()) == (503, {"detail": "the model's machine is off"})
@@ -227,7 +227,7 @@ def test_the_cost_limit_is_a_failure_and_never_a_verdict() -> None:
         assert server.get("/readyz").status_code == 503
 
 
-def test_the_guard_and_the_intake_stand_before_it() -> None:
+def test_requests_pass_the_guard_and_the_intake() -> None:
     settings = JudgeServerSettings(
         access=Access(token=SecretStr(TOKEN), open_paths=OPEN_PATHS), intake=IntakeLimits(body_bytes=1000)
     )
@@ -243,7 +243,7 @@ def test_the_guard_and_the_intake_stand_before_it() -> None:
         assert server.post("/v1/judge", question("a"), headers=page).status_code == 403
 
 
-def test_what_was_judged_is_counted() -> None:
+def test_judgments_are_counted() -> None:
     with judge_serving(ScriptedGenerator(script), order="given") as server:
         server.judge([question("a", "b"), question("a")])
         server.post("/v1/judge", question("a", prompt="DOWN"))

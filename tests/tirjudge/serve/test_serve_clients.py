@@ -26,7 +26,7 @@ TOKEN = "0123456789abcdef"
 
 
 def marks(context: Context) -> str:
-    """As many points as the response has crosses; none at all for one with a question mark."""
+    """Score a response by its number of crosses; one with a question mark has no score."""
     words = context.prompt.messages[-1].content
     return "Hm." if "?!" in words else f"<score>{1 + words.count('✗')}</score>"
 
@@ -53,7 +53,7 @@ async def test_trl_gets_each_completions_score(served: JudgeServer) -> None:
 
 
 async def test_verl_gets_a_score_and_what_it_logs(served: JudgeServer) -> None:
-    # As verl binds `reward_kwargs`, and calls with its own names and those of a reward model's router.
+    # verl binds `reward_kwargs` and adds its own arguments and those of a reward model's router.
     bound = functools.partial(compute_score, url=served.url, token=TOKEN, prompt_key="asked")
     row: dict[str, Any] = {"data_source": "ours", "ground_truth": ""}
     info = {"asked": "Mark it.", "num_turns": 2}
@@ -67,7 +67,7 @@ async def test_verl_gets_a_score_and_what_it_logs(served: JudgeServer) -> None:
         await bound(solution_str="x", extra_info={}, **row)
 
 
-def test_every_event_loop_has_a_client_of_its_own(served: JudgeServer) -> None:
+def test_every_event_loop_has_its_own_client(served: JudgeServer) -> None:
     reward = JudgeReward(served.url, token=TOKEN)
     for _ in range(2):
         assert asyncio.run(reward(prompts=["Mark it."], completions=["✗"])) == [2.0]
@@ -85,7 +85,7 @@ async def test_the_token_comes_from_the_environment(
         assert (await holder.judge(question)).scores == [2.0]
 
 
-async def test_what_passes_is_asked_again_and_what_does_not_is_an_error(server: EndpointServer) -> None:
+async def test_temporary_failures_are_retried_and_others_are_errors(server: EndpointServer) -> None:
     question = JudgeRequest(prompt="p", responses=["r"])
     told = {
         "id": "1",

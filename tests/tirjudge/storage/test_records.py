@@ -48,7 +48,7 @@ async def played(sandbox: Sandbox, *turns: str | Completion, **options: Any) -> 
     return await Rollout(environment, ScriptedGenerator(turns), sandbox).episode(TASK)
 
 
-async def test_a_trajectory_is_told_apart_into_reasoning_programs_and_outputs(sandbox: Sandbox) -> None:
+async def test_a_trajectory_is_split_into_reasoning_programs_and_outputs(sandbox: Sandbox) -> None:
     episode = await played(
         sandbox,
         "Let me see.\n```python\nprint(1 + 1)\n```\n",
@@ -70,7 +70,7 @@ async def test_a_trajectory_is_told_apart_into_reasoning_programs_and_outputs(sa
     assert told[-1]["text"].endswith("<preference>B</preference>")
 
 
-async def test_a_refused_program_says_why(sandbox: Sandbox) -> None:
+async def test_a_refused_program_has_a_reason(sandbox: Sandbox) -> None:
     again = "```python\nprint(1)\n```\n"
     episode = await played(sandbox, again, again, again, again, "<preference>A</preference>")
     programs = [one for one in passages(episode.trajectories[0]) if one["kind"] == "program"]
@@ -123,7 +123,7 @@ async def test_an_episode_is_one_json_line(sandbox: Sandbox) -> None:
     assert trajectory["prompt"][0]["role"] == "user"
 
 
-async def test_ids_are_recorded_when_asked(sandbox: Sandbox) -> None:
+async def test_ids_are_recorded_on_request(sandbox: Sandbox) -> None:
     turn = Completion(
         text="<preference>A</preference>", finish=Finish.END, token_ids=(5, 6), logprobs=(-1.0, -2.0)
     )
@@ -134,10 +134,8 @@ async def test_ids_are_recorded_when_asked(sandbox: Sandbox) -> None:
 
 
 @pytest.mark.parametrize("protocol", ["fence", "tool"])
-async def test_a_record_is_read_back_as_the_trajectory_that_it_records(
-    sandbox: Sandbox, protocol: str
-) -> None:
-    """And is scored as that; bindings, stop strings and where a program ran are not in it."""
+async def test_a_record_is_read_back_as_its_trajectory(sandbox: Sandbox, protocol: str) -> None:
+    """Its score is the same too; the record leaves out bindings, stop strings and the program's placement."""
     turns: list[str | Completion] = ["```python\nprint(2)\n```\n"] * 4
     if protocol == "tool":
         call = ToolCall("c", "run_python", json.dumps({"code": "print(2)\n"}))

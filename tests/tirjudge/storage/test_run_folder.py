@@ -1,4 +1,4 @@
-"""What a run folder promises: nothing acknowledged is lost, nothing torn is read, one writer at a time."""
+"""Run folders: no acknowledged row is lost, no torn row is read, and there is one writer at a time."""
 
 import json
 import os
@@ -33,7 +33,7 @@ def test_rows_come_back_in_the_order_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "torn", [b'{"a": 3', b'{"a": 3}', b"\x00" * 9, b'{"a"\n', b"\x00\x00\n", b"x" * 200_000]
 )
-def test_what_a_killed_writer_left_is_dropped_and_only_that(tmp_path: Path, torn: bytes) -> None:
+def test_only_the_torn_line_of_a_killed_writer_is_dropped(tmp_path: Path, torn: bytes) -> None:
     path = tmp_path / "rows.jsonl"
     intact = b'{"a": 1}\n{"a": 2}\n'
     path.write_bytes(intact + torn)
@@ -66,7 +66,7 @@ def test_two_writers_cannot_open_one_file_or_folder(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["\ud800", "a\nb", "\u2028\x85\x00\x1b[2J", "é日本", '"\\'])
-def test_any_text_is_one_line_and_comes_back_as_it_was(text: str) -> None:
+def test_any_text_is_stored_in_one_line_and_read_back_unchanged(text: str) -> None:
     line = encode_line({"text": text})
     assert line.count(b"\n") == 1
     assert line.endswith(b"\n")
@@ -98,7 +98,7 @@ except OSError as error:
     assert path.read_bytes() == b'{"a": 1}\n'
 
 
-def test_every_acknowledged_row_outlives_kill_9(tmp_path: Path) -> None:
+def test_every_acknowledged_row_survives_kill_9(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     script = """
 import sys
@@ -135,7 +135,7 @@ def test_an_atomic_write_replaces_the_whole_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
 
 
-def test_an_atomic_write_that_finds_no_room_keeps_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+def test_an_atomic_write_without_room_keeps_only_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "state.json"
     write_atomically(path, "old")
     script = """

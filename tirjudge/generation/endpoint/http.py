@@ -204,12 +204,12 @@ def _headers(key: SecretStr) -> dict[str, str]:
 def _pause(state: RetryCallState) -> float:
     """Return the seconds before the next attempt."""
     error = state.outcome.exception() if state.outcome else None
-    asked = error.retry_after if isinstance(error, _Transient) else None
+    wanted = error.retry_after if isinstance(error, _Transient) else None
     backoff: float = min(LONGEST_PAUSE, FIRST_PAUSE * 2.0 ** min(state.attempt_number - 1, 16))
     # Jitter spreads the retries of requests that failed at the same moment.
-    if asked is None:
+    if wanted is None:
         return backoff * random.uniform(0.5, 1.0)
-    return asked + random.uniform(0.0, min(backoff, 0.5 + asked))
+    return wanted + random.uniform(0.0, min(backoff, 0.5 + wanted))
 
 
 def _retry_after(value: str) -> float | None:

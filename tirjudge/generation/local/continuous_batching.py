@@ -127,6 +127,7 @@ class Decoder:
             [row.top_p for row in rows],
         )
         for row, token, logprob in zip(rows, tokens, logprobs, strict=True):
+            # A row that still has known tokens to feed takes no sample yet.
             if row.fed == len(row.ids):
                 row.accept(token, logprob, self._ends)
         return ended + self._leave(lambda row: row.finish is not None)
@@ -158,6 +159,7 @@ class Decoder:
         self._waiting = ready[free:]
         same: dict[tuple[int, ...], list[Row]] = {}
         for row in ready[:free]:
+            # Samples of one group have equal contexts, which are prefilled once.
             same.setdefault(tuple(row.ids), []).append(row)
         if same:
             self._join(list(same.values()))
@@ -166,7 +168,7 @@ class Decoder:
     def _join(self, groups: list[list[Row]]) -> None:
         """Prefill the first row of each group of equal contexts, and copy it to the others of the group.
 
-        A context that extends a parked row resumes it: only the tokens behind it are fed.
+        A context that extends a parked row resumes it: only the tokens after it are fed.
         """
         parked = {group[0]: self._parked.take(np.array(group[0].ids)) for group in groups}
         for row, found in parked.items():
@@ -196,6 +198,7 @@ class Decoder:
         while rows:
             longest = rows[0].pending
             most = max(1, PASS_TOKENS // min(longest, PASS_COLUMNS))
+            # Rows of similar length share a pass, since shorter ones are padded to the longest.
             together = [row for row in rows[:most] if 2 * row.pending >= longest]
             while any(row.pending for row in together):
                 self._feed(first, [row.ids[row.fed : -1][:PASS_COLUMNS] for row in together])
@@ -209,7 +212,7 @@ class Decoder:
         """
         import torch
 
-        # Shorter rows are padded on the right. Padding writes behind the end of its row, where it is
+        # Shorter rows are padded on the right. Padding writes after the end of its row, where it is
         # overwritten before it is read.
 
         rows = self._rows[first : first + len(tokens)]

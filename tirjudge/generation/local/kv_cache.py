@@ -52,7 +52,9 @@ class PaddedLayer:
             self.tensors = [self._cache.room(new) for new in pair]
         seen = []
         for stored, new in zip(self.tensors, pair, strict=True):
+            # Indices on both sides of a slice come first in the result: `[rows, tokens, head, dim]`.
             stored[window.slots, :, window.positions] = new.transpose(1, 2)
+            # Attention reads only the positions that are in use.
             seen.append(stored[window.first : window.last, :, : window.length])
         return seen[0], seen[1]
 
@@ -78,6 +80,7 @@ class PaddedCache:
         if slots <= self._slots and length <= self._length:
             return
         if slots > self._slots:
+            # Doubling keeps the number of copies logarithmic in the number of rows.
             self._slots = min(self._max_slots, max(slots, 2 * self._slots))
         self._length = max(self._length, -(-length // GRAIN) * GRAIN)
         for layer in self._layers:
