@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
-from collections.abc import Callable
-from collections.abc import Sequence
-from tirjudge_environments import Budget
-from tirjudge_environments import Completion
-from tirjudge_environments import Environment
-from tirjudge_environments import Finish
-from tirjudge_environments import JudgeSession
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Trajectory
-from tirjudge_environments.testing import fixed_sandbox
-from tirjudge_sandbox import Execution
-from tirjudge_sandbox import Status
+from collections.abc import Callable, Sequence
 from typing import Any
+
+import pytest
+
+from tirjudge_environments import (
+    Budget,
+    Completion,
+    Environment,
+    Finish,
+    JudgeSession,
+    JudgeTask,
+    Message,
+    Trajectory,
+)
+from tirjudge_environments.testing import fixed_sandbox
+from tirjudge_sandbox import Execution, Status
 
 
 def ok(stdout: str = "42\n") -> Execution:

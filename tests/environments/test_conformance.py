@@ -3,37 +3,31 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import example
-from hypothesis import given
-from hypothesis import settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tirjudge_environments import Completion
-from tirjudge_environments import Continue
-from tirjudge_environments import Finish
-from tirjudge_environments import JudgeSession
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Malformed
-from tirjudge_environments import Message
-from tirjudge_environments import Reward
-from tirjudge_environments import RunCode
-from tirjudge_environments import TirListwise
-from tirjudge_environments import TirPairwise
-from tirjudge_environments import TirPointwise
-from tirjudge_environments import ToolCall
-from tirjudge_environments import Verdict
-from tirjudge_environments.formats.j1 import J1PaS
-from tirjudge_environments.formats.j1 import J1PaV
-from tirjudge_environments.formats.j1 import J1PaVS
-from tirjudge_environments.formats.j1 import J1PoS
-from tirjudge_environments.formats.judgelrm import JudgeLrmPair
-from tirjudge_environments.formats.judgelrm import JudgeLrmSingle
+
+from tirjudge_environments import (
+    Completion,
+    Continue,
+    Finish,
+    JudgeSession,
+    JudgeTask,
+    Malformed,
+    Message,
+    Reward,
+    RunCode,
+    TirListwise,
+    TirPairwise,
+    TirPointwise,
+    ToolCall,
+    Verdict,
+)
+from tirjudge_environments.formats.j1 import J1PaS, J1PaV, J1PaVS, J1PoS
+from tirjudge_environments.formats.judgelrm import JudgeLrmPair, JudgeLrmSingle
 from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.formats.rm_r1 import RmR1
-from tirjudge_environments.orders import letter
-from tirjudge_environments.orders import letters
-from tirjudge_environments.testing import HOSTILE_TEXTS
-from tirjudge_environments.testing import check_environment
-from tirjudge_environments.testing import fixed_sandbox
+from tirjudge_environments.orders import letter, letters
+from tirjudge_environments.testing import HOSTILE_TEXTS, check_environment, fixed_sandbox
 from tirjudge_environments.types import Episode
 
 TASKS = {

@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import pytest
-from tirjudge_environments import Budget
-from tirjudge_environments import By
-from tirjudge_environments import ChatEncoder
-from tirjudge_environments import Completion
-from tirjudge_environments import Context
-from tirjudge_environments import Finish
-from tirjudge_environments import J1PaV
-from tirjudge_environments import JudgeSession
-from tirjudge_environments import Malformed
-from tirjudge_environments import Message
-from tirjudge_environments import Prompt
-from tirjudge_environments import Refused
-from tirjudge_environments import RunCode
-from tirjudge_environments import StopReason
-from tirjudge_environments import TirPairwise
-from tirjudge_environments import ToolCall
-from tirjudge_environments import Transcript
-from tirjudge_environments import Usage
-from tirjudge_environments import Verdict
-from tirjudge_environments import derive_seed
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+from transformers import PreTrainedTokenizerFast
+
+from tirjudge_environments import (
+    Budget,
+    By,
+    ChatEncoder,
+    Completion,
+    Context,
+    Finish,
+    J1PaV,
+    JudgeSession,
+    Malformed,
+    Message,
+    Prompt,
+    Refused,
+    RunCode,
+    StopReason,
+    TirPairwise,
+    ToolCall,
+    Transcript,
+    Usage,
+    Verdict,
+    derive_seed,
+)
 from tirjudge_environments.recording import ReplaySandbox
 from tirjudge_environments.testing import fixed_sandbox
-from tirjudge_sandbox import Execution
-from tirjudge_sandbox import Limits
-from tirjudge_sandbox import Status
-from tokenizers import Tokenizer
-from tokenizers import decoders
-from tokenizers import models
-from tokenizers import pre_tokenizers
-from transformers import PreTrainedTokenizerFast
+from tirjudge_sandbox import Execution, Limits, Status
 
 CALL = "Let me count.\n```python\nprint(42)\n```\n"
 SHOWN = "```output\n42\n```\n"

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import pytest
 from pathlib import Path
-from tests.training.test_cli import SMALL
-from tests.training.test_cli import run
+
+import pytest
+
+from tests.training.test_cli import SMALL, run
 from tirjudge_training import comparison
-from tirjudge_training.config_files import BadRecipe
-from tirjudge_training.config_files import load
-from tirjudge_training.config_files import load_arms
-from tirjudge_training.evaluation import Answer
-from tirjudge_training.evaluation import summary
+from tirjudge_training.config_files import BadRecipe, load, load_arms
+from tirjudge_training.evaluation import Answer, summary
 from tirjudge_training.recipe import Recipe
 
 

@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import pytest
 from collections.abc import Mapping
 from dataclasses import replace
-from tirjudge_environments import Episode
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Reward
-from tirjudge_environments import StopReason
-from tirjudge_environments import Trajectory
-from tirjudge_environments import Unscored
+from typing import Any
+
+import pytest
+
+from tirjudge_environments import Episode, JudgeTask, Message, Reward, StopReason, Trajectory, Unscored
 from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.rationales import matching_ask
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.tasks import read_task
-from tirjudge_environments.testing import check_environment
-from tirjudge_environments.testing import fixed_sandbox
-from tirjudge_environments.types import Completion
-from tirjudge_environments.types import Finish
-from typing import Any
+from tirjudge_environments.testing import check_environment, fixed_sandbox
+from tirjudge_environments.types import Completion, Finish
 
 CHECKLIST = ("Response 1 omits the name", "@Response 2 lacks the advance", "response 1 has hashtags")
 PARTS = ("correct", "rationale", "consistency")

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-import pytest
 from dataclasses import replace
-from tirjudge_environments import Budget
-from tirjudge_environments import Completion
-from tirjudge_environments import Episode
-from tirjudge_environments import Finish
-from tirjudge_environments import JudgeSession
-from tirjudge_environments import Reward
-from tirjudge_environments import StopReason
-from tirjudge_environments import TirListwise
-from tirjudge_environments import TirPairwise
-from tirjudge_environments import TirPointwise
-from tirjudge_environments import ToolCall
-from tirjudge_environments import Unscored
+
+import pytest
+
+from tirjudge_environments import (
+    Budget,
+    Completion,
+    Episode,
+    Finish,
+    JudgeSession,
+    Reward,
+    StopReason,
+    TirListwise,
+    TirPairwise,
+    TirPointwise,
+    ToolCall,
+    Unscored,
+)
 from tirjudge_environments.rewards import tir_reward
 from tirjudge_environments.testing import fixed_sandbox
-from tirjudge_sandbox import Execution
-from tirjudge_sandbox import Status
+from tirjudge_sandbox import Execution, Status
 
 OK = Execution(status=Status.OK, exit_code=0, stdout="42\n")
 ERROR = Execution(status=Status.ERROR, exit_code=1, stderr="NameError: name 'x' is not defined\n")

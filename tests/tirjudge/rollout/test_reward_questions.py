@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-import pytest
 from pathlib import Path
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
-from tests.tirjudge.endpoint_server import failure
-from tirjudge.generation.base import GeneratorFailed
-from tirjudge.generation.base import Sampling
+from typing import Any
+
+import pytest
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
+from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.rollout import Rollout
-from tirjudge.rollout.reward_questions import AnswerStore
-from tirjudge.rollout.reward_questions import NotAnswered
-from tirjudge.rollout.reward_questions import RewardQuestions
+from tirjudge.rollout.reward_questions import AnswerStore, NotAnswered, RewardQuestions
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Prompt
-from tirjudge_environments import Question
-from tirjudge_environments import Reward
-from tirjudge_environments import Unscored
+from tirjudge_environments import JudgeTask, Message, Prompt, Question, Reward, Unscored
 from tirjudge_environments.formats.rationale import Rationale
 from tirjudge_environments.testing import fixed_sandbox
-from typing import Any
 
 MATCHED = "<RESULT_START>\nScores for each claim:\n- R1@S1: 1.00\n<RESULT_END>"
 TASK = JudgeTask(

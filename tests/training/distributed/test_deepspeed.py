@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import os
-import pytest
 import shutil
 import signal
 import sys
-import torch
-from accelerate.utils import DistributedType
 from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate.utils import DistributedType
 from safetensors.torch import load_file
-from tests.training.launching import FLOAT32
-from tests.training.launching import launched
-from tests.training.launching import take_cpus_for
-from tests.training.launching import typed
+
+from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_training import cli
-from tirjudge_training import model_folder
-from tirjudge_training import sft
+from tirjudge_training import cli, model_folder, sft
 from tirjudge_training.distributed import device
 from tirjudge_training.distributed.device import Device
 from tirjudge_training.policies import transformers
 from tirjudge_training.rl import trainer
-from typing import Any
 
 pytestmark = [
     pytest.mark.deepspeed,

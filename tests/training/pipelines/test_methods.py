@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import pytest
 import subprocess
 import sys
-import typer
 from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
 from tirjudge_training.cli import train
 from tirjudge_training.config_files import load
 from tirjudge_training.planning.plan import plan
 from tirjudge_training.planning.shrink import shrunk
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import data_of
-from tirjudge_training.run import pipeline_of
-from typer.testing import CliRunner
+from tirjudge_training.run import data_of, pipeline_of
 
 TWICE = '''
 from tirjudge_training.pipelines.pipeline import Pipeline, initial_model, measure, rl

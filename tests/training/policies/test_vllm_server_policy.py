@@ -2,36 +2,30 @@
 
 from __future__ import annotations
 
-import httpx
 import json
-import pytest
 import subprocess
 import sys
-import torch
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
+
+import httpx
+import pytest
+import torch
 from safetensors.torch import load_file
-from tests.training.conftest import ENVIRONMENTS
-from tests.training.conftest import source
-from tests.training.conftest import tiny_qwen
-from tests.training.conftest import tokenizer_of_words
-from tests.vllm_server import HEAD
-from tests.vllm_server import kill
-from tests.vllm_server import serving
+from typer.testing import CliRunner
+
+from tests.training.conftest import ENVIRONMENTS, source, tiny_qwen, tokenizer_of_words
+from tests.vllm_server import HEAD, kill, serving
 from tirjudge.cli import app
-from tirjudge.generation import GeneratorFailed
-from tirjudge.generation import Sampling
+from tirjudge.generation import GeneratorFailed, Sampling
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_environments import Context
-from tirjudge_environments import Prompt
+from tirjudge_environments import Context, Prompt
 from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.policies.vllm_server import VllmServerConfig
-from tirjudge_training.policies.vllm_server import VllmServerPolicy
+from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
 from tirjudge_training.policies.weight_sync import EXTENSION
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.run import train_rl
-from typer.testing import CliRunner
 
 pytestmark = [
     pytest.mark.vllm,

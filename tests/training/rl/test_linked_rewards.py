@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import pytest
 from collections.abc import Sequence
-from tirjudge_environments import Completion
-from tirjudge_environments import Environment
-from tirjudge_environments import Episode
-from tirjudge_environments import Finish
-from tirjudge_environments import J1PaV
-from tirjudge_environments import J1PoS
-from tirjudge_environments import JudgeSession
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import TirPointwise
+
+import pytest
+
+from tirjudge_environments import (
+    Completion,
+    Environment,
+    Episode,
+    Finish,
+    J1PaV,
+    J1PoS,
+    JudgeSession,
+    JudgeTask,
+    Message,
+    TirPointwise,
+)
 from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_training.rl.advantages import advantages
-from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.dynamic_sampling import Group
-from tirjudge_training.rl.dynamic_sampling import ScoredRollouts
+from tirjudge_training.rl.dynamic_sampling import FormattedTask, Group, ScoredRollouts
 
 TASK = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)
 A, B = "<answer>[[A]]</answer>", "<answer>[[B]]</answer>"

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
-from collections.abc import Iterator
-from tirjudge_environments import Budget
-from tirjudge_environments import By
-from tirjudge_environments import Completion
-from tirjudge_environments import Environment
-from tirjudge_environments import Finish
-from tirjudge_environments import JudgeSession
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Segment
-from tirjudge_environments import StopReason
-from tirjudge_environments import Trajectory
+from collections.abc import Iterable, Iterator
+from typing import Literal
+
+from tirjudge_environments import (
+    Budget,
+    By,
+    Completion,
+    Environment,
+    Finish,
+    JudgeSession,
+    JudgeTask,
+    Segment,
+    StopReason,
+    Trajectory,
+)
 from tirjudge_environments.parsing import Turn
 from tirjudge_environments.recording import ReplaySandbox
 from tirjudge_sandbox import Execution
-from typing import Literal
 
 Reasoning = Literal["drop", "keep"]
 
