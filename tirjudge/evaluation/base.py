@@ -158,7 +158,7 @@ class ScoringProtocol(Protocol):
         ...
 
     def units(self, rows: Iterable[JudgedRow]) -> Units:
-        """Measure every row in one pass. Raises Unfit if rows lack what the protocol needs."""
+        """Measure every row in one pass. Raises Unscorable if rows lack what the protocol needs."""
         ...
 
     def figures(self, units: Units) -> Figures:

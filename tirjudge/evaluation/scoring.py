@@ -68,7 +68,7 @@ def score(
 ) -> Score:
     """Score judged rows under a protocol.
 
-    `resamples` is the number of bootstrap draws, seeded by `seed`. Raises Unfit if the protocol cannot score
+    `resamples` is the number of bootstrap draws, seeded by `seed`. Raises Unscorable if the protocol cannot score
     these rows.
     """
     units = protocol.units(rows)
@@ -86,7 +86,7 @@ def score(
 def compare(
     protocol: ScoringProtocol, first: Units, second: Units, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Comparison:
-    """Compare the units of two runs over the same rows. Raises Unfit if they have no row in common."""
+    """Compare the units of two runs over the same rows. Raises Unscorable if they have no row in common."""
     one, other = _paired(first, second)
     figures = [_values(protocol.figures(units)) for units in (one, other)]
     names = [name for name in figures[0] if name in figures[1]]

@@ -25,7 +25,7 @@ class UnitsBuilder:
         self._values: list[tuple[float, ...]] = []
 
     def add(self, id: str, section: str, *values: float) -> None:
-        """Add a unit with its measures. Raises Unfit for an id that was added before."""
+        """Add a unit with its measures. Raises Unscorable for an id that was added before."""
         if id in self._places:
             raise Unscorable(f"two rows have the id {id!r}")
         self._sections.setdefault(section, []).append(len(self._places))
@@ -33,7 +33,7 @@ class UnitsBuilder:
         self._values.append(values)
 
     def build(self) -> Units:
-        """Return the units. Raises Unfit if there are none."""
+        """Return the units. Raises Unscorable if there are none."""
         if not self._places:
             reasons = ", ".join(f"{name} ({count})" for name, count in self.counts.items())
             raise Unscorable(f"no row can be scored{f': {reasons}' if reasons else ''}")
@@ -66,7 +66,7 @@ def section_means(units: Units, values: NDArray[np.float64]) -> dict[str, float]
 def drawn_vote(row: JudgedRow, *, sample: int = 0, seed: int = 0) -> Vote:
     """Return one vote of a sample; a row judged in several orders is drawn from, seeded by its id.
 
-    Raises Unfit if the row has no vote of this sample.
+    Raises Unscorable if the row has no vote of this sample.
     """
     votes = row.sample(sample)
     if not votes:
@@ -78,17 +78,17 @@ def drawn_vote(row: JudgedRow, *, sample: int = 0, seed: int = 0) -> Vote:
 
 
 def sampled_votes(row: JudgedRow) -> list[Vote]:
-    """Return one vote of every sample, all in the same order. Raises Unfit if there are none."""
+    """Return one vote of every sample, all in the same order. Raises Unscorable if there are none."""
     return [drawn_vote(row, sample=sample) for sample in row.samples or (0,)]
 
 
 def own_order(row: JudgedRow) -> Vote:
-    """Return the vote on the candidates in the row's order. Raises Unfit without one."""
+    """Return the vote on the candidates in the row's order. Raises Unscorable without one."""
     return _ordered(row, tuple(range(row.candidates)), "its own order")
 
 
 def reversed_order(row: JudgedRow) -> Vote:
-    """Return the vote on the candidates in reversed order. Raises Unfit without one."""
+    """Return the vote on the candidates in reversed order. Raises Unscorable without one."""
     return _ordered(row, tuple(reversed(range(row.candidates))), "the reversed order")
 
 
