@@ -90,7 +90,7 @@ def test_a_prompt_is_the_template_with_the_contents_in_it(tokenizer, encoder) ->
         [{"role": message.role, "content": message.content} for message in messages],
         tokenize=False,
         add_generation_prompt=True,
-        enable_thinking=False,
+        enable_thinking=True,
     )
     assert tokenizer.decode(ids) == rendered + "<think>"
 
