@@ -42,6 +42,8 @@ class ModelNote(BaseModel):
 
     prompts: str = "tir"
     """The family of prompts with which the judge was trained."""
+    enable_thinking: bool | None = None
+    """The thinking mode with which the judge was trained, see `ChatEncoder`."""
     note: str = ""
     """The judge's purpose in one line, shown with its verdicts."""
 

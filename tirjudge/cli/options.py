@@ -157,7 +157,7 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
     default = option.default or _shown(field)
     note = "[required]" if field.is_required() else f"[default: {default}]" if default else ""
     annotation: Any = field.annotation
-    if annotation is bool:
+    if annotation in (bool, bool | None):
         flag = f"{flag}/--no-{flag.removeprefix('--')}"
     if _is_table(field):
         annotation = list[str]

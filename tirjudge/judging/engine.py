@@ -244,9 +244,11 @@ def _generator(config: JudgeConfig, api_key: str | None) -> tuple[Generator, Mod
         raise ValueError("--tier and --tokenizer need an endpoint: give --base-url")
     folder = config.model or embedded_model()
     note = read_note(folder)
-    generator = open_generator(
-        config.generator, folder, **{"max_rows": config.concurrency, **config.generator_options}
-    )
+    options = {"max_rows": config.concurrency, **config.generator_options}
+    thinking = note.enable_thinking if config.enable_thinking is None else config.enable_thinking
+    if thinking is not None:
+        options = {"enable_thinking": thinking, **options}
+    generator = open_generator(config.generator, folder, **options)
     return generator, note, config.model or EMBEDDED_NAME
 
 
@@ -259,6 +261,7 @@ def _endpoint(config: JudgeConfig, api_key: str | None) -> OpenAIGenerator:
         api_key=endpoint_key(api_key),
         tier=config.tier,
         tokenizer=config.tokenizer or None,
+        enable_thinking=config.enable_thinking,
         concurrency=config.concurrency,
     )
 

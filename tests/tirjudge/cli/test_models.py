@@ -1,12 +1,14 @@
 """Local models on the command line: their note, their prompts, and rows that do not fit them."""
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.model_families import tokenizer_of
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
 from tirjudge.cli import app
 from tirjudge.model_folder import embedded_model, read_note
@@ -63,6 +65,27 @@ def test_a_row_too_long_for_the_model_fails_and_fits_when_truncated(
     run = judge(*arguments, "--truncate", "200", "--output", "cut.jsonl")
     assert run.exit_code == 0, run.output
     assert rows("cut.jsonl")[0]["cut"] is True
+
+
+@pytest.mark.parametrize("flag", ["--enable-thinking", "--no-enable-thinking", ""])
+def test_the_thinking_mode_of_the_command_line_is_that_of_the_prompts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, flag: str
+) -> None:
+    """JudgeLRM's turn begins with `<think>`, which a template in the other mode closes."""
+    monkeypatch.chdir(tmp_path)
+    folder = shutil.copytree(model, tmp_path / "model")
+    (folder / "tirjudge.json").unlink()
+    tokenizer_of("qwen3").save_pretrained(folder)
+    Path("rows.jsonl").write_text(json.dumps({"prompt": "p", "responses": ["x", "y"]}) + "\n")
+    arguments = ["rows.jsonl", "--model", str(folder), "--format", "judgelrm-pair", "--max-tokens", "4"]
+    run = judge(*arguments, *filter(None, [flag]))
+    if flag == "--no-enable-thinking":
+        assert run.exit_code == 1
+        [line] = [line for line in run.stderr.splitlines() if line.startswith("rows.jsonl:1: ")]
+        assert "the chat template closes the thinking before it: enable_thinking must be true" in line
+    else:
+        (judged,) = rows("rows.verdicts.jsonl")
+        assert judged["prompt_tokens"] > 0
 
 
 @pytest.mark.parametrize(
