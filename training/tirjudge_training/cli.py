@@ -13,6 +13,7 @@ from typing import Annotated, Literal
 import typer
 
 from tirjudge.cli.errors import INTERRUPTED, USAGE, log, stop
+from tirjudge.model_folder import read_note
 from tirjudge.storage.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.comparison import compare
@@ -162,7 +163,10 @@ def heldout(
         _quiet_libraries(threads=1)
         data = GeneratedData(DataConfig(no_tools=float(no_tools)))
         rollout = RolloutConfig(max_tokens=MAX_TOKENS)
-        found = measure(str(model), data.heldout(n, seed), data.environments, rollout)
+        thinking = read_note(str(model)).enable_thinking
+        found = measure(
+            str(model), data.heldout(n, seed), data.environments, rollout, enable_thinking=thinking
+        )
         for line in lines(found):
             print(line)
         if output is not None:

@@ -83,6 +83,7 @@ def measure(
     environments: Mapping[str, Environment],
     rollout: RolloutConfig,
     *,
+    enable_thinking: bool | None = None,
     reward_questions: Callable[[], RewardQuestions | None] = lambda: None,
     folder: RunFolder | None = None,
     file: str = ANSWERS,
@@ -90,6 +91,7 @@ def measure(
     """Return a `summary` of the greedy answers of a model, a folder or a hub id, to the tasks.
 
     With a `folder`, every answer is appended to its `file`, and a killed measurement resumes from there.
+    `enable_thinking` is the thinking mode of the prompts, see `ChatEncoder`.
     `reward_questions` opens the meta-judge that answers the questions of rewards, if there is one.
     """
     # Stored by index, since answers arrive out of order.
@@ -105,7 +107,9 @@ def measure(
 
     if left:
         greedy = rollout.model_copy(update={"temperature": 0.0})
-        with Engine.load(model, environments, greedy, reward_questions()) as engine:
+        with Engine.load(
+            model, environments, greedy, reward_questions(), enable_thinking=enable_thinking
+        ) as engine:
             engine.run(ask(engine))
     return summary(found[index] for index in sorted(found))
 

@@ -105,6 +105,9 @@ class ModelConfig(BaseModel):
 
     base: str | None = None
     """A model folder or a hub id; None builds the miniature from random weights and warms it up."""
+    enable_thinking: bool | None = None
+    """Turn the thinking on or off if the chat template has that switch; the trained model's folder records
+    it. None turns it on for judges whose turn begins with `<think>`, and off for any other."""
     lora: LoraConfig | None = None
     """Train a LoRA adapter in every stage and merge it at the end; None trains all weights."""
 

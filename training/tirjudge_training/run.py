@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from tirjudge.cli.errors import log
+from tirjudge.model_folder import read_note
 from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, write_atomically
 from tirjudge_training import model_folder
 from tirjudge_training.config_files import CONFIG, BadRecipe, claim_folder, to_toml
@@ -58,7 +59,9 @@ def data_of(recipe: Recipe) -> Data:
             return GeneratedData(recipe.data)
         require_rows(recipe.data)
         base, limited = recipe.model.base, recipe.data.max_prompt_tokens is not None
-        tokens = model_folder.prompt_tokens(base) if base is not None and limited else None
+        tokens = None
+        if base is not None and limited:
+            tokens = model_folder.prompt_tokens(base, enable_thinking=_enable_thinking(recipe))
         return RowData(recipe.data, recipe.environments, tokens=tokens)
     except ValueError as error:
         raise BadRecipe(str(error)) from None
@@ -98,7 +101,15 @@ def train(
     with disk_full_errors(folder), processes.folder(folder) as whole:
         processes.first(lambda: _claim(whole, recipe))
         say = say if processes.rank == 0 else _silent
-        run = Run(folder, recipe.model.base, data, say, recipe.meta_judge, processes)
+        run = Run(
+            folder,
+            recipe.model.base,
+            data,
+            say,
+            recipe.meta_judge,
+            processes,
+            enable_thinking=_enable_thinking(recipe),
+        )
         results = {stage.name: _done(stage, run) for stage in pipeline.stages}
         if pipeline.models:
             whole.write(RESULTS, table(pipeline, results))
@@ -107,6 +118,12 @@ def train(
             card = model_card(recipe, command, pipeline, results)
             processes.first(lambda: write_atomically(model / "README.md", card))
     return model
+
+
+def _enable_thinking(recipe: Recipe) -> bool | None:
+    """Return the thinking mode of a run: the recipe's, else the one its base model was trained with."""
+    stated, base = recipe.model.enable_thinking, recipe.model.base
+    return read_note(base).enable_thinking if stated is None and base is not None else stated
 
 
 def _claim(run: RunFolder, recipe: Recipe) -> None:

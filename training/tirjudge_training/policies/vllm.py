@@ -19,9 +19,9 @@ class VllmPolicy:
     def __init__(
         self, model: Any, tokenizer: Any, name: str, *, processes: Processes = ALONE, **engine: Any
     ) -> None:
-        """`engine` are arguments of the vLLM engine. Each of several `processes` must make the same calls.
+        """`engine` are arguments of `VllmGenerator.load`.
 
-        Raises GeneratorFailed.
+        Each of several `processes` must make the same calls. Raises GeneratorFailed.
         """
         self._weights = WeightFolder(model, tokenizer, processes)
         try:

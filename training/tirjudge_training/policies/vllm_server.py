@@ -41,14 +41,25 @@ class VllmServerConfig(BaseModel):
 class ServedGenerator:
     """Samples from a vLLM server and verifies that it still holds the weights it was given."""
 
-    def __init__(self, name: str, server: WeightServer, folder: Path, concurrency: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        server: WeightServer,
+        folder: Path,
+        concurrency: int,
+        enable_thinking: bool | None = None,
+    ) -> None:
         """`folder` contains the model's tokenizer. Raises GeneratorFailed."""
         self.model = name
         self.weights = ""
         """The name of the weights that the server must hold."""
         self._server, self._clock = server, BusyClock()
         self._endpoint = OpenAIGenerator(
-            server.served_model(), server.url, tokenizer=str(folder), concurrency=concurrency
+            server.served_model(),
+            server.url,
+            tokenizer=str(folder),
+            enable_thinking=enable_thinking,
+            concurrency=concurrency,
         )
         self.encoder = self._endpoint.encoder
 
@@ -86,6 +97,7 @@ class VllmServerPolicy:
         *,
         config: VllmServerConfig,
         processes: Processes = ALONE,
+        enable_thinking: bool | None = None,
     ) -> None:
         """Each of several `processes` must make the same calls. Raises GeneratorFailed, OSError."""
         self._processes = processes
@@ -95,7 +107,7 @@ class VllmServerPolicy:
         self._weights = WeightFolder(model, tokenizer, processes, config.weights)
         try:
             with self._weights.written() as folder:
-                self.generator = ServedGenerator(name, mine, folder, config.concurrency)
+                self.generator = ServedGenerator(name, mine, folder, config.concurrency, enable_thinking)
                 self._load(folder)
         except BaseException:
             self._weights.close()

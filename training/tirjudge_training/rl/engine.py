@@ -102,22 +102,37 @@ class Engine:
         vllm: Mapping[str, Any] | None = None,
         server: VllmServerConfig | None = None,
         processes: Processes = ALONE,
+        enable_thinking: bool | None = None,
     ) -> None:
         """Create the sampler that `generator` names. Raises GeneratorFailed.
 
         `vllm` are the arguments of a vLLM engine, `server` the servers of vllm-server. Each of several
         `processes` that train the model must make this call. `reward_questions` answers the questions of
-        rewards that depend on another model, and is closed with the engine.
+        rewards that depend on another model, and is closed with the engine. `enable_thinking` is the thinking
+        mode of the prompts, see `ChatEncoder`.
         """
         self._policy: Policy
         if generator == "vllm":
-            self._policy = VllmPolicy(model, tokenizer, name, processes=processes, **(vllm or {}))
+            self._policy = VllmPolicy(
+                model,
+                tokenizer,
+                name,
+                processes=processes,
+                **{"enable_thinking": enable_thinking, **(vllm or {})},
+            )
         elif server is not None:
-            self._policy = VllmServerPolicy(model, tokenizer, name, config=server, processes=processes)
+            self._policy = VllmServerPolicy(
+                model,
+                tokenizer,
+                name,
+                config=server,
+                processes=processes,
+                enable_thinking=enable_thinking,
+            )
         elif processes.share_weights:  # the trainer's own model holds only a shard in each process
-            self._policy = CopyPolicy(model, tokenizer, name)
+            self._policy = CopyPolicy(model, tokenizer, name, enable_thinking=enable_thinking)
         else:
-            self._policy = OwnPolicy(model, tokenizer, name)
+            self._policy = OwnPolicy(model, tokenizer, name, enable_thinking=enable_thinking)
         self.generator = self._policy.generator
         self.environments = environments
         self._reward_questions, self._sandbox_name = reward_questions, sandbox
@@ -130,6 +145,8 @@ class Engine:
         environments: Mapping[str, Environment],
         config: RolloutConfig,
         reward_questions: RewardQuestions | None = None,
+        *,
+        enable_thinking: bool | None = None,
     ) -> Self:
         """Return an engine for a model folder or Hugging Face model id that is not being trained."""
         return cls(
@@ -144,6 +161,7 @@ class Engine:
             generator=config.generator,
             vllm=config.vllm,
             server=config.server,
+            enable_thinking=enable_thinking,
         )
 
     def __enter__(self) -> Self:

@@ -42,6 +42,7 @@ def train_rl(
     seed: int,
     say: Callable[[str], None],
     processes: Processes = ALONE,
+    enable_thinking: bool | None = None,
     reward_questions: RewardQuestions | None = None,
 ) -> Any:
     """Train the model folder `start`, which is also the KL reference, by RL; return the trained model.
@@ -50,6 +51,7 @@ def train_rl(
 
     Checkpoints are written to `run`. An interrupted stage resumes from the last complete checkpoint and
     writes what an uninterrupted one would have written. Each of several `processes` must make this call.
+    `enable_thinking` is the thinking mode of the prompts, see `ChatEncoder`.
     `reward_questions` answers the questions that rewards depend on and is closed here. Raises NotAnswered if
     it gets no answers.
     """
@@ -74,6 +76,7 @@ def train_rl(
         vllm=config.vllm,
         server=config.server,
         processes=processes,
+        enable_thinking=enable_thinking,
     ) as engine:
         trainer = build_trainer(
             model,

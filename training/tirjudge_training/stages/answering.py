@@ -43,7 +43,7 @@ class Answering(Stage):
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(run.model(self.start))
-        encoder = ChatEncoder(tokenizer)
+        encoder = ChatEncoder(tokenizer, enable_thinking=run.enable_thinking)
         draws = run.data.prompts(self.config.prompts, self.seed)
         done = sum(1 for _ in folder.read(SAMPLES))
         unlabelled = 0
@@ -65,17 +65,21 @@ class Answering(Stage):
     def _samples(self, judge: Environment, task: JudgeTask, encoder: Encoder, end: int) -> list[JsonObject]:
         if task.label is None:
             return []
-        samples = [
-            Sample.answer(encoder, judge.prompt(task, view), self._answer(judge, task, view), end)
-            for view in judge.views(task)
-        ]
+        samples = []
+        for view in judge.views(task):
+            prompt = judge.prompt(task, view)
+            answer = self._answer(judge, task, view, encoder.opening(prompt))
+            samples.append(Sample.answer(encoder, prompt, answer, end))
         return [{"ids": sample.ids, "labels": sample.labels} for sample in samples]
 
-    def _answer(self, judge: Environment, task: JudgeTask, view: View) -> str:
-        """Raises RuntimeError if the judge would not parse the text as the right verdict."""
+    def _answer(self, judge: Environment, task: JudgeTask, view: View, opening: str) -> str:
+        """Return the text behind the `opening` of the judge's turn.
+
+        Raises RuntimeError if the judge would not parse the turn as the right verdict.
+        """
         name = letter(view.order.index(task.label)) if task.label in view.order else ""
         text = self.config.text.replace(LETTER, name)
-        read = judge.read(task, view, Completion(text=text, finish=Finish.END))
+        read = judge.read(task, view, Completion(text=opening + text, finish=Finish.END))
         if not (isinstance(read, Verdict) and read.choice == task.label):
             raise RuntimeError(
                 f"answers.text: the judge does not read {text!r} as the right answer to {task.id!r}: "

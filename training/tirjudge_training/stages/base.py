@@ -45,6 +45,8 @@ class Run:
     meta_judge: MetaJudgeConfig | None = None
     """The model that answers the questions of rewards, if they have any."""
     processes: Processes = ALONE
+    enable_thinking: bool | None = None
+    """The thinking mode of all prompts, see `ChatEncoder`."""
 
     def reward_questions(self, folder: RunFolder) -> RewardQuestions | None:
         """Open the meta-judge for a stage, with its answers cached in the folder of the stage."""

@@ -50,7 +50,13 @@ class FineTuning(Stage):
             say=run.say,
             processes=run.processes,
         )
-        model_folder.save(folder.path / MODEL, model, start=start, processes=run.processes)
+        model_folder.save(
+            folder.path / MODEL,
+            model,
+            start=start,
+            enable_thinking=run.enable_thinking,
+            processes=run.processes,
+        )
         return {"samples": len(samples), "too_long": len(found) - len(samples)}
 
     def size(self, data: Data) -> Size:

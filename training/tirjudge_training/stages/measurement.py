@@ -26,6 +26,7 @@ class Measurement(Stage):
             draws,
             run.data.environments,
             self.config.rollout(self.rollout),
+            enable_thinking=run.enable_thinking,
             reward_questions=partial(run.reward_questions, folder),
             folder=folder,
         )

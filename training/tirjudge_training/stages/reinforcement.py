@@ -37,9 +37,16 @@ class Reinforcement(Stage):
             seed=self.seed,
             say=run.say,
             processes=run.processes,
+            enable_thinking=run.enable_thinking,
             reward_questions=run.reward_questions(folder),
         )
-        model_folder.save(folder.path / MODEL, model, start=start, processes=run.processes)
+        model_folder.save(
+            folder.path / MODEL,
+            model,
+            start=start,
+            enable_thinking=run.enable_thinking,
+            processes=run.processes,
+        )
         rows = list(folder.read(METRICS))
         return {
             "steps": len(rows),

@@ -48,7 +48,13 @@ class Rejection(Stage):
         left = [(index, draw) for index, draw in enumerate(draws) if index not in done]
         if left:
             model, judges = run.model(self.start), run.data.environments
-            with Engine.load(model, judges, self.rollout, run.reward_questions(folder)) as engine:
+            with Engine.load(
+                model,
+                judges,
+                self.rollout,
+                run.reward_questions(folder),
+                enable_thinking=run.enable_thinking,
+            ) as engine:
                 engine.run(self._sample(engine, left, len(draws), folder, run))
         return summary(folder)
 

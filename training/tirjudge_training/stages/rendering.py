@@ -29,7 +29,8 @@ class DialogueRendering(Stage):
             lessons = Distillation(
                 dialogues, self.config, draws, run.data.environments, seed=self.seed, say=run.say
             )
-            for row in lessons.rows(ChatEncoder(tokenizer), tokenizer.eos_token_id):
+            encoder = ChatEncoder(tokenizer, enable_thinking=run.enable_thinking)
+            for row in lessons.rows(encoder, tokenizer.eos_token_id):
                 kept += len(row["kept"])
                 if row["index"] >= done:
                     folder.append(SAMPLES, row)

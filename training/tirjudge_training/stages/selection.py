@@ -49,6 +49,7 @@ class Selection(Stage):
                 draws,
                 run.data.environments,
                 self.rollout,
+                enable_thinking=run.enable_thinking,
                 reward_questions=partial(run.reward_questions, folder),
                 folder=folder,
                 file=f"answers-{step}.jsonl",
@@ -78,4 +79,9 @@ class Selection(Stage):
 
     def _keep(self, checkpoint: Path, folder: RunFolder, run: Run) -> None:
         model, _ = model_folder.load(checkpoint)
-        model_folder.save(folder.path / MODEL, model, start=run.model(self.stage))
+        model_folder.save(
+            folder.path / MODEL,
+            model,
+            start=run.model(self.stage),
+            enable_thinking=run.enable_thinking,
+        )

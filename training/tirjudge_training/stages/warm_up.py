@@ -55,7 +55,13 @@ class WarmUp(Stage):
             say=run.say,
             processes=run.processes,
         )
-        model_folder.save(folder.path / MODEL, model, start=str(folder.path / BASE), processes=run.processes)
+        model_folder.save(
+            folder.path / MODEL,
+            model,
+            start=str(folder.path / BASE),
+            enable_thinking=run.enable_thinking,
+            processes=run.processes,
+        )
         return {"samples": len(samples)}
 
     def size(self, data: Data) -> Size:
