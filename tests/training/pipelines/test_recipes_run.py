@@ -66,6 +66,21 @@ def thinking_model(model: Path, folder: Path) -> Path:
     return folder
 
 
+def test_a_mode_that_contradicts_the_judge_is_refused_before_the_run(
+    roomy_model: Path, tmp_path: Path
+) -> None:
+    """JudgeLRM's turn begins with `<think>`, and the recipe for Qwen2.5 turns the thinking off."""
+    model = thinking_model(roomy_model, tmp_path / "base")
+    words = ["--recipe", "judgelrm-7b", "--model", str(model), "--data", str(rows(tmp_path, tie=False))]
+    app = typer.Typer()
+    app.command()(train)
+    result = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "run")])
+    assert result.exit_code == 2
+    assert "the judge's turn begins with <think>, but the chat template closes the thinking" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
 @pytest.mark.parametrize("enable_thinking", [True, False])
 def test_a_recipe_s_thinking_mode_reaches_the_rollouts_and_the_model_folder(
     enable_thinking: bool, roomy_model: Path, tmp_path: Path
