@@ -6,9 +6,9 @@ import hashlib
 import json
 from importlib.resources import files
 from pathlib import Path
-
-from pydantic import BaseModel, ConfigDict, ValidationError
-
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import ValidationError
 from tirjudge_environments.registry import first_fault
 
 NOTE_FILE = "tirjudge.json"
@@ -43,6 +43,8 @@ class ModelNote(BaseModel):
 
     prompts: str = "tir"
     """The family of prompts with which the judge was trained."""
+    enable_thinking: bool | None = None
+    """The thinking mode with which the judge was trained, see `ChatEncoder`."""
     note: str = ""
     """The judge's purpose in one line, shown with its verdicts."""
 

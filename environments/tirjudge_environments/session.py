@@ -62,9 +62,11 @@ class JudgeSession:
     ) -> None:
         """Start a dialogue; `limits` apply to each program, which is seeded by `seed` and its number.
 
-        Raises ValueError for native tool calls with an encoder: only an endpoint can render those.
+        Raises ValueError for native tool calls with an encoder, since only an endpoint can render those, and
+        for a prompt that the encoder cannot render.
         """
         self.prompt: Prompt = environment.prompt(task, view)
+        """With an encoder, its prefill begins with the thinking that the chat template opened, if it did."""
         if encoder is not None and self.prompt.tools:
             raise ValueError(
                 "native tool calls need an endpoint that speaks them; use the `fence` protocol here"
@@ -72,7 +74,11 @@ class JudgeSession:
         self._environment, self._task, self._view, self._sandbox = environment, task, view, sandbox
         self._encoder, self._budget, self._limits = encoder, budget, limits
         self._sample, self._seed = sample, seed
-        self._prompt_ids = tuple(encoder.prompt(self.prompt)) if encoder else None
+        self._prompt_ids: tuple[int, ...] | None = None
+        if encoder is not None:
+            # The reader must see thinking that the template opened: an answer in it is not an answer.
+            self.prompt = replace(self.prompt, prefill=encoder.opening(self.prompt))
+            self._prompt_ids = tuple(encoder.prompt(self.prompt))
         self._segments: list[Segment] = []
         self._calls: list[Call] = []
         self._turns = 0

@@ -7,11 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
-from tirjudge_environments.types import Prompt
+from tirjudge_environments.types import THINK, Prompt
 
+_CLOSED = "</think>"
 _SLOT = "tirjudge-content-{}-slot"
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _PROBE = "a b\n c: {1.5}"
+_SWITCH = "enable_thinking"
+"""The variable of chat templates that turns thinking on or off."""
 
 
 class ChatEncoder:
@@ -19,16 +22,23 @@ class ChatEncoder:
 
     The template's own pieces are encoded with the tokenizer's added tokens, all other text without them. The
     template is rendered with placeholders, so its changes to a content (trimming it, removing a think block)
-    do not take effect: contents are encoded in full. Thinking is turned off if the template has such a
-    switch.
+    do not take effect: contents are encoded in full.
+
+    A prompt opens the thinking at most once: a prefill that begins with `<think>` is encoded as that token
+    where the tokenizer has one, and is not repeated if the template has opened the thinking itself.
     """
 
-    def __init__(self, tokenizer: Any, *, ends: Iterable[int] = ()) -> None:
+    def __init__(
+        self, tokenizer: Any, *, ends: Iterable[int] = (), enable_thinking: bool | None = None
+    ) -> None:
         """`tokenizer` is a `PreTrainedTokenizerFast` with a chat template.
 
         `ends` are further ids that end a turn, such as those of a model's generation config.
+        `enable_thinking` turns the thinking on or off if the template has that switch, and has no effect
+        otherwise; None turns it on for a prompt whose prefill opens it, and off for any other.
 
-        Raises ValueError if there is no template, or if the tokenizer does not keep text as text.
+        Raises ValueError if there is no template, if the tokenizer does not keep text as text, and if the
+        template opens or closes the thinking whatever `enable_thinking` says.
         """
         if not getattr(tokenizer, "chat_template", None):
             raise ValueError("the tokenizer has no chat template")
@@ -36,25 +46,42 @@ class ChatEncoder:
         self._added = {token.content: token_id for token_id, token in tokenizer.added_tokens_decoder.items()}
         self._plain = without_added_tokens(tokenizer.backend_tokenizer, set(self._added))
         self._framing = within_text(tokenizer.backend_tokenizer)
-        self._pieces: dict[tuple[str, ...], list[list[int]]] = {}
+        self._enable_thinking = enable_thinking
+        self._pieces: dict[tuple[tuple[str, ...], bool], tuple[list[list[int]], str]] = {}
         self._check_plain()
+        self._check_thinking()
         self.end_of_turn = self._find_end_of_turn() | frozenset(ends)
         """Ids that end the model's turn: end of sequence, and the template's end of message."""
 
     def prompt(self, prompt: Prompt) -> list[int]:
         """Return the ids of a prompt.
 
-        Raises ValueError for native tools, which only an endpoint can render, and if the template does not
-        show every content once, in order.
+        Raises ValueError for native tools, which only an endpoint can render, if the template does not show
+        every content once, in order, and if it closes the thinking that the prefill opens.
         """
         if prompt.tools:
             raise ValueError("native tools cannot be rendered here; use the `fence` protocol")
-        pieces = self._template_pieces(tuple(message.role for message in prompt.messages))
+        pieces, opened = self._pieces_for(prompt)
         ids = list(pieces[0])
         for message, piece in zip(prompt.messages, pieces[1:], strict=True):
             ids += self.text(message.content)
             ids += piece
-        return ids + self.text(prompt.prefill)
+        prefill = self.opening(prompt).removeprefix(opened)
+        # The prefill is the format's text. Only this tag becomes a token, and only as the first of the turn.
+        if prefill.startswith(THINK) and THINK in self._added:
+            return [*ids, self._added[THINK], *self.text(prefill.removeprefix(THINK))]
+        return ids + self.text(prefill)
+
+    def opening(self, prompt: Prompt) -> str:
+        """Return the start of the judge's turn that the prompt's ids hold: the open thinking and the prefill.
+
+        It can be used as the prefill of the same prompt, whose ids stay the same. Raises ValueError as
+        `prompt` does.
+        """
+        _, opened = self._pieces_for(prompt)
+        if prompt.prefill.startswith(opened):
+            return prompt.prefill
+        return opened + prompt.prefill.removeprefix(THINK)
 
     def text(self, text: str) -> list[int]:
         """Return the ids of plain text; lone surrogates, which no tokenizer accepts, become U+FFFD."""
@@ -66,22 +93,29 @@ class ChatEncoder:
         text: str = self._tokenizer.backend_tokenizer.decode(kept, skip_special_tokens=False)
         return text
 
-    def _template_pieces(self, roles: tuple[str, ...]) -> list[list[int]]:
-        """Return the ids of the template's text before, between and after contents of these roles."""
-        if roles not in self._pieces:
-            first, *others = self._render(roles)
-            self._pieces[roles] = [
+    def _pieces_for(self, prompt: Prompt) -> tuple[list[list[int]], str]:
+        """Return the ids of the template's text around the contents, and the thinking that it opened."""
+        opens = prompt.prefill.startswith(THINK)
+        thinking = opens if self._enable_thinking is None else self._enable_thinking
+        key = tuple(message.role for message in prompt.messages), thinking
+        if key not in self._pieces:
+            first, *others = self._render(key[0], thinking)
+            pieces = [
                 self._tokenizer.encode(first, add_special_tokens=False),
                 *(self._framing.encode(piece, add_special_tokens=False).ids for piece in others),
             ]
-        return self._pieces[roles]
+            self._pieces[key] = pieces, _opened(others[-1])
+            if opens and _CLOSED in others[-1]:
+                raise ValueError(
+                    f"the judge's turn begins with {THINK}, but the chat template closes the thinking before "
+                    f"it: {_SWITCH} must be true or left out"
+                )
+        return self._pieces[key]
 
-    def _render(self, roles: tuple[str, ...], *, generate: bool = True) -> list[str]:
+    def _render(self, roles: tuple[str, ...], thinking: bool, *, generate: bool = True) -> list[str]:
         slots = [_SLOT.format(position) for position in range(len(roles))]
         messages = [{"role": role, "content": slot} for role, slot in zip(roles, slots, strict=True)]
-        options = (
-            {"enable_thinking": False} if "enable_thinking" in str(self._tokenizer.chat_template) else {}
-        )
+        options = {_SWITCH: thinking} if _SWITCH in str(self._tokenizer.chat_template) else {}
         rest: str = self._tokenizer.apply_chat_template(
             messages, tokenize=False, add_generation_prompt=generate, **options
         )
@@ -96,9 +130,23 @@ class ChatEncoder:
     def _find_end_of_turn(self) -> frozenset[int]:
         # Many chat templates end a message with another token than the tokenizer's end of sequence.
         ends = {self._tokenizer.eos_token_id} - {None}
-        after_answer = self._render(("user", "assistant"), generate=False)[-1]
+        after_answer = self._render(("user", "assistant"), False, generate=False)[-1]
         ids = self._framing.encode(after_answer, add_special_tokens=False).ids
         return frozenset(ends | (set(ids[:1]) & set(self._added.values())))
+
+    def _check_thinking(self) -> None:
+        if self._enable_thinking is None:
+            return
+        end = self._render(("user",), self._enable_thinking)[-1]
+        if self._enable_thinking and _CLOSED in end:
+            raise ValueError(
+                f"{_SWITCH} is true, but this chat template closes the thinking: it must be false"
+            )
+        if not self._enable_thinking and _opened(end):
+            raise ValueError(
+                f"{_SWITCH} is false, but this chat template always opens {THINK}: "
+                "it must be true or left out"
+            )
 
     def _check_plain(self) -> None:
         """Check that every added token is encoded as ordinary ids, and that ordinary text is kept."""
@@ -117,7 +165,11 @@ class Encoder(Protocol):
     """The interface of a tokenizer that a rollout needs."""
 
     def prompt(self, prompt: Prompt) -> list[int]:
-        """Return the ids of the chat template, with contents and prefill encoded as plain text."""
+        """Return the ids of the chat template and the prefill, with the contents encoded as plain text."""
+        ...
+
+    def opening(self, prompt: Prompt) -> str:
+        """Return the start of the judge's turn that those ids hold: an open `<think>`, and the prefill."""
         ...
 
     def text(self, text: str) -> list[int]:
@@ -127,6 +179,12 @@ class Encoder(Protocol):
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of sampled ids without the tokens that end a turn."""
         ...
+
+
+def _opened(generation_prompt: str) -> str:
+    """Return the thinking that the template's last piece opens and does not close, from its tag on."""
+    start = generation_prompt.rfind(THINK)
+    return "" if start < 0 or _CLOSED in generation_prompt[start:] else generation_prompt[start:]
 
 
 _PUTS_SPACE_FIRST = {

@@ -56,13 +56,18 @@ class ToolSpec:
     """JSON schema of the arguments."""
 
 
+THINK = "<think>"
+"""The tag with which a model, its chat template or a prefill opens the thinking."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prompt:
     """The judge's input: messages, the start of its answer, stop strings and tools."""
 
     messages: tuple[Message, ...]
     prefill: str = ""
-    """The start of the judge's answer, written for the model; it belongs to the prompt (mask 0)."""
+    """The start of the judge's answer, written for the model; it belongs to the prompt (mask 0). In a
+    trajectory with token ids it begins with the thinking that the chat template opened, if it did."""
     stop: tuple[str, ...] = ()
     """Strings after which generation pauses so that the turn can be read."""
     tools: tuple[ToolSpec, ...] = ()

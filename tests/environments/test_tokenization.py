@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from tirjudge_environments import ChatEncoder
+from tirjudge_environments import Message
+from tirjudge_environments import Prompt
+from tirjudge_environments import ToolSpec
+from tokenizers import AddedToken
+from tokenizers import Tokenizer
+from tokenizers import decoders
+from tokenizers import models
+from tokenizers import normalizers
+from tokenizers import pre_tokenizers
+from tokenizers import trainers
 from transformers import PreTrainedTokenizerFast
-
-from tirjudge_environments import ChatEncoder, Message, Prompt, ToolSpec
+from typing import Any
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -90,7 +97,7 @@ def test_a_prompt_is_the_template_with_its_contents_inserted(tokenizer, encoder)
         [{"role": message.role, "content": message.content} for message in messages],
         tokenize=False,
         add_generation_prompt=True,
-        enable_thinking=False,
+        enable_thinking=True,
     )
     assert tokenizer.decode(ids) == rendered + "<think>"
 

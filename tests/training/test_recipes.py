@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import pytest
 import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-
-import pytest
-
+from tests.model_families import tokenizer_of
+from tirjudge_environments import ChatEncoder
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Message
 from tirjudge_environments import open_environment
-from tirjudge_training.config_files import load, shipped
+from tirjudge_training.config_files import load
+from tirjudge_training.config_files import shipped
 from tirjudge_training.recipe import Recipe
+from typing import Any
 
 OURS = re.compile(r"#\s*(ours|inferred)\b")
 STRUCTURE = {"extends", "description", "run", "method"}
@@ -22,6 +25,7 @@ ZERO: dict[str, Any] = {
     "environments.tir-pointwise.name": "tir-pointwise",
     "environments.tir-pairwise.name": "tir-pairwise",
     "environments.tir-listwise.name": "tir-listwise",
+    "model.enable_thinking": False,
     "rates.devices": 8,
     "rates.tasks.tir-pointwise": 12450,
     "rates.tasks.tir-pairwise": 12450,
@@ -209,6 +213,52 @@ def test_the_documentation_lists_every_ablation_with_its_description() -> None:
 def test_an_ablation_changes_only_what_it_says(name: str) -> None:
     values = tomllib.loads(shipped()[name].read_text(encoding="utf-8"))
     changed = {path for path, _ in lines(name)} - STRUCTURE
+    if "model.base" in changed:  # Another model has a thinking mode of its own: one change, not two.
+        changed.discard("model.enable_thinking")
     assert values["extends"] in PRINTED
     assert 1 <= len(changed) <= 4
     assert values["description"].startswith(("JudgeLRM ", "J1 ", "RM-R1 ", "The rationale judge", "Ours: "))
+
+
+BASES = {
+    "Qwen/Qwen2.5-": "qwen2_5",
+    "runs/rm-r1-instruct-": "qwen2_5",
+    "Qwen/Qwen3-4B-Instruct-2507": "qwen3_instruct_2507",
+    "Qwen/Qwen3-": "qwen3",
+    "deepseek-ai/DeepSeek-R1-Distill-Qwen-": "deepseek_r1_distill",
+    "meta-llama/Llama-3": "llama3_1",
+}
+"""The template of a base model, by the prefix of its name."""
+STARTS = {
+    ("qwen2_5", ""): "<|im_start|>assistant\n",
+    ("qwen2_5", "<think>"): "<|im_start|>assistant\n<think>",
+    ("qwen3_instruct_2507", ""): "<|im_start|>assistant\n",
+    ("qwen3", "<think>"): "<|im_start|>assistant\n<think>",
+    ("deepseek_r1_distill", ""): "<｜Assistant｜><think>\n",
+    ("llama3_1", ""): "<|start_header_id|>assistant<|end_header_id|>\n\n",
+}
+"""The start of a judge's turn by template and prefill; Qwen3's depends on the recipe."""
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_every_recipe_states_its_thinking_mode(name: str) -> None:
+    recipe = load(Recipe, name)
+    thinks = ("rationale", "rm-r1-distilled", "judgelrm-4b", "judgelrm-8b")
+    assert recipe.model.enable_thinking is name.removeprefix("ablations/").startswith(thinks)
+
+
+@pytest.mark.parametrize("name", [*PRINTED, *ABLATIONS])
+def test_the_judge_s_turn_begins_as_its_model_family_begins_it(name: str) -> None:
+    recipe = load(Recipe, name)
+    family = next(family for prefix, family in BASES.items() if recipe.model.base.startswith(prefix))
+    tokenizer = tokenizer_of(family)
+    encoder = ChatEncoder(tokenizer, enable_thinking=recipe.model.enable_thinking)
+    for judge in recipe.environments.values():
+        environment = open_environment(judge.name, **judge.options)
+        size = {"tir-pointwise": 1, "tir-listwise": 3}.get(judge.name, 2)
+        task = JudgeTask(id="t", prompt=(Message("user", "q"),), candidates=("x", "y", "z")[:size], label=0)
+        prompt = environment.prompt(task, environment.views(task)[0])
+        start = STARTS.get((family, prompt.prefill)) or (
+            "<|im_start|>assistant\n" + "<think>\n\n</think>\n\n" * (not recipe.model.enable_thinking)
+        )
+        assert tokenizer.decode(encoder.prompt(prompt)).endswith(start)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
-
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge_environments.tokenization import ChatEncoder
+from typing import Self
 
 CONFIG = "adapter_config.json"
 """The file that only an adapter's folder has."""
@@ -49,11 +48,11 @@ def _is_path(model: str) -> bool:
     return model.startswith((".", "/", "~")) or model.count("/") > 1
 
 
-def load_encoder(path: str) -> ChatEncoder:
-    """Load the tokenizer of a model's folder or hub id as an encoder.
+def load_encoder(path: str, *, enable_thinking: bool | None = None) -> ChatEncoder:
+    """Load the tokenizer of a model's folder or hub id as an encoder; `enable_thinking`: see `ChatEncoder`.
 
     The tokens that end a turn are also read from the model's generation config, if it has one. No code of the
-    repository is run. Raises GeneratorFailed.
+    repository is run. Raises GeneratorFailed, and ValueError for a chat template that cannot be used.
     """
     try:
         from transformers import AutoTokenizer, GenerationConfig
@@ -68,4 +67,5 @@ def load_encoder(path: str) -> ChatEncoder:
         ends = GenerationConfig.from_pretrained(path).eos_token_id
     except OSError:  # many models have no generation config
         ends = None
-    return ChatEncoder(loaded, ends=[ends] if isinstance(ends, int) else ends or ())
+    named = [ends] if isinstance(ends, int) else ends or ()
+    return ChatEncoder(loaded, ends=named, enable_thinking=enable_thinking)

@@ -50,17 +50,26 @@ class VllmGenerator:
         self._clock = BusyClock()
 
     @classmethod
-    def load(cls, path: str, *, max_rows: int = 128, max_context: int | None = None, **engine: Any) -> Self:
+    def load(
+        cls,
+        path: str,
+        *,
+        max_rows: int = 128,
+        max_context: int | None = None,
+        enable_thinking: bool | None = None,
+        **engine: Any,
+    ) -> Self:
         """Load a model from a local folder or the hub: only safetensors, none of the repository's code.
 
         Args:
             path: the model's folder or hub id; a folder may hold a LoRA adapter, which names its model.
             max_rows: at most so many rows run at once; the others wait in order.
             max_context: tokens of prompt and answer together; None is what the model's positions allow.
+            enable_thinking: see `ChatEncoder`.
             engine: further arguments of vLLM's `AsyncEngineArgs`: tensor_parallel_size,
                 gpu_memory_utilization, dtype, ...
 
-        Raises GeneratorFailed.
+        Raises GeneratorFailed, and ValueError for a chat template that cannot be used.
         """
         for name, value in SETTINGS.items():
             os.environ.setdefault(name, value)
@@ -70,7 +79,7 @@ class VllmGenerator:
             from vllm.v1.engine.async_llm import AsyncLLM
         except ImportError as error:
             raise GeneratorFailed(f"vLLM needs `pip install tirjudge[vllm]`: {error}") from error
-        adapter, encoder = Adapter.of(Path(path)), load_encoder(path)
+        adapter, encoder = Adapter.of(Path(path)), load_encoder(path, enable_thinking=enable_thinking)
         try:
             arguments = AsyncEngineArgs(
                 **{

@@ -6,13 +6,15 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Annotated, Any
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
+from pydantic import model_validator
 from tirjudge.generation.endpoint.openai import Tier
 from tirjudge.generation.spending import Price
 from tirjudge_environments.orders import Order
+from typing import Annotated
+from typing import Any
 
 KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")
 """Environment variables that hold the key of an endpoint; the first one that is set is used."""
@@ -54,6 +56,10 @@ class JudgeConfig(BaseModel):
     """The way in which the endpoint continues a dialogue."""
     tokenizer: Annotated[str, Option("Model", metavar="MODEL")] = ""
     """Folder or hub id of the endpoint model's tokenizer; tier `completions` needs it."""
+    enable_thinking: Annotated[
+        bool | None, Option("Model", default="the model folder's own, else the format's; an endpoint's own")
+    ] = None
+    """Let the model think before it answers, if its chat template has this switch."""
     concurrency: Annotated[int, Field(ge=1), Option("Model", metavar="N")] = 32
     """Rows and requests at once. No verdict depends on it."""
 
@@ -128,7 +134,8 @@ class JudgeConfig(BaseModel):
     def model_identity(self, weights: str) -> dict[str, Any]:
         """Return the fields that decide which model answers; `weights` is a digest of its local files."""
         fields = {"model", "base_url", "generator", "generator_options", "tier", "tokenizer"}
-        return {**self.model_dump(include=fields), "weights": weights}
+        switches = self.model_dump(include={"enable_thinking"}, exclude_none=True)
+        return {**self.model_dump(include=fields), **switches, "weights": weights}
 
 
 class JudgeOptions(JudgeConfig):

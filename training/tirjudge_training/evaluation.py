@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, Field
-
+from collections.abc import Callable
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import asdict
+from dataclasses import dataclass
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
 from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.statistics import Proportion
 from tirjudge.storage.records import failed
 from tirjudge.storage.run_folder import RunFolder
-from tirjudge_environments import Call, Environment, Episode, Reward, Score
+from tirjudge_environments import Call
+from tirjudge_environments import Environment
+from tirjudge_environments import Episode
+from tirjudge_environments import Reward
+from tirjudge_environments import Score
 from tirjudge_sandbox import Execution
-from tirjudge_training.rl.dynamic_sampling import CORRECT, FormattedTask, score_tasks
-from tirjudge_training.rl.engine import Engine, RolloutConfig
+from tirjudge_training.rl.dynamic_sampling import CORRECT
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.dynamic_sampling import score_tasks
+from tirjudge_training.rl.engine import Engine
+from tirjudge_training.rl.engine import RolloutConfig
+from typing import Any
 
 ANSWERS = "answers.jsonl"
 
@@ -84,6 +95,7 @@ def measure(
     environments: Mapping[str, Environment],
     rollout: RolloutConfig,
     *,
+    enable_thinking: bool | None = None,
     reward_questions: Callable[[], RewardQuestions | None] = lambda: None,
     folder: RunFolder | None = None,
     file: str = ANSWERS,
@@ -91,6 +103,7 @@ def measure(
     """Return a `summary` of the greedy answers of a model, a folder or a hub id, to the tasks.
 
     With a `folder`, every answer is appended to its `file`, and a killed measurement resumes from there.
+    `enable_thinking` is the thinking mode of the prompts, see `ChatEncoder`.
     `reward_questions` opens the meta-judge that answers the questions of rewards, if there is one.
     """
     # Stored by index, since answers arrive out of order.
@@ -107,7 +120,9 @@ def measure(
     if left:
         # Greedy, so that the accuracy has no sampling noise.
         greedy = rollout.model_copy(update={"temperature": 0.0})
-        with Engine.load(model, environments, greedy, reward_questions()) as engine:
+        with Engine.load(
+            model, environments, greedy, reward_questions(), enable_thinking=enable_thinking
+        ) as engine:
             engine.run(ask(engine))
     return summary(answers[index] for index in sorted(answers))
 

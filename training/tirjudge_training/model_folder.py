@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict, Field
-
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
 from tirjudge.generation.model_files import Adapter
 from tirjudge.model_folder import NOTE_FILE
+from tirjudge.model_folder import read_note
+from tirjudge.storage.run_folder import write_atomically
 from tirjudge_environments import Prompt
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.distributed.checkpoints import on_the_first
 from tirjudge_training.distributed.device import current_device
-from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.processes import ALONE
+from tirjudge_training.distributed.processes import Processes
+from typing import Any
 
 
 class LoraConfig(BaseModel):
@@ -60,33 +64,46 @@ def load(path: str | Path, device: str | None = None) -> tuple[Any, Any]:
     return model.to(device or current_device().device), AutoTokenizer.from_pretrained(path)
 
 
-def prompt_tokens(path: str | Path) -> Callable[[Prompt], int]:
+def prompt_tokens(path: str | Path, *, enable_thinking: bool | None = None) -> Callable[[Prompt], int]:
     """Return a function that counts the tokens of a judge's prompt for the model of a folder or hub id."""
     from transformers import AutoTokenizer
 
-    encoder = ChatEncoder(AutoTokenizer.from_pretrained(path))
+    encoder = ChatEncoder(AutoTokenizer.from_pretrained(path), enable_thinking=enable_thinking)
     return lambda prompt: len(encoder.prompt(prompt))
 
 
-def save(folder: Path, model: Any, *, start: str, processes: Processes = ALONE) -> None:
+def save(
+    folder: Path,
+    model: Any,
+    *,
+    start: str,
+    enable_thinking: bool | None = None,
+    processes: Processes = ALONE,
+) -> None:
     """Write a model folder, with the tokenizer and the note of the model `start`; an adapter is merged.
 
+    The note records `enable_thinking`, so that judging uses the prompts that training used.
     Every process must call this, since each may hold a part of the weights; the first one writes.
     """
     # Adapters are merged and shards gathered here, so the folder is always a plain model.
     weights = on_the_first(model, processes)
-    processes.first(lambda: _write(folder, model, weights, start))
+    processes.first(lambda: _write(folder, model, weights, start, enable_thinking))
 
 
-def _write(folder: Path, model: Any, weights: dict[str, Any], start: str) -> None:
+def _write(
+    folder: Path, model: Any, weights: dict[str, Any], start: str, enable_thinking: bool | None
+) -> None:
     from transformers import AutoTokenizer
 
     model.config.use_cache = True  # trainers turn it off
     model.save_pretrained(folder, state_dict=weights)
     AutoTokenizer.from_pretrained(start).save_pretrained(folder)
-    note = Path(start) / NOTE_FILE
-    if note.is_file():
-        shutil.copyfile(note, folder / NOTE_FILE)
+    if enable_thinking is not None:
+        note = read_note(start).model_copy(update={"enable_thinking": enable_thinking})
+        text = json.dumps(note.model_dump(exclude_defaults=True), indent=2)
+        write_atomically(folder / NOTE_FILE, text + "\n")
+    elif (Path(start) / NOTE_FILE).is_file():
+        shutil.copyfile(Path(start) / NOTE_FILE, folder / NOTE_FILE)
 
 
 def merged(model: Any, folder: Path) -> Any:

@@ -6,22 +6,34 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-
 from tirjudge.cli.errors import log
-from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, write_atomically
+from tirjudge.model_folder import read_note
+from tirjudge.storage.run_folder import JsonObject
+from tirjudge.storage.run_folder import RunFolder
+from tirjudge.storage.run_folder import disk_full_errors
+from tirjudge.storage.run_folder import write_atomically
 from tirjudge_training import model_folder
-from tirjudge_training.config_files import CONFIG, BadRecipe, claim_folder, to_toml
+from tirjudge_training.config_files import BadRecipe
+from tirjudge_training.config_files import CONFIG
+from tirjudge_training.config_files import claim_folder
+from tirjudge_training.config_files import to_toml
 from tirjudge_training.data.base import Data
-from tirjudge_training.data.rows import RowData, require_rows
-from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.data.rows import RowData
+from tirjudge_training.data.rows import require_rows
+from tirjudge_training.distributed.processes import ALONE
+from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.miniature.tasks import GeneratedData
 from tirjudge_training.pipelines import open_method
-from tirjudge_training.pipelines.model_card import model_card, table
+from tirjudge_training.pipelines.model_card import model_card
+from tirjudge_training.pipelines.model_card import table
 from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning.preflight import check
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.profiling import release
-from tirjudge_training.stages.base import DONE, Run, Say, Stage
+from tirjudge_training.stages.base import DONE
+from tirjudge_training.stages.base import Run
+from tirjudge_training.stages.base import Say
+from tirjudge_training.stages.base import Stage
 
 RESULTS = "results.md"
 
@@ -58,7 +70,9 @@ def data_of(recipe: Recipe) -> Data:
             return GeneratedData(recipe.data)
         require_rows(recipe.data)
         base, limited = recipe.model.base, recipe.data.max_prompt_tokens is not None
-        tokens = model_folder.prompt_tokens(base) if base is not None and limited else None
+        tokens = None
+        if base is not None and limited:
+            tokens = model_folder.prompt_tokens(base, enable_thinking=_enable_thinking(recipe))
         return RowData(recipe.data, recipe.environments, tokens=tokens)
     except ValueError as error:
         raise BadRecipe(str(error)) from None
@@ -98,7 +112,15 @@ def train(
     with disk_full_errors(folder), processes.folder(folder) as run_folder:
         processes.first(lambda: _claim(run_folder, recipe))
         say = say if processes.rank == 0 else _silent
-        run = Run(folder, recipe.model.base, data, say, recipe.meta_judge, processes)
+        run = Run(
+            folder,
+            recipe.model.base,
+            data,
+            say,
+            recipe.meta_judge,
+            processes,
+            enable_thinking=_enable_thinking(recipe),
+        )
         # In order: each stage may use the models and samples of those before it.
         results = {stage.name: _done(stage, run) for stage in pipeline.stages}
         if pipeline.models:
@@ -109,6 +131,12 @@ def train(
             card = model_card(recipe, command, pipeline, results)
             processes.first(lambda: write_atomically(model / "README.md", card))
     return model
+
+
+def _enable_thinking(recipe: Recipe) -> bool | None:
+    """Return the thinking mode of a run: the recipe's, else the one its base model was trained with."""
+    stated, base = recipe.model.enable_thinking, recipe.model.base
+    return read_note(base).enable_thinking if stated is None and base is not None else stated
 
 
 def _claim(folder: RunFolder, recipe: Recipe) -> None:

@@ -40,7 +40,8 @@ class JudgeLoop(AgentLoopBase):
         found = JudgeSettings.model_validate(dict(settings or {}))
         longest = min(found.tokens, self.rollout_config.response_length)
         self._settings = found.model_copy(update={"tokens": longest})
-        self._encoder = ChatEncoder(self.tokenizer)
+        template_options = getattr(self, "apply_chat_template_kwargs", None) or {}
+        self._encoder = ChatEncoder(self.tokenizer, enable_thinking=template_options.get("enable_thinking"))
         self._thread = SandboxThread.shared(found.sandbox, found.sandbox_options)
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:

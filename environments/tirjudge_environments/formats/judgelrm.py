@@ -16,6 +16,7 @@ from tirjudge_environments.orders import Order, single_views
 from tirjudge_environments.parsing import behind_thinking, elements
 from tirjudge_environments.rewards import failed
 from tirjudge_environments.types import (
+    THINK,
     By,
     Episode,
     JudgeTask,
@@ -28,9 +29,6 @@ from tirjudge_environments.types import (
     Verdict,
     View,
 )
-
-PREFILL = "<think>"
-"""The start of the judge's turn in both figures."""
 
 _NUMBER = re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,9})?", re.ASCII)
 _TAG = re.compile(r"</?(?:think|answer)>")
@@ -157,7 +155,8 @@ def _margin(scores: tuple[float, ...]) -> float:
 class JudgeLrmPair(TextPair):
     """JudgeLRM on pairs: reasoning, then a score from 1 to 10 for each response (JudgeLRM Fig. 2).
 
-    The higher score is the choice; equal scores are a tie.
+    The judge's turn begins with `<think>`, as in the figure. The higher score is the choice; equal scores are
+    a tie.
     """
 
     card: ClassVar[JudgeCard] = JudgeCard(
@@ -179,7 +178,7 @@ class JudgeLrmPair(TextPair):
 
     @property
     def wording(self) -> Wording:
-        return Wording("judgelrm-pair", system="judgelrm-pair-system", prefill=PREFILL)
+        return Wording("judgelrm-pair", system="judgelrm-pair-system", prefill=THINK)
 
     def verdict(self, task: JudgeTask, view: View, text: str) -> Verdict | Malformed:
         scores = read_scores(text, 2)
@@ -233,7 +232,8 @@ def _tokens(trajectory: Trajectory) -> int | None:
 class JudgeLrmSingle(TextOnly):
     """JudgeLRM on single responses: a score from 1 to 10 for each alone (JudgeLRM Fig. 4).
 
-    The scores are compared afterwards. This is for inference only, since the paper trains on pairs.
+    The judge's turn begins with `<think>`, as in the figure. The scores are compared afterwards. This is for
+    inference only, since the paper trains on pairs.
     """
 
     card: ClassVar[JudgeCard] = JudgeCard(
@@ -245,7 +245,7 @@ class JudgeLrmSingle(TextOnly):
 
     @property
     def wording(self) -> Wording:
-        return Wording("judgelrm-single", system="judgelrm-single-system", prefill=PREFILL)
+        return Wording("judgelrm-single", system="judgelrm-single-system", prefill=THINK)
 
     def views(self, task: JudgeTask) -> tuple[View, ...]:
         return single_views(task)

@@ -11,10 +11,11 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge_environments.orders import letter
 from tirjudge_environments.outputs import lengthen_fences, output_text
-from tirjudge_environments.parsing import Turn
+from tirjudge_environments.parsing import Turn, behind_thinking
 from tirjudge_environments.rewards import NO_TOOL_DOMAINS
 from tirjudge_environments.templates import Template, conversation_text, load_template
 from tirjudge_environments.types import (
+    THINK,
     By,
     Completion,
     Continue,
@@ -182,6 +183,12 @@ class TirFormat(BaseModel, ABC):
         return RunCode(arguments["code"], self._bindings(task, view), call_id=call.id)
 
     def _read_verdict(self, view: View, turn: Turn) -> Verdict | Malformed:
+        # Only a turn that begins with the tag thinks: elsewhere the judge may quote it from a response.
+        if turn.text.lstrip().startswith(THINK):
+            behind = behind_thinking(turn.text)
+            if behind is None:
+                return Malformed("the thinking was not closed")
+            turn = Turn(behind)
         answer = turn.answer(self.tag)
         if answer is not None:
             return self.verdict(view, answer) or Malformed(
@@ -199,4 +206,6 @@ def _shown(task: JudgeTask, view: View) -> list[str]:
 
 
 def _model_texts(trajectory: Trajectory) -> list[str]:
-    return [segment.text for segment in trajectory.segments if segment.by is By.MODEL]
+    """Return the turns as `read` sees them: the first one with its prefill."""
+    first, *others = [segment.text for segment in trajectory.segments if segment.by is By.MODEL] or [""]
+    return [trajectory.prompt.prefill + first, *others]

@@ -1,16 +1,19 @@
 """Local models on the command line: their note, their prompts, and rows that exceed their context."""
 
 import json
-from pathlib import Path
-from typing import Any
-
 import pytest
-from typer.testing import CliRunner, Result
-
-from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
+import shutil
+from pathlib import Path
+from tests.model_families import tokenizer_of
+from tests.tirjudge.tiny_models import bpe_tokenizer
+from tests.tirjudge.tiny_models import tiny_qwen3
 from tirjudge.cli import app
-from tirjudge.model_folder import embedded_model, read_note
+from tirjudge.model_folder import embedded_model
+from tirjudge.model_folder import read_note
 from tirjudge_environments.constraints import FAMILIES
+from typer.testing import CliRunner
+from typer.testing import Result
+from typing import Any
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "candidates.jsonl"
 NOTE = "demonstration model: knows nothing"
@@ -63,6 +66,27 @@ def test_a_row_too_long_for_the_model_fails_and_fits_when_truncated(
     run = judge(*arguments, "--truncate", "200", "--output", "cut.jsonl")
     assert run.exit_code == 0, run.output
     assert rows("cut.jsonl")[0]["cut"] is True
+
+
+@pytest.mark.parametrize("flag", ["--enable-thinking", "--no-enable-thinking", ""])
+def test_the_thinking_mode_of_the_command_line_is_that_of_the_prompts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, flag: str
+) -> None:
+    """JudgeLRM's turn begins with `<think>`, which a template in the other mode closes."""
+    monkeypatch.chdir(tmp_path)
+    folder = shutil.copytree(model, tmp_path / "model")
+    (folder / "tirjudge.json").unlink()
+    tokenizer_of("qwen3").save_pretrained(folder)
+    Path("rows.jsonl").write_text(json.dumps({"prompt": "p", "responses": ["x", "y"]}) + "\n")
+    arguments = ["rows.jsonl", "--model", str(folder), "--format", "judgelrm-pair", "--max-tokens", "4"]
+    run = judge(*arguments, *filter(None, [flag]))
+    if flag == "--no-enable-thinking":
+        assert run.exit_code == 1
+        [line] = [line for line in run.stderr.splitlines() if line.startswith("rows.jsonl:1: ")]
+        assert "the chat template closes the thinking before it: enable_thinking must be true" in line
+    else:
+        (judged,) = rows("rows.verdicts.jsonl")
+        assert judged["prompt_tokens"] > 0
 
 
 @pytest.mark.parametrize(

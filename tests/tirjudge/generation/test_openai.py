@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import json
+import pytest
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any
-
-import pytest
 from starlette.responses import JSONResponse
-
-from tests.tirjudge.endpoint_server import EndpointServer, called, chat, failure
-from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
+from tests.model_families import tokenizer_of
+from tests.tirjudge.endpoint_server import EndpointServer
+from tests.tirjudge.endpoint_server import called
+from tests.tirjudge.endpoint_server import chat
+from tests.tirjudge.endpoint_server import failure
+from tirjudge.generation.base import ContextTooLong
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.base import Sampling
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
-from tirjudge_environments import (
-    By,
-    Context,
-    Finish,
-    Message,
-    Prompt,
-    Segment,
-    ToolCall,
-    ToolSpec,
-    Usage,
-)
+from tirjudge_environments import By
+from tirjudge_environments import Context
+from tirjudge_environments import Finish
+from tirjudge_environments import Message
+from tirjudge_environments import Prompt
+from tirjudge_environments import Segment
+from tirjudge_environments import ToolCall
+from tirjudge_environments import ToolSpec
+from tirjudge_environments import Usage
+from typing import Any
 
 PROGRAM = "Let me count.\n```python\nprint(2 + 3)\n```\n"
 OUTPUT = "```output\n5\n```\n"
@@ -202,6 +204,39 @@ async def test_a_prefill_is_continued_or_else_left_to_the_model(
     completion = await generators(tier="turns").generate(Context(prompt), SAMPLING)
     assert server.bodies[1]["messages"] == ASKED
     assert completion.text == "Both fail."
+
+
+@pytest.mark.parametrize("tier", ["turns", "continue"])
+@pytest.mark.parametrize("enable_thinking", [True, False])
+async def test_a_chat_endpoint_gets_the_thinking_mode(
+    server: EndpointServer, generators: Any, tier: str, enable_thinking: bool
+) -> None:
+    server.answers(chat("<think>Both fail.</think>"))
+    prompt = replace(PROMPT, prefill="<think>")
+    made = generators(tier=tier, enable_thinking=enable_thinking)
+    completion = await made.generate(Context(prompt), SAMPLING)
+    body = server.bodies[0]
+    assert body["chat_template_kwargs"] == {"enable_thinking": enable_thinking}
+    if enable_thinking:  # The model opens the thinking, so that there is only one.
+        assert body["messages"] == ASKED
+        assert not body.get("continue_final_message")
+        assert completion.text == "Both fail.</think>"
+
+
+async def test_an_endpoint_without_a_thinking_mode_refuses_it_instead_of_dropping_it(
+    server: EndpointServer, generators: Any
+) -> None:
+    server.answers(failure(400, "Unrecognized request argument supplied: chat_template_kwargs"))
+    with pytest.raises(GeneratorFailed, match="chat_template_kwargs"):
+        await generators(enable_thinking=True).generate(Context(PROMPT), SAMPLING)
+
+
+def test_an_endpoint_with_token_ids_gets_prompts_in_the_thinking_mode(generators: Any) -> None:
+    prompt = Prompt(messages=(Message("user", "A or B?"),))
+    tokenizer = tokenizer_of("qwen3")
+    for enable_thinking in (True, False):
+        encoder = generators(tokenizer=tokenizer, enable_thinking=enable_thinking).encoder
+        assert ("</think>" in tokenizer.decode(encoder.prompt(prompt))) is not enable_thinking
 
 
 CUT = PROGRAM.removesuffix("\n```\n")

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from pathlib import Path
-
 import pytest
+import shutil
 import typer
-from typer.testing import CliRunner
-
+from pathlib import Path
+from tests.training.conftest import CHAT
 from tests.training.one_batch import ONE_BATCH
+from tirjudge.judging.config import JudgeConfig
+from tirjudge.judging.engine import JudgeEngine
+from tirjudge.model_folder import ModelNote
+from tirjudge.model_folder import read_note
 from tirjudge.storage.run_folder import read_lines
+from tirjudge_environments import Message
+from tirjudge_environments import Prompt
 from tirjudge_training.cli import train
+from typer.testing import CliRunner
+from typing import Any
 
 
 def rows(folder: Path, *, tie: bool) -> Path:
@@ -43,3 +51,68 @@ def test_a_recipe_of_a_paper_runs_for_an_epoch(
     assert len(list(read_lines(tmp_path / "run" / "rl" / "metrics.jsonl"))) == steps
     episodes = list(read_lines(tmp_path / "run" / "rl" / "episodes.jsonl"))
     assert all(one["reward"]["total"] is not None for episode in episodes for one in episode["trajectories"])
+
+
+PROMPT = Prompt(messages=(Message("user", "Which?"),))
+
+
+def thinking_model(model: Path, folder: Path) -> Path:
+    """The model with a template that opens the thinking, or closes an empty one if it is turned off."""
+    shutil.copytree(model, folder)
+    (folder / "chat_template.jinja").write_text(
+        CHAT + "{% if add_generation_prompt %}{% if enable_thinking is defined and not enable_thinking %}"
+        "<think></think>{% else %}<think>\n{% endif %}{% endif %}"
+    )
+    return folder
+
+
+def test_a_mode_that_contradicts_the_judge_is_refused_before_the_run(
+    roomy_model: Path, tmp_path: Path
+) -> None:
+    """JudgeLRM's turn begins with `<think>`, and the recipe for Qwen2.5 turns the thinking off."""
+    model = thinking_model(roomy_model, tmp_path / "base")
+    words = ["--recipe", "judgelrm-7b", "--model", str(model), "--data", str(rows(tmp_path, tie=False))]
+    app = typer.Typer()
+    app.command()(train)
+    result = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "run")])
+    assert result.exit_code == 2
+    assert "the judge's turn begins with <think>, but the chat template closes the thinking" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("enable_thinking", [True, False])
+def test_a_recipe_s_thinking_mode_reaches_the_rollouts_and_the_model_folder(
+    enable_thinking: bool, roomy_model: Path, tmp_path: Path
+) -> None:
+    model = thinking_model(roomy_model, tmp_path / "base")
+    words = [
+        "--recipe",
+        "rm-r1-distilled-7b",
+        "--model",
+        str(model),
+        "--data",
+        str(rows(tmp_path, tie=False)),
+    ]
+    for assignment in (*ONE_BATCH, f"model.enable_thinking={str(enable_thinking).lower()}"):
+        words += ["--set", assignment]
+    app = typer.Typer()
+    app.command()(train)
+    result = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.stderr
+    trained = Path(result.stdout.strip())
+    assert read_note(str(trained)) == ModelNote(enable_thinking=enable_thinking)
+    episodes = read_lines(tmp_path / "run" / "rl" / "episodes.jsonl")
+    found = {one["prefill"] for episode in episodes for one in episode["trajectories"]}
+    assert found == {"<think>\n" if enable_thinking else ""}
+
+    # Judging with the folder uses the same prompts, unless the caller says otherwise.
+    async def opening(**options: Any) -> str:
+        config = JudgeConfig(model=str(trained), format="rm-r1", tools=False, **options)
+        async with JudgeEngine(config) as engine:
+            return engine.rollout("rm-r1")._generator.encoder.opening(PROMPT)
+
+    assert asyncio.run(opening()) == ("<think>\n" if enable_thinking else "")
+    assert asyncio.run(opening(enable_thinking=not enable_thinking)) == (
+        "" if enable_thinking else "<think>\n"
+    )

@@ -23,6 +23,7 @@ from tirjudge.generation.endpoint.responses import (
 from tirjudge.generation.model_files import load_encoder
 from tirjudge_environments import Completion, Context, Finish, Prompt, ToolCall, Usage
 from tirjudge_environments.tokenization import ChatEncoder
+from tirjudge_environments.types import THINK
 
 Tier = Literal["auto", "completions", "continue", "turns", "tools"]
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -58,6 +59,7 @@ class OpenAIGenerator:
         api_key: str | None = None,
         tier: Tier = "auto",
         tokenizer: Any = None,
+        enable_thinking: bool | None = None,
         concurrency: int = 32,
         timeout: float = 600.0,
         max_attempts: int = 8,
@@ -70,6 +72,8 @@ class OpenAIGenerator:
             tier: see above.
             tokenizer: the model's tokenizer, for ``completions``: a fast Hugging Face tokenizer, or the
                 folder or hub id of one, whose generation config then also gives the tokens that end a turn.
+            enable_thinking: for ``completions`` see `ChatEncoder`; chat tiers send it to the endpoint's chat
+                template (``chat_template_kwargs``: vLLM, SGLang). None leaves it to the endpoint.
             concurrency: requests in flight at once, over all trajectories.
             timeout: seconds that one attempt may take.
             max_attempts: attempts of one request, the first included.
@@ -80,7 +84,8 @@ class OpenAIGenerator:
             raise ValueError("tier completions sends token ids: it needs the model's tokenizer")
         with_ids = tokenizer is not None and tier in ("auto", "completions")
         self.model = model
-        self.encoder: ChatEncoder | None = _encoder(tokenizer) if with_ids else None
+        self.encoder: ChatEncoder | None = _encoder(tokenizer, enable_thinking) if with_ids else None
+        self._enable_thinking = enable_thinking
         self._tier = tier
         self._endpoint = JsonEndpoint(
             base_url, api_key=api_key, concurrency=concurrency, timeout=timeout, max_attempts=max_attempts
@@ -172,9 +177,13 @@ class OpenAIGenerator:
     async def _chat(self, context: Context, sampling: Sampling, tier: str) -> Completion:
         prompt = context.prompt
         body = self._request(prompt, sampling)
+        if self._enable_thinking is not None:
+            body["chat_template_kwargs"] = {"enable_thinking": self._enable_thinking}
         if tier == "continue":
-            messages = continued(context)
-            written = len(messages) > len(prompt.messages)
+            # A thinking model writes the tag itself. Before one that is continued, a template such as Qwen3's
+            # puts an empty, closed thinking.
+            written = bool(context.segments or (prompt.prefill and not self._opens_thinking(prompt)))
+            messages = continued(context) if written else alternating(context)
             body |= EXACT | {
                 "top_p": sampling.top_p,
                 "include_stop_str_in_output": True,
@@ -218,11 +227,15 @@ class OpenAIGenerator:
                 if not self._dialect.learn(refusal, sent):
                     raise
 
+    def _opens_thinking(self, prompt: Prompt) -> bool:
+        """Return True if the endpoint's thinking mode makes the model open the thinking of the prefill."""
+        return bool(self._enable_thinking) and prompt.prefill.startswith(THINK)
+
     def _read(self, answer: ChatAnswer, context: Context, tier: str) -> Completion:
         choice, prompt = answer.choices[0], context.prompt
         text = choice.message.content or choice.message.refusal or ""
-        if tier == "turns" and not context.segments:
-            # A chat request cannot carry the prefill, so the model writes it itself.
+        if not context.segments and (tier == "turns" or self._opens_thinking(prompt)):
+            # The request does not carry the prefill, so the model writes it itself.
             text = text.removeprefix(prompt.prefill)
         stops = prompt.stop if self._dialect.speaks("stop") else ()
         text, finish = restored(unfinished(context), text, _finish(choice), stops, choice.stop_string)
@@ -236,8 +249,10 @@ class OpenAIGenerator:
         )
 
 
-def _encoder(tokenizer: Any) -> ChatEncoder:
-    return load_encoder(tokenizer) if isinstance(tokenizer, str) else ChatEncoder(tokenizer)
+def _encoder(tokenizer: Any, enable_thinking: bool | None) -> ChatEncoder:
+    if isinstance(tokenizer, str):
+        return load_encoder(tokenizer, enable_thinking=enable_thinking)
+    return ChatEncoder(tokenizer, enable_thinking=enable_thinking)
 
 
 def _finish(choice: ChatChoice | TokenChoice) -> Finish:

@@ -40,6 +40,7 @@ class TransformersGenerator:
         parked_bytes: int = 1 << 30,
         device: str | None = None,
         autocast: str | None = None,
+        enable_thinking: bool | None = None,
     ) -> None:
         """
         Args:
@@ -51,14 +52,15 @@ class TransformersGenerator:
             parked_bytes: memory for the keys and values of rows that may be resumed.
             device: where the model is moved; None leaves it where it is.
             autocast: type of the matrix products, `bfloat16` or `float16`; None is the type of the weights.
+            enable_thinking: see `ChatEncoder`.
 
-        Raises ValueError for another `autocast`, and for an architecture that cannot be decoded in a padded
-        batch.
+        Raises ValueError for another `autocast`, for a chat template that cannot be used, and for an
+        architecture that cannot be decoded in a padded batch.
         """
         if autocast not in (None, "bfloat16", "float16"):
             raise ValueError(f"autocast must be bfloat16 or float16, not {autocast!r}")
         self.model = name
-        self.encoder = ChatEncoder(tokenizer, ends=_end_tokens(model))
+        self.encoder = ChatEncoder(tokenizer, ends=_end_tokens(model), enable_thinking=enable_thinking)
         self._network = model if device is None else model.to(device)
         self._max_context = min(max_context or _positions(model), _positions(model))
         self._decoder = Decoder(

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any
-
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge_training.distributed.checkpoints import full_weights
 from tirjudge_training.distributed.device import current_device
+from typing import Any
 
 
 class OwnPolicy:
     """The trainer's model itself, so that no weights have to be copied."""
 
-    def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
+    def __init__(self, model: Any, tokenizer: Any, name: str, *, enable_thinking: bool | None = None) -> None:
         self.generator = TransformersGenerator(
-            model, tokenizer, name=name, autocast=current_device().autocast
+            model,
+            tokenizer,
+            name=name,
+            autocast=current_device().autocast,
+            enable_thinking=enable_thinking,
         )
 
     async def refresh(self) -> None:
@@ -35,12 +38,18 @@ class CopyPolicy:
     Generating with shards would need every process at every token, but their rollouts differ in length.
     """
 
-    def __init__(self, model: Any, tokenizer: Any, name: str) -> None:
+    def __init__(self, model: Any, tokenizer: Any, name: str, *, enable_thinking: bool | None = None) -> None:
         """`model` must not be sharded yet; `refresh` reads it after the trainer has sharded it."""
         own = current_device()
         # Copied now: once sharded, the model cannot be deep-copied as a whole.
         self._model, self._copy = model, deepcopy(model).to(own.device)
-        self.generator = TransformersGenerator(self._copy, tokenizer, name=name, autocast=own.autocast)
+        self.generator = TransformersGenerator(
+            self._copy,
+            tokenizer,
+            name=name,
+            autocast=own.autocast,
+            enable_thinking=enable_thinking,
+        )
 
     async def refresh(self) -> None:
         copy = self._copy.state_dict()

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from typing import Any
-
 from tirjudge.generation.vllm import VllmGenerator
-from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.processes import ALONE
+from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.policies.weight_sync import WeightFolder
+from typing import Any
 
 
 class VllmPolicy:
@@ -19,9 +19,9 @@ class VllmPolicy:
     def __init__(
         self, model: Any, tokenizer: Any, name: str, *, processes: Processes = ALONE, **engine: Any
     ) -> None:
-        """`engine` are arguments of the vLLM engine. Each of several `processes` must make the same calls.
+        """`engine` are arguments of `VllmGenerator.load`.
 
-        Raises GeneratorFailed.
+        Each of several `processes` must make the same calls. Raises GeneratorFailed.
         """
         self._weights = WeightFolder(model, tokenizer, processes)
         # The folder lies in memory: an engine that fails to start must not leave it there.

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-from uuid import uuid4
-
-from pydantic import BaseModel, ConfigDict, Field, field_validator
-
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
+from pydantic import field_validator
 from tirjudge.generation import Sampling
 from tirjudge.generation.base import BusyClock
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
-from tirjudge_environments import Completion, Context
-from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.policies.weight_sync import WeightFolder, WeightServer
+from tirjudge_environments import Completion
+from tirjudge_environments import Context
+from tirjudge_training.distributed.processes import ALONE
+from tirjudge_training.distributed.processes import Processes
+from tirjudge_training.policies.weight_sync import WeightFolder
+from tirjudge_training.policies.weight_sync import WeightServer
+from typing import Any
+from uuid import uuid4
 
 
 class VllmServerConfig(BaseModel):
@@ -41,14 +45,25 @@ class VllmServerConfig(BaseModel):
 class ServedGenerator:
     """Samples from a vLLM server and verifies that it still holds the weights it was given."""
 
-    def __init__(self, name: str, server: WeightServer, folder: Path, concurrency: int) -> None:
+    def __init__(
+        self,
+        name: str,
+        server: WeightServer,
+        folder: Path,
+        concurrency: int,
+        enable_thinking: bool | None = None,
+    ) -> None:
         """`folder` contains the model's tokenizer. Raises GeneratorFailed."""
         self.model = name
         self.weights = ""
         """The name of the weights that the server must hold."""
         self._server, self._clock = server, BusyClock()
         self._endpoint = OpenAIGenerator(
-            server.served_model(), server.url, tokenizer=str(folder), concurrency=concurrency
+            server.served_model(),
+            server.url,
+            tokenizer=str(folder),
+            enable_thinking=enable_thinking,
+            concurrency=concurrency,
         )
         self.encoder = self._endpoint.encoder
 
@@ -86,6 +101,7 @@ class VllmServerPolicy:
         *,
         config: VllmServerConfig,
         processes: Processes = ALONE,
+        enable_thinking: bool | None = None,
     ) -> None:
         """Each of several `processes` must make the same calls. Raises GeneratorFailed, OSError."""
         self._processes = processes
@@ -96,7 +112,7 @@ class VllmServerPolicy:
         self._weights = WeightFolder(model, tokenizer, processes, config.weights)
         try:
             with self._weights.written() as folder:
-                self.generator = ServedGenerator(name, mine, folder, config.concurrency)
+                self.generator = ServedGenerator(name, mine, folder, config.concurrency, enable_thinking)
                 self._load(folder)
         except BaseException:
             self._weights.close()

@@ -7,25 +7,38 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable
+from collections.abc import Coroutine
+from collections.abc import Mapping
 from contextlib import ExitStack
-from types import TracebackType
-from typing import Any, Self, TypeVar
-
-from pydantic import BaseModel, ConfigDict, Field, model_validator
-
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
+from pydantic import model_validator
 from tirjudge.generation import Sampling
 from tirjudge.rollout import Rollout
 from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge_environments import Environment
 from tirjudge_environments.types import Budget
-from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
+from tirjudge_sandbox import Execution
+from tirjudge_sandbox import Limits
+from tirjudge_sandbox import Program
+from tirjudge_sandbox import Sandbox
+from tirjudge_sandbox import open_sandbox
 from tirjudge_training import model_folder
-from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.policies.base import Policy, Sampler
-from tirjudge_training.policies.transformers import CopyPolicy, OwnPolicy
+from tirjudge_training.distributed.processes import ALONE
+from tirjudge_training.distributed.processes import Processes
+from tirjudge_training.policies.base import Policy
+from tirjudge_training.policies.base import Sampler
+from tirjudge_training.policies.transformers import CopyPolicy
+from tirjudge_training.policies.transformers import OwnPolicy
 from tirjudge_training.policies.vllm import VllmPolicy
-from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
+from tirjudge_training.policies.vllm_server import VllmServerConfig
+from tirjudge_training.policies.vllm_server import VllmServerPolicy
+from types import TracebackType
+from typing import Any
+from typing import Self
+from typing import TypeVar
 
 T = TypeVar("T")
 
@@ -105,22 +118,37 @@ class Engine:
         vllm: Mapping[str, Any] | None = None,
         server: VllmServerConfig | None = None,
         processes: Processes = ALONE,
+        enable_thinking: bool | None = None,
     ) -> None:
         """Create the sampler that `generator` names. Raises GeneratorFailed.
 
         `vllm` are the arguments of a vLLM engine, `server` the servers of vllm-server. Each of several
         `processes` that train the model must make this call. `reward_questions` answers the questions of
-        rewards that depend on another model, and is closed with the engine.
+        rewards that depend on another model, and is closed with the engine. `enable_thinking` is the thinking
+        mode of the prompts, see `ChatEncoder`.
         """
         self._policy: Policy
         if generator == "vllm":
-            self._policy = VllmPolicy(model, tokenizer, name, processes=processes, **(vllm or {}))
+            self._policy = VllmPolicy(
+                model,
+                tokenizer,
+                name,
+                processes=processes,
+                **{"enable_thinking": enable_thinking, **(vllm or {})},
+            )
         elif server is not None:
-            self._policy = VllmServerPolicy(model, tokenizer, name, config=server, processes=processes)
+            self._policy = VllmServerPolicy(
+                model,
+                tokenizer,
+                name,
+                config=server,
+                processes=processes,
+                enable_thinking=enable_thinking,
+            )
         elif processes.share_weights:  # the trainer's own model holds only a shard in each process
-            self._policy = CopyPolicy(model, tokenizer, name)
+            self._policy = CopyPolicy(model, tokenizer, name, enable_thinking=enable_thinking)
         else:
-            self._policy = OwnPolicy(model, tokenizer, name)
+            self._policy = OwnPolicy(model, tokenizer, name, enable_thinking=enable_thinking)
         self.generator = self._policy.generator
         self.environments = environments
         # The sandbox is opened in `__enter__`, since its workers belong to the event loop.
@@ -134,6 +162,8 @@ class Engine:
         environments: Mapping[str, Environment],
         config: RolloutConfig,
         reward_questions: RewardQuestions | None = None,
+        *,
+        enable_thinking: bool | None = None,
     ) -> Self:
         """Return an engine for a model folder or Hugging Face model id that is not being trained."""
         return cls(
@@ -149,6 +179,7 @@ class Engine:
             generator=config.generator,
             vllm=config.vllm,
             server=config.server,
+            enable_thinking=enable_thinking,
         )
 
     def __enter__(self) -> Self:

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
 from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Environment
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.device import describe
-from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.processes import ALONE
+from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import Engine
 from tirjudge_training.rl.health import Health
 from tirjudge_training.rl.metrics import MetricsLog
-from tirjudge_training.rl.trainer import TaskSource, build_trainer
+from tirjudge_training.rl.trainer import TaskSource
+from tirjudge_training.rl.trainer import build_trainer
+from typing import Any
 
 CHECKPOINTS, MACHINE = "checkpoints", "machine.json"
 
@@ -42,6 +44,7 @@ def train_rl(
     seed: int,
     say: Callable[[str], None],
     processes: Processes = ALONE,
+    enable_thinking: bool | None = None,
     reward_questions: RewardQuestions | None = None,
 ) -> Any:
     """Train the model folder `start`, which is also the KL reference, by RL; return the trained model.
@@ -50,6 +53,7 @@ def train_rl(
 
     Checkpoints are written to `run`. An interrupted stage resumes from the last complete checkpoint and
     writes what an uninterrupted one would have written. Each of several `processes` must make this call.
+    `enable_thinking` is the thinking mode of the prompts, see `ChatEncoder`.
     `reward_questions` answers the questions that rewards depend on and is closed here. Raises NotAnswered if
     it gets no answers.
     """
@@ -75,6 +79,7 @@ def train_rl(
         vllm=config.vllm,
         server=config.server,
         processes=processes,
+        enable_thinking=enable_thinking,
     ) as engine:
         trainer = build_trainer(
             model,

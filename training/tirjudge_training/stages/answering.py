@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from tirjudge.storage.run_folder import JsonObject, RunFolder
-from tirjudge_environments import (
-    ChatEncoder,
-    Completion,
-    Encoder,
-    Environment,
-    Finish,
-    JudgeTask,
-    Verdict,
-    View,
-)
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
+from tirjudge.storage.run_folder import JsonObject
+from tirjudge.storage.run_folder import RunFolder
+from tirjudge_environments import ChatEncoder
+from tirjudge_environments import Completion
+from tirjudge_environments import Encoder
+from tirjudge_environments import Environment
+from tirjudge_environments import Finish
+from tirjudge_environments import JudgeTask
+from tirjudge_environments import Verdict
+from tirjudge_environments import View
 from tirjudge_environments.orders import letter
 from tirjudge_training.data.base import Data
 from tirjudge_training.sft import Sample
-from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
+from tirjudge_training.stages.base import Run
+from tirjudge_training.stages.base import SAMPLES
+from tirjudge_training.stages.base import Size
+from tirjudge_training.stages.base import Stage
 
 LETTER = "{letter}"
 
@@ -43,7 +46,7 @@ class Answering(Stage):
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(run.model(self.start))
-        encoder = ChatEncoder(tokenizer)
+        encoder = ChatEncoder(tokenizer, enable_thinking=run.enable_thinking)
         tasks = run.data.prompts(self.config.prompts, self.seed)
         # Rows are written in order, so their number says where an interrupted stage stopped.
         done = sum(1 for _ in folder.read(SAMPLES))
@@ -66,17 +69,21 @@ class Answering(Stage):
     def _samples(self, judge: Environment, task: JudgeTask, encoder: Encoder, end: int) -> list[JsonObject]:
         if task.label is None:
             return []
-        samples = [
-            Sample.answer(encoder, judge.prompt(task, view), self._answer(judge, task, view), end)
-            for view in judge.views(task)
-        ]
+        samples = []
+        for view in judge.views(task):
+            prompt = judge.prompt(task, view)
+            answer = self._answer(judge, task, view, encoder.opening(prompt))
+            samples.append(Sample.answer(encoder, prompt, answer, end))
         return [{"ids": sample.ids, "labels": sample.labels} for sample in samples]
 
-    def _answer(self, judge: Environment, task: JudgeTask, view: View) -> str:
-        """Return the answer to one view; raises RuntimeError if the judge would not read it as the label."""
+    def _answer(self, judge: Environment, task: JudgeTask, view: View, opening: str) -> str:
+        """Return the text behind the `opening` of the judge's turn.
+
+        Raises RuntimeError if the judge would not parse the turn as the right verdict.
+        """
         name = letter(view.order.index(task.label)) if task.label in view.order else ""
         text = self.config.text.replace(LETTER, name)
-        verdict = judge.read(task, view, Completion(text=text, finish=Finish.END))
+        verdict = judge.read(task, view, Completion(text=opening + text, finish=Finish.END))
         if not (isinstance(verdict, Verdict) and verdict.choice == task.label):
             raise RuntimeError(
                 f"answers.text: the judge does not read {text!r} as the right answer to {task.id!r}: "

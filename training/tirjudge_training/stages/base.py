@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
-
-from pydantic import BaseModel, ConfigDict
-
+from pydantic import BaseModel
+from pydantic import ConfigDict
 from tirjudge.judging.meta_judge import MetaJudgeConfig
-from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
-from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge.rollout.reward_questions import AnswerStore
+from tirjudge.rollout.reward_questions import RewardQuestions
+from tirjudge.storage.run_folder import JsonObject
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training.data.base import Data
-from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.processes import ALONE
+from tirjudge_training.distributed.processes import Processes
+from typing import ClassVar
+from typing import Literal
 
 MODEL = "model"
 """The subfolder of a stage that holds the model it made."""
@@ -45,6 +49,8 @@ class Run:
     meta_judge: MetaJudgeConfig | None = None
     """The model that answers the questions of rewards, if they have any."""
     processes: Processes = ALONE
+    enable_thinking: bool | None = None
+    """The thinking mode of all prompts, see `ChatEncoder`."""
 
     def reward_questions(self, folder: RunFolder) -> RewardQuestions | None:
         """Open the meta-judge for a stage, with its answers cached in the folder of the stage."""

@@ -65,7 +65,8 @@ class DialogueRendering(Stage):
             distillation = Distillation(
                 dialogues, self.config, tasks, run.data.environments, seed=self.seed, say=run.say
             )
-            for row in distillation.rows(ChatEncoder(tokenizer), tokenizer.eos_token_id):
+            encoder = ChatEncoder(tokenizer, enable_thinking=run.enable_thinking)
+            for row in distillation.rows(encoder, tokenizer.eos_token_id):
                 kept += len(row["kept"])
                 if row["index"] >= done:
                     folder.append(SAMPLES, row)

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-
-from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge.storage.run_folder import JsonObject
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.metrics import METRICS
-from tirjudge_training.rl.run import checkpoints_kept, train_rl
-from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
+from tirjudge_training.rl.run import checkpoints_kept
+from tirjudge_training.rl.run import train_rl
+from tirjudge_training.stages.base import Disk
+from tirjudge_training.stages.base import MODEL
+from tirjudge_training.stages.base import Run
+from tirjudge_training.stages.base import Size
+from tirjudge_training.stages.base import Stage
 
 CPU = "cpu_seconds/"
 
@@ -37,9 +42,16 @@ class Reinforcement(Stage):
             seed=self.seed,
             say=run.say,
             processes=run.processes,
+            enable_thinking=run.enable_thinking,
             reward_questions=run.reward_questions(folder),
         )
-        model_folder.save(folder.path / MODEL, model, start=start, processes=run.processes)
+        model_folder.save(
+            folder.path / MODEL,
+            model,
+            start=start,
+            enable_thinking=run.enable_thinking,
+            processes=run.processes,
+        )
         rows = list(folder.read(METRICS))
         return {
             "steps": len(rows),

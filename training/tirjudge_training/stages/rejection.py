@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
-
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from pydantic import Field
 from tirjudge.storage.records import episode_record
-from tirjudge.storage.run_folder import JsonObject, RunFolder
-from tirjudge_environments import Reward, Transcript
-from tirjudge_training.data.base import Data, trajectories
-from tirjudge_training.rl.dynamic_sampling import ScoredRollouts, score_tasks
-from tirjudge_training.rl.engine import Engine, RolloutConfig
+from tirjudge.storage.run_folder import JsonObject
+from tirjudge.storage.run_folder import RunFolder
+from tirjudge_environments import Reward
+from tirjudge_environments import Transcript
+from tirjudge_training.data.base import Data
+from tirjudge_training.data.base import trajectories
+from tirjudge_training.rl.dynamic_sampling import ScoredRollouts
+from tirjudge_training.rl.dynamic_sampling import score_tasks
+from tirjudge_training.rl.engine import Engine
+from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.sft import Sample
-from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
+from tirjudge_training.stages.base import Run
+from tirjudge_training.stages.base import SAMPLES
+from tirjudge_training.stages.base import Size
+from tirjudge_training.stages.base import Stage
+from typing import Any
+from typing import Literal
 
 REPORT_EVERY = 100
 """Prompts between two lines of progress."""
@@ -48,7 +57,13 @@ class Rejection(Stage):
         left = [(index, task) for index, task in enumerate(tasks) if index not in done]
         if left:
             model, judges = run.model(self.start), run.data.environments
-            with Engine.load(model, judges, self.rollout, run.reward_questions(folder)) as engine:
+            with Engine.load(
+                model,
+                judges,
+                self.rollout,
+                run.reward_questions(folder),
+                enable_thinking=run.enable_thinking,
+            ) as engine:
                 engine.run(self._sample(engine, left, len(tasks), folder, run))
         return summary(folder)
 

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-
-from pydantic import BaseModel, ConfigDict
-
-from tirjudge.storage.run_folder import JsonObject, RunFolder
+from pydantic import BaseModel
+from pydantic import ConfigDict
+from tirjudge.storage.run_folder import JsonObject
+from tirjudge.storage.run_folder import RunFolder
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data
-from tirjudge_training.miniature.model import ShapeConfig, build_model, save
-from tirjudge_training.miniature.warmup_corpus import CorpusConfig, corpus
-from tirjudge_training.sft import KEPT_CHECKPOINTS, Sample, SftConfig, train_sft
-from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
+from tirjudge_training.miniature.model import ShapeConfig
+from tirjudge_training.miniature.model import build_model
+from tirjudge_training.miniature.model import save
+from tirjudge_training.miniature.warmup_corpus import CorpusConfig
+from tirjudge_training.miniature.warmup_corpus import corpus
+from tirjudge_training.sft import KEPT_CHECKPOINTS
+from tirjudge_training.sft import Sample
+from tirjudge_training.sft import SftConfig
+from tirjudge_training.sft import train_sft
+from tirjudge_training.stages.base import Disk
+from tirjudge_training.stages.base import MODEL
+from tirjudge_training.stages.base import Run
+from tirjudge_training.stages.base import Size
+from tirjudge_training.stages.base import Stage
 
 BASE = "base"
 """The subfolder of the random weights."""
@@ -56,7 +66,13 @@ class WarmUp(Stage):
             say=run.say,
             processes=run.processes,
         )
-        model_folder.save(folder.path / MODEL, model, start=str(folder.path / BASE), processes=run.processes)
+        model_folder.save(
+            folder.path / MODEL,
+            model,
+            start=str(folder.path / BASE),
+            enable_thinking=run.enable_thinking,
+            processes=run.processes,
+        )
         return {"samples": len(samples)}
 
     def size(self, data: Data) -> Size:
