@@ -6,9 +6,9 @@ import hashlib
 import json
 from importlib.resources import files
 from pathlib import Path
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import ValidationError
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
 from tirjudge_environments.registry import first_fault
 
 NOTE_FILE = "tirjudge.json"

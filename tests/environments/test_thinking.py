@@ -22,7 +22,7 @@ from tirjudge_environments import (
     open_environment,
 )
 from tirjudge_environments.formats.text_only import written
-from tirjudge_environments.testing import FixedSandbox
+from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_environments.types import Budget, Episode
 
 TURN = {
@@ -48,7 +48,7 @@ def prompt(content: str = "Which?", prefill: str = "") -> Prompt:
 def session_of(judge: Any, task: Any, family: str, **options: Any) -> JudgeSession:
     encoder = ChatEncoder(tokenizer_of(family), **options)
     view = judge.views(task)[0]
-    return JudgeSession(judge, task, view, FixedSandbox(), encoder=encoder, budget=Budget(tokens=500))
+    return JudgeSession(judge, task, view, fixed_sandbox(), encoder=encoder, budget=Budget(tokens=500))
 
 
 async def play(session: JudgeSession, text: str, finish: Finish = Finish.END) -> Any:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-from tirjudge_environments import ChatEncoder
-from tirjudge_environments import Message
-from tirjudge_environments import Prompt
-from tirjudge_environments import ToolSpec
-from tokenizers import AddedToken
-from tokenizers import Tokenizer
-from tokenizers import decoders
-from tokenizers import models
-from tokenizers import normalizers
-from tokenizers import pre_tokenizers
-from tokenizers import trainers
-from transformers import PreTrainedTokenizerFast
 from typing import Any
+
+import pytest
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from tirjudge_environments import ChatEncoder, Message, Prompt, ToolSpec
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import pytest
 import re
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from tests.model_families import tokenizer_of
-from tirjudge_environments import ChatEncoder
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import open_environment
-from tirjudge_training.config_files import load
-from tirjudge_training.config_files import shipped
-from tirjudge_training.recipe import Recipe
 from typing import Any
+
+import pytest
+
+from tests.model_families import tokenizer_of
+from tirjudge_environments import ChatEncoder, JudgeTask, Message, open_environment
+from tirjudge_training.config_files import load, shipped
+from tirjudge_training.recipe import Recipe
 
 OURS = re.compile(r"#\s*(ours|inferred)\b")
 STRUCTURE = {"extends", "description", "run", "method"}

@@ -5,31 +5,21 @@ from __future__ import annotations
 import inspect
 import json
 import tomllib
-import typer
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
-from pydantic import BaseModel
-from pydantic import Field
-from pydantic import ValidationError
+from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
+
+import typer
+from pydantic import BaseModel, Field, ValidationError
 from pydantic.fields import FieldInfo
-from tirjudge.cli.errors import one_line_errors
-from tirjudge.cli.errors import renamed_option
+
+from tirjudge.cli.errors import one_line_errors, renamed_option
 from tirjudge.judging.batch import Plan
-from tirjudge.judging.config import JudgeOptions
-from tirjudge.judging.config import Option
-from tirjudge.judging.config import former_names
+from tirjudge.judging.config import JudgeOptions, Option, former_names
 from tirjudge.judging.engine import Kind
 from tirjudge_environments.registry import first_fault
-from tirjudge_environments.tasks import Columns
-from tirjudge_environments.tasks import DEFAULT_COLUMNS
-from typing import Annotated
-from typing import Any
-from typing import TypeVar
-from typing import get_origin
-from typing import get_type_hints
+from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 

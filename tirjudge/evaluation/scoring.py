@@ -68,8 +68,8 @@ def score(
 ) -> Score:
     """Score judged rows under a protocol.
 
-    `resamples` is the number of bootstrap draws, seeded by `seed`. Raises Unscorable if the protocol cannot score
-    these rows.
+    `resamples` is the number of bootstrap draws, seeded by `seed`. Raises Unscorable if the protocol cannot
+    score these rows.
     """
     units = protocol.units(rows)
     figures = protocol.figures(units)

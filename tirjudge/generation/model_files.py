@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
+
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge_environments.tokenization import ChatEncoder
-from typing import Self
 
 CONFIG = "adapter_config.json"
 """The file that only an adapter's folder has."""

@@ -6,15 +6,13 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
-from pydantic import model_validator
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
 from tirjudge.generation.endpoint.openai import Tier
 from tirjudge.generation.spending import Price
 from tirjudge_environments.orders import Order
-from typing import Annotated
-from typing import Any
 
 KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")
 """Environment variables that hold the key of an endpoint; the first one that is set is used."""

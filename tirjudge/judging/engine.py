@@ -5,49 +5,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from tirjudge.generation.base import Generator
-from tirjudge.generation.base import Sampling
-from tirjudge.generation.base import open_generator
-from tirjudge.generation.cached import CachedGenerator
-from tirjudge.generation.cached import CompletionStore
-from tirjudge.generation.cached import cache_file
-from tirjudge.generation.endpoint.openai import OpenAIGenerator
-from tirjudge.generation.spending import MeteredGenerator
-from tirjudge.generation.spending import Spending
-from tirjudge.judging.config import JudgeConfig
-from tirjudge.judging.config import JudgeOptions
-from tirjudge.judging.config import endpoint_key
-from tirjudge.judging.judgment import Judgment
-from tirjudge.judging.judgment import consensus
-from tirjudge.judging.judgment import judgment
-from tirjudge.model_folder import EMBEDDED_NAME
-from tirjudge.model_folder import ModelNote
-from tirjudge.model_folder import embedded_model
-from tirjudge.model_folder import read_note
-from tirjudge.model_folder import weights_digest
-from tirjudge.rollout import Rollout
-from tirjudge_environments import Context
-from tirjudge_environments import Environment
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Prompt
-from tirjudge_environments import ToolEnvironment
-from tirjudge_environments.outputs import cut_middle
-from tirjudge_environments.registry import environment_options
-from tirjudge_environments.registry import open_environment
-from tirjudge_environments.types import Budget
-from tirjudge_sandbox import Execution
-from tirjudge_sandbox import ImportPolicy
-from tirjudge_sandbox import Limits
-from tirjudge_sandbox import Program
-from tirjudge_sandbox import Sandbox
-from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_sandbox import Status
-from tirjudge_sandbox import open_sandbox
 from types import TracebackType
-from typing import Literal
-from typing import Self
-from typing import get_args
+from typing import Literal, Self, get_args
+
+from tirjudge.generation.base import Generator, Sampling, open_generator
+from tirjudge.generation.cached import CachedGenerator, CompletionStore, cache_file
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge.generation.spending import MeteredGenerator, Spending
+from tirjudge.judging.config import JudgeConfig, JudgeOptions, endpoint_key
+from tirjudge.judging.judgment import Judgment, consensus, judgment
+from tirjudge.model_folder import EMBEDDED_NAME, ModelNote, embedded_model, read_note, weights_digest
+from tirjudge.rollout import Rollout
+from tirjudge_environments import Context, Environment, JudgeTask, Message, Prompt, ToolEnvironment
+from tirjudge_environments.outputs import cut_middle
+from tirjudge_environments.registry import environment_options, open_environment
+from tirjudge_environments.types import Budget
+from tirjudge_sandbox import (
+    Execution,
+    ImportPolicy,
+    Limits,
+    Program,
+    Sandbox,
+    SandboxUnavailable,
+    Status,
+    open_sandbox,
+)
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
 _TURNS_WITHOUT_PROGRAMS = 5

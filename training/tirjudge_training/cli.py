@@ -4,45 +4,33 @@ from __future__ import annotations
 
 import json
 import shlex
-import typer
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from tirjudge.cli.errors import INTERRUPTED
-from tirjudge.cli.errors import USAGE
-from tirjudge.cli.errors import log
-from tirjudge.cli.errors import stop
+from typing import Annotated, Literal
+
+import typer
+
+from tirjudge.cli.errors import INTERRUPTED, USAGE, log, stop
 from tirjudge.cli.help import examples
 from tirjudge.model_folder import read_note
 from tirjudge.storage.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.comparison import compare
-from tirjudge_training.config_files import BadRecipe
-from tirjudge_training.config_files import load
-from tirjudge_training.config_files import load_arms
-from tirjudge_training.config_files import shipped
-from tirjudge_training.data.base import Data
-from tirjudge_training.data.base import DataConfig
+from tirjudge_training.config_files import BadRecipe, load, load_arms, shipped
+from tirjudge_training.data.base import Data, DataConfig
 from tirjudge_training.data.rows import ExpectedRows
-from tirjudge_training.distributed.processes import FirstFailed
-from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.evaluation import lines
-from tirjudge_training.evaluation import measure
+from tirjudge_training.distributed.processes import FirstFailed, Processes
+from tirjudge_training.evaluation import lines, measure
 from tirjudge_training.miniature.tasks import GeneratedData
 from tirjudge_training.planning.plan import NoRows
 from tirjudge_training.planning.plan import plan as planned
 from tirjudge_training.planning.shrink import shrunk
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.engine import RolloutConfig
-from tirjudge_training.run import RunMismatch
-from tirjudge_training.run import counted
-from tirjudge_training.run import data_of
-from tirjudge_training.run import pipeline_of
+from tirjudge_training.run import RunMismatch, counted, data_of, pipeline_of
 from tirjudge_training.run import train as run_train
-from typing import Annotated
-from typing import Literal
 
 FAILED = 1
 LAUNCH = "launch"

@@ -2,31 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
-from dataclasses import asdict
-from dataclasses import dataclass
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
 from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.statistics import Proportion
 from tirjudge.storage.records import failed
 from tirjudge.storage.run_folder import RunFolder
-from tirjudge_environments import Call
-from tirjudge_environments import Environment
-from tirjudge_environments import Episode
-from tirjudge_environments import Reward
-from tirjudge_environments import Score
+from tirjudge_environments import Call, Environment, Episode, Reward, Score
 from tirjudge_sandbox import Execution
-from tirjudge_training.rl.dynamic_sampling import CORRECT
-from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.dynamic_sampling import score_tasks
-from tirjudge_training.rl.engine import Engine
-from tirjudge_training.rl.engine import RolloutConfig
-from typing import Any
+from tirjudge_training.rl.dynamic_sampling import CORRECT, FormattedTask, score_tasks
+from tirjudge_training.rl.engine import Engine, RolloutConfig
 
 ANSWERS = "answers.jsonl"
 

@@ -7,20 +7,18 @@ import shutil
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+
 from tirjudge.generation.model_files import Adapter
-from tirjudge.model_folder import NOTE_FILE
-from tirjudge.model_folder import read_note
+from tirjudge.model_folder import NOTE_FILE, read_note
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_environments import Prompt
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.distributed.checkpoints import on_the_first
 from tirjudge_training.distributed.device import current_device
-from tirjudge_training.distributed.processes import ALONE
-from tirjudge_training.distributed.processes import Processes
-from typing import Any
+from tirjudge_training.distributed.processes import ALONE, Processes
 
 
 class LoraConfig(BaseModel):

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from collections.abc import Sequence
-from pydantic import AfterValidator
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
-from pydantic import model_validator
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge_sandbox.registry import Plugins
 from tirjudge_training import config_files
-from tirjudge_training.data.base import DataConfig
-from tirjudge_training.data.base import EnvironmentConfig
+from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.distillation.config import TeacherConfig
 from tirjudge_training.evaluation import HeldoutConfig
 from tirjudge_training.model_folder import LoraConfig
@@ -24,10 +21,6 @@ from tirjudge_training.stages.base import Size
 from tirjudge_training.stages.rejection import RejectionConfig
 from tirjudge_training.stages.selection import ValidationConfig
 from tirjudge_training.stages.warm_up import WarmUpConfig
-from typing import Annotated
-from typing import Any
-from typing import Literal
-from typing import Self
 
 METHODS = Plugins("tirjudge.training_methods", "training method")
 """Each entry is a subclass of `tirjudge_training.pipelines.Method`."""

@@ -6,34 +6,23 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+
 from tirjudge.cli.errors import log
 from tirjudge.model_folder import read_note
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import disk_full_errors
-from tirjudge.storage.run_folder import write_atomically
+from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, write_atomically
 from tirjudge_training import model_folder
-from tirjudge_training.config_files import BadRecipe
-from tirjudge_training.config_files import CONFIG
-from tirjudge_training.config_files import claim_folder
-from tirjudge_training.config_files import to_toml
+from tirjudge_training.config_files import CONFIG, BadRecipe, claim_folder, to_toml
 from tirjudge_training.data.base import Data
-from tirjudge_training.data.rows import RowData
-from tirjudge_training.data.rows import require_rows
-from tirjudge_training.distributed.processes import ALONE
-from tirjudge_training.distributed.processes import Processes
+from tirjudge_training.data.rows import RowData, require_rows
+from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.miniature.tasks import GeneratedData
 from tirjudge_training.pipelines import open_method
-from tirjudge_training.pipelines.model_card import model_card
-from tirjudge_training.pipelines.model_card import table
+from tirjudge_training.pipelines.model_card import model_card, table
 from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning.preflight import check
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.profiling import release
-from tirjudge_training.stages.base import DONE
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import Say
-from tirjudge_training.stages.base import Stage
+from tirjudge_training.stages.base import DONE, Run, Say, Stage
 
 RESULTS = "results.md"
 

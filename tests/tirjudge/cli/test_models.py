@@ -1,19 +1,18 @@
 """Local models on the command line: their note, their prompts, and rows that exceed their context."""
 
 import json
-import pytest
 import shutil
 from pathlib import Path
-from tests.model_families import tokenizer_of
-from tests.tirjudge.tiny_models import bpe_tokenizer
-from tests.tirjudge.tiny_models import tiny_qwen3
-from tirjudge.cli import app
-from tirjudge.model_folder import embedded_model
-from tirjudge.model_folder import read_note
-from tirjudge_environments.constraints import FAMILIES
-from typer.testing import CliRunner
-from typer.testing import Result
 from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.model_families import tokenizer_of
+from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
+from tirjudge.cli import app
+from tirjudge.model_folder import embedded_model, read_note
+from tirjudge_environments.constraints import FAMILIES
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "candidates.jsonl"
 NOTE = "demonstration model: knows nothing"

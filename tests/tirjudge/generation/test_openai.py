@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import json
-import pytest
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from starlette.responses import JSONResponse
-from tests.model_families import tokenizer_of
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import called
-from tests.tirjudge.endpoint_server import chat
-from tests.tirjudge.endpoint_server import failure
-from tirjudge.generation.base import ContextTooLong
-from tirjudge.generation.base import GeneratorFailed
-from tirjudge.generation.base import Sampling
-from tirjudge.generation.endpoint.openai import OpenAIGenerator
-from tirjudge_environments import By
-from tirjudge_environments import Context
-from tirjudge_environments import Finish
-from tirjudge_environments import Message
-from tirjudge_environments import Prompt
-from tirjudge_environments import Segment
-from tirjudge_environments import ToolCall
-from tirjudge_environments import ToolSpec
-from tirjudge_environments import Usage
 from typing import Any
+
+import pytest
+from starlette.responses import JSONResponse
+
+from tests.model_families import tokenizer_of
+from tests.tirjudge.endpoint_server import EndpointServer, called, chat, failure
+from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling
+from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge_environments import By, Context, Finish, Message, Prompt, Segment, ToolCall, ToolSpec, Usage
 
 PROGRAM = "Let me count.\n```python\nprint(2 + 3)\n```\n"
 OUTPUT = "```output\n5\n```\n"

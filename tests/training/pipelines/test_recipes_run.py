@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-import pytest
 import shutil
-import typer
 from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
 from tests.training.conftest import CHAT
 from tests.training.one_batch import ONE_BATCH
 from tirjudge.judging.config import JudgeConfig
 from tirjudge.judging.engine import JudgeEngine
-from tirjudge.model_folder import ModelNote
-from tirjudge.model_folder import read_note
+from tirjudge.model_folder import ModelNote, read_note
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_environments import Message
-from tirjudge_environments import Prompt
+from tirjudge_environments import Message, Prompt
 from tirjudge_training.cli import train
-from typer.testing import CliRunner
-from typing import Any
 
 
 def rows(folder: Path, *, tie: bool) -> Path:

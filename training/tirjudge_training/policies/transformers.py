@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from copy import deepcopy
+from typing import Any
+
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge_training.distributed.checkpoints import full_weights
 from tirjudge_training.distributed.device import current_device
-from typing import Any
 
 
 class OwnPolicy:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from tirjudge.generation.vllm import VllmGenerator
-from tirjudge_training.distributed.processes import ALONE
-from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.policies.weight_sync import WeightFolder
 from typing import Any
+
+from tirjudge.generation.vllm import VllmGenerator
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.policies.weight_sync import WeightFolder
 
 
 class VllmPolicy:

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
-from pydantic import field_validator
+from typing import Any
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
 from tirjudge.generation import Sampling
 from tirjudge.generation.base import BusyClock
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
-from tirjudge_environments import Completion
-from tirjudge_environments import Context
-from tirjudge_training.distributed.processes import ALONE
-from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.policies.weight_sync import WeightFolder
-from tirjudge_training.policies.weight_sync import WeightServer
-from typing import Any
-from uuid import uuid4
+from tirjudge_environments import Completion, Context
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.policies.weight_sync import WeightFolder, WeightServer
 
 
 class VllmServerConfig(BaseModel):

@@ -7,38 +7,25 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from collections.abc import Coroutine
-from collections.abc import Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import ExitStack
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
-from pydantic import model_validator
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
 from tirjudge.generation import Sampling
 from tirjudge.rollout import Rollout
 from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge_environments import Environment
 from tirjudge_environments.types import Budget
-from tirjudge_sandbox import Execution
-from tirjudge_sandbox import Limits
-from tirjudge_sandbox import Program
-from tirjudge_sandbox import Sandbox
-from tirjudge_sandbox import open_sandbox
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training import model_folder
-from tirjudge_training.distributed.processes import ALONE
-from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.policies.base import Policy
-from tirjudge_training.policies.base import Sampler
-from tirjudge_training.policies.transformers import CopyPolicy
-from tirjudge_training.policies.transformers import OwnPolicy
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.policies.base import Policy, Sampler
+from tirjudge_training.policies.transformers import CopyPolicy, OwnPolicy
 from tirjudge_training.policies.vllm import VllmPolicy
-from tirjudge_training.policies.vllm_server import VllmServerConfig
-from tirjudge_training.policies.vllm_server import VllmServerPolicy
-from types import TracebackType
-from typing import Any
-from typing import Self
-from typing import TypeVar
+from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
 
 T = TypeVar("T")
 

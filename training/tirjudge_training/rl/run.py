@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
+
 from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Environment
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.device import describe
-from tirjudge_training.distributed.processes import ALONE
-from tirjudge_training.distributed.processes import Processes
+from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import Engine
 from tirjudge_training.rl.health import Health
 from tirjudge_training.rl.metrics import MetricsLog
-from tirjudge_training.rl.trainer import TaskSource
-from tirjudge_training.rl.trainer import build_trainer
-from typing import Any
+from tirjudge_training.rl.trainer import TaskSource, build_trainer
 
 CHECKPOINTS, MACHINE = "checkpoints", "machine.json"
 

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge_environments import ChatEncoder
-from tirjudge_environments import Completion
-from tirjudge_environments import Encoder
-from tirjudge_environments import Environment
-from tirjudge_environments import Finish
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Verdict
-from tirjudge_environments import View
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge_environments import (
+    ChatEncoder,
+    Completion,
+    Encoder,
+    Environment,
+    Finish,
+    JudgeTask,
+    Verdict,
+    View,
+)
 from tirjudge_environments.orders import letter
 from tirjudge_training.data.base import Data
 from tirjudge_training.sft import Sample
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import SAMPLES
-from tirjudge_training.stages.base import Size
-from tirjudge_training.stages.base import Stage
+from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 
 LETTER = "{letter}"
 

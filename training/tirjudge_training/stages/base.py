@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from abc import ABC
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from pydantic import BaseModel
-from pydantic import ConfigDict
+from typing import ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict
+
 from tirjudge.judging.meta_judge import MetaJudgeConfig
-from tirjudge.rollout.reward_questions import AnswerStore
-from tirjudge.rollout.reward_questions import RewardQuestions
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
+from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training.data.base import Data
-from tirjudge_training.distributed.processes import ALONE
-from tirjudge_training.distributed.processes import Processes
-from typing import ClassVar
-from typing import Literal
+from tirjudge_training.distributed.processes import ALONE, Processes
 
 MODEL = "model"
 """The subfolder of a stage that holds the model it made."""

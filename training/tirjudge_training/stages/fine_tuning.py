@@ -4,23 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import read_lines
+
+from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_training import model_folder
-from tirjudge_training.data.base import Data
-from tirjudge_training.data.base import trajectories
+from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.model_folder import LoraConfig
-from tirjudge_training.sft import KEPT_CHECKPOINTS
-from tirjudge_training.sft import Sample
-from tirjudge_training.sft import SftConfig
-from tirjudge_training.sft import train_sft
-from tirjudge_training.stages.base import Disk
-from tirjudge_training.stages.base import MODEL
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import SAMPLES
-from tirjudge_training.stages.base import Size
-from tirjudge_training.stages.base import Stage
+from tirjudge_training.sft import KEPT_CHECKPOINTS, Sample, SftConfig, train_sft
+from tirjudge_training.stages.base import MODEL, SAMPLES, Disk, Run, Size, Stage
 
 
 class FineTuning(Stage):

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from functools import partial
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge_training.data.base import Data
-from tirjudge_training.data.base import trajectories
-from tirjudge_training.evaluation import HeldoutConfig
-from tirjudge_training.evaluation import lines
-from tirjudge_training.evaluation import measure
+
+from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.evaluation import HeldoutConfig, lines, measure
 from tirjudge_training.rl.engine import RolloutConfig
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import Size
-from tirjudge_training.stages.base import Stage
+from tirjudge_training.stages.base import Run, Size, Stage
 
 
 class Measurement(Stage):

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
+
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.metrics import METRICS
-from tirjudge_training.rl.run import checkpoints_kept
-from tirjudge_training.rl.run import train_rl
-from tirjudge_training.stages.base import Disk
-from tirjudge_training.stages.base import MODEL
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import Size
-from tirjudge_training.stages.base import Stage
+from tirjudge_training.rl.run import checkpoints_kept, train_rl
+from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 
 CPU = "cpu_seconds/"
 

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
 from tirjudge.storage.records import episode_record
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge_environments import Reward
-from tirjudge_environments import Transcript
-from tirjudge_training.data.base import Data
-from tirjudge_training.data.base import trajectories
-from tirjudge_training.rl.dynamic_sampling import ScoredRollouts
-from tirjudge_training.rl.dynamic_sampling import score_tasks
-from tirjudge_training.rl.engine import Engine
-from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge_environments import Reward, Transcript
+from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.rl.dynamic_sampling import ScoredRollouts, score_tasks
+from tirjudge_training.rl.engine import Engine, RolloutConfig
 from tirjudge_training.sft import Sample
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import SAMPLES
-from tirjudge_training.stages.base import Size
-from tirjudge_training.stages.base import Stage
-from typing import Any
-from typing import Literal
+from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 
 REPORT_EVERY = 100
 """Prompts between two lines of progress."""

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training import model_folder
-from tirjudge_training.data.base import Data
-from tirjudge_training.data.base import trajectories
+from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.evaluation import correct
-from tirjudge_training.evaluation import measure
+from tirjudge_training.evaluation import correct, measure
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.run import CHECKPOINTS
-from tirjudge_training.stages.base import Disk
-from tirjudge_training.stages.base import MODEL
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import Size
-from tirjudge_training.stages.base import Stage
+from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 
 
 class ValidationConfig(BaseModel):

@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from tirjudge.storage.run_folder import JsonObject
-from tirjudge.storage.run_folder import RunFolder
+
+from pydantic import BaseModel, ConfigDict
+
+from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data
-from tirjudge_training.miniature.model import ShapeConfig
-from tirjudge_training.miniature.model import build_model
-from tirjudge_training.miniature.model import save
-from tirjudge_training.miniature.warmup_corpus import CorpusConfig
-from tirjudge_training.miniature.warmup_corpus import corpus
-from tirjudge_training.sft import KEPT_CHECKPOINTS
-from tirjudge_training.sft import Sample
-from tirjudge_training.sft import SftConfig
-from tirjudge_training.sft import train_sft
-from tirjudge_training.stages.base import Disk
-from tirjudge_training.stages.base import MODEL
-from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.base import Size
-from tirjudge_training.stages.base import Stage
+from tirjudge_training.miniature.model import ShapeConfig, build_model, save
+from tirjudge_training.miniature.warmup_corpus import CorpusConfig, corpus
+from tirjudge_training.sft import KEPT_CHECKPOINTS, Sample, SftConfig, train_sft
+from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
 
 BASE = "base"
 """The subfolder of the random weights."""
