@@ -10,6 +10,9 @@ from typer.testing import CliRunner
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tirjudge.cli import app
+from tirjudge.evaluation.base import JudgedRow, Vote
+from tirjudge.evaluation.protocols import open_protocol
+from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs import open_replay
 
 PANDALM = "pandalm/testset-v1.json"
@@ -143,3 +146,28 @@ def test_armorm_on_rmb(tmp_path: Path) -> None:
     assert figures["Pairwise Helpfulness"] == pytest.approx(
         100 * sum(row["is_correct"] for row in rows) / len(rows)
     )
+
+
+def test_auto_j_on_its_pairs() -> None:
+    """Auto-J's README: agreement 54.96 and consistency 83.41 from its published verdicts in both orders."""
+    best, swapped = {0: (0,), 1: (1,), 2: (0, 1)}, {0: (1,), 1: (0,), 2: (0, 1)}
+    names = ("testdata_pairwise", "pairwise_example_output", "pairwise_exchange_example_output")
+    files = [
+        [json.loads(line) for line in benchmark_file(f"auto-j/{name}.jsonl").read_text().splitlines()]
+        for name in names
+    ]
+    rows = [
+        JudgedRow(
+            id=str(number),
+            votes=(
+                Vote(best=best[first["output"]], order=(0, 1)),
+                Vote(best=swapped[second["output"]], order=(1, 0)),
+            ),
+            label=pair["label"] if pair["label"] < 2 else None,
+            tied=pair["label"] == 2,
+        )
+        for number, (pair, first, second) in enumerate(zip(*files, strict=True))
+    ]
+    found = score(open_protocol("three-class-both-orders"), rows).estimates
+    assert [round(100 * one.value, 2) for one in found.values()] == [54.96, 83.41]
+    assert {one.n for one in found.values()} == {1392}
