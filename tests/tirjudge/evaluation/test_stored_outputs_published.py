@@ -96,6 +96,31 @@ def test_judgebench_moves_with_the_protocol(tmp_path: Path, protocol: str, accur
     assert two_decimals(replayed(tmp_path, O1_MINI, protocol), "accuracy") == (accuracy,)
 
 
+def test_o1_mini_is_printed_next_to_net_votes_only(tmp_path: Path) -> None:
+    """Its 65.7 is from JudgeBench's leaderboard; TIR-Judge's own models are under tir."""
+    shown = {}
+    for protocol in ("net-vote", "tir", "both-orders", "one-order", "first-order"):
+        out = tmp_path / f"{protocol}.json"
+        command = [
+            "eval",
+            "--replay",
+            str(benchmark_file(O1_MINI)),
+            "--protocol",
+            protocol,
+            "--json",
+            str(out),
+        ]
+        assert CliRunner().invoke(app, command).exit_code == 0
+        (record,) = json.loads(out.read_text())
+        shown[protocol] = {one["model"]: round(one["value"], 3) for one in record["published"]}
+    assert shown["net-vote"]["GPT-o1-mini"] == 0.657
+    assert all(0.657 not in models.values() for name, models in shown.items() if name != "net-vote")
+    assert shown["tir"]["TIR-Judge-Zero 8B (Pairwise)"] == 0.72
+    assert not [
+        model for name, models in shown.items() if name != "tir" for model in models if "TIR" in model
+    ]
+
+
 def test_judgebench_reward_model(tmp_path: Path) -> None:
     figures = replayed(tmp_path, SKYWORK, "net-vote")
     assert two_decimals(figures, "accuracy", *JUDGEBENCH_SECTIONS) == (64.29, 59.74, 66.33, 83.93, 50.00)
