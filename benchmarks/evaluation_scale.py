@@ -33,7 +33,7 @@ def judgebench_row(number: int, draw: random.Random) -> Row:
     texts = [draw.choice(("[[A>B]]", "[[B>A]]", "[[A=B]]")) for _ in range(2)]
     return {
         "pair_id": f"pair-{number}",
-        "source": draw.choice(("mmlu-pro-law", "livebench-math", "livecodebench")),
+        "source": ("mmlu-pro-law", "livebench-math", "livecodebench")[number % 3],
         "label": ("A>B", "B>A")[number % 2],
         "judgments": [{"judgment": {"response": text}, "decision": None} for text in texts],
     }

@@ -85,8 +85,8 @@ def confusion(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[n
     width = int(max(one.max(), other.max()) - lowest) + 1
     if width > _MOST_CLASSES:
         kinds, places = np.unique(np.concatenate([one, other]), return_inverse=True)
-        one, other = places[: len(one)], places[len(one) :]
-        lowest, width = 0, len(kinds)
+        one, other = places[: len(one)].astype(np.float64), places[len(one) :].astype(np.float64)
+        lowest, width = np.float64(0), len(kinds)
     codes = ((one - lowest) * width + (other - lowest)).astype(np.intp)
     return np.bincount(codes, minlength=width * width).reshape(width, width)
 
