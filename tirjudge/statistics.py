@@ -1,9 +1,14 @@
-"""Proportions with their confidence intervals."""
+"""Proportions with their confidence intervals, and other numbers with their n."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +18,33 @@ class Proportion:
     successes: float
     """May be fractional, for ties that count one half."""
     n: int
+    effective: float | None = None
+    """Number of independent successes or failures whose rate would vary as much as this one; None for n."""
+
+    @classmethod
+    def of_rows(cls, credits: NDArray[np.float64], votes: NDArray[np.float64] | None = None) -> Proportion:
+        """Return the mean of the rows' credits, each from 0 to 1, with rows as the independent trials.
+
+        With `votes`, the number of votes on each row, `credits` counts the right ones among them, and the
+        rate is their share of all votes. n is the number of rows; 0 if there are no votes. The interval is
+        Wilson's with the effective number of rows, n divided by the design effect (Dean and Pagano 2015,
+        modified Wilson interval): for credits of 0 and 1 it is Wilson's interval itself, for ties it is
+        narrower, and rows with several equal votes count once.
+        """
+        rows = len(credits)
+        total = float(rows if votes is None else votes.sum())
+        if not total:
+            return cls(0, 0)
+        right = float(credits.sum())
+        mean = total / rows
+        crossed, squares = (right, float(rows)) if votes is None else (credits @ votes, votes @ votes)
+        # One right and one wrong row are added, so that rows with the same credit, such as ties alone, do not
+        # get an interval of no width. They do not change the design effect of rows that are right or wrong.
+        rate = (right + mean) / (total + 2 * mean)
+        residuals = float(credits @ credits) - 2 * rate * crossed + rate * rate * squares
+        residuals += mean * mean * ((1 - rate) ** 2 + rate**2)
+        effect = residuals * (rows + 2) / ((total + 2 * mean) ** 2 * rate * (1 - rate))
+        return cls(right * rows / total, rows, float(rows / effect))
 
     @property
     def rate(self) -> float:
@@ -22,7 +54,9 @@ class Proportion:
     @property
     def interval(self) -> tuple[float, float]:
         """Wilson's 95 % interval, as (low, high)."""
-        return wilson_interval(self.successes, self.n)
+        if self.effective is None or not self.n:
+            return wilson_interval(self.successes, self.n)
+        return wilson_interval(min(1.0, self.rate) * self.effective, self.effective)
 
     def __str__(self) -> str:
         if not self.n:
@@ -31,7 +65,16 @@ class Proportion:
         return f"{self.rate:.1%} [{low:.1%}, {high:.1%}], n = {self.n}"
 
 
-def wilson_interval(successes: float, n: int, z: float = 1.959963984540054) -> tuple[float, float]:
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """A number that is not a proportion, such as F1 or the mean of sections."""
+
+    value: float
+    n: int | None
+    """Number of units behind it; None if a published summary does not state it."""
+
+
+def wilson_interval(successes: float, n: float, z: float = 1.959963984540054) -> tuple[float, float]:
     """Return Wilson's score interval of a proportion (Wilson 1927); the quantile `z` is 1.96 for 95 %.
 
     Bounds are between 0 and 1; they are (0, 1) if n is 0. Raises ValueError unless 0 <= successes <= n.

@@ -16,6 +16,8 @@ from tirjudge.evaluation.published import ANY, PublishedFigure, published
 from tirjudge.evaluation.scoring import Comparison, Estimate, Score
 
 _NARROWEST = 100
+_NAMED = 5
+"""Rows found in only one of two files that are named; JSON has all of them."""
 
 
 def print_score(score: Score) -> None:
@@ -26,18 +28,18 @@ def print_score(score: Score) -> None:
     for name in ("value", "95 % interval", "n"):
         table.add_column(name, justify="right")
     for name, estimate in score.estimates.items():
-        n = "" if estimate.n is None else str(estimate.n)
-        table.add_row(plain(name), _number(estimate.value, card), _interval(estimate, card), n)
+        table.add_row(plain(name), _number(estimate.value, card), _interval(estimate, card), _n(estimate))
     terminal = console()
     terminal.print(table)
     _print_policy(terminal, card, score.units.counts)
 
 
 def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
+    """Print a table of both runs' figures and their differences; `names` are the runs' names."""
     card = comparison.card
     table = Table(title=plain(card.name), title_justify="left")
     table.add_column("", overflow="fold")
-    for name in (*names, "difference", "95 % interval"):
+    for name in (*names, "difference", "95 % interval", "n"):
         table.add_column(plain(name), justify="right", overflow="fold")
     for name, estimate in comparison.differences.items():
         table.add_row(
@@ -46,11 +48,22 @@ def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
             _number(comparison.second[name], card),
             _number(estimate.value, card, signed=True),
             _interval(estimate, card, signed=True),
+            _n(estimate),
         )
     terminal = console()
     terminal.print(table)
-    left_out = f", {comparison.left_out} in one run alone" if comparison.left_out else ""
-    terminal.print(f"{comparison.common} units in both runs{left_out}; paired bootstrap", markup=False)
+    if comparison.paired:
+        method = "; paired bootstrap" if card.intervals else ""
+        terminal.print(f"{comparison.common} units in both runs{method}", markup=False)
+    else:
+        terminal.print(
+            "compared unpaired, as independent samples: a summary has no rows that could be paired",
+            markup=False,
+        )
+    for name, only in zip(names, (comparison.only_first, comparison.only_second), strict=True):
+        if only:
+            named = ", ".join(only[:_NAMED]) + (", ..." if len(only) > _NAMED else "")
+            terminal.print(printable(f"{len(only)} only in {name}: {named}"), markup=False)
     if comparison.p_value is not None:
         terminal.print(
             f"the second alone is right {comparison.gained} times, the first alone {comparison.lost} times: "
@@ -83,8 +96,11 @@ def comparison_record(comparison: Comparison) -> dict[str, object]:
         "first": {name: _finite(value) for name, value in comparison.first.items()},
         "second": {name: _finite(value) for name, value in comparison.second.items()},
         "differences": {name: _estimate_record(one) for name, one in comparison.differences.items()},
+        "paired": comparison.paired,
         "common": comparison.common,
         "left_out": comparison.left_out,
+        "only_first": list(comparison.only_first),
+        "only_second": list(comparison.only_second),
         "gained": comparison.gained,
         "lost": comparison.lost,
         "p_value": comparison.p_value,
@@ -123,6 +139,10 @@ def _number(value: float, card: ProtocolCard, *, signed: bool = False) -> str:
         return "-"
     sign = "+" if signed else ""
     return f"{100 * value:{sign}.2f}" if card.percent else f"{value:{sign}.4g}"
+
+
+def _n(estimate: Estimate) -> str:
+    return "not stated" if estimate.n is None else str(estimate.n)
 
 
 def _interval(estimate: Estimate, card: ProtocolCard, *, signed: bool = False) -> str:

@@ -2,22 +2,33 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import Annotated, Any, ClassVar, Protocol
-
 import numpy as np
+from collections import Counter
+from collections.abc import Iterable
+from collections.abc import Mapping
+from dataclasses import dataclass
+from dataclasses import field
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field
-
+from pydantic import ConfigDict
+from pydantic import Field
 from tirjudge.statistics import Proportion
+from tirjudge.statistics import Statistic
+from typing import Annotated
+from typing import Any
+from typing import ClassVar
+from typing import Protocol
 
 _STRICT = ConfigDict(strict=True, revalidate_instances="always", hide_input_in_errors=True)
 """Settings of `TypeAdapter(JudgedRow)`: no coercion, and instances are checked field by field."""
 _LARGEST = 10**15
 Index = Annotated[int, Field(ge=0, lt=_LARGEST)]
 Number = Annotated[float, Field(gt=-_LARGEST, lt=_LARGEST, allow_inf_nan=False)]
+
+
+class SummaryId(str):
+    """The id of a row that was rebuilt from a summary: no row of another run is its counterpart."""
+
+    __slots__ = ()
 
 
 class Unscorable(ValueError):
@@ -122,11 +133,13 @@ class Units:
     right or wrong; the others belong to the protocol. nan for a unit without a value."""
     counts: Counter[str] = field(default_factory=Counter)
     """Number of rows that the protocol's rules applied to: `no verdict`, `tie`, `left out: no label`, ..."""
+    paired: bool = True
+    """False if ids do not identify rows across runs, because some rows were rebuilt from a summary."""
 
 
-Figures = Mapping[str, Proportion | float]
-"""Numbers by name in printing order, the headline first. A Proportion has its own interval; the interval of a
-float is bootstrapped."""
+Figures = Mapping[str, Proportion | Statistic | float]
+"""Numbers by name in printing order, the headline first. A Proportion has its own interval; the others are
+bootstrapped. The n of a float is the number of units."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,16 +1,23 @@
-"""Scores of a run under a protocol with their intervals, and paired comparisons of two runs."""
+"""Scores of a run under a protocol with their intervals, and comparisons of two runs."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
-
 import numpy as np
+from collections.abc import Iterable
+from collections.abc import Mapping
+from collections.abc import Sequence
+from dataclasses import dataclass
 from numpy.typing import NDArray
-
-from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, ScoringProtocol, Units, Unscorable
+from tirjudge.evaluation.base import Figures
+from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.base import ProtocolCard
+from tirjudge.evaluation.base import ScoringProtocol
+from tirjudge.evaluation.base import Units
+from tirjudge.evaluation.base import Unscorable
+from tirjudge.evaluation.resampling import bootstrap_samples
 from tirjudge.statistics import Proportion
+from tirjudge.statistics import Statistic
 
 RESAMPLES = 1000
 _CENTRAL = (2.5, 97.5)
@@ -25,7 +32,10 @@ class Estimate:
     low: float
     high: float
     n: int | None = None
-    """Denominator of a proportion; None for other numbers."""
+    """Number of units behind the value; None if it is not known, as for rates of a published summary.
+
+    In a comparison of summaries it is the smaller of the two numbers.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +55,31 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two runs under one protocol, over the units that both contain."""
+    """Two runs under one protocol, over the units that both contain; over all units if they are unpaired."""
 
     card: ProtocolCard
     differences: Mapping[str, Estimate]
-    """Second minus first, with the interval of a paired bootstrap."""
+    """Second minus first, with a bootstrap interval: the same draw for both runs if they are paired."""
     first: Mapping[str, float]
     second: Mapping[str, float]
+    paired: bool
+    """False if one of the runs was rebuilt from a summary, so that its rows cannot be found in the other."""
     common: int
-    left_out: int
-    """Units that only one of the runs contains."""
+    """Units in both runs; 0 if they are unpaired."""
+    only_first: tuple[str, ...]
+    """Ids of the units that only the first run contains; empty if they are unpaired."""
+    only_second: tuple[str, ...]
     gained: int | None
     """Units that only the second run got right; None if units are not simply right or wrong."""
     lost: int | None
     """Units that only the first run got right; None like `gained`."""
     p_value: float | None
     """McNemar's exact two-sided test of gained against lost (McNemar 1947); None like `gained`."""
+
+    @property
+    def left_out(self) -> int:
+        """Number of units that only one of the runs contains."""
+        return len(self.only_first) + len(self.only_second)
 
 
 def score(
@@ -74,10 +93,13 @@ def score(
     units = protocol.units(rows)
     figures = protocol.figures(units)
     floats = [name for name, figure in figures.items() if not isinstance(figure, Proportion)]
-    draws = resamples if floats and protocol.card.intervals else 0
+    draws = resamples if floats else 0
     drawn = _bootstrap(protocol, [units], floats, seed, draws)[0]
+    values, sizes = _values(figures), _sizes(figures, units)
     estimates = {
-        name: _of_proportion(figure) if isinstance(figure, Proportion) else _of_draws(figure, drawn[name])
+        name: Estimate(figure.rate, *figure.interval, n=figure.n)
+        if isinstance(figure, Proportion)
+        else _of_draws(values[name], drawn[name], sizes[name])
         for name, figure in figures.items()
     }
     return Score(protocol.card, estimates, units)
@@ -86,22 +108,44 @@ def score(
 def compare(
     protocol: ScoringProtocol, first: Units, second: Units, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Comparison:
-    """Compare the units of two runs over the same rows. Raises Unscorable if they have no row in common."""
-    one, other = _paired(first, second)
-    figures = [_values(protocol.figures(units)) for units in (one, other)]
+    """Compare the units of two runs over the same rows, paired by id.
+
+    Runs that were rebuilt from summaries have no pairs: they are resampled independently, and all of their
+    units count. Raises Unscorable if paired runs have no row in common, or one that belongs to another
+    section in the second run, and ValueError without scipy (extra `eval`) if rows are right or wrong.
+    """
+    paired = first.paired and second.paired
+    one, other = _paired(first, second) if paired else (first, second)
+    figures = [protocol.figures(units) for units in (one, other)]
+    values = [_values(found) for found in figures]
+    sizes = [_sizes(found, units) for found, units in zip(figures, (one, other), strict=True)]
     names = [name for name in figures[0] if name in figures[1]]
-    drawn = _bootstrap(protocol, [one, other], names, seed, resamples)
-    gained, lost = _discordant(one, other)
+    if paired:
+        drawn = _bootstrap(protocol, [one, other], names, seed, resamples)
+    else:
+        drawn = [
+            _bootstrap(protocol, [units], names, stream, resamples)[0]
+            for units, stream in zip((one, other), np.random.SeedSequence(seed).spawn(2), strict=True)
+        ]
+    tested = paired and protocol.card.intervals
+    gained, lost = _discordant(one, other) if tested else (None, None)
+    common = set(one.ids) if len(one.ids) < max(len(first.ids), len(second.ids)) else None
     return Comparison(
         card=protocol.card,
         differences={
-            name: _of_draws(figures[1][name] - figures[0][name], drawn[1][name] - drawn[0][name])
+            name: _of_draws(
+                values[1][name] - values[0][name],
+                drawn[1][name] - drawn[0][name],
+                _smaller(sizes[0][name], sizes[1][name]),
+            )
             for name in names
         },
-        first=figures[0],
-        second=figures[1],
-        common=len(one.ids),
-        left_out=len(first.ids) + len(second.ids) - 2 * len(one.ids),
+        first=values[0],
+        second=values[1],
+        paired=paired,
+        common=len(one.ids) if paired else 0,
+        only_first=tuple(id for id in first.ids if id not in common) if paired and common else (),
+        only_second=tuple(id for id in second.ids if id not in common) if paired and common else (),
         gained=gained,
         lost=lost,
         p_value=None if gained is None or lost is None else mcnemar(gained, lost),
@@ -109,28 +153,36 @@ def compare(
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """Return the exact two-sided p-value of McNemar's test for these discordant pairs (McNemar 1947)."""
-    flips, fewer = gained + lost, min(gained, lost)
-    tail = sum(math.comb(flips, k) for k in range(fewer + 1))
-    return min(1.0, float(2 * tail / 2**flips))
+    """Return the exact two-sided p-value of McNemar's test for these discordant pairs (McNemar 1947).
+
+    Raises ValueError, in one line, without scipy.
+    """
+    if not gained + lost:
+        return 1.0
+    try:
+        from scipy.stats import binomtest
+    except ModuleNotFoundError:
+        raise ValueError("McNemar's test needs the extra `eval`: pip install 'tirjudge[eval]'") from None
+    return float(binomtest(gained, gained + lost).pvalue)
 
 
 def _bootstrap(
-    protocol: ScoringProtocol, runs: list[Units], names: list[str], seed: int, resamples: int
+    protocol: ScoringProtocol,
+    runs: list[Units],
+    names: list[str],
+    seed: int | np.random.SeedSequence,
+    resamples: int,
 ) -> list[dict[str, NDArray[np.float64]]]:
-    """Compute figures of resamples within sections, with the same draw for every run.
+    """Compute figures of resamples, with the same draw for every run; none if units are not a random draw.
 
     The units of the runs must be aligned.
     """
-    generator = np.random.default_rng(seed)
     found: list[dict[str, list[float]]] = [{name: [] for name in names} for _ in runs]
-    places = list(runs[0].sections.values())
-    draw = np.empty(len(runs[0].ids), dtype=np.intp)
-    for _ in range(resamples):
-        for positions in places:
-            draw[positions] = positions[generator.integers(len(positions), size=len(positions))]
-        for units, kept in zip(runs, found, strict=True):
-            figures = _values(protocol.figures(replace(units, values=units.values[draw])))
+    if not protocol.card.intervals:
+        resamples = 0
+    for sample in bootstrap_samples(runs, resamples, seed) if resamples else ():
+        for units, kept in zip(sample, found, strict=True):
+            figures = _values(protocol.figures(units))
             for name in names:
                 # A resample may lack a figure, such as the kappa of a class that was not drawn.
                 kept[name].append(figures.get(name, math.nan))
@@ -138,23 +190,51 @@ def _bootstrap(
 
 
 def _paired(first: Units, second: Units) -> tuple[Units, Units]:
-    """Return the units that both runs contain, in the order and sections of the first."""
+    """Return the units that both runs contain, in the order of the first.
+
+    Raises Unscorable if there are none, or if one belongs to different sections.
+    """
+    if first.ids == second.ids:
+        _check_sections(first, second)
+        return first, second
     places = {id: place for place, id in enumerate(second.ids)}
     common = [place for place, id in enumerate(first.ids) if id in places]
     if not common:
         raise Unscorable("the runs have no row in common")
-    renumbered = {place: number for number, place in enumerate(common)}
-    sections = {
-        name: np.array([renumbered[place] for place in positions if place in renumbered], dtype=np.intp)
-        for name, positions in first.sections.items()
-    }
-    ids = tuple(first.ids[place] for place in common)
-    kept = {name: positions for name, positions in sections.items() if len(positions)}
-    of_second = [places[id] for id in ids]
-    return (
-        Units(ids=ids, sections=kept, values=first.values[common]),
-        Units(ids=ids, sections=kept, values=second.values[of_second]),
+    of_second = [places[first.ids[place]] for place in common]
+    one, other = _taken(first, common), _taken(second, of_second)
+    _check_sections(one, other)
+    return one, other
+
+
+def _taken(units: Units, places: Sequence[int]) -> Units:
+    """Return the units at these places, in this order."""
+    taken = np.array(places, dtype=np.intp)
+    numbers = np.full(len(units.ids), -1, dtype=np.intp)
+    numbers[taken] = np.arange(len(taken))
+    sections = {name: numbers[positions] for name, positions in units.sections.items()}
+    sections = {name: np.sort(positions[positions >= 0]) for name, positions in sections.items()}
+    return Units(
+        ids=tuple(units.ids[place] for place in places),
+        sections={name: positions for name, positions in sections.items() if len(positions)},
+        values=units.values[taken],
     )
+
+
+def _check_sections(one: Units, other: Units) -> None:
+    """Raise Unscorable if a unit of two aligned runs belongs to different sections."""
+    names = sorted({*one.sections, *other.sections})
+    found = np.full((2, len(one.ids)), -1, dtype=np.intp)
+    for run, row in zip((one, other), found, strict=True):
+        for number, name in enumerate(names):
+            row[run.sections.get(name, [])] = number
+    different = np.flatnonzero(found[0] != found[1])
+    if len(different):
+        place = int(different[0])
+        before, after = (names[row[place]] for row in found)
+        raise Unscorable(
+            f"row {one.ids[place]!r} belongs to {before!r} in the first run and to {after!r} in the second"
+        )
 
 
 def _discordant(one: Units, other: Units) -> tuple[int | None, int | None]:
@@ -167,17 +247,30 @@ def _discordant(one: Units, other: Units) -> tuple[int | None, int | None]:
 
 def _values(figures: Figures) -> dict[str, float]:
     return {
-        name: figure.rate if isinstance(figure, Proportion) else figure for name, figure in figures.items()
+        name: figure.rate
+        if isinstance(figure, Proportion)
+        else figure.value
+        if isinstance(figure, Statistic)
+        else figure
+        for name, figure in figures.items()
     }
 
 
-def _of_proportion(figure: Proportion) -> Estimate:
-    return Estimate(figure.rate, *figure.interval, n=figure.n)
+def _sizes(figures: Figures, units: Units) -> dict[str, int | None]:
+    """Return the n of every figure."""
+    return {
+        name: figure.n if isinstance(figure, Proportion | Statistic) else len(units.ids)
+        for name, figure in figures.items()
+    }
 
 
-def _of_draws(value: float, draws: NDArray[np.float64]) -> Estimate:
+def _smaller(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else min(one, other)
+
+
+def _of_draws(value: float, draws: NDArray[np.float64], n: int | None) -> Estimate:
     draws = draws[~np.isnan(draws)]
     if not len(draws):
-        return Estimate(value, math.nan, math.nan)
+        return Estimate(value, math.nan, math.nan, n)
     low, high = np.percentile(draws, _CENTRAL)
-    return Estimate(value, float(low), float(high))
+    return Estimate(value, float(low), float(high), n)

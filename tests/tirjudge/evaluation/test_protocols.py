@@ -8,7 +8,7 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binomtest
 
@@ -135,6 +135,31 @@ def test_three_class_keeps_the_two_means_apart() -> None:
     assert by_class["agreement"] == 2 / 4
 
 
+def test_three_classes_in_both_orders() -> None:
+    """Auto-J, pairwise_eval.py: a row agrees if the label is the class of both orders, ties included."""
+    rows = [
+        pair("right twice", (0,), (0,), domain="Code"),
+        pair("wrong twice", (1,), (1,), domain="Code"),
+        pair("the first place twice", (0,), (1,), domain="Code"),
+        pair("right, then a tie", (0,), (0, 1), domain="Code"),
+        pair("a tie twice, with a label", (0, 1), (0, 1), domain="Exam"),
+        pair("a gold tie, met twice", (0, 1), (0, 1), label=None, tied=True, domain="Exam"),
+        pair("a gold tie, met once", (0, 1), (0,), label=None, tied=True, domain="Exam"),
+        pair("a gold tie, unread twice", (), (), label=None, tied=True, domain="Exam"),
+        pair("unread twice", (), (), domain="Exam"),
+        pair("no label", (0,), (0,), label=None, domain="Exam"),
+    ]
+    scored = score(open_protocol("three-class-both-orders"), rows)
+    found = {name: (estimate.value, estimate.n) for name, estimate in scored.estimates.items()}
+    assert found == {
+        "agreement": (2 / 9, 9),
+        "consistency": (4 / 9, 9),
+        "Code": (1 / 4, 4),
+        "Exam": (1 / 5, 5),
+    }
+    assert scored.units.counts == {"tie": 6, "no verdict": 4, "left out: no label": 1}
+
+
 def test_self_consistency_is_the_majority_of_choices() -> None:
     rows = [
         sampled("majority", (0,), (0,), (1,)),
@@ -202,6 +227,7 @@ def test_win_rate_and_its_standard_error(seed: int) -> None:
     assert scored["discrete win rate"] == pytest.approx(discrete)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 40), st.integers(0, 40))
 def test_mcnemar_is_the_exact_binomial_test(gained: int, lost: int) -> None:
     expected = binomtest(gained, gained + lost).pvalue if gained + lost else 1.0

@@ -72,6 +72,60 @@ def test_mixed_protocols_in_one_column_are_told_apart() -> None:
     assert column["TIR-Judge-Zero 8B (Pairwise)"] == "tir"
 
 
+QUOTED = {
+    "GPT-4o": ("GPT-4o-0806",),
+    "GPT-o1-mini": ("OpenAI-o1-mini",),
+    "Claude 3.5": ("Claude-3.5-Sonnet", "Claude-3-5-sonnet-20240620"),
+    "DeepSeek-R1-671B": ("DeepSeek-R1", "DeepSeek-R1-0528"),
+    "J1-8B (Pairwise)": ("J1-Llama-8B",),
+    "J1 70B": ("J1-Llama-70B",),
+    "Armo-RM-8B": ("Armo-8B-v0.1", "ArmoRM-Llama3-8B-v0.1"),
+    "Skywork-Gemma-2-27B": ("Skywork-Reward-Gemma-2-27B",),
+    "Deepseek-BTRM-27B": ("DeepSeek-BTRM-27B",),
+    "Deepseek-GRM-27B": ("DeepSeek-GRM-27B",),
+    "Gemini-1.5-pro": ("Gemini-1.5-Pro-0514",),
+    "Skywork-Critic-Llama-3.1-70B": (),
+    "Llama3.1-405B-Instruct": (),
+    "RM-R1-Deepseek-Distill-7B": ("RM-R1-DeepSeek-Distilled-Qwen-7B",),
+    "RM-R1-Deepseek-Distill-14B": ("RM-R1-DeepSeek-Distilled-Qwen-14B", "RM-R1-Distilled-Qwen-14B"),
+    "RM-R1-Deepseek-Distill-32B": ("RM-R1-DeepSeek-Distilled-Qwen-32B", "RM-R1-Distilled-Qwen-32B"),
+    "RM-R1-Instruct-7B": ("RM-R1-Qwen-Instruct-7B",),
+}
+"""Names of one model in several papers."""
+
+
+def test_a_figure_that_one_paper_quotes_from_another_has_one_protocol() -> None:
+    """The same model with the same value in two papers was computed once, under one protocol."""
+    names = {other: name for name, others in QUOTED.items() for other in others}
+    found: dict[tuple[str, str, str, float], list[PublishedFigure]] = defaultdict(list)
+    for one in published():
+        model = names.get(one.model, one.model)
+        if model in QUOTED and one.unit == "share":
+            found[model, one.benchmark, one.figure, round(one.value, 4)].append(one)
+    quoted = [group for group in found.values() if len({one.paper for one in group}) > 1]
+    assert len(quoted) > 80
+    for group in quoted:
+        assert len({one.protocol for one in group}) == 1, [
+            (one.paper, one.table, one.model, one.benchmark, one.figure, one.value, one.protocol)
+            for one in group
+        ]
+
+
+def test_figures_of_judgebenchs_leaderboard_are_net_votes() -> None:
+    """o1-mini's transcripts give 65.71 as net votes alone, and Skywork-Gemma's scores these four sections."""
+    leaderboard = {0.657} | {0.597, 0.839, 0.5}
+    found = [
+        one
+        for one in published("judgebench")
+        if ("o1-mini" in one.model or "Skywork-Reward-Gemma" in one.model) and one.paper != "J1"
+        if round(one.value, 4) in leaderboard
+    ]
+    assert len(found) == 5
+    assert {one.protocol for one in found} == {"net-vote"}
+    own = [one for one in published("judgebench") if one.model.startswith("TIR-Judge")]
+    assert {one.protocol for one in own} == {"tir"}
+
+
 def test_a_mean_of_columns_is_told_from_a_share_of_all_pairs() -> None:
     for cells in rows("judgebench", paper="Rationale").values():
         overall = cells["accuracy"]
@@ -124,6 +178,7 @@ def test_protocols_of_benchmarks_are_ours_where_they_can_be() -> None:
         "arena-hard",
         "best-of-n",
         "rewardbench2 with Ties",
+        "net-vote, mean of sections",
         "one-order, mean of sections",
         "rm-bench and one-order",
         "rewardbench-strict, rm-bench and rmb",

@@ -10,6 +10,9 @@ from typer.testing import CliRunner
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tirjudge.cli import app
+from tirjudge.evaluation.base import JudgedRow, Vote
+from tirjudge.evaluation.protocols import open_protocol
+from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs import open_replay
 
 PANDALM = "pandalm/testset-v1.json"
@@ -93,6 +96,31 @@ def test_judgebench_moves_with_the_protocol(tmp_path: Path, protocol: str, accur
     assert two_decimals(replayed(tmp_path, O1_MINI, protocol), "accuracy") == (accuracy,)
 
 
+def test_o1_mini_is_printed_next_to_net_votes_only(tmp_path: Path) -> None:
+    """Its 65.7 is from JudgeBench's leaderboard; TIR-Judge's own models are under tir."""
+    shown = {}
+    for protocol in ("net-vote", "tir", "both-orders", "one-order", "first-order"):
+        out = tmp_path / f"{protocol}.json"
+        command = [
+            "eval",
+            "--replay",
+            str(benchmark_file(O1_MINI)),
+            "--protocol",
+            protocol,
+            "--json",
+            str(out),
+        ]
+        assert CliRunner().invoke(app, command).exit_code == 0
+        (record,) = json.loads(out.read_text())
+        shown[protocol] = {one["model"]: round(one["value"], 3) for one in record["published"]}
+    assert shown["net-vote"]["GPT-o1-mini"] == 0.657
+    assert all(0.657 not in models.values() for name, models in shown.items() if name != "net-vote")
+    assert shown["tir"]["TIR-Judge-Zero 8B (Pairwise)"] == 0.72
+    assert not [
+        model for name, models in shown.items() if name != "tir" for model in models if "TIR" in model
+    ]
+
+
 def test_judgebench_reward_model(tmp_path: Path) -> None:
     figures = replayed(tmp_path, SKYWORK, "net-vote")
     assert two_decimals(figures, "accuracy", *JUDGEBENCH_SECTIONS) == (64.29, 59.74, 66.33, 83.93, 50.00)
@@ -143,3 +171,28 @@ def test_armorm_on_rmb(tmp_path: Path) -> None:
     assert figures["Pairwise Helpfulness"] == pytest.approx(
         100 * sum(row["is_correct"] for row in rows) / len(rows)
     )
+
+
+def test_auto_j_on_its_pairs() -> None:
+    """Auto-J's README: agreement 54.96 and consistency 83.41 from its published verdicts in both orders."""
+    best, swapped = {0: (0,), 1: (1,), 2: (0, 1)}, {0: (1,), 1: (0,), 2: (0, 1)}
+    names = ("testdata_pairwise", "pairwise_example_output", "pairwise_exchange_example_output")
+    files = [
+        [json.loads(line) for line in benchmark_file(f"auto-j/{name}.jsonl").read_text().splitlines()]
+        for name in names
+    ]
+    rows = [
+        JudgedRow(
+            id=str(number),
+            votes=(
+                Vote(best=best[first["output"]], order=(0, 1)),
+                Vote(best=swapped[second["output"]], order=(1, 0)),
+            ),
+            label=pair["label"] if pair["label"] < 2 else None,
+            tied=pair["label"] == 2,
+        )
+        for number, (pair, first, second) in enumerate(zip(*files, strict=True))
+    ]
+    found = score(open_protocol("three-class-both-orders"), rows).estimates
+    assert [round(100 * one.value, 2) for one in found.values()] == [54.96, 83.41]
+    assert {one.n for one in found.values()} == {1392}

@@ -42,13 +42,12 @@ class OneOrder:
 
     def figures(self, units: Units) -> Figures:
         worth, tied, _ = units.values.T
-        accuracy = {"accuracy": Proportion(float(worth.sum()), len(worth))}
-        ties = {"tie rate": Proportion(float(tied.sum()), len(tied))}
+        accuracy = {"accuracy": Proportion.of_rows(worth)}
+        ties = {"tie rate": Proportion.of_rows(tied)}
         if len(units.sections) < 2:
             return accuracy | ties
         sections = {
-            name or "no domain": Proportion(float(worth[places].sum()), len(places))
-            for name, places in units.sections.items()
+            name or "no domain": Proportion.of_rows(worth[places]) for name, places in units.sections.items()
         }
         means = section_means(units, worth)
         mean = {"mean of sections": sum(means.values()) / len(means)}
@@ -108,7 +107,7 @@ PPE = OneOrder(
 
 
 class EveryOrder:
-    """Accuracy over all votes. The row is resampled as one unit, because its votes depend on each other."""
+    """Accuracy over all votes. The row is the unit, because its votes depend on each other."""
 
     card = ProtocolCard(
         name="every-order",
@@ -129,11 +128,10 @@ class EveryOrder:
 
     def figures(self, units: Units) -> Figures:
         _, right, votes = units.values.T
-        figures = {"accuracy": Proportion(float(right.sum()), int(votes.sum()))}
+        figures = {"accuracy": Proportion.of_rows(right, votes)}
         if len(units.sections) > 1:
             for name, places in units.sections.items():
-                shown = Proportion(float(right[places].sum()), int(votes[places].sum()))
-                figures[name or "no domain"] = shown
+                figures[name or "no domain"] = Proportion.of_rows(right[places], votes[places])
         return figures
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
-from tirjudge.evaluation.units import UnitsBuilder, drawn_vote
+from tirjudge.evaluation.units import UnitsBuilder, drawn_vote, own_order, reversed_order
 from tirjudge.statistics import Proportion
 
 _TIE = 2
@@ -65,13 +65,30 @@ def macro(gold: NDArray[np.float64], verdict: NDArray[np.float64]) -> tuple[floa
 
     A class without a verdict has precision 0, one without a label recall 0.
     """
-    kinds = np.unique(np.concatenate([gold, verdict]))
-    actual, predicted = gold == kinds[:, None], verdict == kinds[:, None]
-    both = (actual & predicted).sum(axis=1)
-    precision = both / np.maximum(predicted.sum(axis=1), 1)
-    recall = both / np.maximum(actual.sum(axis=1), 1)
-    f1 = 2 * both / (predicted.sum(axis=1) + actual.sum(axis=1))
+    pairs = confusion(gold, verdict)
+    actual, predicted = pairs.sum(axis=1), pairs.sum(axis=0)
+    occurring = actual + predicted > 0
+    both, actual, predicted = pairs.diagonal()[occurring], actual[occurring], predicted[occurring]
+    precision = both / np.maximum(predicted, 1)
+    recall = both / np.maximum(actual, 1)
+    f1 = 2 * both / (predicted + actual)
     return float(precision.mean()), float(recall.mean()), float(f1.mean())
+
+
+_MOST_CLASSES = 64
+"""Up to here classes are counted by their numbers; more, as in hostile files, are sorted first."""
+
+
+def confusion(one: NDArray[np.float64], other: NDArray[np.float64]) -> NDArray[np.intp]:
+    """Count the pairs of classes, which are whole numbers, in an array of shape (classes, classes)."""
+    lowest = min(one.min(), other.min())
+    width = int(max(one.max(), other.max()) - lowest) + 1
+    if width > _MOST_CLASSES:
+        kinds, places = np.unique(np.concatenate([one, other]), return_inverse=True)
+        one, other = places[: len(one)].astype(np.float64), places[len(one) :].astype(np.float64)
+        lowest, width = np.float64(0), len(kinds)
+    codes = ((one - lowest) * width + (other - lowest)).astype(np.intp)
+    return np.bincount(codes, minlength=width * width).reshape(width, width)
 
 
 THREE_CLASS = Classes(
@@ -92,6 +109,51 @@ THREE_CLASS_F1_OF_MEANS = Classes(
         source="JudgeLRM, Tables 1 and 3, JudgeLM columns of its own models",
     ),
     f1_of_means=True,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClassesInBothOrders:
+    """Agreement of consistent verdicts: A, B or tie in both orders, and equal to the label."""
+
+    card: ProtocolCard
+
+    def units(self, rows: Iterable[JudgedRow]) -> Units:
+        builder = UnitsBuilder()
+        for row in rows:
+            if row.candidates != 2:
+                raise Unscorable(f"row {row.id!r} has {row.candidates} responses: this protocol scores pairs")
+            if row.label is None and not row.tied:
+                builder.counts["left out: no label"] += 1
+                continue
+            votes = own_order(row), reversed_order(row)
+            builder.count_outcomes(*votes)
+            consistent = bool(votes[0].best) and votes[0].best == votes[1].best
+            # A tie is a verdict that names both responses; no verdict names none, and agrees with nothing.
+            agreed = consistent and votes[0].best == ((0, 1) if row.label is None else (row.label,))
+            builder.add(row.id, row.domain, agreed, consistent)
+        return builder.build()
+
+    def figures(self, units: Units) -> Figures:
+        agreed, consistent = units.values.T
+        figures = {
+            "agreement": Proportion.of_rows(agreed),
+            "consistency": Proportion.of_rows(consistent),
+        }
+        if len(units.sections) > 1:
+            for name, places in units.sections.items():
+                figures[name or "no domain"] = Proportion.of_rows(agreed[places])
+        return figures
+
+
+THREE_CLASS_BOTH_ORDERS = ClassesInBothOrders(
+    ProtocolCard(
+        name="three-class-both-orders",
+        about="agreement over A, B and tie of verdicts that are the same in both orders; consistency",
+        ties="are a class of their own",
+        failures="count as wrong and inconsistent",
+        source="Auto-J, codes/leaderboard/pairwise_eval.py",
+    )
 )
 TWO_CLASS = Classes(
     ProtocolCard(
@@ -158,10 +220,9 @@ class Kappa:
 
 def cohen_kappa(one: NDArray[np.float64], other: NDArray[np.float64]) -> float:
     """Return (p_o - p_e) / (1 - p_e) (Cohen 1960); nan if both raters always choose the same one class."""
-    kinds = np.unique(np.concatenate([one, other]))
-    first, second = one == kinds[:, None], other == kinds[:, None]
-    observed = float((one == other).mean())
-    expected = float((first.mean(axis=1) * second.mean(axis=1)).sum())
+    shares = confusion(one, other) / len(one)
+    observed = float(shares.trace())
+    expected = float(shares.sum(axis=1) @ shares.sum(axis=0))
     return (observed - expected) / (1 - expected) if expected < 1 else float("nan")
 
 

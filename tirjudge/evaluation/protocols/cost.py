@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.units import UnitsBuilder
+from tirjudge.statistics import Statistic
 
 
 class CostOfVerdict:
@@ -46,7 +47,10 @@ class CostOfVerdict:
         prompt, completion, seconds, calls = (
             float(total / verdicts) if verdicts else math.nan for total in sums
         )
-        return dict(zip(names, (completion, prompt, seconds, calls), strict=True))
+        return {
+            name: Statistic(value, int(verdicts))
+            for name, value in zip(names, (completion, prompt, seconds, calls), strict=True)
+        }
 
 
 COST = CostOfVerdict()

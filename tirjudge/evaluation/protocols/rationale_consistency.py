@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units
 from tirjudge.evaluation.units import UnitsBuilder, drawn_vote
-from tirjudge.statistics import Proportion
+from tirjudge.statistics import Proportion, Statistic
 
 RECALL, PRECISION = "recall", "average precision"
 """Keys of a row's extras, from its matching; None if the MetaJudge's answer is missing or unreadable."""
@@ -45,7 +45,7 @@ class RationaleConsistency:
 
     def figures(self, units: Units) -> Figures:
         recall, precision, labelled, right = units.values.T
-        figures: dict[str, Proportion | float] = {
+        figures: dict[str, Proportion | Statistic | float] = {
             "rationale consistency": float(recall.mean()),
             "average precision": float(precision.mean()),
         }
@@ -53,7 +53,7 @@ class RationaleConsistency:
             figures["outcome accuracy"] = Proportion(float(right.sum()), int(labelled.sum()))
         if len(units.sections) > 1:
             for name, places in units.sections.items():
-                figures[name or "no domain"] = float(recall[places].mean())
+                figures[name or "no domain"] = Statistic(float(recall[places].mean()), len(places))
         return figures
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.benchmark_labels import REWARDBENCH
 from tirjudge.evaluation.units import UnitsBuilder, credit, drawn_vote, section_means
+from tirjudge.statistics import Statistic
 
 _KNOWN = {subset for subsets in REWARDBENCH.values() for subset in subsets}
 
@@ -39,10 +40,9 @@ class RewardBench:
         for section, weights in REWARDBENCH.items():
             judged = [subset for subset in weights if subset in means]
             if judged:
-                sections[section] = float(
-                    np.average([means[subset] for subset in judged], weights=[weights[one] for one in judged])
-                )
-        return {"mean of sections": sum(sections.values()) / len(sections), **sections}
+                mean = np.average([means[one] for one in judged], weights=[weights[one] for one in judged])
+                sections[section] = Statistic(float(mean), sum(len(units.sections[one]) for one in judged))
+        return {"mean of sections": sum(one.value for one in sections.values()) / len(sections), **sections}
 
 
 REWARD_BENCH = RewardBench(

@@ -9,7 +9,7 @@ import numpy as np
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable, Vote
 from tirjudge.evaluation.units import UnitsBuilder, drawn_vote, section_means
-from tirjudge.statistics import Proportion
+from tirjudge.statistics import Proportion, Statistic
 
 TIES = "Ties"
 """The subset with its own formula: protocol rewardbench2-ties."""
@@ -45,8 +45,7 @@ class RewardBench2:
         worth = units.values[:, 0]
         means = section_means(units, worth)
         sections = {
-            name or "no domain": Proportion(float(worth[places].sum()), len(places))
-            for name, places in units.sections.items()
+            name or "no domain": Proportion.of_rows(worth[places]) for name, places in units.sections.items()
         }
         return {"mean of subsets": sum(means.values()) / len(means), **sections}
 
@@ -115,12 +114,13 @@ class RewardBench2Ties:
         overall = (
             0.3 * tied_accuracy + 0.3 * ref_accuracy + 0.2 * preferred + 0.2 * preferred_hard + 0.01 * far
         )
+        rows = (~np.isnan(units.values[:, [_TIED.stop - 1, _REF.stop - 1]])).sum(axis=0)
         return {
             "Ties score": overall,
-            "accuracy on tied": tied_accuracy,
-            "accuracy on ref": ref_accuracy,
-            "margin above spread": preferred,
-            "both margins above spread": preferred_hard,
+            "accuracy on tied": Statistic(tied_accuracy, int(rows[0])),
+            "accuracy on ref": Statistic(ref_accuracy, int(rows[1])),
+            "margin above spread": Statistic(preferred, len(margin)),
+            "both margins above spread": Statistic(preferred_hard, len(margin)),
         }
 
     def _margins(self, row: JudgedRow, builder: UnitsBuilder) -> Margins:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.units import UnitsBuilder, credit, drawn_vote
+from tirjudge.statistics import Statistic
 
 STYLES = 3
 """Concise, detailed in plain text, detailed in Markdown."""
@@ -55,7 +56,8 @@ class RmBench:
         means = {name: float(np.mean(level)) for name, level in levels.items()}
         easy, normal, hard = (float(np.mean(level)) for level in zip(*levels.values(), strict=True))
         overall = float(np.mean(list(means.values())))
-        return {"overall": overall, "easy": easy, "normal": normal, "hard": hard, **means}
+        domains = {name: Statistic(mean, len(units.sections[name])) for name, mean in means.items()}
+        return {"overall": overall, "easy": easy, "normal": normal, "hard": hard, **domains}
 
     def _cells(self, row: JudgedRow, builder: UnitsBuilder) -> Iterator[tuple[int, float]]:
         vote = drawn_vote(row)

@@ -36,7 +36,7 @@ class SelfConsistency:
     def figures(self, units: Units) -> Figures:
         worth, alone, samples = units.values.T
         return {
-            f"SC@{int(samples.max())}": Proportion(float(worth.sum()), len(worth)),
+            f"SC@{int(samples.max())}": Proportion.of_rows(worth),
             "mean of single samples": float(alone.mean()),
         }
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
 from tirjudge.evaluation.units import UnitsBuilder, section_means
+from tirjudge.statistics import Statistic
 
 RATE = "rate"
 """Key of a row's extras: a share from 0 to 1."""
@@ -33,7 +34,9 @@ class Summary:
     def figures(self, units: Units) -> Figures:
         rates = units.values[:, 0]
         means = {f"mean of {name}": mean for name, mean in section_means(units, rates).items()}
-        return means | dict(zip(units.ids, map(float, rates), strict=True))
+        figures = means | dict(zip(units.ids, map(float, rates), strict=True))
+        # The rows behind the rates, and so their number, are not in the file.
+        return {name: Statistic(value, None) for name, value in figures.items()}
 
 
 SUMMARY = Summary()

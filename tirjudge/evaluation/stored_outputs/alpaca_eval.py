@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 from collections.abc import Iterable
 from typing import Any
@@ -10,6 +12,10 @@ from tirjudge.evaluation.base import JudgedRow
 from tirjudge.evaluation.stored_outputs.base import Fields
 
 _DRAWS = (0, 1.5)
+_IDENTITY = ("instruction", "input", "dataset", "generator_1")
+"""Columns that identify a row, together with the model (`generator_2`): the prompt and the baseline."""
+_SHOWN = 40
+"""Characters of the instruction in a row's id."""
 
 
 class AlpacaEval:
@@ -25,14 +31,22 @@ class AlpacaEval:
 
     def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
         yield JudgedRow(
-            id=default_id,
+            id=_id(row) if "instruction" in row else default_id,
             votes=(),
             domain=str(row.get("dataset") or ""),
+            tags=(f"model={row['generator_2']}",) if row.get("generator_2") else (),
             extras={"preference": _preference(row["preference"])},
         )
 
 
 ALPACA_EVAL = AlpacaEval()
+
+
+def _id(row: Fields) -> str:
+    """Return the start of the instruction, and a digest of everything that identifies the row."""
+    identity = json.dumps([row.get(name) or "" for name in _IDENTITY], sort_keys=True)
+    digest = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
+    return f"{' '.join(str(row['instruction'])[:_SHOWN].split())} [{digest}]"
 
 
 def _preference(value: Any) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tirjudge.evaluation.base import JudgedRow, Vote
+from tirjudge.evaluation.base import JudgedRow, SummaryId, Vote
 from tirjudge.evaluation.benchmark_labels import REWARDBENCH
 from tirjudge.evaluation.stored_outputs.base import Fields, Unreadable
 
@@ -42,4 +42,4 @@ def _rows(subset: str, size: int, accuracy: float) -> Iterator[JudgedRow]:
     for number in range(size):
         worth = min(2, max(0, halves - 2 * number))
         best = ((1,), (0, 1), (0,))[worth]
-        yield JudgedRow(id=f"{subset}-{number}", votes=(Vote(best=best),), label=0, domain=subset)
+        yield JudgedRow(id=SummaryId(f"{subset}-{number}"), votes=(Vote(best=best),), label=0, domain=subset)

@@ -1,0 +1,229 @@
+"""Intervals whose unit is the row, against bootstraps of the row values written in numpy; and every n."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import binomtest
+
+from tests.tirjudge.benchmark_data import benchmark_file
+from tests.tirjudge.cli.test_eval import command
+from tests.tirjudge.judged_pairs import pair, random_pairs, sampled
+from tirjudge.evaluation.base import Cost, JudgedRow, ScoringProtocol, Vote
+from tirjudge.evaluation.protocols import all_protocols, open_protocol
+from tirjudge.evaluation.scoring import Estimate, score
+from tirjudge.statistics import Proportion
+
+RIGHT, WRONG, TIE = (0,), (1,), (0, 1)
+
+
+def bootstrapped(values: list[float], draws: int = 20_000) -> tuple[float, float]:
+    """Percentile interval of the mean of independent values."""
+    generator = np.random.default_rng(7)
+    rows = np.array(values)
+    means = [rows[generator.integers(len(rows), size=len(rows))].mean() for _ in range(draws)]
+    low, high = np.percentile(means, (2.5, 97.5))
+    return float(low), float(high)
+
+
+def interval(name: str, rows: list[JudgedRow], figure: str = "accuracy") -> Estimate:
+    return score(open_protocol(name), rows, resamples=10).estimates[figure]
+
+
+def wilson(right: int, n: int) -> tuple[float, float]:
+    found = binomtest(right, n).proportion_ci(method="wilson")
+    return float(found.low), float(found.high)
+
+
+@pytest.mark.parametrize("ties", [0, 100, 300, 380])
+def test_the_interval_of_tir_is_that_of_the_mean_of_row_values(ties: int) -> None:
+    right = (400 - ties) * 2 // 5
+    outcomes = [TIE] * ties + [RIGHT] * right + [WRONG] * (400 - ties - right)
+    found = interval("tir", [pair(str(number), one) for number, one in enumerate(outcomes)])
+    low, high = bootstrapped([{TIE: 0.5, RIGHT: 1.0, WRONG: 0.0}[one] for one in outcomes])
+    assert found.n == 400
+    assert found.high - found.low == pytest.approx(high - low, rel=0.06)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.004)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_without_ties_it_is_wilsons(right: int, wrong: int) -> None:
+    if not right + wrong:
+        return
+    rows = [pair(str(number), RIGHT if number < right else WRONG) for number in range(right + wrong)]
+    found = interval("tir", rows)
+    assert (found.low, found.high) == pytest.approx(wilson(right, right + wrong), abs=1e-9)
+
+
+def test_ties_alone_do_not_make_an_interval_without_width() -> None:
+    found = interval("tir", [pair(str(number), TIE) for number in range(10)])
+    assert found.value == 0.5
+    assert 0.2 < found.low < 0.4
+    assert 0.6 < found.high < 0.8
+
+
+def test_votes_that_agree_in_both_orders_are_not_two_rows() -> None:
+    outcomes = [RIGHT] * 70 + [WRONG] * 30
+    twice = interval("every-order", [pair(str(number), one, one) for number, one in enumerate(outcomes)])
+    assert twice.n == 100
+    assert (twice.low, twice.high) == pytest.approx(wilson(70, 100), abs=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_row_is_the_unit_of_every_order(seed: int) -> None:
+    rows = random_pairs(seed, count=400)
+    found = interval("every-order", rows)
+    low, high = bootstrapped([sum(vote.choice == row.label for vote in row.votes) / 2 for row in rows])
+    assert found.n == 400
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.004)
+
+
+def test_rows_with_different_numbers_of_votes_are_resampled_whole() -> None:
+    generator = np.random.default_rng(5)
+    rows = [
+        pair(str(number), *[(RIGHT, WRONG)[int(generator.integers(2))]] * (1 + number % 2))
+        for number in range(600)
+    ]
+    right = np.array([sum(vote.choice == 0 for vote in row.votes) for row in rows])
+    votes = np.array([len(row.votes) for row in rows])
+    draws = generator.integers(600, size=(20_000, 600))
+    low, high = np.percentile(right[draws].sum(axis=1) / votes[draws].sum(axis=1), (2.5, 97.5))
+    found = interval("every-order", rows)
+    assert found.value == pytest.approx(right.sum() / votes.sum())
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.004)
+
+
+@pytest.mark.parametrize(
+    ("name", "figure", "rows", "values"),
+    [
+        (
+            "self-consistency",
+            "SC@2",
+            [sampled(str(number), RIGHT, (RIGHT, WRONG)[number % 4 > 0]) for number in range(400)],
+            [1.0 if number % 4 == 0 else 0.5 for number in range(400)],
+        ),
+        (
+            "rewardbench2",
+            "Math",
+            [
+                JudgedRow(
+                    id=str(number),
+                    votes=(Vote(best=((2,), (0, 1, 2, 3))[number % 4 > 0]),),
+                    candidates=4,
+                    label=2,
+                    domain="Math",
+                )
+                for number in range(400)
+            ],
+            [1.0 if number % 4 == 0 else 0.25 for number in range(400)],
+        ),
+        (
+            "win-rate",
+            "discrete win rate",
+            [
+                JudgedRow(id=str(number), votes=(), extras={"preference": (2.0, 1.5)[number % 4 > 0]})
+                for number in range(400)
+            ],
+            [1.0 if number % 4 == 0 else 0.5 for number in range(400)],
+        ),
+    ],
+)
+def test_other_shared_credits_have_the_interval_of_their_mean(
+    name: str, figure: str, rows: list[JudgedRow], values: list[float]
+) -> None:
+    found = interval(name, rows, figure)
+    low, high = bootstrapped(values)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.004)
+
+
+def test_no_votes_have_no_rate() -> None:
+    assert Proportion.of_rows(np.zeros(3), np.zeros(3)) == Proportion(0, 0)
+
+
+ROWS: dict[str, list[JudgedRow]] = {
+    "rewardbench": [
+        pair(f"{subset}{number}", RIGHT, domain=subset)
+        for subset in ("hep-go", "xstest-should-refuse")
+        for number in range(3)
+    ],
+    "rmb": [pair(str(number), RIGHT, domain="BoN Helpfulness") for number in range(3)],
+    "rm-bench": [
+        pair(f"{group}{cell}", RIGHT, domain=domain, tags=(f"group={group}", f"cell={cell}"))
+        for group, domain in (("a", "chat"), ("b", "math"), ("c", "math"))
+        for cell in ("00", "01", "02", "10", "11", "12", "20", "21", "22")
+    ],
+    "win-rate": [JudgedRow(id=str(number), votes=(), extras={"preference": 1.7}) for number in range(3)],
+    "mean-score": [sampled("a", RIGHT, RIGHT, scores=({0: 2, 1: 1}, {0: 2, 1: 1}))],
+    "rationale-consistency": [
+        JudgedRow(
+            id=str(number),
+            votes=(),
+            domain="xy"[number % 2],
+            extras={"recall": 0.5, "average precision": 0.5},
+        )
+        for number in range(3)
+    ],
+    "rewardbench2-ties": [
+        JudgedRow(
+            id=f"{kind}:1",
+            votes=(Vote(best=(0,), scores={0: 3, 1: 2, 2: 1}),),
+            candidates=3,
+            label=0,
+            tags=(f"correct={count}",),
+        )
+        for kind, count in (("ref", 1), ("tied", 2))
+    ],
+}
+ROWS["rewardbench-strict"] = ROWS["rewardbench"]
+ROWS["rm-bench-tie-half"] = ROWS["rm-bench"]
+PLAIN = [
+    pair(str(number), RIGHT, WRONG, domain="xy"[number % 2], programs=("ok",), cost=Cost(seconds=1))
+    for number in range(4)
+]
+
+
+@pytest.mark.parametrize("protocol", [one for one in all_protocols() if one.card.name != "summary"])
+def test_every_number_has_its_n(protocol: ScoringProtocol) -> None:
+    scored = score(protocol, ROWS.get(protocol.card.name, PLAIN), resamples=3)
+    assert all(estimate.n is not None and estimate.n > 0 for estimate in scored.estimates.values())
+
+
+def test_the_n_of_a_figure_is_that_of_its_own_rows() -> None:
+    def sizes(name: str, rows: list[JudgedRow]) -> dict[str, int | None]:
+        return {key: one.n for key, one in score(open_protocol(name), rows, resamples=3).estimates.items()}
+
+    assert sizes("rewardbench", ROWS["rewardbench"]) == {"mean of sections": 6, "Safety": 3, "Reasoning": 3}
+    assert sizes("rm-bench", ROWS["rm-bench"]) == {
+        "overall": 3,
+        "easy": 3,
+        "normal": 3,
+        "hard": 3,
+        "chat": 1,
+        "math": 2,
+    }
+    assert sizes("cost", PLAIN) == dict.fromkeys(
+        ("completion tokens", "prompt tokens", "seconds", "programs"), 8
+    )
+    recalled = sizes("rationale-consistency", ROWS["rationale-consistency"])
+    assert recalled == {"rationale consistency": 3, "average precision": 3, "x": 2, "y": 1}
+
+
+def test_every_printed_number_has_its_n(tmp_path: Path) -> None:
+    """F1 and kappa over PandaLM's 999 rows, and the rates of a summary, which states no n."""
+    out = tmp_path / "scores.json"
+    verdicts, labels = (benchmark_file(f"pandalm/{name}testset-v1.json") for name in ("pandalm-7b-", ""))
+    done = command(
+        "eval", "--replay", verdicts, "--labels", labels, "--protocol", "three-class", "--json", out
+    )
+    assert done.exit_code == 0, done.output
+    (record,) = json.loads(out.read_text())
+    assert {one["n"] for one in record["figures"].values()} == {999}
+    assert done.stdout.count("│ 999 │") == 4
+    folder = "rm-r1/deepseek-distilled-qwen-32b"
+    assert "not stated" in command("eval", "--replay", benchmark_file(f"{folder}/rm-bench.json")).stdout
