@@ -12,10 +12,14 @@ KEYS = ("idx", "pair_id", "id", "index")
 """Columns that rows are joined by: the first of these that both files have."""
 
 
+class BadLabels(Unreadable):
+    """The file of labels is wrong, whatever the results; the message names its file and line."""
+
+
 class LabelFile:
     """The rows of a file of labels.
 
-    Raises ValueError, with its own file and line, for two rows with the same key.
+    Its labels raise BadLabels if two rows have the same key, or if there is none to join by.
     """
 
     def __init__(self, rows: Iterable[Row], name: str, key: Callable[[Fields], str] | None = None) -> None:
@@ -56,11 +60,11 @@ class LabelFile:
             try:
                 key = self._key(row.fields, self._columns[1])
             except Unreadable as error:
-                raise ValueError(f"{row.where}: {error}") from None
+                raise BadLabels(f"{row.where}: {error}") from None
             if key in found:
                 earlier = found[key]
                 differ = "" if earlier.fields == row.fields else ", and they differ"
-                raise ValueError(
+                raise BadLabels(
                     f"{row.where}: two rows have the key {key!r} (the other: {earlier.where}){differ}"
                 )
             found[key] = row
@@ -74,7 +78,7 @@ class LabelFile:
             return "", ""
         if not here or not there:
             lacking = self.name if there else "the results"
-            raise ValueError(f"{lacking}: no column to join by: one of {', '.join(KEYS)}")
+            raise BadLabels(f"{lacking}: no column to join by: one of {', '.join(KEYS)}")
         both = [key for key in there if key in here]
         return (both[0], both[0]) if both else (there[0], here[0])
 

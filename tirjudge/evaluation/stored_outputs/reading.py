@@ -22,7 +22,7 @@ from tirjudge.evaluation.stored_outputs.base import (
 )
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.files import RunFiles, SwappedFiles
-from tirjudge.evaluation.stored_outputs.labels import LabelFile
+from tirjudge.evaluation.stored_outputs.labels import BadLabels, LabelFile
 from tirjudge_sandbox.registry import Plugins
 
 STORED_OUTPUTS = Plugins("tirjudge.stored_outputs", "format of stored outputs")
@@ -111,6 +111,8 @@ class Replay:
             judged_rows = list(self.format.read(row.fields, label, row.default_id))
             for judged in judged_rows:
                 _check(judged)
+        except BadLabels as error:
+            raise ValueError(str(error)) from None
         except Unreadable as error:
             blamed = label.where if label is not None and error.fields is label else row.where
             raise ValueError(f"{blamed}: {error}") from None
@@ -155,7 +157,7 @@ def open_replay(
     if columns is not None and format:
         raise ValueError("--column reads files of any format: leave out --replay-format")
     found = columns.format() if columns is not None else _format(files, first, format)
-    key = None if columns is None else columns.label_key(first.fields)
+    key = None if columns is None or labels is None else columns.label_key(first.fields)
     known = None if labels is None else LabelFile(RunFiles([labels]), str(labels), key)
     return Replay(files, found, labels=known, duplicates=duplicates)
 

@@ -67,8 +67,9 @@ SUMMARIES = Summaries()
 
 def _compare(row: Fields, total: str, group: str, mean: float) -> None:
     """Raise Unreadable if a stored total is not the mean of its parts, as far as they were rounded."""
+    # All parts were rounded alike, so that the finest one tells how: 0.8 may be exact.
     parts = [row[name] for name in _GROUPS[group]]
-    slack = _SLACK + _rounding(row[total]) + max(map(_rounding, parts))
+    slack = _SLACK + _rounding(row[total]) + min(map(_rounding, parts))
     if abs(need_share(row, total) - mean) > slack:
         names = ", ".join(_GROUPS[group])
         raise Unreadable(
