@@ -24,35 +24,15 @@ class RowError(ValueError):
     """A row that cannot be converted to a task; the message names the column and the problem in one line."""
 
 
-class Columns(BaseModel):
-    """The places in a row that hold the parts of a task.
+class ColumnPlaces(BaseModel):
+    """The places in a row that hold the parts of something, one field for each part.
 
     A place is the name of a column. Dots reach into nested columns, and numbers into lists:
     `messages.0.content`, `messages.-1.content`. `a+b` joins texts with an empty line, without empty texts;
-    `responses` may list places, `a,b,c`. If the row has a column of exactly this name, that column is taken.
-
-    The responses are `responses` (a list), or `response_a` and `response_b`, or `chosen` and `rejected`
-    (one or a list; the label is then the chosen one), or `response` alone: the first of these that the row
-    has, or the one that was named.
+    `a,b,c` lists places. If the row has a column of exactly this name, that column is taken.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-    id: str = "id"
-    prompt: str = "prompt"
-    responses: str = "responses"
-    response_a: str = "response_a"
-    response_b: str = "response_b"
-    chosen: str = "chosen"
-    rejected: str = "rejected"
-    response: str = "response"
-    label: str = "label"
-    domain: str = "domain"
-    tags: str = "tags"
-    checklist: str = "checklist"
-    """People's reasons for the label, a list of texts."""
-    gold_scores: str = "gold_scores"
-    """The gold score of each response, a list of numbers, such as GPT-4's scores in JudgeLM-100K."""
 
     @classmethod
     def parse(cls, assignments: Iterable[str]) -> Self:
@@ -78,6 +58,31 @@ class Columns(BaseModel):
         if value is _MISSING and part in self.model_fields_set:
             raise RowError(f"no column {place!r} (named as {part})")
         return None if value is _MISSING else value
+
+
+class Columns(ColumnPlaces):
+    """The places in a row that hold the parts of a task.
+
+    The responses are `responses` (a list), or `response_a` and `response_b`, or `chosen` and `rejected`
+    (one or a list; the label is then the chosen one), or `response` alone: the first of these that the row
+    has, or the one that was named.
+    """
+
+    id: str = "id"
+    prompt: str = "prompt"
+    responses: str = "responses"
+    response_a: str = "response_a"
+    response_b: str = "response_b"
+    chosen: str = "chosen"
+    rejected: str = "rejected"
+    response: str = "response"
+    label: str = "label"
+    domain: str = "domain"
+    tags: str = "tags"
+    checklist: str = "checklist"
+    """People's reasons for the label, a list of texts."""
+    gold_scores: str = "gold_scores"
+    """The gold score of each response, a list of numbers, such as GPT-4's scores in JudgeLM-100K."""
 
 
 DEFAULT_COLUMNS = Columns()

@@ -14,11 +14,13 @@ from tirjudge.cli.benchmark_run import print_benchmarks, run_benchmark
 from tirjudge.cli.errors import SOME_FAILED, say
 from tirjudge.cli.help import examples
 from tirjudge.cli.options import RowOptions, takes_options
+from tirjudge.cli.replays import ReplayOptions, split_words
 from tirjudge.cli.tables import (
     comparable,
     comparison_record,
     print_comparable,
     print_comparison,
+    print_incomparable,
     print_others,
     print_protocols,
     print_published,
@@ -26,12 +28,14 @@ from tirjudge.cli.tables import (
     published_record,
     score_record,
 )
+from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.base import ScoringProtocol, Unscorable
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.protocols import all_protocols, open_protocol
 from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
+from tirjudge.evaluation.run_checks import check_labels, missing_rows
 from tirjudge.evaluation.scoring import compare, score
-from tirjudge.evaluation.stored_outputs.reading import Replay, open_replay
+from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.rollout.reward_questions import AnswerStore
 from tirjudge.storage.run_folder import JsonObject, read_lines
@@ -50,9 +54,13 @@ Records = list[dict[str, object]]
 )
 @takes_options("eval")
 def evaluate(
-    benchmark: Annotated[
-        str, typer.Argument(metavar="BENCHMARK", help="Judge its rows, then score them.")
-    ] = "",
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[BENCHMARK]",
+            help="Judge its rows, then score them. After --replay: more files of the same run.",
+        ),
+    ] = None,
     listing: Annotated[
         bool, typer.Option("--list", help="List the benchmarks.", rich_help_panel="Output")
     ] = False,
@@ -80,9 +88,12 @@ def evaluate(
         ),
     ] = None,
     replay: Annotated[
-        Path | None,
+        list[Path] | None,
         typer.Option(
-            metavar="FILE", help="Score stored outputs, of tirjudge or others.", rich_help_panel="Rows"
+            metavar="FILE",
+            help="Score stored outputs, of tirjudge or others. Several files or a glob are one run, - is "
+            "standard input.",
+            rich_help_panel="Rows",
         ),
     ] = None,
     comparison: Annotated[
@@ -102,10 +113,39 @@ def evaluate(
             rich_help_panel="Output",
         ),
     ] = None,
-    labels: Annotated[
-        Path | None,
-        typer.Option(help="Separate file of labels, joined by idx, pair_id or id.", rich_help_panel="Rows"),
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PART=PLACE",
+            help="Place of a part in the rows of any file: prediction, label, score_a, ... Repeatable.",
+            rich_help_panel="Rows",
+        ),
     ] = None,
+    labels: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FILE|VALUE=LETTER,...",
+            help="Separate file of labels, joined by idx, pair_id or id; or, with --column, the meaning of "
+            "values: 1=A,2=B,0=tie. Once each.",
+            rich_help_panel="Rows",
+        ),
+    ] = None,
+    swapped: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="The same rows judged with the responses swapped, with --column.",
+            rich_help_panel="Rows",
+        ),
+    ] = "",
+    duplicates: Annotated[
+        str,
+        typer.Option(
+            metavar="refuse|first",
+            help="Several rows with the same id: refuse them, or count only the first.",
+            rich_help_panel="Rows",
+        ),
+    ] = "refuse",
     replay_format: Annotated[
         str,
         typer.Option(
@@ -156,21 +196,32 @@ def evaluate(
         return print_protocols([one.card for one in all_protocols()])
     if published:
         return print_published(published)
-    if bool(benchmark) + (replay is not None) + (comparison is not None) != 1:
+    files, places = split_words(words or [], columns=bool(column))
+    # A glob that the shell has expanded leaves all files but the first among the words.
+    paths = [*replay, *map(Path, files)] if replay else []
+    benchmarks = [] if replay else files
+    if len(benchmarks) + bool(replay) + (comparison is not None) != 1:
         raise ValueError(
             "give one of BENCHMARK, --replay FILE, --compare FILE FILE (--list lists the benchmarks, "
             "--protocols the protocols)"
         )
+    options_of_files = ReplayOptions.parse(
+        columns=[*(column or ()), *places],
+        labels=labels or (),
+        swapped=swapped,
+        format=replay_format,
+        duplicates=duplicates,
+    )
     whole = True
-    if benchmark:
+    for benchmark in benchmarks:
         if "cache" not in options.model_fields_set:
             # Benchmarks are run again and again, often with one option changed.
             options = options.model_copy(update={"cache": True})
-        replay, whole = run_benchmark(benchmark, options, parts=part or (), data=data or (), output=output)
-        if not replay.stat().st_size:
+        result, whole = run_benchmark(benchmark, options, parts=part or (), data=data or (), output=output)
+        if not result.stat().st_size:
             raise typer.Exit(0 if whole else SOME_FAILED)
-    paths = [replay] if replay is not None else list(comparison or ())
-    runs = [open_replay(path, labels=labels, format=replay_format) for path in paths]
+        paths = [result]
+    runs = [options_of_files.open(run) for run in ([paths] if paths else [[one] for one in comparison or ()])]
     runs = [_with_matchings(run, meta_judge, meta_judge_url) for run in runs]
     records, unfit = _scored(runs, protocol or [], options.seed)
     if json_file is not None:
@@ -202,6 +253,7 @@ def _score_run(run: Replay, names: Sequence[str], *, named: bool, seed: int = 0)
     """
     records: Records = []
     unfit = []
+    lacking: str | None = None
     for protocol in _distinct(names):
         try:
             scored = score(protocol, run, seed=seed)
@@ -210,9 +262,17 @@ def _score_run(run: Replay, names: Sequence[str], *, named: bool, seed: int = 0)
             continue
         found = comparable(scored, run.benchmark)
         print_score(scored)
+        if found and lacking is None:
+            lacking = missing_rows(run, run.benchmark)
+        record = score_record(scored)
+        if found and lacking:
+            print_incomparable(lacking, run.benchmark)
+            record["not_comparable"], found = lacking, []
         print_comparable(scored, found)
-        records.append(score_record(scored) | {"published": [published_record(one) for one in found]})
+        records.append(record | {"published": [published_record(one) for one in found]})
     _say_unfit(unfit, named=named, some=bool(records))
+    if run.dropped:
+        say(f"tirjudge eval: {run.dropped} rows with an id that occurred before are not counted")
     print_others(run.benchmark, [str(record["protocol"]) for record in records])
     return records, named and bool(unfit)
 
@@ -223,6 +283,7 @@ def _compare_runs(
     """Print two runs side by side under each protocol; return as `_score_run` does."""
     records: Records = []
     unfit = []
+    check_labels(runs[0], runs[1], (runs[0].name, runs[1].name))
     for protocol in _distinct(names):
         try:
             first, second = (protocol.units(run) for run in runs)
@@ -230,7 +291,7 @@ def _compare_runs(
         except Unscorable as error:
             unfit.append(_reason(protocol, error))
             continue
-        print_comparison(compared, [run.path.name for run in runs])
+        print_comparison(compared, [run.name for run in runs])
         records.append(comparison_record(compared))
     _say_unfit(unfit, named=named, some=bool(records))
     return records, named and bool(unfit)
@@ -258,7 +319,9 @@ def _with_matchings(run: Replay, meta_judge: str, base_url: str) -> Replay:
     Answers are stored in RESULTS.asked/ and reused. Raises NotAnswered if the model is not available,
     ValueError for stored answers of several models of which none is named.
     """
-    folder = run.path.with_name(run.path.name + ".asked")
+    folder = run.path.with_name(f"{run.path.name or STANDARD_INPUT}.asked")
+    if meta_judge and len(run.files.paths) > 1:
+        raise ValueError("--meta-judge matches the reasons of one file at a time")
     if meta_judge:
         folder.mkdir(exist_ok=True)
         config = MetaJudgeConfig(model=meta_judge, base_url=base_url)

@@ -10,7 +10,7 @@ import typer
 from tirjudge.cli.batch_run import BatchRun
 from tirjudge.cli.errors import SOME_FAILED, output_file
 from tirjudge.cli.help import examples
-from tirjudge.cli.options import RowOptions, takes_options
+from tirjudge.cli.options import RowOptions, label_values, takes_options
 from tirjudge.console_text import printable
 from tirjudge.data.sources import open_rows
 from tirjudge_environments.registry import environment_names, environment_options, judge_cards, judge_table
@@ -80,20 +80,11 @@ def judge(
     run = BatchRun(
         command="judge",
         options=options,
-        plan=options.plan(Columns.parse(column or ()), _label_values(labels)),
+        plan=options.plan(Columns.parse(column or ()), label_values(labels)),
         output=output_file(output, file, "verdicts"),
         rows=open_rows(file, input_format, subset, split),
     )
     raise typer.Exit(0 if run.run() else SOME_FAILED)
-
-
-def _label_values(text: str) -> dict[str, str] | None:
-    if not text:
-        return None
-    pairs = [pair.split("=") for pair in text.split(",")]
-    if any(len(pair) != 2 or not all(pair) for pair in pairs):
-        raise ValueError(f"--labels {text!r}: write VALUE=LETTER,VALUE=LETTER,VALUE=tie")
-    return {value.strip(): letter.strip() for value, letter in pairs}
 
 
 @examples("tirjudge formats", "tirjudge formats --markdown")

@@ -225,3 +225,13 @@ def _assigned(flag: str, assignments: Iterable[str]) -> dict[str, Any]:
         except (ValueError, RecursionError):
             table[key] = value
     return table
+
+
+def label_values(text: str) -> dict[str, str] | None:
+    """Return the meaning of a dataset's own labels, from `1=A,2=B,0=tie`; None for an empty text."""
+    if not text:
+        return None
+    pairs = [pair.split("=") for pair in text.split(",")]
+    if any(len(pair) != 2 or not all(pair) for pair in pairs):
+        raise ValueError(f"--labels {text!r}: write VALUE=LETTER,VALUE=LETTER,VALUE=tie")
+    return {value.strip(): letter.strip() for value, letter in pairs}

@@ -204,6 +204,12 @@ def print_comparable(score: Score, found: Sequence[PublishedFigure]) -> None:
     console().print(table)
 
 
+def print_incomparable(lacking: str, benchmark: str) -> None:
+    """Print why no published figures are shown; `lacking` says how the rows differ from the benchmark's."""
+    line = f"{lacking}: not comparable with the figures published on {benchmark}"
+    console().print(printable(line), markup=False)
+
+
 def print_others(benchmark: str, shown: Sequence[str]) -> None:
     """Print one line for each other protocol under which papers print figures on the benchmark."""
     others: dict[str, set[str]] = {}

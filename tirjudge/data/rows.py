@@ -11,6 +11,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
+from tirjudge.data.compression import decompressed, uncompressed_suffix
+
 RowFormat = Literal["jsonl", "json", "csv", "tsv", "parquet"]
 STANDARD_INPUT = "-"
 
@@ -45,17 +47,19 @@ class BadRow:
 class RowFile:
     """A file of rows, or standard input (`-`). All formats but JSON arrays are streamed.
 
-    Without `format`, the suffix decides (.csv, .tsv, .parquet), else the first bytes: `[` begins an array,
-    `PAR1` is Parquet, anything else is JSON lines. Raises ValueError, in one line, for a file without rows or
-    an unknown format, and OSError for a file that cannot be opened.
+    gzip and zstd are decompressed while they are read. Without `format`, the suffix decides (.csv, .tsv,
+    .parquet, also before .gz or .zst), else the first bytes: `[` begins an array, `PAR1` is Parquet, anything
+    else is JSON lines. Raises ValueError, in one line, for a file without rows, an unknown format, damaged
+    compression or a Git LFS pointer, and OSError for a file that cannot be opened.
     """
 
-    def __init__(self, path: str, format: RowFormat | None = None) -> None:
+    def __init__(self, path: str, format: RowFormat | None = None, *, name: str = "") -> None:
+        """`name` is the file's name for messages, by default its path."""
         if format is not None and format not in get_args(RowFormat):
             raise ValueError(f"unknown input format {format!r}: use one of {', '.join(get_args(RowFormat))}")
-        self.name = "standard input" if path == STANDARD_INPUT else path
+        self.name = name or ("standard input" if path == STANDARD_INPUT else path)
         self._path = path
-        self._pipe = _opened_pipe(path)
+        self._pipe = _opened_pipe(path, self.name)
         self._format = format or self._detected_format()
         self._items = self._array() if self._format == "json" else None
 
@@ -88,10 +92,10 @@ class RowFile:
         return self._path != STANDARD_INPUT and Path(self._path).samefile(path)
 
     def _open(self) -> BinaryIO:
-        return self._pipe if self._pipe is not None else Path(self._path).open("rb")
+        return self._pipe if self._pipe is not None else open_file(Path(self._path), self.name)
 
     def _detected_format(self) -> RowFormat:
-        suffix = Path(self._path).suffix.lower()
+        suffix = uncompressed_suffix(self._path)
         if suffix in _SUFFIXES:
             return _SUFFIXES[suffix]
         if self._pipe is not None:
@@ -150,6 +154,8 @@ class RowFile:
         try:
             return ParquetFile(self._path)
         except ValueError as error:
+            with self._open():  # which refuses a Git LFS pointer in its own words
+                pass
             raise ValueError(f"{self.name}: not Parquet: {str(error).splitlines()[0]}") from None
 
     def _from_table(self, stream: BinaryIO) -> Iterator[Row | BadRow]:
@@ -173,8 +179,8 @@ class RowFile:
 
 
 def is_file_name(path: str) -> bool:
-    """Return True if the suffix is one of a file of rows."""
-    return Path(path).suffix.lower() in (*_SUFFIXES, *_JSON_SUFFIXES)
+    """Return True if the suffix is one of a file of rows, which may be compressed."""
+    return uncompressed_suffix(path) in (*_SUFFIXES, *_JSON_SUFFIXES)
 
 
 class _Commas(csv.excel):
@@ -185,12 +191,22 @@ class _Tabs(csv.excel_tab):
     strict = True
 
 
-def _opened_pipe(path: str) -> io.BufferedReader | None:
+def open_file(path: Path, name: str = "") -> io.BufferedReader:
+    """Open a file for reading, decompressed. Raises ValueError as `decompressed` does, and OSError."""
+    file = path.open("rb")
+    try:
+        return decompressed(file, name or str(path))
+    except ValueError:
+        file.close()
+        raise
+
+
+def _opened_pipe(path: str, name: str) -> io.BufferedReader | None:
     """Open standard input or a named pipe, which cannot be read twice; None for an ordinary file."""
     if path == STANDARD_INPUT:
         # Not sys.stdin: at exit the interpreter would wait for the thread that still reads from it.
-        return open(0, "rb", closefd=False)
-    return Path(path).open("rb") if Path(path).is_fifo() else None
+        return decompressed(open(0, "rb", closefd=False), name)
+    return decompressed(Path(path).open("rb"), name) if Path(path).is_fifo() else None
 
 
 def _decoded(stream: BinaryIO) -> io.TextIOWrapper:

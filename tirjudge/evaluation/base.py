@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import numpy as np
 from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, ClassVar, Protocol
+
+import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict
-from pydantic import Field
-from tirjudge.statistics import Proportion
-from tirjudge.statistics import Statistic
-from typing import Annotated
-from typing import Any
-from typing import ClassVar
-from typing import Protocol
+from pydantic import ConfigDict, Field
+
+from tirjudge.statistics import Proportion, Statistic
 
 _STRICT = ConfigDict(strict=True, revalidate_instances="always", hide_input_in_errors=True)
 """Settings of `TypeAdapter(JudgedRow)`: no coercion, and instances are checked field by field."""

@@ -44,6 +44,11 @@ REWARDBENCH = {
 math-prm weighs as much as the six code subsets together, 984, although it has 447 examples.
 """
 
+REWARDBENCH_ROWS = {subset: size for subsets in REWARDBENCH.values() for subset, size in subsets.items()} | {
+    "math-prm": 447
+}
+"""Rows of RewardBench's subsets, which are their weights except for math-prm."""
+
 _JUDGEBENCH = {
     "mmlu-pro": "knowledge",
     "livebench-reasoning": "reasoning",
@@ -68,6 +73,7 @@ def rmb_section(category_path: str) -> str:
 
 _ANNOTATORS = ("annotator1", "annotator2", "annotator3")
 _PANDALM_BEST = {0: (0, 1), 1: (0,), 2: (1,)}
+_PANDALM_CLASSES = tuple(map(str, _PANDALM_BEST))
 
 
 def pandalm_annotations(row: Mapping[str, Any]) -> tuple[int, ...]:
@@ -75,10 +81,10 @@ def pandalm_annotations(row: Mapping[str, Any]) -> tuple[int, ...]:
 
     Raises KeyError for a row without annotators, ValueError for another class.
     """
-    classes = tuple(int(row[name]) for name in _ANNOTATORS)
-    if not set(classes) <= set(_PANDALM_BEST):
-        raise ValueError("an annotator's class is not 0, 1 or 2")
-    return classes
+    for name in _ANNOTATORS:
+        if str(row[name]) not in _PANDALM_CLASSES:
+            raise ValueError(f"{name} is {row[name]!r}, not 0 (tie), 1 or 2")
+    return tuple(int(row[name]) for name in _ANNOTATORS)
 
 
 def pandalm_best(row: Mapping[str, Any]) -> tuple[int, ...]:

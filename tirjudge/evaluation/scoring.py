@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import math
-import numpy as np
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 from numpy.typing import NDArray
-from tirjudge.evaluation.base import Figures
-from tirjudge.evaluation.base import JudgedRow
-from tirjudge.evaluation.base import ProtocolCard
-from tirjudge.evaluation.base import ScoringProtocol
-from tirjudge.evaluation.base import Units
-from tirjudge.evaluation.base import Unscorable
+
+from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, ScoringProtocol, Units, Unscorable
 from tirjudge.evaluation.resampling import bootstrap_samples
-from tirjudge.statistics import Proportion
-from tirjudge.statistics import Statistic
+from tirjudge.statistics import Proportion, Statistic
 
 RESAMPLES = 1000
 _CENTRAL = (2.5, 97.5)

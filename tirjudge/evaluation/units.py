@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import numpy as np
 from array import array
 from collections import Counter
-from collections.abc import Iterable
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+
+import numpy as np
 from numpy.typing import NDArray
-from tirjudge.evaluation.base import JudgedRow
-from tirjudge.evaluation.base import SummaryId
-from tirjudge.evaluation.base import Units
-from tirjudge.evaluation.base import Unscorable
-from tirjudge.evaluation.base import Vote
+
+from tirjudge.evaluation.base import JudgedRow, SummaryId, Units, Unscorable, Vote
 from tirjudge_environments.types import derive_seed
 
 _DRAW = "evaluation order"

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tirjudge.cli import app
 
@@ -209,8 +210,14 @@ def test_alpaca_eval_annotations(tmp_path: Path) -> None:
     """Win rate 100 * mean(preference - 1), its standard error with n - 1; 0 is an old way to write a draw."""
     preferences = [1.0, 2.0, 1.5, 0, 1.9, None]
     annotations = [
-        {"instruction": "i", "output_1": "a", "generator_1": "x", "output_2": "b", "preference": preference}
-        for preference in preferences
+        {
+            "instruction": f"i{number}",
+            "output_1": "a",
+            "generator_1": "x",
+            "output_2": "b",
+            "preference": preference,
+        }
+        for number, preference in enumerate(preferences)
     ]
     path = tmp_path / "annotations.json"
     path.write_text(json.dumps(annotations, indent=1))
@@ -264,14 +271,22 @@ def test_judgebench_verdicts(tmp_path: Path, responses: tuple[str, str], accurac
             ("--protocol", "accuracy"),
             "no protocol 'accuracy'; there are both-orders",
         ),
-        ([judgebench_row("", "", label="A")], (), "run.jsonl:1: not a row of format judgebench (no 'A')"),
-        ([judgebench_row("")], (), "run.jsonl:1: not a row of format judgebench ("),
+        (
+            [judgebench_row("", "", label="A")],
+            (),
+            'run.jsonl:1: label is "A", not one of A>B, B>A, A<B, B<A, A=B, B=A',
+        ),
+        (
+            [judgebench_row("", "", "")],
+            (),
+            "run.jsonl:1: judgments has 3 judgments, not 1 (a single game) or 2",
+        ),
         (
             [{"idx": 0, "pandalm_result": 1}],
             (),
             "run.jsonl:1: no annotators: give the test set with --labels",
         ),
-        ([judgebench_row("", ""), judgebench_row("", "")], (), "two rows have the id 'p'"),
+        ([judgebench_row("", ""), judgebench_row("", "")], (), "run.jsonl:2: two rows have the id 'p'"),
         ([judgebench_row("", "")], ("--protocol", "rewardbench"), "is not a subset of RewardBench"),
         ([judgebench_row("", "") | {"pair_id": "\x1b[31m"}] * 2, (), "two rows have the id '\\x1b[31m'"),
     ],
@@ -314,7 +329,7 @@ def test_protocols_and_published_figures_are_listed() -> None:
 
 
 def test_published_figures_stand_beside_ours_under_the_same_protocol(tmp_path: Path) -> None:
-    run = write(tmp_path / "run.jsonl", [judgebench_row("[[A>B]]", "[[B>A]]")])
+    run = benchmark_file("judgebench/judge-arena-hard-o1-mini.jsonl")
     done = command("eval", "--replay", run, "--protocol", "net-vote", "--json", tmp_path / "out.json")
     (record,) = json.loads((tmp_path / "out.json").read_text())
     assert {one["model"]: one["value"] for one in record["published"]} == pytest.approx(

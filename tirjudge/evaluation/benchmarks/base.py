@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from tirjudge_environments.orders import Order
@@ -31,6 +31,8 @@ class Part:
     """A second file of the dataset, whose rows extend those of `file` one by one."""
     rows: int | None = None
     """Published number of rows; None if unknown."""
+    ids: str = ""
+    """Digest of the ids of all rows (`tirjudge.evaluation.run_checks.ids_digest`); empty if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,10 @@ class Benchmark:
     """Names of its protocols, the authors' own rule first."""
     licence: str
     """As its publisher states it."""
+    row_by_row: bool = True
+    """False if a published row may become no unit of a protocol, or several; such rows cannot be counted."""
+    sections: Mapping[str, int] = field(default_factory=dict)
+    """Rows of the standard parts in each domain; empty if unknown."""
     order: Order | None = None
     """Orders of the responses that the authors' rule needs; None for the judge's default."""
     format: str = ""

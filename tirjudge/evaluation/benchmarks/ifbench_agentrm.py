@@ -39,7 +39,7 @@ def _level(unsatisfied: object) -> str:
 IFBENCH_AGENTRM = Benchmark(
     name="ifbench-agentrm",
     about="Which response follows all constraints of its instruction (Peng et al. 2025; TIR-Judge's IFBench)",
-    parts=(Part(name="train", hub="THU-KEG/IFBench", split="train", rows=444),),
+    parts=(Part(name="train", hub="THU-KEG/IFBench", split="train", rows=444, ids="6a03c6e9be1430b3"),),
     columns={
         "id": "id",
         "instruction": "prompt",

@@ -25,7 +25,7 @@ JUDGEBENCH = Benchmark(
     name="judgebench",
     about="Which response is right: knowledge, reasoning, math, coding (Tan et al. 2024)",
     parts=(
-        Part(name="gpt", hub=_HUB, split="gpt", rows=350),
+        Part(name="gpt", hub=_HUB, split="gpt", rows=350, ids="9c52981cabb62245"),
         Part(name="claude", hub=_HUB, split="claude", rows=270),
     ),
     standard=("gpt",),

@@ -45,6 +45,7 @@ JUDGELM = Benchmark(
     },
     protocols=("three-class-f1-of-means", "three-class", "two-class", "position", "tir"),
     licence="see its card",
+    row_by_row=False,
     order="both",
     example={
         "question_id": 0,

@@ -31,7 +31,7 @@ def _read(row: PublishedRow) -> Iterator[Fields]:
 PANDALM = Benchmark(
     name="pandalm",
     about="Agreement with people in three classes (Wang et al. 2023; JudgeLRM Tables 1 and 12)",
-    parts=(Part(name="test", rows=999),),
+    parts=(Part(name="test", rows=999, ids="59d93683fd20fb53"),),
     columns={
         "idx": "id",
         "instruction": "prompt",

@@ -54,6 +54,7 @@ PPE_CORRECTNESS = Benchmark(
     },
     protocols=("ppe", "tir", "tie-half", "tie-wrong", "both-orders", "position"),
     licence="see its card",
+    row_by_row=False,
     example={
         "question_id": "7",
         "model_name": "m",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tirjudge.evaluation.benchmark_labels import REWARDBENCH_ROWS
 from tirjudge.evaluation.benchmarks.base import Benchmark, Fields, Part, PublishedRow
 
 
@@ -38,6 +39,7 @@ REWARDBENCH = Benchmark(
         "position",
     ),
     licence="ODC-BY",
+    sections=REWARDBENCH_ROWS,
     example={
         "id": 0,
         "subset": "alpacaeval-easy",

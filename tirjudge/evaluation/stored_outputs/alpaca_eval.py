@@ -2,40 +2,50 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from hashlib import blake2b
 
 from tirjudge.evaluation.base import JudgedRow
-from tirjudge.evaluation.stored_outputs.base import Fields
+from tirjudge.evaluation.stored_outputs.base import OTHER, Fields, Scale, Unreadable, need_text, shown
 
 _DRAWS = (0, 1.5)
 _IDENTITY = ("instruction", "input", "dataset", "generator_1")
 """Columns that identify a row, together with the model (`generator_2`): the prompt and the baseline."""
 _SHOWN = 40
 """Characters of the instruction in a row's id."""
+_PREFERENCE = "preference"
+
+
+def _fault(counts: Mapping[float, int]) -> str:
+    if 0.0 in counts and 1.0 in counts and OTHER not in counts:
+        return "is 0 or 1 in all rows: alpaca_eval's scale is 1 (the baseline) to 2 (the model)"
+    return ""
 
 
 class AlpacaEval:
-    """1 prefers the baseline, 2 the model, values between are weights; 0 and 1.5 are draws."""
+    """1 prefers the baseline, 2 the model, values between are weights; 0 and 1.5 are draws.
+
+    A row's id is made from the instruction and the baseline, so that runs of two models are paired by them.
+    """
 
     name = "alpaca_eval"
     about = "tatsu-lab/alpaca_eval: annotations.json"
     benchmark = ""
     protocols = ("win-rate",)
+    scales = (Scale(_PREFERENCE, lambda row: [row.get(_PREFERENCE)], _fault),)
 
     def recognises(self, row: Fields) -> bool:
         return "preference" in row and "output_2" in row
 
     def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
         yield JudgedRow(
-            id=_id(row) if "instruction" in row else default_id,
+            id=_id(row),
             votes=(),
             domain=str(row.get("dataset") or ""),
             tags=(f"model={row['generator_2']}",) if row.get("generator_2") else (),
-            extras={"preference": _preference(row["preference"])},
+            extras={"preference": _preference(row)},
         )
 
 
@@ -45,14 +55,21 @@ ALPACA_EVAL = AlpacaEval()
 def _id(row: Fields) -> str:
     """Return the start of the instruction, and a digest of everything that identifies the row."""
     identity = json.dumps([row.get(name) or "" for name in _IDENTITY], sort_keys=True)
-    digest = hashlib.blake2b(identity.encode(), digest_size=8).hexdigest()
-    return f"{' '.join(str(row['instruction'])[:_SHOWN].split())} [{digest}]"
+    digest = blake2b(identity.encode(), digest_size=8).hexdigest()
+    return f"{' '.join(need_text(row, 'instruction')[:_SHOWN].split())} [{digest}]"
 
 
-def _preference(value: Any) -> float | None:
-    """Return a preference from 1 to 2; None for other values."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+def _preference(row: Fields) -> float | None:
+    """Return a preference from 1 to 2; None for an annotation that failed. Raises Unreadable for others."""
+    value = row[_PREFERENCE]
+    if value is None or (isinstance(value, float) and math.isnan(value)):
         return None
-    if value in _DRAWS:
-        return 1.5
-    return float(value) if math.isfinite(value) and 1 <= value <= 2 else None
+    if not isinstance(value, bool) and isinstance(value, int | float):
+        if value in _DRAWS:
+            return 1.5
+        if 1 <= value <= 2:
+            return float(value)
+    raise Unreadable(
+        f"{_PREFERENCE} is {shown(value)}, not a number from 1 (the baseline) to 2 (the model), and no draw "
+        "(0 or 1.5)"
+    )

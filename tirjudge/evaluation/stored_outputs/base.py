@@ -2,17 +2,33 @@
 
 from __future__ import annotations
 
+import json
 import math
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
 
 from tirjudge.evaluation.base import JudgedRow
 
 Fields = Mapping[str, Any]
 
+OTHER = 2.0
+"""The key of all numbers but 0 and 1 in the counts of a Scale."""
+_LONGEST_SHOWN = 60
+_VERDICT = re.compile(r"([AB])(>{1,2}|<{1,2}|=)([AB])")
+
 
 class Unreadable(ValueError):
-    """A row does not have its format's shape; the message says in one line what is wrong."""
+    """A row does not have its format's shape; the message says in one line what is wrong.
+
+    `fields` are the fields that are wrong, if they are not those of the row of results but of its label.
+    """
+
+    def __init__(self, reason: str, fields: Fields | None = None) -> None:
+        super().__init__(reason)
+        self.fields = fields
 
 
 class StoredOutputFormat(Protocol):
@@ -43,11 +59,146 @@ class StoredOutputFormat(Protocol):
         ...
 
     def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
-        """Read one row; `label` is the matching row of the file of labels, if there is one.
+        """Read one row; `label` is the matching row of the file of labels, if `--labels` was given.
 
-        Raises Unreadable, KeyError, TypeError or ValueError for a row of another shape.
+        The label is looked up when it is first used; a format that never uses it takes no `--labels`. Raises
+        Unreadable, KeyError, TypeError or ValueError for a row of another shape.
         """
         ...
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Numbers of a column that can show, over a whole file, that they are on another scale."""
+
+    column: str
+    values: Callable[[Fields], Iterable[Any]]
+    """Returns the column's values in a row; those that are no numbers are passed over."""
+    fault: Callable[[Mapping[float, int]], str]
+    """Says what is wrong with a file that has so many zeros, ones and others (OTHER); empty if nothing is."""
+
+
+@runtime_checkable
+class ScaledFormat(Protocol):
+    """A format with columns whose scale is checked over the whole file."""
+
+    @property
+    def scales(self) -> tuple[Scale, ...]: ...
+
+
+def shown(value: Any) -> str:
+    """Return a value of a row as JSON, shortened, for a message."""
+    try:
+        text = json.dumps(value, ensure_ascii=False)
+    except (TypeError, ValueError, RecursionError):
+        text = str(value)
+    return text if len(text) <= _LONGEST_SHOWN else f"{text[:_LONGEST_SHOWN]}..."
+
+
+def need(row: Fields, column: str) -> Any:
+    """Return a column's value. Raises Unreadable if the row has no such column."""
+    if column not in row:
+        raise Unreadable(f"no column {column!r}", row)
+    return row[column]
+
+
+def as_number(value: Any, column: str, row: Fields | None = None) -> float:
+    """Return a finite number, which may be a table's text. Raises Unreadable, with the column, for others."""
+    if isinstance(value, int | float | str) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except (ValueError, OverflowError):
+            number = math.nan
+        if math.isfinite(number):
+            return number
+    raise Unreadable(f"{column} is {shown(value)}, not a finite number", row)
+
+
+def need_number(row: Fields, column: str) -> float:
+    """Return a column that is a finite number. Raises Unreadable."""
+    return as_number(need(row, column), column, row)
+
+
+def need_share(row: Fields, column: str) -> float:
+    """Return a column that is a share from 0 to 1. Raises Unreadable, also for a percentage."""
+    number = need_number(row, column)
+    if 0 <= number <= 1:
+        return number
+    hint = " (is it a percentage? divide by 100)" if 1 < number <= 100 else ""
+    raise Unreadable(f"{column} is {shown(row[column])}, not a share from 0 to 1{hint}", row)
+
+
+def need_text(row: Fields, column: str) -> str:
+    """Return a column that is a text. Raises Unreadable."""
+    value = need(row, column)
+    if not isinstance(value, str):
+        raise Unreadable(f"{column} is {shown(value)}, not a text", row)
+    return value
+
+
+def need_list(row: Fields, column: str) -> Sequence[Any]:
+    """Return a column that is a list. Raises Unreadable."""
+    value = need(row, column)
+    if not isinstance(value, list):
+        raise Unreadable(f"{column} is {shown(value)}, not a list", row)
+    return value
+
+
+def need_object(row: Fields, column: str) -> Fields:
+    """Return a column that is an object. Raises Unreadable."""
+    value = need(row, column)
+    if not isinstance(value, Mapping):
+        raise Unreadable(f"{column} is {shown(value)}, not an object", row)
+    return value
+
+
+@contextmanager
+def reading(row: Fields) -> Iterator[None]:
+    """Turn errors of the functions that read `row` into Unreadable, which names this row."""
+    try:
+        yield
+    except Unreadable:
+        raise
+    except KeyError as error:
+        raise Unreadable(f"no column {error}", row) from None
+    except ValueError as error:
+        raise Unreadable(str(error), row) from None
+
+
+def read_choice(value: Any, candidates: int = 2, names: Mapping[str, str] | None = None) -> tuple[int, ...]:
+    """Return the candidates in first place: one, both of a pair for a tie, none for no verdict.
+
+    A value is a letter, `tie`, a ranking of a pair (`A>B`, `A>>B`, `A=B`, also in double brackets), or an
+    index from 0. `names` gives a file's own values their meaning first: {"1": "A", "0": "tie", "x": "none"}.
+    Raises ValueError, which starts with the value, for another one.
+    """
+    if value is None or value == "":
+        return ()
+    text = str(value).strip() if isinstance(value, str | int | float) else ""
+    if names is not None:
+        known = text if text in names else text.removesuffix(".0")
+        if known not in names:
+            raise ValueError(f"{shown(value)}, which is none of {', '.join(names)}")
+        text = names[known]
+    plain = text.removeprefix("[[").removesuffix("]]").upper()
+    if plain == "NONE" and names is not None:
+        return ()
+    if plain == "TIE":
+        return tuple(range(candidates))
+    if found := _VERDICT.fullmatch(plain):
+        first, relation, second = found.groups()
+        if first != second:
+            best = first if ">" in relation else second
+            return (0, 1) if relation == "=" else ("AB".index(best),)
+    elif len(plain) == 1 and "A" <= plain <= "Z" and ord(plain) - ord("A") < candidates:
+        return (ord(plain) - ord("A"),)
+    elif re.fullmatch(r"[0-9]{1,9}(\.0)?", plain) and int(float(plain)) < candidates:
+        return (int(float(plain)),)
+    last = chr(ord("A") + min(candidates, 26) - 1)
+    raise ValueError(
+        f"{shown(value)}, which is no letter from A to {last}, no A>B, no tie and no index from 0 to "
+        f"{candidates - 1}; say what it means, such as --labels 1=A,2=B,0=tie"
+    )
 
 
 def pair_vote(first: float, second: float) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.benchmark_labels import pandalm_annotations, pandalm_best
-from tirjudge.evaluation.stored_outputs.base import Fields, pair_vote
+from tirjudge.evaluation.stored_outputs.base import Fields, need, need_text, pair_vote, reading
 from tirjudge_environments import Malformed
 from tirjudge_environments.formats.judgelrm import read_scores
 
@@ -23,14 +23,15 @@ class JudgeLrm:
         return "output" in row and "response1" in row
 
     def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
-        people = label or row
-        gold = pandalm_best(people)
+        people = row if label is None else label
+        with reading(people):
+            gold, annotations = pandalm_best(people), pandalm_annotations(people)
         yield JudgedRow(
-            id=str(row["idx"]),
-            votes=(_vote(row["output"]),),
+            id=str(need(row, "idx")),
+            votes=(_vote(need_text(row, "output")),),
             label=gold[0] if len(gold) == 1 else None,
             tied=len(gold) > 1,
-            extras={"annotators": pandalm_annotations(people)},
+            extras={"annotators": annotations},
         )
 
 

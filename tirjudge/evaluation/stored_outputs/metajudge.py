@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tirjudge.evaluation.base import JudgedRow
-from tirjudge.evaluation.stored_outputs.base import Fields, Unreadable
+from tirjudge.evaluation.stored_outputs.base import Fields, Unreadable, need_list, need_object, shown
 from tirjudge_environments import Malformed
 from tirjudge_environments.formats.rationale import EVALUATED
 from tirjudge_environments.rationales.matching import Matching, match, read_scores
@@ -27,14 +27,18 @@ class MetaJudgeOutputs:
         return "samples" in row and isinstance(metadata, dict) and _PEOPLE in metadata
 
     def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
-        metadata = row["metadata"]
+        metadata = need_object(row, "metadata")
         judges = [key for key in metadata if key.endswith(_SUFFIX) and key != _PEOPLE]
         if len(judges) != 1:
             raise Unreadable(
                 f"the metadata needs one judge's checklist, and has {', '.join(judges) or 'none'}"
             )
-        answer = row["samples"][0]["generated_text"] if row["samples"] else ""
-        matching = _matching(answer, humans=len(metadata[_PEOPLE]), reasons=len(metadata[judges[0]]))
+        people, reasons = (need_list(metadata, name) for name in (_PEOPLE, judges[0]))
+        samples = need_list(row, "samples")
+        first = samples[0] if samples else {"generated_text": ""}
+        if not isinstance(first, dict) or not isinstance(first.get("generated_text"), str):
+            raise Unreadable(f"samples holds {shown(first)}, not an object with a text 'generated_text'")
+        matching = _matching(first["generated_text"], humans=len(people), reasons=len(reasons))
         yield JudgedRow(
             id=default_id,
             votes=(),

@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import Any
 
 from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.benchmark_labels import pandalm_annotations, pandalm_best
-from tirjudge.evaluation.stored_outputs.base import Fields, Unreadable
+from tirjudge.evaluation.stored_outputs.base import OTHER, Fields, Scale, Unreadable, need, reading
 
 _VERDICTS = ("pandalm_result", "gpt_result")
 _BEST = {"0": (0, 1), "1": (0,), "2": (1,), "tie": (0, 1)}
+_ENOUGH = 20
+"""Rows of which one must prefer the second response, unless the scale is another one."""
+
+
+def _value(name: str, row: Fields) -> list[Any]:
+    return [row.get(name)]
+
+
+def _fault(counts: Mapping[float, int]) -> str:
+    if {0.0, 1.0} <= counts.keys() and OTHER not in counts and sum(counts.values()) >= _ENOUGH:
+        return "is 0 or 1 in all rows, never 2: PandaLM's scale is 0 (tie), 1 (the first) and 2 (the second)"
+    return ""
 
 
 class PandaLm:
@@ -19,21 +33,23 @@ class PandaLm:
     about = "WeOpenML/PandaLM: testset-v1.json, and verdicts (--labels testset-v1.json)"
     benchmark = "pandalm"
     protocols = ("three-class", "two-class", "kappa")
+    scales = tuple(Scale(name, partial(_value, name), _fault) for name in (*_VERDICTS, "annotator1"))
 
     def recognises(self, row: Fields) -> bool:
         return any(name in row for name in (*_VERDICTS, "annotator1")) and "output" not in row
 
     def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
-        people = label or row
+        people = row if label is None else label
         if "annotator1" not in people:
-            raise Unreadable("no annotators: give the test set with --labels")
-        gold = pandalm_best(people)
+            raise Unreadable("no annotators: give the test set with --labels", people)
+        with reading(people):
+            gold, annotations = pandalm_best(people), pandalm_annotations(people)
         yield JudgedRow(
-            id=str(row["idx"]),
+            id=str(need(row, "idx")),
             votes=tuple(_vote(str(row[name])) for name in _VERDICTS if name in row),
             label=gold[0] if len(gold) == 1 else None,
             tied=len(gold) > 1,
-            extras={"annotators": pandalm_annotations(people)},
+            extras={"annotators": annotations},
         )
 
 

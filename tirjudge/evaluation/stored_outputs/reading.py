@@ -3,42 +3,71 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
-from tirjudge.data.rows import BadRow, Row, RowFile
+from tirjudge.data.rows import Row
 from tirjudge.evaluation.base import JudgedRow
-from tirjudge.evaluation.stored_outputs.base import StoredOutputFormat, Unreadable
+from tirjudge.evaluation.stored_outputs.base import (
+    OTHER,
+    Scale,
+    ScaledFormat,
+    StoredOutputFormat,
+    Unreadable,
+)
+from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
+from tirjudge.evaluation.stored_outputs.files import RunFiles, SwappedFiles
+from tirjudge.evaluation.stored_outputs.labels import BadLabels, LabelFile
 from tirjudge_sandbox.registry import Plugins
 
 STORED_OUTPUTS = Plugins("tirjudge.stored_outputs", "format of stored outputs")
 """Each entry point names a `StoredOutputFormat` object."""
-_KEYS = ("idx", "pair_id", "id", "index")
+Duplicates = Literal["refuse", "first"]
 _JUDGED_ROW = TypeAdapter(JudgedRow)
 
 
 class Replay:
-    """The judged rows of a file, read from the start at each iteration.
+    """The judged rows of a run's files, read from the start at each iteration.
 
-    Iterating raises ValueError, with file and line, for a row that does not have the shape of its format.
+    Iterating raises ValueError, with file and line, for a row that does not have the shape of its format, for
+    a second row with the same id, and for a column on another scale.
     """
 
     def __init__(
         self,
-        path: Path,
+        files: RunFiles | SwappedFiles,
         format: StoredOutputFormat,
-        labels: Mapping[str, Any] | None = None,
+        *,
+        labels: LabelFile | None = None,
+        duplicates: Duplicates = "refuse",
         extras: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> None:
-        """`labels` and `extras` are keyed by row; extras are merged into those of the judged row."""
-        self.path = path
+        """`extras`, by row id, are merged into those of the judged row.
+
+        With `duplicates="first"`, only the first of several rows with the same id counts.
+        """
+        self.files = files
         self.format = format
+        self.dropped = 0
+        """Rows that the last iteration dropped because their id had been read before."""
         self._labels = labels
+        self._duplicates: Duplicates = duplicates
         self._extras = extras or {}
+
+    @property
+    def path(self) -> Path:
+        """The first of the files."""
+        return self.files.paths[0]
+
+    @property
+    def name(self) -> str:
+        """The name of the run for messages and tables."""
+        return self.files.name
 
     @property
     def benchmark(self) -> str:
@@ -46,48 +75,103 @@ class Replay:
         return self.format.benchmark or _recorded_benchmark(self.path)
 
     def __iter__(self) -> Iterator[JudgedRow]:
-        for row in _rows(self.path):
-            try:
-                judged_rows = list(self.format.read(row.fields, self._label(row), row.default_id))
-                for judged in judged_rows:
-                    _check(judged)
-            except Unreadable as error:
-                raise ValueError(f"{row.where}: {error}") from None
-            except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-                reason = f"no {error}" if isinstance(error, KeyError) else str(error)
-                raise ValueError(f"{row.where}: not a row of format {self.format.name} ({reason})") from None
-            yield from map(self._with_extras, judged_rows)
+        known: set[tuple[str, str]] = set()
+        scales = _Scales(self.format.scales if isinstance(self.format, ScaledFormat) else ())
+        self.dropped = 0
+        for position, row in enumerate(self.files):
+            scales.add(row)
+            for judged in self._read(row, position):
+                # RMB numbers its rows in each section from 0.
+                key = (judged.domain, judged.id)
+                if key not in known:
+                    known.add(key)
+                    yield self._with_extras(judged)
+                elif self._duplicates == "first":
+                    self.dropped += 1
+                else:
+                    raise ValueError(
+                        f"{row.where}: two rows have the id {judged.id!r}; "
+                        "--duplicates first counts only the first"
+                    )
+        scales.check()
 
     def with_extras(self, extras: Mapping[str, Mapping[str, Any]]) -> Replay:
         """Return the same rows with these extras, by row id, merged into theirs."""
-        return Replay(self.path, self.format, self._labels, {**self._extras, **extras})
+        return Replay(
+            self.files,
+            self.format,
+            labels=self._labels,
+            duplicates=self._duplicates,
+            extras={**self._extras, **extras},
+        )
+
+    def _read(self, row: Row, position: int) -> list[JudgedRow]:
+        label = None if self._labels is None else self._labels.label(row, position)
+        try:
+            judged_rows = list(self.format.read(row.fields, label, row.default_id))
+            for judged in judged_rows:
+                _check(judged)
+        except BadLabels as error:
+            raise ValueError(str(error)) from None
+        except Unreadable as error:
+            blamed = label.where if label is not None and error.fields is label else row.where
+            raise ValueError(f"{blamed}: {error}") from None
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"{row.where}: not a row of format {self.format.name} ({_reason(error)})"
+            ) from None
+        if label is not None and judged_rows and not label.used:
+            raise ValueError(
+                f"{row.where}: format {self.format.name} does not use --labels: leave the option out"
+            )
+        return judged_rows
 
     def _with_extras(self, judged: JudgedRow) -> JudgedRow:
         found = self._extras.get(judged.id)
         return judged if found is None else replace(judged, extras={**judged.extras, **found})
 
-    def _label(self, row: Row) -> Mapping[str, Any] | None:
-        if self._labels is None:
-            return None
-        key = _key(row.fields)
-        if key not in self._labels:
-            raise Unreadable(f"the file of labels has no row {key!r}")
-        found: Mapping[str, Any] = self._labels[key]
-        return found
 
+def open_replay(
+    path: Path | Sequence[Path],
+    *,
+    labels: Path | None = None,
+    format: str = "",
+    columns: VerdictColumns | None = None,
+    swapped: Path | None = None,
+    duplicates: Duplicates = "refuse",
+) -> Replay:
+    """Open files of stored outputs as one run; `labels` is another file, joined by idx, pair_id, id or index.
 
-def open_replay(path: Path, *, labels: Path | None = None, format: str = "") -> Replay:
-    """Open a file of stored outputs; `labels` is another file, joined by idx, pair_id, id or index.
-
-    The format is recognised by the first row unless it is named. Raises ValueError, in one line, for an
-    unknown or ambiguous format, and OSError for a file that cannot be read.
+    The format is recognised by the first row unless it is named; with `columns`, any file is read, whose
+    verdicts or scores are in these columns. `swapped` holds the same rows, judged with the responses
+    swapped. Raises ValueError, in one line, for an unknown or ambiguous
+    format, and OSError for a file that cannot be read.
     """
-    first = next(iter(_rows(path)), None)
+    own = RunFiles([path] if isinstance(path, Path) else path)
+    files: RunFiles | SwappedFiles = own
+    if swapped is not None and columns is not None:
+        files = SwappedFiles(own, RunFiles([swapped]), columns.swap)
+    first = next(iter(files), None)
     if first is None:
-        raise ValueError(f"{path} is empty")
-    known = None if labels is None else {_key(row.fields): row.fields for row in _rows(labels)}
-    if format:
-        return Replay(path, STORED_OUTPUTS.load(format), known)
+        raise ValueError(f"{files.paths[0]} is empty")
+    if columns is not None and format:
+        raise ValueError("--column reads files of any format: leave out --replay-format")
+    found = columns.format() if columns is not None else _format(files, first, format)
+    key = None if columns is None or labels is None else columns.label_key(first.fields)
+    known = None if labels is None else LabelFile(RunFiles([labels]), str(labels), key)
+    return Replay(files, found, labels=known, duplicates=duplicates)
+
+
+def stored_output_formats() -> tuple[StoredOutputFormat, ...]:
+    """Return every format, sorted by name. Raises ValueError for an entry that cannot be imported."""
+    return tuple(map(STORED_OUTPUTS.load, STORED_OUTPUTS.names()))
+
+
+def _format(files: RunFiles | SwappedFiles, first: Row, name: str) -> StoredOutputFormat:
+    if name:
+        named: StoredOutputFormat = STORED_OUTPUTS.load(name)
+        return named
+    path = files.paths[0]
     found = [one for one in stored_output_formats() if one.recognises(first.fields)]
     if len(found) > 1:
         names = ", ".join(one.name for one in found)
@@ -96,13 +180,55 @@ def open_replay(path: Path, *, labels: Path | None = None, format: str = "") -> 
         )
     if not found:
         names = ", ".join(STORED_OUTPUTS.names())
-        raise ValueError(f"{path}: its first row fits no format of stored outputs ({names})")
-    return Replay(path, found[0], known)
+        raise ValueError(
+            f"{path}: its first row fits no format of stored outputs ({names}); --column prediction=COLUMN "
+            "label=COLUMN reads any other"
+        )
+    return found[0]
 
 
-def stored_output_formats() -> tuple[StoredOutputFormat, ...]:
-    """Return every format, sorted by name. Raises ValueError for an entry that cannot be imported."""
-    return tuple(map(STORED_OUTPUTS.load, STORED_OUTPUTS.names()))
+class _Scales:
+    """The numbers of the scaled columns, counted over a file, with the place of the first of each kind."""
+
+    def __init__(self, scales: Sequence[Scale]) -> None:
+        self._counts: list[tuple[Scale, Counter[float], dict[float, str]]] = [
+            (scale, Counter(), {}) for scale in scales
+        ]
+
+    def add(self, row: Row) -> None:
+        for scale, counts, first in self._counts:
+            for value in scale.values(row.fields):
+                number = _kind(value)
+                if number is not None:
+                    counts[number] += 1
+                    first.setdefault(number, row.where)
+
+    def check(self) -> None:
+        """Raise ValueError for a column whose numbers are on another scale."""
+        for scale, counts, first in self._counts:
+            if counts and (fault := scale.fault(counts)):
+                where = first.get(0.0) or first.get(1.0) or next(iter(first.values()))
+                raise ValueError(f"{where}: {scale.column} {fault}")
+
+
+def _kind(value: Any) -> float | None:
+    """Return 0 or 1, OTHER for other numbers, None for what is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return number if number in (0, 1) else OTHER
+
+
+def _reason(error: Exception) -> str:
+    """Return what is wrong with a row, without the words of Python."""
+    if isinstance(error, KeyError):
+        return f"no column {error}"
+    if type(error) is ValueError:
+        return str(error)
+    return "a value of another kind than the format's"
 
 
 def _check(judged: JudgedRow) -> None:
@@ -126,35 +252,3 @@ def _recorded_benchmark(path: Path) -> str:
     except (OSError, ValueError, KeyError, TypeError):
         return ""
     return recorded if isinstance(recorded, str) else ""
-
-
-def _rows(path: Path) -> Iterable[Row]:
-    """Yield the rows of JSON lines or of an array, or the one object that is the whole file."""
-    whole = _object(path)
-    if whole is not None:
-        yield Row(str(path), "item-1", whole)
-        return
-    for row in RowFile(str(path)):
-        if isinstance(row, BadRow):
-            raise ValueError(f"{row.where}: {row.reason}")
-        yield row
-
-
-def _object(path: Path) -> Mapping[str, Any] | None:
-    """Return the content of a file that is one JSON object over several lines; None for other files."""
-    with path.open("rb") as file:
-        first = file.readline().strip()
-        if not first.startswith(b"{") or first.endswith(b"}"):
-            return None
-        try:
-            value = json.loads(first + file.read())
-        except (ValueError, RecursionError) as error:
-            raise ValueError(f"{path}: neither JSON lines nor one JSON object: {error}") from None
-    return value if isinstance(value, dict) else None
-
-
-def _key(row: Mapping[str, Any]) -> str:
-    for name in _KEYS:
-        if name in row:
-            return str(row[name])
-    raise Unreadable(f"no column to join by: one of {', '.join(_KEYS)}")

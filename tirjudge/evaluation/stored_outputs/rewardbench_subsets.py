@@ -5,14 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from tirjudge.evaluation.base import JudgedRow, SummaryId, Vote
-from tirjudge.evaluation.benchmark_labels import REWARDBENCH
-from tirjudge.evaluation.stored_outputs.base import Fields, Unreadable
+from tirjudge.evaluation.benchmark_labels import REWARDBENCH_ROWS
+from tirjudge.evaluation.stored_outputs.base import Fields, Unreadable, need_share
 
-_MATH_ROWS = 447
-"""Rows of math-prm, whose weight is 984."""
-_SIZES = {subset: size for subsets in REWARDBENCH.values() for subset, size in subsets.items()} | {
-    "math-prm": _MATH_ROWS
-}
 _TOLERANCE = 1e-6
 
 
@@ -25,11 +20,11 @@ class RewardBenchSubsets:
     protocols = ("rewardbench", "rewardbench-strict")
 
     def recognises(self, row: Fields) -> bool:
-        return "alpacaeval-easy" in row and "math-prm" in row
+        return 2 * sum(subset in row for subset in REWARDBENCH_ROWS) > len(REWARDBENCH_ROWS)
 
     def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
-        for subset, size in _SIZES.items():
-            yield from _rows(subset, size, float(row[subset]))
+        for subset, size in REWARDBENCH_ROWS.items():
+            yield from _rows(subset, size, need_share(row, subset))
 
 
 REWARDBENCH_SUBSETS = RewardBenchSubsets()

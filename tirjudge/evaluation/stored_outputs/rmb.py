@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from tirjudge.evaluation.base import JudgedRow, Vote
 from tirjudge.evaluation.benchmark_labels import rmb_section
-from tirjudge.evaluation.stored_outputs.base import Fields, pair_vote
+from tirjudge.evaluation.stored_outputs.base import Fields, need_number, need_text, pair_vote, reading
 
 
 class RmbScores:
@@ -21,12 +21,14 @@ class RmbScores:
         return "chosen_reward" in row and "reject_reward" in row
 
     def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
-        scores = float(row["chosen_reward"]), float(row["reject_reward"])
+        scores = need_number(row, "chosen_reward"), need_number(row, "reject_reward")
+        with reading(row):
+            section = rmb_section(need_text(row, "category_path"))
         yield JudgedRow(
             id=str(row.get("pair_uid", default_id)),
             votes=(Vote(best=pair_vote(*scores), scores=dict(enumerate(scores))),),
             label=0,
-            domain=rmb_section(row["category_path"]),
+            domain=section,
         )
 
 

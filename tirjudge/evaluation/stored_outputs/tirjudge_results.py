@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tirjudge.evaluation.base import Cost, JudgedRow
-from tirjudge.evaluation.stored_outputs.base import Fields
+from tirjudge.evaluation.stored_outputs.base import Fields, Unreadable, need, read_choice
 from tirjudge.evaluation.stored_outputs.recorded_views import (
     candidates_shown,
     recorded_programs,
@@ -27,12 +27,16 @@ class TirjudgeResults:
 
     def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
         views: Sequence[Mapping[str, Any]] = row["views"]
+        candidates = candidates_shown(views)
+        best, tied = row["label"], row.get("strength") == 0
+        if label is not None:
+            best, tied = _labelled(label, candidates)
         yield JudgedRow(
             id=str(row["id"]),
             votes=recorded_votes(views),
-            candidates=candidates_shown(views),
-            label=row["label"],
-            tied=row.get("strength") == 0,
+            candidates=candidates,
+            label=best,
+            tied=tied,
             domain=row["domain"],
             tags=tuple(row["tags"]),
             programs=recorded_programs(_programs(views)),
@@ -46,6 +50,17 @@ class TirjudgeResults:
 
 
 TIRJUDGE_RESULTS = TirjudgeResults()
+
+
+def _labelled(label: Fields, candidates: int) -> tuple[int | None, bool]:
+    """Return the best candidate of a row of labels, and whether the label is a tie."""
+    try:
+        best = read_choice(need(label, "label"), candidates)
+    except Unreadable:
+        raise
+    except ValueError as error:
+        raise Unreadable(f"label is {error}", label) from None
+    return (best[0] if len(best) == 1 else None), len(best) > 1
 
 
 def _programs(views: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

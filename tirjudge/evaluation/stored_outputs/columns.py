@@ -1,0 +1,228 @@
+"""Files without a format of their own: verdicts or scores in columns that the user names."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from pydantic import Field
+
+from tirjudge.evaluation.base import JudgedRow, Vote
+from tirjudge.evaluation.stored_outputs.base import (
+    OTHER,
+    Fields,
+    Scale,
+    Unreadable,
+    as_number,
+    pair_vote,
+    read_choice,
+    shown,
+)
+from tirjudge_environments.tasks import ColumnPlaces, RowError
+
+_VERDICTS = ("prediction", "prediction_swapped", "place_swapped")
+_SCORES = (("score_a", "score_b"), ("score_chosen", "score_rejected"))
+_OWN, _SWAPPED = (0, 1), (1, 0)
+_ORDERS = ("both-orders", "net-vote", "one-order", "position")
+_ONE = ("one-order", "tir", "three-class")
+
+
+class VerdictColumns(ColumnPlaces):
+    """The places of verdicts, scores and labels in the rows of any file.
+
+    A row has a verdict on a pair (`prediction`), or a score for each response: `score_a` and `score_b`, or
+    `score_chosen` and `score_rejected`, where the chosen one is the label. A file that is one object of
+    lists, one list for each column, has a row for each place of the lists.
+    """
+
+    id: str = "id"
+    prediction: str = "prediction"
+    prediction_swapped: str = "prediction_swapped"
+    """The verdict with the responses swapped, which names the response: A is the same as in `prediction`."""
+    place_swapped: str = "place_swapped"
+    """The verdict with the responses swapped, which names the place: A was shown first."""
+    score_a: str = "score_a"
+    score_b: str = "score_b"
+    score_chosen: str = "score_chosen"
+    score_rejected: str = "score_rejected"
+    label: str = "label"
+    domain: str = "domain"
+    names: Mapping[str, str] | None = Field(default=None, exclude=True)
+    """Meaning of the values of verdicts and labels: {"1": "A", "2": "B", "0": "tie"}."""
+
+    @classmethod
+    def parts(cls) -> tuple[str, ...]:
+        """Return the names of the parts, the left sides of `--column PART=PLACE`."""
+        return tuple(name for name in cls.model_fields if name != "names")
+
+    def meaning(self, names: Mapping[str, str]) -> VerdictColumns:
+        """Return the same columns, whose values have this meaning: {"1": "A", "2": "B", "0": "tie"}."""
+        return self.model_copy(update={"names": dict(names)})
+
+    def format(self) -> VerdictFile:
+        """Return the format of these columns. Raises ValueError if they name no verdict or score."""
+        return VerdictFile(self)
+
+    def label_key(self, first: Fields) -> Callable[[Fields], str] | None:
+        """Return the key that joins labels, for a file with this first row; None if it has no id."""
+        return self.row_id if self.find(first, "id") is not None else None
+
+    def row_id(self, row: Fields) -> str:
+        """Return a row's id. Raises Unreadable if it has none."""
+        value = self.value(row, "id")
+        if value is None or value == "" or isinstance(value, list | Mapping):
+            raise Unreadable(f"{self.id} is {shown(value)}, not an id", row)
+        # Places that are joined, `subset+id`, make up one name.
+        return str(value).replace("\n\n", "/") if "+" in self.id else str(value)
+
+    def swap(self, row: Fields, other: Fields) -> Fields:
+        """Return a row with the verdict of `other`, the same row judged with the responses swapped.
+
+        Raises Unreadable if their ids differ.
+        """
+        first, second = (self.value(one, "id") for one in (row, other))
+        if first != second and None not in (first, second):
+            raise Unreadable(f"its id is {shown(second)}, but that of the row in its place is {shown(first)}")
+        return {**row, self.place_swapped: self.value(other, "prediction")}
+
+    def has(self, part: str) -> bool:
+        """Return True if the part was named."""
+        return part in self.model_fields_set
+
+    def value(self, row: Fields, part: str) -> Any:
+        """Return the value of a part, None if it was not named and is absent. Raises Unreadable."""
+        try:
+            return self.find(row, part)
+        except RowError as error:
+            raise Unreadable(str(error), row) from None
+
+
+class VerdictFile:
+    """The format of files whose columns are named by `--column`."""
+
+    name = "columns"
+    about = "any file, whose columns are named by --column"
+    benchmark = ""
+
+    def __init__(self, columns: VerdictColumns) -> None:
+        self._columns = columns
+        pairs = [pair for pair in _SCORES if any(map(columns.has, pair))]
+        verdicts = [part for part in _VERDICTS if columns.has(part)]
+        for pair in pairs:
+            for part in pair:
+                if not columns.has(part):
+                    raise ValueError(f"--column needs both {pair[0]}=COLUMN and {pair[1]}=COLUMN")
+        if len(pairs) + bool(verdicts) != 1 or len(verdicts) > 1 + columns.has("prediction"):
+            raise ValueError(
+                "--column needs either prediction=COLUMN (and prediction_swapped or place_swapped), or "
+                "score_a and score_b, or score_chosen and score_rejected"
+            )
+        self._scores = pairs[0] if pairs else None
+        self._verdicts = verdicts
+
+    @property
+    def protocols(self) -> tuple[str, ...]:
+        """Protocols of both orders, if there are verdicts in both, or those of one order."""
+        return _ORDERS if len(self._verdicts) > 1 else _ONE
+
+    @property
+    def scales(self) -> tuple[Scale, ...]:
+        """Numbers that are no indices from 0, unless the user has said what they mean."""
+        if self._columns.names is not None:
+            return ()
+        parts = [*self._verdicts, *(["label"] if not self._columns.has("score_chosen") else [])]
+        return tuple(
+            Scale(getattr(self._columns, part), partial(self._raw, part), _from_one) for part in parts
+        )
+
+    def recognises(self, row: Fields) -> bool:
+        """Return False: only the user can name the columns."""
+        return False
+
+    def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterator[JudgedRow]:
+        if not (several := self._lists(row)):
+            yield self._judged(row, label, default_id)
+            return
+        if label is not None:
+            raise Unreadable("its columns are lists, with which --labels cannot be joined")
+        for number, one in enumerate(several, 1):
+            try:
+                yield self._judged(one, None, f"{default_id}/{number}")
+            except Unreadable as error:
+                raise Unreadable(f"place {number} of the lists: {error}") from None
+
+    def _judged(self, row: Fields, label: Fields | None, default_id: str) -> JudgedRow:
+        columns = self._columns
+        best = self._label(row, label)
+        domain = columns.value(row, "domain")
+        if columns.has("domain") and domain in (None, ""):
+            raise Unreadable(f"{columns.domain} is {shown(domain)}, not a domain")
+        return JudgedRow(
+            id=columns.row_id(row) if columns.value(row, "id") is not None else default_id,
+            votes=self._votes(row),
+            label=best[0] if len(best) == 1 else None,
+            tied=len(best) > 1,
+            domain="" if domain is None else str(domain),
+        )
+
+    def _votes(self, row: Fields) -> tuple[Vote, ...]:
+        if self._scores is None:
+            return tuple(self._vote(row, part) for part in self._verdicts)
+        values = [self._columns.value(row, part) for part in self._scores]
+        if None in values:
+            return (Vote(best=(), stop="malformed"),)
+        names = [getattr(self._columns, part) for part in self._scores]
+        first, second = (as_number(value, name) for value, name in zip(values, names, strict=True))
+        return (Vote(best=pair_vote(first, second), scores={0: first, 1: second}),)
+
+    def _vote(self, row: Fields, part: str) -> Vote:
+        choice = self._choice(row, part, self._columns.value(row, part))
+        order = _OWN if part == "prediction" else _SWAPPED
+        best = tuple(sorted(order[place] for place in choice)) if part == "place_swapped" else choice
+        return Vote(best=best, order=order, stop="verdict" if best else "malformed")
+
+    def _label(self, row: Fields, label: Fields | None) -> tuple[int, ...]:
+        if self._columns.has("score_chosen"):
+            return (0,)
+        source = row if label is None else label
+        return self._choice(source, "label", self._columns.value(source, "label"))
+
+    def _choice(self, row: Fields, part: str, value: Any) -> tuple[int, ...]:
+        try:
+            return read_choice(value, 2, self._columns.names)
+        except ValueError as error:
+            raise Unreadable(f"{getattr(self._columns, part)} is {error}", row) from None
+
+    def _lists(self, row: Fields) -> list[dict[str, Any]]:
+        """Return the rows of an object of lists, whose verdicts or scores are lists; empty for others."""
+        parts = self._scores or self._verdicts
+        column = self._columns.value(row, parts[0])
+        if not isinstance(column, list):
+            return []
+        lists = {name: value for name, value in row.items() if isinstance(value, list)}
+        same = {name: value for name, value in lists.items() if len(value) == len(column)}
+        for part in ("id", *parts, "label", "domain"):
+            name = getattr(self._columns, part)
+            if name in lists and name not in same:
+                raise Unreadable(f"{name} has {len(lists[name])} values, not {len(column)}")
+        shared = {name: value for name, value in row.items() if name not in lists}
+        return [
+            {**shared, **dict(zip(same, values, strict=True))} for values in zip(*same.values(), strict=True)
+        ]
+
+    def _raw(self, part: str, row: Fields) -> list[Any]:
+        try:
+            value = self._columns.find(row, part)
+        except RowError:
+            return []
+        return value if isinstance(value, list) else [value]
+
+
+def _from_one(counts: Mapping[float, int]) -> str:
+    if 0.0 in counts or not (counts.keys() & {1.0, OTHER}):
+        return ""
+    return (
+        "is never 0, so that its numbers may not be indices from 0: say what they mean, such as "
+        "--labels 1=A,2=B or --labels 0=A,1=B"
+    )
