@@ -209,8 +209,8 @@ def test_alpaca_eval_annotations(tmp_path: Path) -> None:
     """Win rate 100 * mean(preference - 1), its standard error with n - 1; 0 is an old way to write a draw."""
     preferences = [1.0, 2.0, 1.5, 0, 1.9, None]
     annotations = [
-        {"instruction": "i", "output_1": "a", "generator_1": "x", "output_2": "b", "preference": preference}
-        for preference in preferences
+        {"instruction": f"i{n}", "output_1": "a", "generator_1": "x", "output_2": "b", "preference": one}
+        for n, one in enumerate(preferences)
     ]
     path = tmp_path / "annotations.json"
     path.write_text(json.dumps(annotations, indent=1))
