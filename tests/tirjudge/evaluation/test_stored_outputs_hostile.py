@@ -75,7 +75,7 @@ ROWS: dict[str, dict[str, Any]] = {
         "metadata": {"human-checklist": ["x"], "m-checklist": ["y"], "domain": "d"},
         "samples": [{"generated_text": "<RESULT_START>\n- R1@S1: 0.5\n<RESULT_END>"}],
     },
-    "alpaca_eval": {"preference": 1.5, "output_2": "x", "dataset": "d"},
+    "alpaca_eval": {"instruction": "i", "preference": 1.5, "output_2": "x", "dataset": "d"},
 }
 HOSTILE = (
     None,
