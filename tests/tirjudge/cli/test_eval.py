@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import pytest
 from pathlib import Path
-from tests.tirjudge.benchmark_data import benchmark_file
-from tests.tirjudge.endpoint_server import EndpointServer
-from tests.tirjudge.endpoint_server import chat
-from tirjudge.cli import app
-from typer.testing import CliRunner
-from typer.testing import Result
 from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.tirjudge.benchmark_data import benchmark_file
+from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tirjudge.cli import app
 
 Figures = dict[str, dict[str, float]]
 
