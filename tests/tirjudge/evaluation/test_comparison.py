@@ -252,7 +252,7 @@ def test_the_same_instruction_twice_is_not_two_rows(tmp_path: Path) -> None:
     run = write(tmp_path / "run.jsonl", [annotation(1, 1.2), annotation(1, 1.4)])
     done = command("eval", "--replay", run)
     assert done.exit_code == 2
-    assert "two rows have the id 'Instruction 1 [" in done.stderr
+    assert "two rows have the id 'Instruction 1 #" in done.stderr
 
 
 def test_a_comparison_without_scipy_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,7 +56,7 @@ def _id(row: Fields) -> str:
     """Return the start of the instruction, and a digest of everything that identifies the row."""
     identity = json.dumps([row.get(name) or "" for name in _IDENTITY], sort_keys=True)
     digest = blake2b(identity.encode(), digest_size=8).hexdigest()
-    return f"{' '.join(need_text(row, 'instruction')[:_SHOWN].split())} [{digest}]"
+    return f"{' '.join(need_text(row, 'instruction')[:_SHOWN].split())} #{digest}"
 
 
 def _preference(row: Fields) -> float | None:

@@ -75,14 +75,14 @@ class Replay:
         return self.format.benchmark or _recorded_benchmark(self.path)
 
     def __iter__(self) -> Iterator[JudgedRow]:
-        known: set[tuple[str, str]] = set()
+        known: set[tuple[str, str, str | None]] = set()
         scales = _Scales(self.format.scales if isinstance(self.format, ScaledFormat) else ())
         self.dropped = 0
         for position, row in enumerate(self.files):
             scales.add(row)
             for judged in self._read(row, position):
-                # RMB numbers its rows in each section from 0.
-                key = (judged.domain, judged.id)
+                # RMB numbers its rows in each section from 0, and an alpaca_eval file may hold several models.
+                key = (judged.domain, judged.id, judged.tag("model"))
                 if key not in known:
                     known.add(key)
                     yield self._with_extras(judged)
