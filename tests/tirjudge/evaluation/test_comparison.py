@@ -231,9 +231,9 @@ def test_alpaca_eval_models_are_paired_by_instruction(tmp_path: Path) -> None:
     assert found["value"] == pytest.approx(differences.mean())
     assert (found["low"], found["high"]) == pytest.approx((low, high), abs=0.006)
     assert (found["n"], record["common"]) == (198, 198)
-    assert [id.partition(" [")[0] for id in record["only_first"]] == ["Instruction 0", "Instruction 1"]
+    assert [id.partition(" #")[0] for id in record["only_first"]] == ["Instruction 0", "Instruction 1"]
     assert len(record["only_second"]) == 3
-    assert "2 only in first.jsonl: Instruction 0 [" in shown
+    assert "2 only in first.jsonl: Instruction 0 #" in shown
     assert "3 only in second.jsonl: " in shown
 
 

@@ -81,7 +81,7 @@ class Replay:
         for position, row in enumerate(self.files):
             scales.add(row)
             for judged in self._read(row, position):
-                # RMB numbers its rows in each section from 0, and an alpaca_eval file may hold several models.
+                # RMB numbers rows in each section from 0, and alpaca_eval files may hold several models.
                 key = (judged.domain, judged.id, judged.tag("model"))
                 if key not in known:
                     known.add(key)
