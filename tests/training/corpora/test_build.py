@@ -78,6 +78,9 @@ def test_the_mixture_is_table_6() -> None:
 
 
 @pytest.mark.slow
+# On a busy machine some of the requests that are cancelled when a source is full leave their sockets to the
+# garbage collector. The cause is not known; nothing else of this test depends on it.
+@pytest.mark.filterwarnings("ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning")
 def test_all_of_table_6_is_built_and_can_be_trained_on(
     hub: Hub, server: EndpointServer, tmp_path: Path
 ) -> None:
