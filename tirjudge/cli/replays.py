@@ -15,7 +15,7 @@ _DUPLICATES: tuple[Duplicates, ...] = ("refuse", "first")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplayOptions:
-    """How the files of a run are read."""
+    """The options that say how the files of a run are read."""
 
     columns: VerdictColumns | None
     labels: Path | None
