@@ -22,7 +22,7 @@ START = """
 import subprocess, sys
 from pathlib import Path
 from tirjudge.storage.run_folder import RunFolder
-from tirjudge.storage.run_folder import full_disk_told
+from tirjudge.storage.run_folder import disk_full_errors
 FOLDER = Path(sys.argv[1])
 """
 DISTIL = """
@@ -57,7 +57,7 @@ for number, size in enumerate(sys.argv[3:]):
     options = f"{'remount,' if number else ''}size={size}"
     subprocess.run(["mount", "-t", "tmpfs", "-o", options, "none", FOLDER], check=True)
     try:
-        with full_disk_told(FOLDER), RunFolder(FOLDER / "run") as run:
+        with disk_full_errors(FOLDER), RunFolder(FOLDER / "run") as run:
             work(run)
     except Exception as error:
         print(f"{type(error).__name__}: {error}")
