@@ -98,7 +98,7 @@ class Pool:
         validate(program, limits)
         called = asyncio.get_running_loop().time()
         await self._queue.acquire(program.client)
-        # Of equally fit seats, take the one that was used last.
+        # Among equally suitable seats, prefer the most recently used one.
         seat = max(reversed(self._free), key=lambda seat: self._fitness(seat, limits.disk_bytes))
         self._free.remove(seat)
         try:

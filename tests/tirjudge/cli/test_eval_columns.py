@@ -249,7 +249,7 @@ def test_standard_input_is_scored_under_every_protocol(tmp_path: Path) -> None:
     }
 
 
-# What is refused
+# Wrong columns, labels and values are refused
 
 
 @pytest.mark.parametrize(
