@@ -120,7 +120,18 @@ class ModelConfig(BaseModel):
     """Turn the thinking on or off if the chat template has that switch; the trained model's folder records
     it. None turns it on for judges whose turn begins with `<think>`, and off for any other."""
     lora: LoraConfig | None = None
-    """Train a LoRA adapter in every stage and merge it at the end; None trains all weights."""
+    """Train a LoRA adapter in every stage; None trains all weights."""
+    dtype: Literal["auto", "float32", "bfloat16"] | None = None
+    """The type of the weights under an adapter, which stay frozen; the adapter and Adam's moments are float32.
+    `auto` is bfloat16 on a CPU that computes in it, else float32; None is float32."""
+
+    @model_validator(mode="after")
+    def _freezes_rounded_weights(self) -> ModelConfig:
+        if self.dtype == "bfloat16" and self.lora is None:
+            raise ValueError(
+                'dtype = "bfloat16" needs [model.lora]: without an adapter, small updates are lost to rounding'
+            )
+        return self
 
 
 class IterateConfig(BaseModel):

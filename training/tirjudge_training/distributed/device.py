@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+Dtype = Literal["float32", "bfloat16"]
+"""The type of a model's weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +40,22 @@ def current_device() -> Device:
     if torch.cuda.is_available():
         return Device("cuda", autocast="bfloat16", checkpointing=True)
     return Device("cpu", autocast=None, checkpointing=False)
+
+
+def weights_dtype(stated: Dtype | Literal["auto"] | None) -> Dtype:
+    """Return the type of the weights; `auto` is bfloat16 on a CPU that computes in it, else float32."""
+    if stated == "auto":
+        on_cpu = current_device().device == "cpu"
+        return "bfloat16" if on_cpu and native_bfloat16() else "float32"
+    return stated or "float32"
+
+
+def native_bfloat16() -> bool:
+    """Return True if this CPU multiplies matrices in bfloat16; others emulate it, several times slower."""
+    import torch
+
+    # oneDNN runs bfloat16 also on AVX512 without these instructions, but no faster than float32.
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def describe(model: Any, *, sampler: str, precision: str) -> dict[str, str]:

@@ -10,6 +10,7 @@ from typing import Any
 from tirjudge.model_folder import embedded_model
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_training.config_files import BadRecipe
+from tirjudge_training.data.base import data_path
 from tirjudge_training.pipelines import open_method
 from tirjudge_training.recipe import Recipe
 
@@ -143,7 +144,7 @@ def _architecture(base: str) -> Architecture:
 def _rows(recipe: Recipe, path: Path) -> Path:
     """Return the recipe's own rows if they exist, else a file of made-up rows for every kind of judge."""
     assert recipe.data.train is not None
-    if recipe.data.train.exists():
+    if data_path(recipe.data.train).exists():
         return recipe.data.train
     lists = any(judge.name == LISTWISE for judge in recipe.environments.values())
     counts = (2, 3) if lists else (2,)

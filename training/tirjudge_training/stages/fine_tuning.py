@@ -46,6 +46,7 @@ class FineTuning(Stage):
             self.config,
             samples,
             lora=self.lora,
+            dtype=run.dtype,
             seed=self.seed,
             say=run.say,
             processes=run.processes,
@@ -55,7 +56,8 @@ class FineTuning(Stage):
             folder.path / MODEL,
             model,
             start=start,
-            enable_thinking=run.enable_thinking,
+            lora=self.lora,
+            note=run.note,
             processes=run.processes,
         )
         return {"samples": len(samples), "too_long": len(found) - len(samples)}

@@ -60,7 +60,7 @@ class WarmUp(Stage):
             folder.path / MODEL,
             model,
             start=str(folder.path / BASE),
-            enable_thinking=run.enable_thinking,
+            note=run.note,
             processes=run.processes,
         )
         return {"samples": len(samples)}
