@@ -18,6 +18,7 @@ from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.sft import SftConfig
 from tirjudge_training.stages.answering import AnswersConfig
 from tirjudge_training.stages.base import Size
+from tirjudge_training.stages.demonstrations import DemonstrationsConfig
 from tirjudge_training.stages.rejection import RejectionConfig
 from tirjudge_training.stages.selection import ValidationConfig
 from tirjudge_training.stages.warm_up import WarmUpConfig
@@ -172,7 +173,9 @@ class Recipe(BaseModel):
     meta_judge: MetaJudgeConfig | None = None
     """The model behind rewards that need one; None if no reward does."""
     warmup: WarmUpConfig = WarmUpConfig()
-    """The warm-up of the miniature."""
+    """The warm-up of the miniature, and that on `data.demonstrations`."""
+    demonstrations: DemonstrationsConfig = DemonstrationsConfig()
+    """The dialogues of a base model's warm-up, if `data.demonstrations` names rows."""
     rl: RlConfig
     rejection: RejectionConfig = RejectionConfig()
     teacher: TeacherConfig = TeacherConfig()
@@ -206,10 +209,11 @@ class Recipe(BaseModel):
     def _fits_together(self) -> Recipe:
         if not self.generated and self.model.base is None:
             raise ValueError("data.train needs model.base: the miniature only knows its own tasks")
-        if self.generated and (self.environments or self.data.heldout or self.data.reserved):
+        own = self.data.heldout or self.data.reserved or self.data.demonstrations
+        if self.generated and (self.environments or own):
             raise ValueError(
-                "environments, data.heldout and data.reserved are for rows of your own: name the rows in "
-                "data.train"
+                "environments, data.heldout, data.reserved and data.demonstrations are for rows of your own: "
+                "name the rows in data.train"
             )
         # Checked here and not in the run, so that `--plan` refuses the same recipes as training.
         method = METHODS.open(self.method, **(self.method_options or {}))

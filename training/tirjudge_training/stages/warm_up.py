@@ -20,7 +20,7 @@ BASE = "base"
 
 
 class WarmUpConfig(BaseModel):
-    """The shape of the miniature, its warm-up corpus, and how it is trained on it."""
+    """The warm-up of the miniature, with its shape and corpus, or that of a base model on demonstrations."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
