@@ -7,7 +7,7 @@ import json
 from importlib.resources import files
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tirjudge_environments.registry import first_fault
 
@@ -36,6 +36,17 @@ def weights_digest(folder: str) -> str:
     return digest.hexdigest()
 
 
+class BaseNote(BaseModel):
+    """The base model that an adapter was trained on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    """As the recipe names it: `smol`, a folder or a hub id."""
+    sha256: str
+    """Checksum of the GGUF file, or else of the weights: see `weights_sha256`."""
+
+
 class ModelNote(BaseModel):
     """The file `tirjudge.json` in a model folder, written by `tirjudge train`."""
 
@@ -45,6 +56,13 @@ class ModelNote(BaseModel):
     """The family of prompts with which the judge was trained."""
     enable_thinking: bool | None = None
     """The thinking mode with which the judge was trained, see `ChatEncoder`."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of one view that suffice for this judge, so that a turn without an end does not stall a run.
+
+    It is the default of `--max-tokens`, and counts as that does: after the prompt, program outputs included.
+    """
+    base: BaseNote | None = None
+    """Of an adapter: its base model."""
     note: str = ""
     """The judge's purpose in one line, shown with its verdicts."""
 
