@@ -54,6 +54,8 @@ class ModelNote(BaseModel):
 
     prompts: str = "tir"
     """The family of prompts with which the judge was trained."""
+    shown_chars: int | None = Field(default=None, ge=2)
+    """The characters of a response that it was shown in training; None showed whole responses."""
     enable_thinking: bool | None = None
     """The thinking mode with which the judge was trained, see `ChatEncoder`."""
     max_tokens: int | None = Field(default=None, ge=1)
