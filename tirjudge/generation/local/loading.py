@@ -108,7 +108,7 @@ def _dtype(config: Any, device: str, wanted: str) -> Any:
         and not torch.cuda.is_bf16_supported(including_emulation=False)
     ):
         logger.warning(
-            "this GPU has no bfloat16 and computes in float32: dtype=float16 is faster where the model allows it"
+            "this GPU has no bfloat16 and computes in float32; dtype=float16 is faster if the model allows it"
         )
         return torch.float32
     return "auto"
