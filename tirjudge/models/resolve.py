@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
+from tirjudge.console_text import first_line
+from tirjudge.model_folder import MODELS
 from tirjudge.models.base import ModelUnavailable
-from tirjudge.models.gguf_file import converted, converted_folder, file_sha256, is_gguf
+from tirjudge.models.gguf_file import SOURCE_FILE, converted, converted_folder, file_sha256, is_gguf
 
 logger = logging.getLogger(__name__)
 
@@ -55,15 +60,17 @@ SMOL = KnownModel(
     hub="HuggingFaceTB/SmolLM2-135M-Instruct",
     license="Apache-2.0",
 )
+MINI = "mini"
+"""The short name of the miniature, whose folder is inside this package."""
 KNOWN = {SMOL.name: SMOL}
 
 
 def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str:
     """Return a folder or hub id that `from_pretrained` accepts.
 
-    A short name (`smol`) is the file of the installed wheel, verified by its checksum, or else the hub's
-    repository. A GGUF file is converted once into the cache. A folder or hub id is returned as it is;
-    `./smol` is a folder of that name.
+    The short name `smol` is the file of the installed wheel, verified by its checksum, or else the hub's
+    repository; `mini` is the miniature inside this package. A GGUF file is converted once into the cache.
+    Everything else, such as a folder or hub id, is returned as it is; `./smol` is a folder of that name.
 
     Args:
         name: what a user gives as `--model` or as a recipe's `base`.
@@ -73,13 +80,14 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
     """
     if name in KNOWN:
         return _known(KNOWN[name], say)
+    if name == MINI:
+        return str(MODELS / MINI)
     path = Path(name).expanduser()
-    if path.is_file():
-        if not is_gguf(path):
-            raise ModelUnavailable(f"{name}: a model is a GGUF file or a folder, and this is another file")
+    if path.is_file() and is_gguf(path):
         return str(converted(path, file_sha256(path), say))
     if path.suffix == ".gguf" and not path.is_dir():
-        raise ModelUnavailable(f"{name}: there is no such file")
+        reason = "is no GGUF file: download it again" if path.exists() else "there is no such file"
+        raise ModelUnavailable(f"{name}: {reason}")
     return name
 
 
@@ -89,7 +97,7 @@ def _known(model: KnownModel, say: Callable[[str], None]) -> str:
         return str(model.folder())
     file = model.installed_file()
     if file is None:
-        return model.hub
+        return _from_hub(model, say)
     found = file_sha256(file)
     if found != model.sha256:
         raise ModelUnavailable(
@@ -97,3 +105,60 @@ def _known(model: KnownModel, say: Callable[[str], None]) -> str:
             f"{model.install} --force-reinstall"
         )
     return str(converted(file, found, say))
+
+
+def _from_hub(model: KnownModel, say: Callable[[str], None]) -> str:
+    """Return the folder of the model's files in the cache of huggingface_hub, downloading them at first."""
+    try:
+        from huggingface_hub import snapshot_download
+    except ImportError as error:
+        raise ModelUnavailable(
+            f"the model {model.name} needs `pip install 'tirjudge[local]'`: {error}"
+        ) from error
+    download = partial(
+        snapshot_download,
+        model.hub,
+        allow_patterns=["*.json", "*.jinja", "*.safetensors", "*.txt"],
+        ignore_patterns=["*/*"],
+    )
+    try:
+        return str(download(local_files_only=True))
+    except OSError:  # not downloaded yet
+        say(f"downloading {model.hub} from the hub, once, since the package {model.package} is not installed")
+    try:
+        return str(download())
+    except OSError as error:
+        raise ModelUnavailable(
+            f"the model {model.name} is not installed, and {model.hub} cannot be downloaded "
+            f"({first_line(error)}): {model.install}"
+        ) from error
+
+
+def weights_sha256(model: str) -> str:
+    """Return the checksum of a model's weights, as an adapter's note records that of its base.
+
+    For a converted GGUF file it is the checksum of that file. For a folder, or a hub id in the local cache,
+    it is that of its only safetensors file, or of the checksums of several in the order of their names. It is
+    empty if there are no such files here.
+
+    Args:
+        model: a folder or hub id, as `resolve_model` returns it.
+    """
+    folder = _local_folder(model)
+    if folder is None:
+        return ""
+    if (folder / SOURCE_FILE).is_file():
+        return str(json.loads((folder / SOURCE_FILE).read_text(encoding="utf-8"))["sha256"])
+    sums = [file_sha256(file) for file in sorted(folder.glob("*.safetensors"))]
+    return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest() if sums else ""
+
+
+def _local_folder(model: str) -> Path | None:
+    if Path(model).is_dir():
+        return Path(model)
+    try:
+        from huggingface_hub import snapshot_download
+
+        return Path(snapshot_download(model, local_files_only=True))
+    except (ImportError, OSError, ValueError):  # not on this machine
+        return None
