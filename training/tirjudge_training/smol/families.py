@@ -8,14 +8,12 @@ from collections.abc import Mapping, Sequence
 from tirjudge_training.smol.family import Constraint, Family
 from tirjudge_training.smol.family_keywords import (
     CapitalWords,
-    EnglishCapital,
-    EnglishLowercase,
     Existence,
     ForbiddenWords,
     KeywordFrequency,
     LetterFrequency,
-    ResponseLanguage,
 )
+from tirjudge_training.smol.family_language import EnglishCapital, EnglishLowercase, ResponseLanguage
 from tirjudge_training.smol.family_layout import (
     Highlights,
     NthParagraph,
@@ -46,7 +44,7 @@ _WEIGHTS: Mapping[type[Family], float] = {
     KeywordFrequency: 1.3,
     LetterFrequency: 1.2,
     ResponseLanguage: 1.9,
-    Paragraphs: 1,
+    Paragraphs: 1.2,
     NumberWords: 1.4,
     NumberSentences: 1.3,
     NthParagraph: 1.2,
@@ -118,7 +116,7 @@ _APART = (
     {"length_constraints:number_words", "length_constraints:number_sentences"},
 )
 """Groups of which a prompt takes at most one."""
-_SIGNS = (">=", "<=", "==", "=0", "..", ">", "<")
+_SIGNS = (">=", "<=", "==", "=0", "=b", "..", ">", "<")
 
 
 def wordings(family: str) -> Sequence[tuple[str, str]]:

@@ -140,6 +140,10 @@ class CountFamily(Family):
             for relation, limit in wanted
         ]
 
+    def holds(self, text: str, given: Arguments) -> bool:
+        low, high = self.bounds(given)
+        return low <= self.count(text, given) <= high
+
     def verifier_arguments(self, given: Arguments) -> Arguments:
         """Return the verifier's arguments other than the number and the relation."""
         return {}

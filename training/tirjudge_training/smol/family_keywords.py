@@ -8,10 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
-from tirjudge_environments.instruction_checks.english import words_and_marks
 from tirjudge_training.smol.family import Arguments, CountFamily, Family
-from tirjudge_training.smol.texts import sections
-from tirjudge_training.smol.writing import Pen, insert_sentence, is_prose, language_sentences, sentences
+from tirjudge_training.smol.writing import Pen, insert_sentence, is_prose, language_sentences
 
 _MENTIONS = (
     "It has something to do with {}.",
@@ -56,11 +54,32 @@ def draw_word(text: str, pen: Pen, from_text: float) -> str:
     if own and pen.chance(from_text):
         return pen.rng.choice(own)
     word = pen.rng.choice(pen.vocabulary)
-    if pen.chance(0.08):
-        word = f"{word} {pen.rng.choice(pen.vocabulary)}"
-    elif pen.chance(0.1):
-        word = word.capitalize()
+    how = pen.rng.random()
+    if how < 0.05:
+        return f"{word} {pen.rng.choice(pen.vocabulary)}"
+    if how < 0.14:
+        return word.capitalize()
+    if how < 0.24:
+        return _foreign_word(pen)
+    if how < 0.36:
+        return _invented_name(pen)
     return word
+
+
+def _foreign_word(pen: Pen) -> str:
+    text = " ".join(
+        language_sentences()[pen.rng.choice(["German", "French", "Spanish", "Italian", "Finnish"])]
+    )
+    return pen.rng.choice(re.findall(r"\b[a-zäöüéèàñ]{2,10}\b", text))
+
+
+def _invented_name(pen: Pen) -> str:
+    """Return a name that no one has seen, so that a judge must copy it from the prompt letter by letter."""
+    parts = [
+        f"{pen.rng.choice('bcdfghklmnprstvw')}{pen.rng.choice('aeiou')}" for _ in range(pen.rng.randint(2, 3))
+    ]
+    name = "".join(parts) + pen.rng.choice(["", "n", "r", "s", "ll", "x"])
+    return name.capitalize() if pen.chance(0.5) else name
 
 
 def quoted(words: Sequence[str], last: str, rng: random.Random) -> str:
@@ -265,7 +284,8 @@ class CapitalWords(CountFamily):
         )
 
     def count(self, text: str, given: Arguments) -> int:
-        return sum(token.isupper() for token in words_and_marks(text))
+        # The verifier's tokenizer is slow; the two rarely differ, and the verifier has the last word.
+        return sum(word.isupper() for word in re.findall(r"[\w-]+", text))
 
     def add(self, text: str, given: Arguments, pen: Pen) -> str:
         found = re.findall(r"\b[a-z]{3,}\b", text)
@@ -280,103 +300,6 @@ class CapitalWords(CountFamily):
         word = pen.rng.choice(found)
         instead = {"I": "we", "A": "the"}.get(word, word.lower())
         return re.sub(rf"\b{word}\b", instead, text, count=1)
-
-
-class ResponseLanguage(Family):
-    id: ClassVar[str] = "language:response_language"
-    order: ClassVar[int] = 1
-
-    def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
-        code, name, letters = (
-            part.strip() for part in pen.rng.choice(list(sections("languages"))).split("|")
-        )
-        return {"code": code, "language": name, "letters": letters}
-
-    def checks(self, given: Arguments) -> Sequence[Verifier]:
-        return (open_verifier(self.id, language=given["code"]),)
-
-    def holds(self, text: str, given: Arguments) -> bool:
-        # The detector is slow; the sentences of the text tell what was written.
-        own = set(language_sentences()[given["language"]])
-        return sum(text.count(sentence) * len(sentence) for sentence in own) > len(text) / 2
-
-    def expression(self, given: Arguments) -> str:
-        letters = given["letters"]
-        if letters.startswith("\\"):
-            return f'len(re.findall("[{letters}]", r)) > len(r) / 3'
-        return f"sum(w in r.lower().split() for w in {literal(letters.split())}) >= 2"
-
-    def follow(self, text: str, given: Arguments, pen: Pen) -> str:
-        return self._text(given["language"], text, pen)
-
-    def violate(self, text: str, given: Arguments, pen: Pen) -> str:
-        if pen.chance(0.3):
-            others = [
-                name.strip()
-                for _, name, letters in (heading.split("|") for heading in sections("languages"))
-                # The program does not tell languages with the same letters apart.
-                if letters.strip() != given["letters"]
-            ]
-            return self._text(pen.rng.choice(others), text, pen)
-        own = language_sentences()[given["language"]]
-        english = [pen.sentence() for _ in range(pen.rng.randint(3, 8))]
-        if any(sentence in text for sentence in own) or not text.isascii():
-            text = " ".join(english)
-        return f"{pen.rng.choice(own)} {text}" if pen.chance(0.2) else text
-
-    def _text(self, language: str, text: str, pen: Pen) -> str:
-        own = list(language_sentences()[language])
-        count = max(3, min(2 * len(own), len(sentences(text))))
-        found = [*pen.rng.sample(own, len(own)), *pen.rng.sample(own, len(own))][:count]
-        size = pen.rng.choice([2, 3, 4])
-        return "\n\n".join(" ".join(found[at : at + size]) for at in range(0, len(found), size))
-
-    def fields(self, given: Arguments, rng: random.Random) -> Mapping[str, str]:
-        return {"language": given["language"]}
-
-
-class LetterCase(Family):
-    """Both families of letter case."""
-
-    order: ClassVar[int] = 80
-    imports: ClassVar[tuple[str, ...]] = ()
-    method: ClassVar[str]
-    change: ClassVar[str]
-
-    def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
-        return {}
-
-    def checks(self, given: Arguments) -> Sequence[Verifier]:
-        return (open_verifier(self.id),)
-
-    def holds(self, text: str, given: Arguments) -> bool:
-        # The verifier also detects the language, which is English here and slow to detect.
-        return bool(getattr(text, self.method)())
-
-    def expression(self, given: Arguments) -> str:
-        return f"r.{self.method}()"
-
-    def follow(self, text: str, given: Arguments, pen: Pen) -> str:
-        return str(getattr(text, self.change)())
-
-    def violate(self, text: str, given: Arguments, pen: Pen) -> str:
-        parts = re.split(r"(\s+)", text)
-        places = [at for at, part in enumerate(parts) if len(part) > 2 and part.isalpha()]
-        for at in pen.rng.sample(places, min(len(places), pen.rng.choice([1, 1, 2, 4]))):
-            parts[at] = parts[at].capitalize()
-        return "".join(parts)
-
-
-class EnglishCapital(LetterCase):
-    id: ClassVar[str] = "change_case:english_capital"
-    method: ClassVar[str] = "isupper"
-    change: ClassVar[str] = "upper"
-
-
-class EnglishLowercase(LetterCase):
-    id: ClassVar[str] = "change_case:english_lowercase"
-    method: ClassVar[str] = "islower"
-    change: ClassVar[str] = "lower"
 
 
 def literal(value: str | Sequence[str]) -> str:

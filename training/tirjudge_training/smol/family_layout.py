@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
@@ -180,19 +181,39 @@ class Placeholders(CountFamily):
         return re.sub(r"\[(.*?)\]", pen.rng.choice([r"\1", r"(\1)", r"{\1}", ""]), text, count=1)
 
 
+@dataclass(frozen=True)
+class BlankLines:
+    """A verifier of our own: an exact number of paragraphs, separated by blank lines."""
+
+    count: int
+
+    def holds(self, response: str) -> bool:
+        return len([part for part in response.split("\n\n") if part.strip()]) == self.count
+
+
 class Paragraphs(CountFamily):
     id: ClassVar[str] = "length_constraints:number_paragraphs"
     order: ClassVar[int] = 30
     argument: ClassVar[str] = "num_paragraphs"
     relation_argument: ClassVar[str] = ""
     imports: ClassVar[tuple[str, ...]] = ()
-    counted: ClassVar[str] = 'len([p for p in r.split("***") if p.strip()])'
 
     def number(self, relation: str, text: str, given: Arguments, pen: Pen) -> int:
         return pen.rng.choice([2, 2, 3, 3, 4, 4, 5, 6])
 
+    def checks(self, given: Arguments) -> Sequence[Verifier]:
+        return (BlankLines(given["n"]),) if given["relation"] == "=b" else super().checks(given)
+
+    def bounds(self, given: Arguments) -> tuple[int, int]:
+        return given["n"], given["n"]
+
+    def expression(self, given: Arguments) -> str:
+        divider = '"\\n\\n"' if given["relation"] == "=b" else '"***"'
+        return f"len([p for p in r.split({divider}) if p.strip()]) == {given['n']}"
+
     def count(self, text: str, given: Arguments) -> int:
-        return len([part for part in text.split("***") if part.strip()])
+        divider = "\n\n" if given["relation"] == "=b" else "***"
+        return len([part for part in text.split(divider) if part.strip()])
 
     def add(self, text: str, given: Arguments, pen: Pen) -> str:
         return self._with(text, self.count(text, given) + 1, pen)
@@ -201,10 +222,12 @@ class Paragraphs(CountFamily):
         return self._with(text, max(1, self.count(text, given) - 1), pen)
 
     def follow(self, text: str, given: Arguments, pen: Pen) -> str:
-        return self._with(text, given["n"], pen)
+        return self._with(text, given["n"], pen, "\n\n" if given["relation"] == "=b" else "")
 
     def violate(self, text: str, given: Arguments, pen: Pen) -> str:
         n = given["n"]
+        if given["relation"] == "=b":
+            return self._with(text, pen.rng.choice([max(1, n - 1), n + 1, n + 2]), pen, "\n\n")
         if pen.chance(0.35):
             return self._with(text, n, pen, pen.rng.choice(["\n\n", "\n\n---\n\n", "\n\n* * *\n\n", "\n\n"]))
         return self._with(text, pen.rng.choice([max(1, n - 1), n + 1, n + 1, n + 2]), pen)
@@ -220,7 +243,9 @@ class Sections(CountFamily):
     relation_argument: ClassVar[str] = ""
 
     def others(self, text: str, pen: Pen) -> Arguments:
-        return {"splitter": pen.phrase("sections")}
+        # Any noun can number the sections, which the rare ones teach.
+        rare = pen.rng.choice(pen.vocabulary).capitalize() if pen.chance(0.15) else ""
+        return {"splitter": rare or pen.phrase("sections")}
 
     def number(self, relation: str, text: str, given: Arguments, pen: Pen) -> int:
         return pen.rng.choice([2, 2, 3, 3, 4, 4, 5, 6])

@@ -11,6 +11,7 @@ from typing import ClassVar
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
 from tirjudge_training.smol.family import Arguments, Family
 from tirjudge_training.smol.family_keywords import literal
+from tirjudge_training.smol.texts import sections
 from tirjudge_training.smol.writing import Pen, insert_sentence, prose, sentences
 
 _LONGEST_PART = 900
@@ -243,7 +244,8 @@ class EndChecker(Family):
     imports: ClassVar[tuple[str, ...]] = ()
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
-        return {"phrase": pen.phrase("end")}
+        own = [line for line in sections("topics")[pen.area] if len(line.split()) < 11 and line[:2] != "t:"]
+        return {"phrase": pen.rng.choice(own) if own and pen.chance(0.4) else pen.phrase("end")}
 
     def checks(self, given: Arguments) -> Sequence[Verifier]:
         return (open_verifier(self.id, end_phrase=given["phrase"]),)

@@ -84,9 +84,7 @@ class Generator:
         shared = self.report.shared.setdefault("self-instruct", Counter())
         public = public_requests(sources, self._index, shared)
         self.report.read["self-instruct"] = len(public) + shared.total()
-        own = [request for request in own_requests() if self._index.find([request.text]) is None]
-        self.report.read["own"] = len(own_requests())
-        self.report.shared["own"] = Counter()
+        own = self._own()
         self._vocabulary = vocabulary(public)
         self._requests = {
             held: (
@@ -117,6 +115,18 @@ class Generator:
         rng.shuffle(rows)
         self.report.rows[name] = rows
         return rows
+
+    def _own(self) -> list[Request]:
+        shared = self.report.shared.setdefault("own", Counter())
+        found = []
+        for request in own_requests():
+            self.report.read["own"] += 1
+            overlap = self._index.find([request.text])
+            if overlap is None:
+                found.append(request)
+            else:
+                shared[overlap.benchmark] += 1
+        return found
 
     def _constrained(self, count: int, rng: random.Random, held: bool) -> list[Draft]:
         own, public = self._requests[held]

@@ -47,7 +47,7 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         raise BadSources(
-            f"cannot read {path}: {error.strerror}; name the folder of mbpp/ and self-instruct/ with --sources"
+            f"cannot read {path}: {error.strerror}; --sources names the folder of mbpp/ and self-instruct/"
         ) from None
     found = []
     for number, line in enumerate(lines, 1):
