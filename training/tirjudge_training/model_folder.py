@@ -12,17 +12,16 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.generation.model_files import Adapter
-from tirjudge.model_folder import NOTE_FILE, ModelNote, read_note
-from tirjudge.models.gguf_file import file_sha256
-from tirjudge.models.resolve import KNOWN, resolve_model
+from tirjudge.generation.model_files import CONFIG as ADAPTER_CONFIG
+from tirjudge.generation.model_files import Adapter, tokenizer_of
+from tirjudge.model_folder import NOTE_FILE, BaseNote, ModelNote, read_note
+from tirjudge.models import resolve_model, weights_sha256
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_environments import Prompt
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.distributed.checkpoints import adapter_weights, on_the_first
 from tirjudge_training.distributed.device import Dtype, current_device
 from tirjudge_training.distributed.processes import ALONE, Processes
-
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 """The file of an adapter folder with its weights, as PEFT names it."""
@@ -88,7 +87,15 @@ def load_trainable(start: str | Path, lora: LoraConfig | None, *, dtype: Dtype =
 def name_base(model: Any, start: str | Path) -> None:
     """Have checkpoints of LoRA training name the base model as the recipe does, not its resolved folder."""
     if hasattr(model, "peft_config"):
-        model.peft_config["default"].base_model_name_or_path = base_of(Path(start)) or str(start)
+        model.peft_config["default"].base_model_name_or_path = base_name(start)
+
+
+def base_name(start: str | Path) -> str:
+    """Return the full model below an adapter, or the model itself, in the words of the recipe."""
+    config = Path(start) / ADAPTER_CONFIG
+    if not config.is_file():
+        return str(start)
+    return str(json.loads(config.read_text(encoding="utf-8"))["base_model_name_or_path"])
 
 
 def network(model: Any) -> Any:
@@ -100,8 +107,7 @@ def load_tokenizer(path: str | Path) -> Any:
     """Load the tokenizer of a model; an adapter folder without one has that of its base model."""
     from transformers import AutoTokenizer
 
-    base = None if (Path(path) / "tokenizer_config.json").is_file() else base_of(Path(path))
-    return AutoTokenizer.from_pretrained(resolve_model(str(path if base is None else base)))
+    return AutoTokenizer.from_pretrained(tokenizer_of(resolve_model(str(path))))
 
 
 def prompt_tokens(path: str | Path, *, enable_thinking: bool | None = None) -> Callable[[Prompt], int]:
@@ -148,7 +154,7 @@ def _write_adapter(
     from safetensors.torch import save_file
 
     folder.mkdir(parents=True, exist_ok=True)
-    base = base_of(Path(start)) or start
+    base = base_name(start)
     config = copy(config)
     config.base_model_name_or_path, config.inference_mode = base, True
     # PEFT writes sets, whose order differs between runs.
@@ -156,7 +162,8 @@ def _write_adapter(
     config.save_pretrained(folder)
     small = {name: weight.to(torch.bfloat16).contiguous() for name, weight in sorted(weights.items())}
     save_file(small, folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
-    _write_note(folder, start, {**note, "base": {"name": base, "sha256": base_sha256(base)}})
+    trained_on = BaseNote(name=base, sha256=weights_sha256(resolve_model(base)))
+    _write_note(folder, start, {**note, "base": trained_on})
 
 
 def copy_adapter(checkpoint: Path, folder: Path, *, start: str, note: Mapping[str, Any]) -> None:
@@ -168,18 +175,7 @@ def copy_adapter(checkpoint: Path, folder: Path, *, start: str, note: Mapping[st
     _write_adapter(folder, config, load_file(checkpoint / ADAPTER_WEIGHTS), start, note)
 
 
-def base_sha256(base: str) -> str:
-    """Return the checksum of a base model: its GGUF file's, or that of its one weight file, else empty."""
-    if base in KNOWN:
-        return KNOWN[base].sha256
-    path = Path(base)
-    files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
-    return file_sha256(files[0]) if len(files) == 1 else ""
-
-
-def _write(
-    folder: Path, model: Any, weights: dict[str, Any], start: str, note: Mapping[str, Any]
-) -> None:
+def _write(folder: Path, model: Any, weights: dict[str, Any], start: str, note: Mapping[str, Any]) -> None:
     model = network(model)
     model.config.use_cache = True  # trainers turn it off
     model.save_pretrained(folder, state_dict=weights)

@@ -123,14 +123,14 @@ class ModelConfig(BaseModel):
     lora: LoraConfig | None = None
     """Train a LoRA adapter in every stage; None trains all weights."""
     dtype: Literal["auto", "float32", "bfloat16"] | None = None
-    """The type of the weights under an adapter, which stay frozen; the adapter and Adam's moments are float32.
+    """The type of the frozen weights under an adapter; the adapter and Adam's moments are float32.
     `auto` is bfloat16 on a CPU that computes in it, else float32; None is float32."""
 
     @model_validator(mode="after")
     def _freezes_rounded_weights(self) -> ModelConfig:
         if self.dtype == "bfloat16" and self.lora is None:
             raise ValueError(
-                'dtype = "bfloat16" needs [model.lora]: without an adapter, small updates are lost to rounding'
+                'dtype = "bfloat16" needs [model.lora]: rounding would lose small updates of whole weights'
             )
         return self
 

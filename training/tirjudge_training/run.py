@@ -134,7 +134,7 @@ def _enable_thinking(recipe: Recipe) -> bool | None:
 
 
 def _note(recipe: Recipe, data: Data) -> dict[str, Any]:
-    """Return the fields of the note that a model folder of this run gets: the prompts that it was trained with.
+    """Return the fields of the note that a model folder of this run gets: the prompts of its training.
 
     Judges of other formats have one family of prompts, which needs no note.
     """

@@ -20,7 +20,13 @@ IGNORED = -100
 """The label of a token that is not scored."""
 WORTHWHILE = 0.1
 """The least share of a batch's tokens that sharing prompts must save; below it one pass is faster."""
-SCALED = ("final_logit_softcapping", "logit_scale", "output_multiplier", "lm_head_multiplier", "logits_scaling")
+SCALED = (
+    "final_logit_softcapping",
+    "logit_scale",
+    "output_multiplier",
+    "lm_head_multiplier",
+    "logits_scaling",
+)
 """Settings of models that change their logits, which are left to TRL."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tirjudge.models.machine import has_bfloat16
+
 Dtype = Literal["float32", "bfloat16"]
 """The type of a model's weights."""
 
@@ -46,16 +48,9 @@ def weights_dtype(stated: Dtype | Literal["auto"] | None) -> Dtype:
     """Return the type of the weights; `auto` is bfloat16 on a CPU that computes in it, else float32."""
     if stated == "auto":
         on_cpu = current_device().device == "cpu"
-        return "bfloat16" if on_cpu and native_bfloat16() else "float32"
+        # Other processors emulate bfloat16, several times slower than float32.
+        return "bfloat16" if on_cpu and has_bfloat16() else "float32"
     return stated or "float32"
-
-
-def native_bfloat16() -> bool:
-    """Return True if this CPU multiplies matrices in bfloat16; others emulate it, several times slower."""
-    import torch
-
-    # oneDNN runs bfloat16 also on AVX512 without these instructions, but no faster than float32.
-    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
 def describe(model: Any, *, sampler: str, precision: str) -> dict[str, str]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.model_folder import embedded_model
+from tirjudge.model_folder import MODELS
+from tirjudge.models import resolve_model
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_training.config_files import BadRecipe
 from tirjudge_training.data.base import data_path
@@ -104,13 +105,13 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
 
 
 def _model(recipe: Recipe, folder: Path) -> Path:
-    """Write a model with random weights, always the same, and the tokenizer of the embedded model."""
+    """Write a model with random weights, always the same, and the tokenizer of the miniature."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     base = recipe.model.base
     architecture = Architecture("qwen3", tied=True) if base is None else _architecture(base)
-    tokenizer = AutoTokenizer.from_pretrained(embedded_model())
+    tokenizer = AutoTokenizer.from_pretrained(str(MODELS / "mini"))
     config = AutoConfig.for_model(
         architecture.kind,
         **SIZE,
@@ -135,7 +136,7 @@ def _architecture(base: str) -> Architecture:
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(base, trust_remote_code=False).get_text_config()
+        config = AutoConfig.from_pretrained(resolve_model(base), trust_remote_code=False).get_text_config()
     except (OSError, ValueError) as error:
         raise BadRecipe(f"model.base: {base}: {str(error).strip().partition(chr(10))[0]}") from None
     return Architecture(config.model_type, bool(config.tie_word_embeddings))

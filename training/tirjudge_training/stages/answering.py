@@ -17,8 +17,8 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.orders import letter
 from tirjudge_training.data.base import Data
-from tirjudge_training.sft import Sample
 from tirjudge_training.model_folder import load_tokenizer
+from tirjudge_training.sft import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 
 LETTER = "{letter}"

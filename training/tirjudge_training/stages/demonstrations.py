@@ -95,7 +95,9 @@ class Demonstrations(Stage):
                 raise ValueError(f"data.demonstrations: {name} is not one of TIR-Judge's formats")
 
     def describe(self, result: JsonObject) -> str:
-        return f"{result['samples']:,} dialogues, whose programs ran in the sandbox, on {result['kept']:,} rows"
+        return (
+            f"{result['samples']:,} dialogues, whose programs ran in the sandbox, on {result['kept']:,} rows"
+        )
 
     def _tasks(self, data: Data) -> list[FormattedTask]:
         tasks, wanted = data.demonstrations(None, self.seed), set(self.config.families)
