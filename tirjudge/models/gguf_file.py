@@ -84,6 +84,19 @@ def converted(file: Path, sha256: str, say: Callable[[str], None]) -> Path:
     return folder
 
 
+def remove_converted(folder: Path) -> None:
+    """Remove a converted folder; no process ever sees a part of it."""
+    with _locked(folder, lambda line: None):
+        leftover = _partial(folder)
+        shutil.rmtree(leftover, ignore_errors=True)
+        folder.rename(leftover)
+        shutil.rmtree(leftover)
+
+
+def _partial(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.partial")
+
+
 @contextmanager
 def _locked(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
     """Hold the lock of a conversion. The file stays: removing it would let two processes hold a lock."""
@@ -97,7 +110,7 @@ def _locked(folder: Path, say: Callable[[str], None]) -> Iterator[None]:
 
 
 def _convert(file: Path, sha256: str, header: GgufHeader, folder: Path, say: Callable[[str], None]) -> None:
-    fresh = folder.with_name(f".{folder.name}.partial")
+    fresh = _partial(folder)
     # Under the lock this can only be what a killed process left.
     shutil.rmtree(fresh, ignore_errors=True)
     check_disk(
@@ -133,10 +146,11 @@ def _write(file: Path, header: GgufHeader, folder: Path, say: Callable[[str], No
         raise ModelUnavailable(f"a GGUF file needs `pip install 'tirjudge[local]'`: {error}") from error
     named = {"gguf_file": file.name, "trust_remote_code": False}
     try:
+        say("  reading the weights")
         with _quiet():
-            say("  reading the weights")
             model: Any = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.bfloat16, **named)
-            say("  reading the tokenizer")
+        say("  reading the tokenizer")
+        with _quiet():
             tokenizer = AutoTokenizer.from_pretrained(file.parent, **named)
     except MemoryError:
         raise
