@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tirjudge.console_text import first_line
-from tirjudge.model_folder import MODELS
+from tirjudge.model_folder import MODELS, embedded_model, embedded_name
 from tirjudge.models.base import ModelUnavailable
 from tirjudge.models.gguf_file import SOURCE_FILE, converted, converted_folder, file_sha256, is_gguf
 
@@ -69,7 +69,8 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
     """Return a folder or hub id that `from_pretrained` accepts.
 
     The short name `smol` is the file of the installed wheel, verified by its checksum, or else the hub's
-    repository; `mini` is the miniature inside this package. A GGUF file is converted once into the cache.
+    repository; `mini` is the miniature inside this package, and the
+    embedded model has the name that result rows show. A GGUF file is converted once into the cache.
     Everything else, such as a folder or hub id, is returned as it is; `./smol` is a folder of that name.
 
     Args:
@@ -82,6 +83,8 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
         return _known(KNOWN[name], say)
     if name == MINI:
         return str(MODELS / MINI)
+    if name == embedded_name():
+        return embedded_model()
     path = Path(name).expanduser()
     if path.is_file() and is_gguf(path):
         return str(converted(path, file_sha256(path), say))
@@ -97,7 +100,12 @@ def _known(model: KnownModel, say: Callable[[str], None]) -> str:
         return str(model.folder())
     file = model.installed_file()
     if file is None:
-        return _from_hub(model, say)
+        try:
+            return hub_folder(model.hub, say)
+        except ModelUnavailable as error:
+            raise ModelUnavailable(
+                f"the model {model.name} is not installed, and {error}: {model.install}"
+            ) from error
     found = file_sha256(file)
     if found != model.sha256:
         raise ModelUnavailable(
@@ -107,30 +115,34 @@ def _known(model: KnownModel, say: Callable[[str], None]) -> str:
     return str(converted(file, found, say))
 
 
-def _from_hub(model: KnownModel, say: Callable[[str], None]) -> str:
-    """Return the folder of the model's files in the cache of huggingface_hub, downloading them at first."""
+def hub_folder(repository: str, say: Callable[[str], None] | None) -> str:
+    """Return the folder of a repository's files in the cache of huggingface_hub, downloading them at first.
+
+    `say` None never downloads. Raises ModelUnavailable if the files cannot be had.
+    """
     try:
         from huggingface_hub import snapshot_download
     except ImportError as error:
         raise ModelUnavailable(
-            f"the model {model.name} needs `pip install 'tirjudge[local]'`: {error}"
+            f"a model of the hub needs `pip install 'tirjudge[local]'`: {error}"
         ) from error
     download = partial(
         snapshot_download,
-        model.hub,
-        allow_patterns=["*.json", "*.jinja", "*.safetensors", "*.txt"],
+        repository,
+        allow_patterns=["*.json", "*.jinja", "*.model", "*.safetensors", "*.txt"],
         ignore_patterns=["*/*"],
     )
     try:
         return str(download(local_files_only=True))
-    except OSError:  # not downloaded yet
-        say(f"downloading {model.hub} from the hub, once, since the package {model.package} is not installed")
+    except (OSError, ValueError) as error:  # not downloaded yet, or no hub id
+        if say is None:
+            raise ModelUnavailable(f"{repository} was not downloaded: {first_line(error)}") from error
     try:
+        say(f"downloading {repository} from the hub, once")
         return str(download())
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ModelUnavailable(
-            f"the model {model.name} is not installed, and {model.hub} cannot be downloaded "
-            f"({first_line(error)}): {model.install}"
+            f"{repository} cannot be downloaded from the hub: {first_line(error)}"
         ) from error
 
 
@@ -144,21 +156,11 @@ def weights_sha256(model: str) -> str:
     Args:
         model: a folder or hub id, as `resolve_model` returns it.
     """
-    folder = _local_folder(model)
-    if folder is None:
+    try:
+        folder = Path(model if Path(model).is_dir() else hub_folder(model, None))
+    except ModelUnavailable:
         return ""
     if (folder / SOURCE_FILE).is_file():
         return str(json.loads((folder / SOURCE_FILE).read_text(encoding="utf-8"))["sha256"])
     sums = [file_sha256(file) for file in sorted(folder.glob("*.safetensors"))]
     return sums[0] if len(sums) == 1 else hashlib.sha256("".join(sums).encode()).hexdigest() if sums else ""
-
-
-def _local_folder(model: str) -> Path | None:
-    if Path(model).is_dir():
-        return Path(model)
-    try:
-        from huggingface_hub import snapshot_download
-
-        return Path(snapshot_download(model, local_files_only=True))
-    except (ImportError, OSError, ValueError):  # not on this machine
-        return None

@@ -85,9 +85,9 @@ def load_trainable(start: str | Path, lora: LoraConfig | None, *, dtype: Dtype =
 
 
 def name_base(model: Any, start: str | Path) -> None:
-    """Have checkpoints of LoRA training name the base model as the recipe does, not its resolved folder."""
+    """Have checkpoints of LoRA training name the base model's folder, which PEFT reads when it saves them."""
     if hasattr(model, "peft_config"):
-        model.peft_config["default"].base_model_name_or_path = base_name(start)
+        model.peft_config["default"].base_model_name_or_path = resolve_model(base_name(start))
 
 
 def base_name(start: str | Path) -> str:

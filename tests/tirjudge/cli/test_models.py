@@ -14,6 +14,7 @@ from tirjudge.cli import app
 from tirjudge.model_folder import read_note
 from tirjudge.models import resolve_model
 from tirjudge_environments.constraints import FAMILIES
+from tirjudge_environments.instruction_checks import followed, verifiers_of
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "candidates.jsonl"
 NOTE = "demonstration model: knows nothing"
@@ -175,6 +176,16 @@ def test_the_labels_of_the_example_are_right() -> None:
         exec(family.setup, names)
         kept = [bool(eval(family.check, {**names, "r": response})) for response in row["responses"]]
         assert kept == [letter == row["label"] for letter in "ABCD"], row["id"]
+
+
+def test_the_labels_of_real_instructions_are_right() -> None:
+    """The response of the label keeps every instruction of its prompt, strictly, and no other one does."""
+    examples = rows(str(EXAMPLE.with_name("instructions.jsonl")))
+    sizes = [len(row["responses"]) for row in examples]
+    assert min(sizes) == 2 < max(sizes)
+    for row in examples:
+        kept = [all(followed(verifiers_of(row), response).strict) for response in row["responses"]]
+        assert kept == [letter == row["label"] for letter in "ABCD"[: len(kept)]], row["id"]
 
 
 def test_the_miniature_judges_its_constraints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

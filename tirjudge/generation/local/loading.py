@@ -64,10 +64,10 @@ def load_model(path: str, *, device: str | None, dtype: str) -> tuple[Any, Any]:
 
 
 def _adapter(folder: str, path: str) -> Adapter | None:
-    if folder.startswith((".", "/", "~")) and not Path(folder).expanduser().is_dir():
-        raise GeneratorFailed(f"cannot load the model {path!r}: no such folder")
     if Path(folder).is_file():
         raise GeneratorFailed(f"cannot load the model {path!r}: a file must be a GGUF file, and it is not")
+    if folder.startswith((".", "/", "~")) and not Path(folder).expanduser().is_dir():
+        raise GeneratorFailed(f"cannot load the model {path!r}: no such folder")
     adapter = Adapter.of(Path(folder))
     if adapter is not None:
         try:

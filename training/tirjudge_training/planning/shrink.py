@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.model_folder import MODELS
 from tirjudge.models import resolve_model
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_training.config_files import BadRecipe
@@ -111,7 +110,7 @@ def _model(recipe: Recipe, folder: Path) -> Path:
 
     base = recipe.model.base
     architecture = Architecture("qwen3", tied=True) if base is None else _architecture(base)
-    tokenizer = AutoTokenizer.from_pretrained(str(MODELS / "mini"))
+    tokenizer = AutoTokenizer.from_pretrained(resolve_model("mini"))
     config = AutoConfig.for_model(
         architecture.kind,
         **SIZE,
