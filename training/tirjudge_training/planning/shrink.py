@@ -34,6 +34,9 @@ SIZE = {
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 
 
+SMALL_SFT = {"batch": 2, "micro_batch": 1, "epochs": 1}
+
+
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """The properties of a model that its two-layer version keeps."""
@@ -45,6 +48,7 @@ class Architecture:
 
 
 KNOWN = {
+    "smol": Architecture("llama", tied=True),
     "Qwen/Qwen2.5-3B": Architecture("qwen2", tied=True),
     "Qwen/Qwen2.5-": Architecture("qwen2"),
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-": Architecture("qwen2"),
@@ -85,7 +89,9 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
             "filter": "none",
             "checkpoint_every": 1,
         },
-        "sft": {"batch": 2, "micro_batch": 1, "epochs": 1},
+        "sft": SMALL_SFT,
+        "warmup": {"sft": recipe.warmup.sft.model_dump() | SMALL_SFT | {"max_tokens": 8192}},
+        "demonstrations": {"rows": 4},
         "validation": {"n": 1},
         "heldout": {"n": 1, "max_tokens": 32},
     }
@@ -95,6 +101,9 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
             "max_prompt_tokens": None,
             "reserved": 0,
         }
+        shown = recipe.data.demonstrations
+        if shown is not None and not data_path(shown).exists():
+            changes["data"]["demonstrations"] = None
     # Validated again as a whole, so that a shrunk recipe obeys the same rules as any other.
     values = recipe.model_dump()
     return Recipe.model_validate(

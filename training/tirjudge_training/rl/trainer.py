@@ -92,6 +92,7 @@ class JudgeBatches(GRPOTrainer):
         self._measured: dict[str, float] = {}
         self._timer = PhaseTimer()
         self._written: Any = None
+        self._part: dict[str, Any] | None = None
         super().__init__(**trl)
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
@@ -116,7 +117,7 @@ class JudgeBatches(GRPOTrainer):
         with _quiet():
             output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
         advantages = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
-        if self.config.importance_cap is not None:
+        if self.config.importance_cap is not None and not self._weighted_in_passing:
             sampled, cap = output["sampling_per_token_logps"], self.config.importance_cap
             # The weight multiplies each token's term of the objective, as its advantage does.
             advantages = advantages[:, None] * truncated_weights(self._logprobs(output), sampled, cap)
@@ -196,8 +197,24 @@ class JudgeBatches(GRPOTrainer):
             )
         ]
         logprobs = torch.cat([one.log_probs for one in found])[:, -logits_to_keep:]
+        self._weigh(logprobs)
         entropies = torch.cat([one.entropy for one in found])[:, -logits_to_keep:]
         return logprobs, entropies if compute_entropy else None, None
+
+    @property
+    def _weighted_in_passing(self) -> bool:
+        """True if the pass that trains also gives the importance weights, since no step came before it."""
+        shares = shares_prompts(self.accelerator.unwrap_model(self.model))
+        return shares and self.config.optimizer_steps == 1
+
+    def _weigh(self, logprobs: Any) -> None:
+        """Multiply the advantages of the part under training by its truncated importance weights."""
+        part, cap = self._part, self.config.importance_cap
+        if part is None or cap is None or not self._weighted_in_passing or part["advantages"].dim() > 1:
+            return
+        weights = truncated_weights(logprobs, part["sampling_per_token_logps"], cap)
+        # TRL reads the advantages after it has computed the logprobs.
+        part["advantages"] = part["advantages"][:, None] * weights
 
     def _written_by_rows(self, width: int) -> Any:
         """Return 1 for the tokens that the model wrote in this process's rows, `[rows, width]`."""
@@ -222,13 +239,19 @@ class JudgeBatches(GRPOTrainer):
         tokens = share * mask.sum() / part["num_items_in_batch"].clamp(min=1)
         # TRL's loss reads this attribute.
         self.entropy_coef = float(self.config.entropy_bonus * tokens / weight)
-        self._written = mask
-        loss = self.loss.compute(super()._compute_loss, model, part) * weight
-        self._written = None
+        loss = self.loss.compute(self._trl_loss, model, part) * weight
         # A token mean of this part counts as much as the part has tokens.
         each = self.config.length_buckets * self.accelerator.reduce(tokens, reduction="mean").item()
         for name in TOKEN_MEANS.keys() & self._metrics["train"].keys():
             self._metrics["train"][name][-1] *= each
+        return loss
+
+    def _trl_loss(self, model: Any, inputs: Mapping[str, Any]) -> Any:
+        """Return TRL's own loss of some rows."""
+        part = dict(inputs)
+        self._written, self._part = part["completion_mask"] * part["tool_mask"], part
+        loss = super()._compute_loss(model, part)
+        self._written = self._part = None
         return loss
 
     def _roll_out(self, step: int) -> Batch:
