@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,6 +18,7 @@ from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments import (
     ChatEncoder,
     Completion,
+    Environment,
     Episode,
     Finish,
     JudgeSession,
@@ -113,7 +114,7 @@ class Demonstrations(Stage):
         finished = total - len(left)
 
         async def hold(index: int, formatted: FormattedTask) -> JsonObject:
-            judge = cast(TirFormat, run.data.environments[formatted.format])
+            judge = run.data.environments[formatted.format]
             trajectories = [
                 await self._hold(judge, formatted.task, view, encoder, tokenizer.eos_token_id, sandbox)
                 for view in judge.views(formatted.task)
@@ -137,7 +138,7 @@ class Demonstrations(Stage):
 
     async def _hold(
         self,
-        judge: TirFormat,
+        judge: Environment,
         task: JudgeTask,
         view: View,
         encoder: ChatEncoder,
@@ -154,6 +155,7 @@ class Demonstrations(Stage):
             budget=self.rollout.budget,
             limits=self.rollout.limits,
         )
+        assert isinstance(judge, TirFormat)  # see `check`
         demonstration: Mapping[str, Any] = task.gold.get(DEMONSTRATION) or {}
         program = demonstration.get("program")
         kept, of = demonstration.get("kept"), demonstration.get("of")
