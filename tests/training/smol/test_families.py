@@ -8,8 +8,8 @@ import re
 import pytest
 
 from tirjudge_environments.instruction_checks import IFEVAL, followed, open_verifier
-from tirjudge_training.smol.families import FAMILIES, choose, worded, wordings
-from tirjudge_training.smol.family import Constraint, CountFamily
+from tirjudge_training.smol.families.base import Constraint, CountFamily
+from tirjudge_training.smol.families.registry import FAMILIES, choose, worded, wordings
 from tirjudge_training.smol.prompts import joined
 from tirjudge_training.smol.rows import PAIRWISE, POINTWISE, Draft, program
 from tirjudge_training.smol.verification import confirmed

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from tests.training.smol.sources import BENCHMARK_PROMPT, write_sources
 from tirjudge.cli import app
-from tirjudge_training.smol.families import FAMILIES
+from tirjudge_training.smol.families.registry import FAMILIES
 from tirjudge_training.smol.generator import Generator, compressed, drawn_families
 
 

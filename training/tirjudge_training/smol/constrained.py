@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tirjudge_training.smol.families import choose, worded
-from tirjudge_training.smol.family import Constraint
+from tirjudge_training.smol.families.base import Constraint
+from tirjudge_training.smol.families.registry import choose, worded
 from tirjudge_training.smol.prompts import joined, takes_fragments, with_context
 from tirjudge_training.smol.requests import Request
 from tirjudge_training.smol.rows import LISTWISE, PAIRWISE, POINTWISE, Draft, program

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from tirjudge_training.smol.family import Constraint
+from tirjudge_training.smol.families.base import Constraint
 
 PAIRWISE, LISTWISE, POINTWISE = "tir-pairwise", "tir-listwise", "tir-pointwise"
-
-Direction = Literal["edited", "natural"]
 
 
 @dataclass
@@ -67,7 +65,6 @@ def program(constraints: Sequence[Constraint], environment: str) -> str:
     families = [constraint.family for constraint in constraints]
     checks = [constraint.family.expression(constraint.given) for constraint in constraints]
     imports = sorted({name for family in families for name in family.imports})
-    # Families that need `re` in their setup but not in their check import it all the same.
     lines = [f"import {', '.join(imports)}"] if imports else []
     lines += [family.setup for family in families if family.setup]
     lines += ["def check(r):", f"    return [{', '.join(checks)}]", output_line(environment)]

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
 from tirjudge_environments.instruction_checks.english import count_sentences, count_words
-from tirjudge_training.smol.family import NUMBERS, Arguments, CountFamily, Family
-from tirjudge_training.smol.family_keywords import draw_word, literal, quoted
+from tirjudge_training.smol.families.base import NUMBERS, Arguments, CountFamily, Family
+from tirjudge_training.smol.families.keywords import draw_word, literal, quoted
 from tirjudge_training.smol.writing import (
     Pen,
     insert_sentence,

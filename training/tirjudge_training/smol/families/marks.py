@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
-from tirjudge_training.smol.family import Arguments, Family
-from tirjudge_training.smol.family_keywords import literal
+from tirjudge_training.smol.families.base import Arguments, Family
+from tirjudge_training.smol.families.keywords import literal
 from tirjudge_training.smol.texts import sections
 from tirjudge_training.smol.writing import Pen, insert_sentence, prose, sentences
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
-from tirjudge_training.smol.family import Arguments, CountFamily, Family
+from tirjudge_training.smol.families.base import Arguments, CountFamily, Family
 from tirjudge_training.smol.writing import Pen, insert_sentence, is_prose, language_sentences
 
 _MENTIONS = (
