@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.model_folder import embedded_model
+from tirjudge.models import resolve_model
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_training.config_files import BadRecipe
 from tirjudge_training.pipelines import open_method
@@ -103,13 +103,13 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
 
 
 def _model(recipe: Recipe, folder: Path) -> Path:
-    """Write a model with random weights, always the same, and the tokenizer of the embedded model."""
+    """Write a model with random weights, always the same, and the tokenizer of the miniature."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     base = recipe.model.base
     architecture = Architecture("qwen3", tied=True) if base is None else _architecture(base)
-    tokenizer = AutoTokenizer.from_pretrained(embedded_model())
+    tokenizer = AutoTokenizer.from_pretrained(resolve_model("mini"))
     config = AutoConfig.for_model(
         architecture.kind,
         **SIZE,
