@@ -13,6 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from tirjudge.data.rows import Row
 from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.row_ids import RowIds
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
     Scale,
@@ -75,16 +76,14 @@ class Replay:
         return self.format.benchmark or _recorded_benchmark(self.path)
 
     def __iter__(self) -> Iterator[JudgedRow]:
-        known: set[tuple[str, str, str | None]] = set()
+        known = RowIds()
         scales = _Scales(self.format.scales if isinstance(self.format, ScaledFormat) else ())
         self.dropped = 0
         for position, row in enumerate(self.files):
             scales.add(row)
             for judged in self._read(row, position):
                 # RMB numbers rows in each section from 0, and alpaca_eval files may hold several models.
-                key = (judged.domain, judged.id, judged.tag("model"))
-                if key not in known:
-                    known.add(key)
+                if known.add(repr((judged.domain, judged.id, judged.tag("model")))):
                     yield self._with_extras(judged)
                 elif self._duplicates == "first":
                     self.dropped += 1
