@@ -33,16 +33,17 @@ class BenchmarkRows:
         countable = self._benchmark is not None and self._benchmark.row_by_row and len(sizes) == len(parts)
         self._parts = parts if countable else ()
         self._expected = sum(sizes)
-        self._seen = RowIds()
+        self._groups = RowIds()
+        self._count = 0
         self._ids: list[str] = []
         self._sections: Counter[str] = Counter()
 
     def watch(self, rows: Iterable[JudgedRow]) -> Iterator[JudgedRow]:
-        """Yield the rows of a run, which are counted from the start."""
-        self._seen, self._ids, self._sections = RowIds(), [], Counter()
+        """Yield the rows of a run, in which no row occurs twice; they are counted from the start."""
+        self._groups, self._count, self._ids, self._sections = RowIds(), 0, [], Counter()
         for row in rows:
             if self._parts:
-                self._count(row)
+                self._add(row)
             yield row
 
     @property
@@ -50,24 +51,25 @@ class BenchmarkRows:
         """How the rows differ, in one line such as `270 of 350 rows`; empty if all rows are there."""
         if not self._parts or self._benchmark is None:
             return ""
-        if len(self._seen) != self._expected:
-            return f"{len(self._seen)} of {self._expected} rows"
+        if self._count != self._expected:
+            return f"{self._count} of {self._expected} rows"
         digest = ids_digest(self._ids)
         alone = len(self._parts) == 1
         foreign = alone and bool(self._parts[0].ids) and self._parts[0].ids != digest
         sections = self._benchmark.sections
         if foreign or (sections and dict(self._sections) != dict(sections)):
-            return f"{len(self._seen)} rows that are not those of {self._benchmark.name}"
+            return f"{self._count} rows that are not those of {self._benchmark.name}"
         return ""
 
-    def _count(self, row: JudgedRow) -> None:
-        id = row.tag("group") or row.id
-        if not self._seen.add(repr((row.domain, id))):
+    def _add(self, row: JudgedRow) -> None:
+        group = row.tag("group")
+        if group and not self._groups.add(repr((row.domain, group))):
             return
+        self._count += 1
         self._sections[row.domain] += 1
         # The ids matter only if there are as many as the benchmark has.
-        if len(self._ids) < self._expected:
-            self._ids.append(id)
+        if self._count <= self._expected:
+            self._ids.append(group or row.id)
 
 
 def ids_digest(ids: Iterable[str]) -> str:
