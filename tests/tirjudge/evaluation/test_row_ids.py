@@ -6,7 +6,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tirjudge.evaluation.row_ids import RowIds
@@ -35,6 +35,9 @@ def test_they_hold_what_a_dict_holds(ids: list[str], others: list[str]) -> None:
 
 @settings(deadline=None)
 @given(TEXTS)
+@example(["a\x00", "a"])
+@example(["b" * 80, "a"])
+@example(["\uffff", "\U00010000", "\ud800"])
 def test_their_order_is_that_of_sorted_texts(ids: list[str]) -> None:
     rows = RowIds(ids)
     assert [rows[int(place)] for place in rows.order()] == sorted(set(ids))

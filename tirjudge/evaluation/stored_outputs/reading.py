@@ -16,10 +16,12 @@ from tirjudge.evaluation.base import JudgedRow
 from tirjudge.evaluation.row_ids import RowIds
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
+    NestedFormat,
     Scale,
     ScaledFormat,
     StoredOutputFormat,
     Unreadable,
+    wrong_column,
 )
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.files import RunFiles, SwappedFiles
@@ -116,6 +118,9 @@ class Replay:
             blamed = label.where if label is not None and error.fields is label else row.where
             raise ValueError(f"{blamed}: {error}") from None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            nested = isinstance(self.format, NestedFormat) and wrong_column(self.format.shape, row.fields)
+            if nested:
+                raise ValueError(f"{row.where}: {nested}") from None
             raise ValueError(
                 f"{row.where}: not a row of format {self.format.name} ({_reason(error)})"
             ) from None
