@@ -63,7 +63,8 @@ def test_auto_j(tmp_path: Path) -> None:
     """GAIR-NLP/auto-j: 0, 1 and 2 (tie) in three files, joined by position; the exchanged one names places.
 
     Agreement in the first order is 3 of 5. Mapped back, the exchanged verdicts are 0, 1, 2, 1, 0; of the rows
-    without a gold tie (1, 2, 4, 5), those right in both orders are 1 and 2.
+    without a gold tie (1, 2, 4, 5), those right in both orders are 1 and 2. In three classes the third row,
+    a tie in both orders and in the labels, agrees as well.
     """
     run = lines(tmp_path / "output.jsonl", [{"output": one} for one in (0, 1, 2, 0, 0)])
     exchanged = lines(tmp_path / "exchange.jsonl", [{"output": one} for one in (1, 0, 2, 0, 1)])
@@ -85,6 +86,8 @@ def test_auto_j(tmp_path: Path) -> None:
     both = (*options, "--swapped", exchanged)
     assert figures(tmp_path, "both-orders", *both)["accuracy"] == 2 / 4
     assert figures(tmp_path, "position", *both)["consistency"] == 4 / 5
+    agreement = {"agreement": 3 / 5, "consistency": 4 / 5}
+    assert figures(tmp_path, "three-class-both-orders", *both) == agreement
 
 
 def test_rewardbench_scores(tmp_path: Path) -> None:
