@@ -16,7 +16,7 @@ from tirjudge.cli.tables import (
     published_record,
     score_record,
 )
-from tirjudge.evaluation.base import ScoringProtocol, Unscorable
+from tirjudge.evaluation.base import ScoringProtocol, Units, Unscorable
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.run_checks import BenchmarkRows, LabelCheck
@@ -86,10 +86,8 @@ def _compare_runs(
     records: Records = []
     unfit = []
     for protocol in _distinct(names):
-        labels = LabelCheck((runs[0].name, runs[1].name))
         try:
-            first, second = protocol.units(labels.first(runs[0])), protocol.units(labels.second(runs[1]))
-            compared = compare(protocol, first, second, seed=seed)
+            compared = compare(protocol, *_units(protocol, runs[0], runs[1]), seed=seed)
         except Unscorable as error:
             unfit.append(_reason(protocol, error))
             continue
@@ -97,6 +95,12 @@ def _compare_runs(
         records.append(comparison_record(compared))
     _say_unfit(unfit, named=named, some=bool(records))
     return records, named and bool(unfit)
+
+
+def _units(protocol: ScoringProtocol, first: Replay, second: Replay) -> tuple[Units, Units]:
+    """Return the units of two runs, whose labels are compared on the way; the labels are freed afterwards."""
+    labels = LabelCheck((first.name, second.name))
+    return protocol.units(labels.first(first)), protocol.units(labels.second(second))
 
 
 def _distinct(names: Sequence[str]) -> Iterable[ScoringProtocol]:

@@ -103,8 +103,7 @@ class RowIds(Sequence[str]):
         return slot
 
     def _grow(self) -> None:
-        # By four, because every growth hashes all ids again.
-        self._slots = array("i", [_FREE]) * (4 * len(self._slots))
+        self._slots = array("i", [_FREE]) * (2 * len(self._slots))
         for place, key in enumerate(self._all_bytes()):
             self._slots[self._slot(key)] = place
 

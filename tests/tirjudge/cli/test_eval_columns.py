@@ -90,6 +90,38 @@ def test_auto_j(tmp_path: Path) -> None:
     assert figures(tmp_path, "three-class-both-orders", *both) == agreement
 
 
+AUTO_J = """
+000:15 001:376 002:2 010:69 011:41 012:4 020:3 021:5 022:5 100:14 101:58 102:3 110:370
+111:35 112:6 120:6 121:1 122:6 200:26 201:124 202:4 210:134 211:45 212:9 220:3 221:9
+222:19
+"""
+"""Auto-J's 1,392 published pairs, counted by label, verdict and verdict on the exchanged responses.
+
+From GAIR-NLP/auto-j: data/test/testdata_pairwise.jsonl, data/outputs/pairwise_example_output.jsonl and
+pairwise_exchange_example_output.jsonl. `010:7` are 7 pairs with the label 0 and the outputs 1 and 0.
+"""
+
+
+def test_auto_js_published_outputs_give_its_published_agreement(tmp_path: Path) -> None:
+    """Auto-J's README: agreement 54.96, consistency 83.41."""
+    counts = [one.partition(":") for one in AUTO_J.split()]
+    rows = [tuple(map(int, kind)) for kind, _, count in counts for _ in range(int(count))]
+    assert len(rows) == 1392
+    labels, run, exchanged = (
+        lines(tmp_path / f"{name}.jsonl", [{column: row[place]} for row in rows])
+        for place, (name, column) in enumerate(
+            (("testdata_pairwise", "label"), ("output", "output"), ("exchange", "output"))
+        )
+    )
+    options = ("--swapped", exchanged, "--column", "prediction=output", "--labels", labels)
+    options = (*options, "--labels", "0=A,1=B,2=tie")
+    got = figures(tmp_path, "three-class-both-orders", "--replay", run, *options)
+    assert {name: round(100 * value, 2) for name, value in got.items()} == {
+        "agreement": 54.96,
+        "consistency": 83.41,
+    }
+
+
 def test_rewardbench_scores(tmp_path: Path) -> None:
     """allenai/reward-bench, eval-set-scores: one object of lists. Chat is (100 * 1/2 + 95 * 1/2) / 195."""
     scores = {
