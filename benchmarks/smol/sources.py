@@ -93,9 +93,7 @@ def pandalm_pairs() -> tuple[Fields, ...]:
 @cache
 def rm_bench_rows(part: str) -> tuple[Fields, ...]:
     """Return a part of RM-Bench: `chat`, `code` or `safety-response`."""
-    return tuple(
-        json.loads((BENCHMARKS / f"rm-bench/{part}_filtered.json").read_text(encoding="utf-8"))
-    )
+    return tuple(json.loads((BENCHMARKS / f"rm-bench/{part}_filtered.json").read_text(encoding="utf-8")))
 
 
 @cache
