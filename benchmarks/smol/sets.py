@@ -59,9 +59,8 @@ _NEEDS_NO_PROGRAM = re.compile(
 
 
 def sample(rows: Iterable[Fields], count: int, purpose: str) -> list[Fields]:
-    """Return a seeded sample of rows, in the order of their ids."""
-    drawn = sorted(rows, key=lambda row: rank(purpose, row["id"]))[:count]
-    return sorted(drawn, key=lambda row: str(row["id"]))
+    """Return a seeded sample of rows."""
+    return sorted(rows, key=lambda row: rank(purpose, row["id"]))[:count]
 
 
 def _pair(name: str, prompt: str, better: str, worse: str, **about: Any) -> Fields:
@@ -205,7 +204,9 @@ def write(folder: Path, names: Iterable[str] | None = None) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     about: dict[str, Any] = {"seed": SEED, "held_out_families": HELD_OUT_FAMILIES, "files": {}}
     for split in SPLITS:
-        for name, rows in all_sets(split, names):
+        for name, made in all_sets(split, names):
+            # In drawn order: the first rows of a file are a seeded sample of the set.
+            rows = sorted(made, key=lambda row: rank("order", row["id"]))
             text = "".join(
                 f"{json.dumps(row | {'set': name, 'split': split}, ensure_ascii=False)}\n" for row in rows
             )
