@@ -7,7 +7,7 @@ import json
 from importlib.resources import files
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tirjudge_environments.registry import first_fault
 
@@ -43,6 +43,8 @@ class ModelNote(BaseModel):
 
     prompts: str = "tir"
     """The family of prompts with which the judge was trained."""
+    shown_chars: int | None = Field(default=None, ge=2)
+    """The characters of a response that it was shown in training; None showed whole responses."""
     enable_thinking: bool | None = None
     """The thinking mode with which the judge was trained, see `ChatEncoder`."""
     note: str = ""

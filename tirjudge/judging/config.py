@@ -69,6 +69,10 @@ class JudgeConfig(BaseModel):
     """An option of the format. Repeatable."""
     prompts: Annotated[str, Option("Judging", metavar="NAME", default="the model's own, else tir")] = ""
     """Family of prompts."""
+    shown_chars: Annotated[
+        int | None, Field(ge=2), Option("Judging", metavar="N", default="the model's own, else whole")
+    ] = None
+    """Characters of a response that the prompt shows, from both ends; programs find it whole."""
     order: Annotated[Order | None, Option("Judging", default="the format's own; random for TIR-Judge's")] = (
         None
     )

@@ -132,6 +132,7 @@ class JudgeEngine:
         wanted = {
             "tools": config.tools,
             "prompts": config.prompts or self.note.prompts,
+            "shown_chars": config.shown_chars or self.note.shown_chars,
             "bindings": config.bindings,
             "exact": config.exact,
             "protocol": "tool" if config.tier == "tools" else "fence",

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge_environments.orders import letter
-from tirjudge_environments.outputs import lengthen_fences, output_text
+from tirjudge_environments.outputs import cut_middle, lengthen_fences, output_text
 from tirjudge_environments.parsing import Turn, behind_thinking
 from tirjudge_environments.rewards import NO_TOOL_DOMAINS
 from tirjudge_environments.templates import Template, conversation_text, load_template
@@ -78,6 +78,9 @@ class TirFormat(BaseModel, ABC):
     """Programs are fences in the text, as in the paper, or native calls of `run_python(code)`."""
     output_chars: int = Field(default=2000, ge=100)
     """Maximum length of a shown output; a longer one is cut in the middle."""
+    shown_chars: int | None = Field(default=None, ge=2)
+    """Characters of a response that the prompt shows, half of them from each end, around a count of those
+    left out; None shows whole responses. Programs find them whole in either case. Our own option."""
 
     def model_post_init(self, context: Any) -> None:
         """Load every prompt that may be needed, so that a missing one fails before a run begins."""
@@ -97,7 +100,8 @@ class TirFormat(BaseModel, ABC):
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
         with_tools = self.uses_tools(task)
-        text = self._template(with_tools).fill(conversation_text(task.prompt), _shown(task, view))
+        responses = [self._excerpt(response) for response in _shown(task, view)]
+        text = self._template(with_tools).fill(conversation_text(task.prompt), responses)
         native = self.protocol == "tool"
         return Prompt(
             messages=(Message("user", text),),
@@ -160,6 +164,9 @@ class TirFormat(BaseModel, ABC):
     def _template(self, with_tools: bool) -> Template:
         variant = "-no-tools" if not with_tools else "-calls" if self.protocol == "tool" else ""
         return load_template(f"{self.prompts}-{self.kind}{variant}")
+
+    def _excerpt(self, response: str) -> str:
+        return response if self.shown_chars is None else cut_middle(response, self.shown_chars)
 
     def _bindings(self, task: JudgeTask, view: View) -> dict[str, Any]:
         if self.exact or not self.bindings:

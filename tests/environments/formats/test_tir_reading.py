@@ -214,3 +214,26 @@ def test_a_conversation_is_shown_as_one_text(make_task) -> None:
     environment = TirPairwise()
     text = environment.prompt(task, environment.views(task)[0]).messages[0].content
     assert "Instruction:\nUser: Hi\n\nAssistant: Hello.\n\nUser: Again!\n\nResponse A:" in text
+
+
+LONG = "head " + "x" * 990 + " tail"
+
+
+@pytest.mark.parametrize(
+    ("environment", "responses"),
+    [
+        (TirPairwise(shown_chars=10, order="given"), (LONG, "short")),
+        (TirListwise(shown_chars=10, order="given"), (LONG, "short", "brief")),
+        (TirPointwise(shown_chars=10), (LONG,)),
+    ],
+)
+def test_a_prompt_shows_both_ends_of_a_long_response_and_programs_find_it_whole(
+    make_task, environment, responses
+) -> None:
+    task = make_task(*responses)
+    text = environment.prompt(task, environment.views(task)[0]).messages[0].content
+    assert "head \n... 990 characters left out ...\n tail" in text
+    assert all(short in text for short in responses[1:])
+    program = read(environment, task, PROGRAM, finish=Finish.STOP)
+    assert isinstance(program, RunCode)
+    assert LONG in program.bindings.values()

@@ -67,6 +67,27 @@ def test_a_row_too_long_for_the_model_fails_and_fits_when_truncated(
     assert rows("cut.jsonl")[0]["cut"] is True
 
 
+def test_a_model_is_shown_as_much_of_a_response_as_in_its_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = shutil.copytree(model, tmp_path / "model")
+    (folder / "tirjudge.json").write_text(json.dumps({"prompts": "mini", "shown_chars": 20}))
+    Path("rows.jsonl").write_text(json.dumps({"prompt": "p", "responses": ["long " * 100, "y"]}) + "\n")
+    arguments = ("rows.jsonl", "--model", str(folder), "--max-tokens", "4", "--output")
+    lengths = []
+    for output, *options in (
+        ("excerpts",),
+        ("more", "--shown-chars", "200"),
+        ("whole", "--shown-chars", "500"),
+    ):
+        assert judge(*arguments, output, *options).exit_code == 0
+        lengths.append(rows(output)[0]["prompt_tokens"])
+    # The tokenizer knows no word of the response, which takes about a token per character.
+    assert lengths[0] + 150 < lengths[1]
+    assert lengths[1] + 150 < lengths[2]
+
+
 @pytest.mark.parametrize("flag", ["--enable-thinking", "--no-enable-thinking", ""])
 def test_the_thinking_mode_of_the_command_line_is_that_of_the_prompts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str, flag: str
