@@ -83,7 +83,8 @@ def pandalm_pairs() -> tuple[Fields, ...]:
         label, votes = Counter(row[f"annotator{i}"] for i in (1, 2, 3)).most_common(1)[0]
         if label and votes > 1:
             prompt = "\n\n".join(text for text in (row["instruction"], row["input"]) if text.strip())
-            responses = [row["response1"], row["response2"]]
+            # The published file has responses such as `true`, which JSON reads as no text.
+            responses = [str(row["response1"]), str(row["response2"])]
             found.append(
                 {"id": row["idx"], "prompt": prompt, "responses": responses, "label": int(label) - 1}
             )
