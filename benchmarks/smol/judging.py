@@ -18,6 +18,7 @@ from typing import Any, Self
 from benchmarks.smol.sources import Fields, read_lines
 from tests.command import TIRJUDGE
 from tirjudge.data.sources import open_rows
+from tirjudge.generation.base import Generator
 from tirjudge.judging.batch import Batch, Failure, Plan
 from tirjudge.judging.config import JudgeConfig
 from tirjudge.judging.engine import JudgeEngine, Kind
@@ -42,7 +43,8 @@ def _swap(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-CONDITIONS: Mapping[str, Callable[[str], str]] = {"withheld": _withhold, "swapped": _swap}
+CONDITIONS: Mapping[str, Callable[[str], str]] = {"withheld": _withhold, "swapped": _swap, "shown": str}
+"""Changes of a program's output by name; `shown` changes nothing and is the control of the others."""
 
 
 class ChangedOutputs:
@@ -100,16 +102,26 @@ def run(words: Sequence[str]) -> int:
 
 
 async def run_under(
-    condition: str, name: str, file: Path, output: Path, rows: int | None, options: Mapping[str, Any]
+    condition: str,
+    name: str,
+    file: Path,
+    output: Path,
+    *,
+    rows: int | None = None,
+    options: Mapping[str, Any] = {},
+    generator: Generator | None = None,
 ) -> None:
-    """Judge a set in this process with changed outputs; the result file is that of `tirjudge judge`."""
+    """Judge a set in this process with changed outputs; the result file is that of `tirjudge judge`.
+
+    A `generator` replaces the model of the options.
+    """
     config = JudgeConfig(**{**options_of(name), **options})
     kind = KINDS.get(name, "pairwise")
     settings = {**config.model_dump(), "condition": condition, "format": kind}
     sandbox = ChangedOutputs(open_sandbox(config.backend), CONDITIONS[condition])
     plan = Plan(kind=kind, limit=rows, concurrency=config.concurrency)
     with ResultFile(output, settings) as results:
-        async with JudgeEngine(config, sandbox=sandbox) as engine:
+        async with JudgeEngine(config, sandbox=sandbox, generator=generator) as engine:
             await Batch(engine, results, _Quiet(), plan).run(open_rows(str(file)))
 
 
@@ -131,7 +143,7 @@ def judge_set(
         run(words)
         return " ".join(["tirjudge", *words])
     given = {**options, **({"model": model} if model else {})}
-    asyncio.run(run_under(condition, name, file, output, rows, given))
+    asyncio.run(run_under(condition, name, file, output, rows=rows, options=given))
     return f"benchmarks.smol.results --condition {condition}: {name}"
 
 
