@@ -23,28 +23,35 @@ from benchmarks.smol.sets import NAMES
 from benchmarks.smol.sources import Fields
 from benchmarks.smol.splits import HELD_OUT_FAMILIES, SPLITS
 from benchmarks.smol.summary import Judged, parts, summary
-from tirjudge.model_folder import read_note
+from tirjudge.model_folder import NOTE_FILE, embedded_model, read_note
 
 HEADLINE = "broken", "repaired"
 """The headline is the worse of these two."""
 _EDITED = "broken", "repaired", "both-edited"
 
 
-def weights_sha256(model: str) -> str:
+def weights_sha256(folder: str) -> str:
     """Return the SHA-256 of a folder's adapter, or else of its weights; empty for anything else."""
     for name in ("adapter_model.safetensors", "model.safetensors"):
-        file = Path(model) / name
-        if model and file.is_file():
+        file = Path(folder) / name
+        if file.is_file():
             with file.open("rb") as stream:
                 return hashlib.file_digest(stream, "sha256").hexdigest()
     return ""
 
 
-def shown_chars(output: Path, model: str) -> str:
+def base_of(folder: str) -> str:
+    """Return the base model that an adapter's note names, with its checksum; empty without one."""
+    file = Path(folder) / NOTE_FILE
+    base = json.loads(file.read_text(encoding="utf-8")).get("base") if file.is_file() else None
+    return f"{base['name']}, sha256 {base['sha256']}" if base else ""
+
+
+def shown_chars(output: Path, folder: str) -> str:
     """Return how many characters of a response the judge was shown, from the settings or the model's note."""
     sidecar = output.with_name(output.name + ".settings.json")
     settings = json.loads(sidecar.read_text(encoding="utf-8"))["settings"] if sidecar.exists() else {}
-    value = settings.get("shown_chars") or (read_note(model).shown_chars if model else None)
+    value = settings.get("shown_chars") or read_note(folder).shown_chars
     return str(value) if value else "whole"
 
 
@@ -75,7 +82,7 @@ def markdown(about: Fields) -> str:
     lines = [f"# Results of {about['model'] or 'the embedded model'}", ""]
     lines += [
         f"- {name}: {about[name]}"
-        for name in ("split", "shown_chars", "sha256", "condition", "rows")
+        for name in ("split", "shown_chars", "sha256", "base", "seed", "condition", "rows")
         if about[name]
     ]
     lines += (
@@ -149,7 +156,7 @@ def measure(
 ) -> Fields:
     """Judge the sets, write `results.json` and `results.md`, and return the numbers."""
     judged: dict[str, list[Judged]] = {}
-    commands, shown = [], ""
+    commands, shown, folder = [], "", model or embedded_model()
     for name in names:
         file, result = sets / f"{name}.{split}.jsonl", output / f"{name}.{split}.verdicts.jsonl"
         if not file.exists():
@@ -161,13 +168,15 @@ def measure(
             )
         )
         judged[name] = judged_rows(file, result, rows)
-        shown = shown_chars(result, model)
+        shown = shown_chars(result, folder)
     about = {
         "model": model,
         "split": split,
         "condition": condition,
         "rows": rows,
-        "sha256": weights_sha256(model),
+        "seed": next((word.split("=")[1] for word in further if word.startswith("--seed=")), "0"),
+        "sha256": weights_sha256(folder),
+        "base": base_of(folder),
         "shown_chars": shown,
         "held_out_families": HELD_OUT_FAMILIES,
         "commands": commands,

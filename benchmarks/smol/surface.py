@@ -19,6 +19,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize
+from scipy.sparse import csr_array
 
 from benchmarks.smol.passages import sentences
 from benchmarks.smol.sources import Fields
@@ -82,7 +83,7 @@ def features(text: str, fluency: Fluency) -> list[float]:
     ]
 
 
-def fit(inputs: Array, targets: Array, penalty: float) -> Array:
+def fit(inputs: Array | csr_array, targets: Array, penalty: float) -> Array:
     """Return the weights of a logistic regression with a squared penalty, without an intercept."""
 
     def loss(weights: Array) -> tuple[float, Array]:
@@ -116,7 +117,8 @@ class FamilyModel:
     def fitted(cls, rows: Sequence[Fields]) -> FamilyModel:
         names = tuple(sorted({family for row in rows for family in row["families"]}))
         prompts = {row["prompt"]: set(row["families"]) for row in rows}
-        inputs = np.stack([bag(prompt) for prompt in prompts])
+        # A prompt has some hundred of the buckets.
+        inputs = csr_array(np.stack([bag(prompt) for prompt in prompts]))
         found = [
             fit(inputs, np.array([float(name in families) for families in prompts.values()]), 1.0)
             for name in names

@@ -101,15 +101,10 @@ async def test_tables_split_by_constraints_and_families(tmp_path: Path):
     }
     held_out = found["parts"]["families never trained in the compared arms"]
     assert {name: one["n"] for name, one in held_out.items()} == {"held out": 5, "trained": 13}
-    about = {
-        "model": "m",
-        "split": "test",
-        "shown_chars": "160",
-        "sha256": "ab",
-        "condition": "",
-        "rows": None,
-    }
+    about: dict[str, object] = dict.fromkeys(("sha256", "base", "condition", "rows"), "")
+    about |= {"model": "m", "split": "test", "shown_chars": "160", "seed": "0"}
     text = results.markdown({**about, "commands": ["tirjudge judge x"], **found})
+    assert "- shown_chars: 160\n- seed: 0\n" in text
     assert "- headline, the worse of broken and repaired: 100.0" in text
     assert "| broken | 12 | 100.0 [75.8, 100.0] | 0.0 | 1.00 | 0.0 | 0 | 12 (100.0, 100.0) |  |" in text
 
