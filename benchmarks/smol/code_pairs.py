@@ -105,11 +105,11 @@ def _variants(node: ast.AST) -> list[Callable[[], None]]:
 
 
 def prompt_of(problem: Fields) -> str:
-    """Return the task in one of two wordings, with its asserts."""
+    """Return the task in one of two wordings, which no training prompt uses, with its asserts."""
     asserts = "\n".join(problem["test_list"])
     if rank("wording", problem["task_id"]) % 2:
-        return f"{problem['text']} Your code should satisfy these assertions:\n{asserts}"
-    return f"{problem['text']}\n\nThe following tests must pass:\n```\n{asserts}\n```"
+        return f"Solve this in Python: {problem['text']}\n\n{asserts}\n\nAll assert statements above have to hold."
+    return f"{problem['text']} These checks run behind your code, and none may fail:\n\n{asserts}"
 
 
 async def kept(sandbox: Sandbox, problem: Fields, source: str) -> tuple[bool, ...] | None:

@@ -200,9 +200,11 @@ async def _mbpp(split: Split) -> list[Fields]:
 
 
 def write(folder: Path, names: Iterable[str] | None = None) -> dict[str, Any]:
-    """Write the sets and return the content of `sets.json`."""
+    """Write the sets and return the content of `sets.json`; entries of other files in it stay."""
     folder.mkdir(parents=True, exist_ok=True)
-    about: dict[str, Any] = {"seed": SEED, "held_out_families": HELD_OUT_FAMILIES, "files": {}}
+    index = folder / "sets.json"
+    files = json.loads(index.read_text(encoding="utf-8"))["files"] if index.exists() else {}
+    about: dict[str, Any] = {"seed": SEED, "held_out_families": HELD_OUT_FAMILIES, "files": files}
     for split in SPLITS:
         for name, made in all_sets(split, names):
             # In drawn order: the first rows of a file are a seeded sample of the set.
@@ -215,7 +217,7 @@ def write(folder: Path, names: Iterable[str] | None = None) -> dict[str, Any]:
             checksum = hashlib.sha256(text.encode()).hexdigest()
             about["files"][file.name] = {"rows": len(rows), "sha256": checksum}
             print(f"{file.name}: {len(rows)} rows, sha256 {checksum[:12]}", flush=True)
-    (folder / "sets.json").write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+    index.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
     return about
 
 
