@@ -108,7 +108,7 @@ def prompt_of(problem: Fields) -> str:
     """Return the task in one of two wordings, which no training prompt uses, with its asserts."""
     asserts = "\n".join(problem["test_list"])
     if rank("wording", problem["task_id"]) % 2:
-        return f"Solve this in Python: {problem['text']}\n\n{asserts}\n\nAll assert statements above have to hold."
+        return f"Solve this in Python: {problem['text']}\n\n{asserts}\n\nEach of these has to hold."
     return f"{problem['text']} These checks run behind your code, and none may fail:\n\n{asserts}"
 
 
