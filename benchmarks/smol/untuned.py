@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.smol.baselines import entry
 from benchmarks.smol.sources import Fields
 from benchmarks.smol.splits import rank
 from tirjudge.generation.base import Sampling, open_generator
-from tirjudge.models import resolve_model
 from tirjudge.rollout import Rollout
 from tirjudge_environments import JudgeTask, Message, Prompt, View
 from tirjudge_environments.formats.tir_comparison import TirPairwise
@@ -86,8 +85,11 @@ class ForcedChoice:
         return float(logits[self._letters[0]] - logits[self._letters[1]])
 
 
-def forced_choices(choose: ForcedChoice, rows: Sequence[Fields]) -> list[float]:
-    """Return the credits of the responses that both orders together prefer; a tie counts one half."""
+def forced_choices(choose: Callable[[str], float], rows: Sequence[Fields]) -> list[float]:
+    """Return the credits of the responses that both orders together prefer; a tie counts one half.
+
+    `choose` returns log p(A) - log p(B) for a prompt, as `ForcedChoice` does.
+    """
     format = TirPairwise(prompts="smol", shown_chars=SHOWN_CHARS, order="both")
     credits = []
     for row in rows:
@@ -129,6 +131,8 @@ def with_model(
     model: str, sets: dict[tuple[str, str], list[Fields]], training: Sequence[Fields]
 ) -> list[Fields]:
     """Return the lines of both baselines; few-shot only if there are training rows to show."""
+    from tirjudge.models import resolve_model
+
     folder = resolve_model(model)
     choose = ForcedChoice(folder)
     lines = [
