@@ -48,7 +48,9 @@ class RowIds(Sequence[str]):
         return isinstance(id, str) and self.find(id) >= 0
 
     def __eq__(self, other: object) -> bool:
-        """Return True for the same ids in the same order."""
+        """Return True for the same ids in the same order, also in a tuple."""
+        if isinstance(other, tuple):
+            return tuple(self) == other
         if not isinstance(other, RowIds):
             return NotImplemented
         return self._ends == other._ends and self._text == other._text

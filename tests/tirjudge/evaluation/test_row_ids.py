@@ -49,6 +49,7 @@ def test_they_are_equal_in_the_same_order_alone(count: int) -> None:
     assert RowIds(ids) == RowIds(ids)
     assert (RowIds(ids) == RowIds(reversed(ids))) == (count < 2)
     assert RowIds(ids) != RowIds([*ids, "another"])
+    assert RowIds(ids) == tuple(ids)
     assert RowIds(ids) != ids
 
 
