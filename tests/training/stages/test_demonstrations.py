@@ -1,0 +1,164 @@
+"""Demonstrated dialogues: the sandbox prints the counts, and the verdict follows them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tirjudge.storage.run_folder import RunFolder, read_lines
+from tirjudge_training.data.base import DataConfig, EnvironmentConfig
+from tirjudge_training.data.rows import RowData
+from tirjudge_training.model_folder import load_tokenizer
+from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.sft import IGNORED
+from tirjudge_training.stages.base import Run
+from tirjudge_training.stages.demonstrations import (
+    Demonstrations,
+    DemonstrationsConfig,
+    counted_verdict,
+    score_of,
+    verdict_from_counts,
+)
+
+JUDGES = {
+    name: EnvironmentConfig(name=name, options={"prompts": "smol", "shown_chars": 64})
+    for name in ("tir-pairwise", "tir-listwise", "tir-pointwise")
+}
+CHECK = "def check(r):\n    return [',' not in r, r.islower()]\n"
+COUNT = CHECK + "print(*[sum(check(r)) for r in responses])"
+ALONE = CHECK + "print(sum(check(response)), 'of', len(check(response)))"
+TEXTS = ["all small", "No, not", "Big"]
+
+
+def row(id: str, environment: str, program: str | None, count: int = 2, **others: Any) -> dict[str, Any]:
+    kept = None if program is None else [2, 0, 1][:count]
+    shown = {"program": program, "kept": kept, "of": None if program is None else 2}
+    return {
+        "id": id,
+        "prompt": f"Question {id}",
+        "responses": TEXTS[:count],
+        "label": 0,
+        "domain": "instruction-following" if program else "helpfulness",
+        "environment": environment,
+        "families": ["punctuation:no_comma", "change_case:english_lowercase"] if program else ["general"],
+        "demonstration": {**shown, **others},
+    }
+
+
+ROWS = [
+    row("pair", "tir-pairwise", COUNT),
+    row("list", "tir-listwise", COUNT, 3),
+    row("single", "tir-pointwise", ALONE),
+    row("general", "tir-pairwise", None),
+    row("false", "tir-pairwise", COUNT, kept=[2, 1]),
+    row("broken", "tir-pairwise", "print(1/0)"),
+]
+
+
+def hold(rows: list[dict[str, Any]], model: Path, folder: Path, **config: Any) -> dict[str, list[str]]:
+    """Return, by row, what the model writes in each kept dialogue, with a bar where the sandbox wrote."""
+    data = {name: config.pop(name) for name in list(config) if name in DataConfig.model_fields}
+    folder.mkdir()
+    shown, other = folder / "demonstrations.jsonl", folder / "train.jsonl"
+    shown.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    spare = [row(f"spare {i}", "tir-pairwise", COUNT) for i in range(3)]
+    other.write_text("".join(json.dumps(one) + "\n" for one in spare))
+    run = Run(
+        folder,
+        str(model),
+        RowData(DataConfig(train=other, demonstrations=shown, **data), JUDGES),
+        lambda line: None,
+    )
+    stage = Demonstrations(
+        name="demonstrations",
+        config=DemonstrationsConfig(**config),
+        rollout=RolloutConfig(max_tokens=2000),
+    )
+    stage.check(run.data)
+    with RunFolder(folder / "demonstrations") as own:
+        result = stage.work(own, run)
+        assert stage.work(own, run) == result, "a finished stage adds nothing"
+    found = list(read_lines(folder / "demonstrations" / "samples.jsonl"))
+    assert result["kept"] == sum(bool(one["kept"]) for one in found)
+    tokenizer = load_tokenizer(model)
+    return {one["id"]: [written(sample, tokenizer) for sample in one["kept"]] for one in found}
+
+
+def written(sample: Mapping[str, Any], tokenizer: Any) -> str:
+    parts, before = [], True
+    for label in sample["labels"]:
+        if label == IGNORED and not before:
+            parts.append("|")
+        elif label != IGNORED:
+            parts.append(tokenizer.decode([label]))
+        before = label == IGNORED
+    return "".join(parts).removesuffix(tokenizer.eos_token)
+
+
+def test_the_verdict_follows_what_the_program_printed(roomy_model: Path, tmp_path: Path) -> None:
+    found = hold(ROWS, roomy_model, tmp_path / "run")
+    (pair,), (several,) = found["pair"], found["list"]
+    for text in (pair, several):
+        program, verdict = text.split("|")
+        assert program == f"```python\n{COUNT}\n```\n"
+        letter = verdict[len("Response ")]
+        assert verdict == f"Response {letter} keeps 2 of 2.\n<preference>{letter}</preference>"
+    good, bad = (text.split("|")[1] for text in found["single"])
+    assert good == "It keeps 2 of 2.\n<score>10</score>"
+    assert bad == "It keeps 0 of 2.\n<score>1</score>"
+
+
+def test_general_rows_get_a_verdict_without_a_program(roomy_model: Path, tmp_path: Path) -> None:
+    (text,) = hold(ROWS, roomy_model, tmp_path / "run")["general"]
+    assert "```" not in text
+    assert text in {
+        f"Response {letter} is better.\n<preference>{letter}</preference>" for letter in ("A", "B")
+    }
+
+
+def test_what_the_sandbox_does_not_confirm_is_not_learned(roomy_model: Path, tmp_path: Path) -> None:
+    found = hold(ROWS, roomy_model, tmp_path / "run")
+    assert found["false"] == []
+    assert found["broken"] == []
+
+
+def test_without_tools_the_counts_are_stated_or_left_out(roomy_model: Path, tmp_path: Path) -> None:
+    bare = hold(ROWS[:3], roomy_model, tmp_path / "bare", no_tools=1.0)
+    told = hold(ROWS[:3], roomy_model, tmp_path / "told", no_tools=1.0, reasoning=True)
+    assert not any("```" in text or "keeps" in text for texts in bare.values() for text in texts)
+    (pair,) = told["pair"]
+    assert pair.count("keeps") == 2
+    assert "keeps 2 of 2." in pair
+    assert "keeps 0 of 2." in pair
+
+
+def test_families_choose_and_leave_out_rows(roomy_model: Path, tmp_path: Path) -> None:
+    assert set(hold(ROWS, roomy_model, tmp_path / "chosen", families=("general",))) == {"general"}
+    left = hold(ROWS, roomy_model, tmp_path / "left", without_families=("general",))
+    assert "general" not in left
+    assert "pair" in left
+
+
+@pytest.mark.parametrize(
+    ("counts", "expected"),
+    [
+        ([1, 2], "Response B keeps 2 of 2.\n<preference>B</preference>"),
+        ([1, 1], "It is a tie at 1 of 2.\n<preference>A</preference>"),
+    ],
+)
+def test_ties_are_named(counts: list[int], expected: str) -> None:
+    assert verdict_from_counts("preference", counts, 2) == expected
+
+
+def test_stated_counts_name_every_response() -> None:
+    assert counted_verdict("preference", [0, 3, 1], None) == (
+        "Response A keeps 0. Response B keeps 3. Response C keeps 1.\n<preference>B</preference>"
+    )
+
+
+def test_scores_go_from_one_to_ten() -> None:
+    assert [score_of(kept, 3) for kept in range(4)] == [1, 4, 7, 10]
