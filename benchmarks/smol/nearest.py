@@ -114,15 +114,28 @@ async def credit(nearest: Nearest, row: Fields, sandbox: Sandbox) -> tuple[float
     """Return 1 for a right choice, 0 for a wrong one and a half for none; and what the program did."""
     taken = nearest(row["prompt"])
     source = substituted(taken["demonstration"]["program"], taken["prompt"], row["prompt"])
-    letters = {f"response_{'abcd'[i]}": text for i, text in enumerate(row["responses"])}
-    bindings = {"prompt": row["prompt"], "responses": row["responses"], **letters}
-    done = await sandbox.run(Program(source=source, bindings=bindings), _LIMITS)
-    if done.status is not Status.OK:
-        return 0.5, "error"
-    counts = re.findall(r"-?\d+(?:\.\d+)?", (done.stdout.strip().splitlines() or [""])[-1])
-    if len(counts) != len(row["responses"]):
-        return 0.5, "unreadable"
-    values = [float(count) for count in counts]
+    values = await _counts(source, taken.get("environment") == "tir-pointwise", row, sandbox)
+    if isinstance(values, str):
+        return 0.5, values
     if values.count(max(values)) > 1:
         return 0.5, "tie"
     return float(values.index(max(values)) == row["label"]), "decided"
+
+
+async def _counts(source: str, single: bool, row: Fields, sandbox: Sandbox) -> list[float] | str:
+    """Return the number that a program prints for each response, or why there is none.
+
+    A `single` program was written for one response: it runs once for each.
+    """
+    responses = row["responses"]
+    letters = {f"response_{'abcd'[i]}": text for i, text in enumerate(responses)}
+    together = {"responses": responses, **letters}
+    values: list[float] = []
+    for bound in [{"response": text} for text in responses] if single else [together]:
+        done = await sandbox.run(Program(source=source, bindings={"prompt": row["prompt"], **bound}), _LIMITS)
+        if done.status is not Status.OK:
+            return "error"
+        found = re.findall(r"-?\d+(?:\.\d+)?", (done.stdout.strip().splitlines() or [""])[-1])
+        # A single program prints the count first, then how many constraints there are.
+        values += map(float, found[:1] if single else found)
+    return values if len(values) == len(responses) else "unreadable"
