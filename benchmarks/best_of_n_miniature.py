@@ -1,4 +1,4 @@
-"""Best-of-N by the embedded miniature over held-out constraints, with the verifiers as the truth.
+"""Best-of-N by the miniature over held-out constraints, with the verifiers as the truth.
 
 Each of a prompt's N candidates satisfies the constraint with probability 1/4, independently of the others.
 
@@ -56,7 +56,7 @@ def main() -> int:
     lines = (json.dumps(row) + "\n" for row in rows(options.rows, options.candidates, options.seed))
     file.write_text("".join(lines), encoding="utf-8")
     methods = [word for name in METHODS for word in ("--method", name)]
-    command = [TIRJUDGE, "bon", file.name, "--max-tokens", "200", *methods]
+    command = [TIRJUDGE, "bon", file.name, "--model", "mini", "--max-tokens", "200", *methods]
     return subprocess.run(command, cwd=options.output, check=False).returncode
 
 

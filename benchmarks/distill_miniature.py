@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.distill_miniature --output runs/distill-0
 
-The teacher is the embedded model at temperature 1, served as a chat endpoint that continues the last message.
+The teacher is the miniature at temperature 1, served as a chat endpoint that continues the last message.
 The student is a freshly warmed-up miniature, which learns from the dialogues that the teacher got right.
 Further options are passed to `tirjudge train`; `results.md` in the run folder has the accuracies. This tests
 the mechanism only, since teacher and student are the same kind of model.
@@ -23,7 +23,7 @@ from tests.command import TIRJUDGE
 from tests.loopback import served
 from tirjudge.generation import Sampling
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge.model_folder import embedded_model
+from tirjudge.models import resolve_model
 from tirjudge_environments import Context, Finish, Message, Prompt
 
 CONCURRENCY = 128
@@ -67,7 +67,7 @@ class ChatServer:
 def main() -> None:
     """Serve the teacher, run `tirjudge train --distill` and exit with its code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--teacher", default=embedded_model(), help="the model folder of a miniature")
+    parser.add_argument("--teacher", default=resolve_model("mini"), help="the model folder of a miniature")
     options, train_options = parser.parse_known_args()
     torch.set_num_threads(1)
     settings = {

@@ -2,7 +2,7 @@
 
 The two must have the same verdicts, without one that is lost or made twice.
 
-    OMP_NUM_THREADS=1 python -m benchmarks.eval_kill_cycles             # ten kills of the embedded model
+    OMP_NUM_THREADS=1 python -m benchmarks.eval_kill_cycles             # ten kills of the miniature
     OMP_NUM_THREADS=1 python -m benchmarks.eval_kill_cycles --model DIR --rows 60
 
 Both runs are `tirjudge eval ifbench-agentrm`. A kill is a SIGKILL after a random number of rows. The cache of
@@ -84,7 +84,7 @@ def main() -> int:
     parser.add_argument("--rows", type=int, default=444, help="rows of the benchmark")
     parser.add_argument("--max-tokens", type=int, default=512)
     parser.add_argument("--concurrency", type=int, default=32)
-    parser.add_argument("--model", default="", help="a model folder; the default is the embedded model")
+    parser.add_argument("--model", default="mini", help="a model folder; the default is the miniature")
     options = parser.parse_args()
     rng = random.Random(options.seed)
     with tempfile.TemporaryDirectory() as name:

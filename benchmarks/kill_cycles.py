@@ -4,7 +4,7 @@ Both must end with the same results and weights, and no finished stage may be re
 
     OMP_NUM_THREADS=1 python -m benchmarks.kill_cycles
 
-Both runs are `tirjudge train --iterative` from the embedded model, at sizes that take about two minutes. A
+Both runs are `tirjudge train --iterative` from the miniature, at sizes that take about two minutes. A
 kill is a SIGKILL up to a second after a progress line, which is chosen at random among those of an
 uninterrupted run. Prints the differences, and exits with 1 if there are any.
 """
@@ -25,12 +25,12 @@ from typing import Any
 from safetensors.torch import load_file
 
 from tests.command import TIRJUDGE
-from tirjudge.model_folder import embedded_model
+from tirjudge.models import resolve_model
 from tirjudge.storage.run_folder import read_lines
 
 RECIPE = ["mini", "--control"]
 SETTINGS = {
-    "model.base": embedded_model(),
+    "model.base": resolve_model("mini"),
     "rl.steps": 4,
     "rl.groups": 4,
     "rl.samples": 4,

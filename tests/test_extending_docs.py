@@ -26,7 +26,7 @@ from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.stored_outputs import open_replay
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judge import Judge
-from tirjudge.model_folder import embedded_model
+from tirjudge.models import resolve_model
 from tirjudge_environments import Context, JudgeTask, Message, open_environment
 from tirjudge_environments.testing import check_environment
 from tirjudge_sandbox import Program, open_sandbox
@@ -228,7 +228,7 @@ def test_the_loss_is_computed_by_the_trainer(tmp_path: Path) -> None:
     found = {}
     for loss in ("dapo", "positive"):
         config = RlConfig(steps=1, groups=2, samples=4, optimizer_steps=4, micro_batch=2, loss=loss)
-        trainer = trainer_of(config, embedded_model(), tmp_path / loss)
+        trainer = trainer_of(config, resolve_model("mini"), tmp_path / loss)
         found[loss] = [trainer._compute_loss(trainer.model, dict(one)).item() for one in (inputs, positive)]
     (dapo, dapo_positive), (ours, ours_positive) = found["dapo"], found["positive"]
     assert ours == ours_positive == pytest.approx(dapo_positive)

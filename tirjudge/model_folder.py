@@ -12,8 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tirjudge_environments.registry import first_fault
 
 NOTE_FILE = "tirjudge.json"
-EMBEDDED_NAME = "tirjudge-mini"
-"""The name of the embedded model in result rows."""
+MODELS = Path(str(files("tirjudge") / "models"))
+"""The folder of the models inside this package."""
+_EMBEDDED = {"smol": "adapter_model.safetensors", "mini": "model.safetensors"}
+"""Folders of models inside this package, by preference, and the file without which one is not there."""
 _BLOCK = 1 << 20
 """Bytes of a weight file that are read at once."""
 
@@ -36,6 +38,17 @@ def weights_digest(folder: str) -> str:
     return digest.hexdigest()
 
 
+class BaseNote(BaseModel):
+    """The base model that an adapter was trained on."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    """As the recipe names it: `smol`, a folder or a hub id."""
+    sha256: str
+    """Checksum of the GGUF file, or else of the weights: see `weights_sha256`."""
+
+
 class ModelNote(BaseModel):
     """The file `tirjudge.json` in a model folder, written by `tirjudge train`."""
 
@@ -47,6 +60,13 @@ class ModelNote(BaseModel):
     """The characters of a response that it was shown in training; None showed whole responses."""
     enable_thinking: bool | None = None
     """The thinking mode with which the judge was trained, see `ChatEncoder`."""
+    max_tokens: int | None = Field(default=None, ge=1)
+    """Tokens of one view that suffice for this judge, so that a turn without an end does not stall a run.
+
+    It is the default of `--max-tokens`, and counts as that does: after the prompt, program outputs included.
+    """
+    base: BaseNote | None = None
+    """Of an adapter: its base model."""
     note: str = ""
     """The judge's purpose in one line, shown with its verdicts."""
 
@@ -68,8 +88,16 @@ def read_note(folder: str) -> ModelNote:
 
 
 def embedded_model() -> str:
-    """Return the folder of the model that ships with the package; raises ValueError if it is missing."""
-    folder = Path(str(files("tirjudge") / "models" / "mini"))
-    if not (folder / "model.safetensors").is_file():
-        raise ValueError("this installation has no embedded model: name one with --model or --base-url")
-    return str(folder)
+    """Return the folder of the model that judges by default; raises ValueError if the package has none.
+
+    It is the adapter `smol`, or the miniature in a package without it.
+    """
+    for name, weights in _EMBEDDED.items():
+        if (MODELS / name / weights).is_file():
+            return str(MODELS / name)
+    raise ValueError("this installation has no embedded model: name one with --model or --base-url")
+
+
+def embedded_name() -> str:
+    """Return the name of the embedded model in result rows, such as `tirjudge-mini`."""
+    return f"tirjudge-{Path(embedded_model()).name}"

@@ -1,4 +1,4 @@
-"""The embedded miniature, standing in for the model that a trainer serves: greedy, one text at a time."""
+"""The miniature, standing in for the model that a trainer serves: greedy, one text at a time."""
 
 from collections.abc import Sequence
 from pathlib import Path

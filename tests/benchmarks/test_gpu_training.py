@@ -10,13 +10,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from benchmarks.gpu_training import RESULT, main, parameters, shape
-from tirjudge.model_folder import embedded_model
+from tirjudge.models import resolve_model
 from tirjudge_training.miniature.model import build_model
 
 SMALL = ["--groups", "2", "--steps", "2", "--set", "rl.max_tokens=80", "--set", "heldout.max_tokens=16"]
 FROM_SCRATCH = [*SMALL, "--parameters", "1M", "--samples", "48"]
 """Random weights write no programs."""
-TAUGHT = [*SMALL, "--model", embedded_model()]
+TAUGHT = [*SMALL, "--model", resolve_model("mini")]
 
 
 @pytest.mark.parametrize("size", ["1M", "12M", "100M", "1.2G"])

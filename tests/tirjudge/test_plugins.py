@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from tests.tirjudge.judge_command import results, write_rows
 from tirjudge.cli import app
 from tirjudge.judge import Judge
-from tirjudge.model_folder import embedded_model
+from tirjudge.models import resolve_model
 from tirjudge_sandbox.testing import CHECKS
 
 WHERE = """
@@ -122,16 +122,25 @@ def test_an_unknown_name_or_option_is_one_line(tmp_path: Path, arguments: tuple[
 def test_the_chosen_backend_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("TIRJUDGE_SANDBOX_URL", raising=False)
     rows = write_rows(tmp_path / "rows.jsonl", [{"prompt": "p", "responses": ["x", "y"]}])
-    command = ["judge", str(rows), "--output", str(tmp_path / "out"), "--backend", "remote"]
+    command = [
+        "judge",
+        str(rows),
+        "--output",
+        str(tmp_path / "out"),
+        "--model",
+        "mini",
+        "--backend",
+        "remote",
+    ]
     run = CliRunner().invoke(app, command)
     assert run.exit_code == 2
     assert "no sandbox server is named" in run.stderr
 
 
 def test_a_generator_can_be_named_from_python() -> None:
-    with Judge(embedded_model(), generator="transformers", generator_options={"max_rows": 2}) as judge:
+    with Judge(resolve_model("mini"), generator="transformers", generator_options={"max_rows": 2}) as judge:
         assert judge.score("Write a reply that has at least 3 words.", "one two three").stop
     with pytest.raises(ValueError, match="no generator 'nosuch'"):
-        Judge(generator="nosuch").score("p", "r")
+        Judge("mini", generator="nosuch").score("p", "r")
     with pytest.raises(ValueError, match=r"^generator 'transformers': .*unexpected keyword argument 'rows'$"):
-        Judge(generator_options={"rows": 1}).score("p", "r")
+        Judge("mini", generator_options={"rows": 1}).score("p", "r")

@@ -25,6 +25,7 @@ _BUILT_IN = {
     "formats": "tirjudge.cli.judge:formats",
     "judge": "tirjudge.cli.judge:judge",
     "mcp": "tirjudge.cli.mcp:mcp",
+    "models": "tirjudge.cli.models:models",
     "sandbox": "tirjudge.cli.sandbox:sandbox",
     "serve": "tirjudge.cli.serve:serve",
     "verify": "tirjudge.cli.verify:verify",

@@ -16,7 +16,7 @@ from tirjudge.cli.progress import Display, print_summary
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Batch, Plan, Tally, TooManyFailures
-from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_weights
+from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
 from tirjudge.storage.result_file import ResultFile
 
 _MOVABLE = {"base_url", "concurrency", "backend", "backend_options", "allow_weak_isolation"}
@@ -105,6 +105,7 @@ class BatchRun:
             "columns": plan.columns.model_dump(exclude_unset=True),
             "labels": plan.labels,
             "truncate": plan.truncate,
+            "max_tokens": view_tokens(self.options.config, local_note(self.options.config)),
             "weights": weights,
             **self.settings,
         }

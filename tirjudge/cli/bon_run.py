@@ -25,7 +25,7 @@ from tirjudge.console_text import Interval, printable
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Failure, Tally, TooManyFailures
-from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_weights
+from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
 from tirjudge.storage.result_file import ResultFile
 from tirjudge.storage.run_folder import JsonLines
 from tirjudge_environments.tasks import Columns
@@ -134,6 +134,7 @@ class BonRun:
         return {
             **self.options.config.model_dump(exclude={"base_url", "concurrency", "allow_weak_isolation"}),
             "truncate": self.options.truncate,
+            "max_tokens": view_tokens(self.options.config, local_note(self.options.config)),
             "weights": weights,
             "benchmark": "best-of-n",
         }

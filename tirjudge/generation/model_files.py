@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
 from tirjudge.generation.base import GeneratorFailed
+from tirjudge.model_folder import read_note
+from tirjudge.models import ModelUnavailable, resolve_model, weights_sha256
 from tirjudge_environments.tokenization import ChatEncoder
+
+logger = logging.getLogger(__name__)
 
 CONFIG = "adapter_config.json"
 """The file that only an adapter's folder has."""
+_TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,29 +25,58 @@ class Adapter:
     """A LoRA adapter in a folder, as PEFT writes it."""
 
     base: str
-    """Its base model: a folder or hub id."""
+    """Its base model, as `from_pretrained` takes it: a folder or hub id."""
     rank: int
 
     @classmethod
     def of(cls, folder: Path) -> Self | None:
         """Read the adapter in a folder; None if the folder holds a full model.
 
-        Raises GeneratorFailed for an unreadable config, and for a base model whose folder does not exist.
+        The base that its config names may be a short name or a GGUF file, see `resolve_model`. Raises
+        GeneratorFailed for an unreadable config, and for a base model that does not exist.
         """
         if not (folder / CONFIG).is_file():
             return None
         try:
             config = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
-            adapter = cls(str(config["base_model_name_or_path"]), int(config["r"]))
+            named, rank = str(config["base_model_name_or_path"]), int(config["r"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise GeneratorFailed(f"{folder / CONFIG} does not describe a LoRA adapter: {error}") from error
-        if _is_path(adapter.base) and not Path(adapter.base).is_dir():
+        if _is_path(named) and not Path(named).exists():
             raise GeneratorFailed(
-                f"{str(folder)!r} is a LoRA adapter of the model {adapter.base!r}, but there is no such "
+                f"{str(folder)!r} is a LoRA adapter of the model {named!r}, but there is no such "
                 "folder: start in the folder from which that path is valid, or use the `model` folder "
                 "that training wrote"
             )
-        return adapter
+        try:
+            return cls(resolve_model(named), rank)
+        except ModelUnavailable as error:
+            raise GeneratorFailed(f"{str(folder)!r} is a LoRA adapter of {named!r}: {error}") from error
+
+
+def tokenizer_of(path: str) -> str:
+    """Return where the tokenizer of a model is: an adapter without its own has its base's."""
+    folder = Path(path)
+    if any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        return path
+    adapter = Adapter.of(folder)
+    return path if adapter is None else adapter.base
+
+
+def warn_of_other_base(folder: str, base: str) -> None:
+    """Warn if the base is not the one that the adapter was trained on: its numbers hold only for that one."""
+    trained_on = read_note(folder).base
+    if trained_on is None:
+        return
+    found = weights_sha256(base)
+    if found != trained_on.sha256:
+        logger.warning(
+            "%s was trained on the base %s with sha256 %s…, and this one has %s: its numbers are unmeasured",
+            folder,
+            trained_on.name,
+            trained_on.sha256[:16],
+            f"{found[:16]}…" if found else "an unknown one",
+        )
 
 
 def _is_path(model: str) -> bool:
@@ -50,8 +85,9 @@ def _is_path(model: str) -> bool:
 
 
 def load_encoder(path: str, *, enable_thinking: bool | None = None) -> ChatEncoder:
-    """Load the tokenizer of a model's folder or hub id as an encoder; `enable_thinking`: see `ChatEncoder`.
+    """Load the tokenizer of a model as an encoder; `enable_thinking`: see `ChatEncoder`.
 
+    The model is a folder, which may hold an adapter, a hub id, or what else `resolve_model` accepts.
     The tokens that end a turn are also read from the model's generation config, if it has one. No code of the
     repository is run. Raises GeneratorFailed, and ValueError for a chat template that cannot be used.
     """
@@ -60,6 +96,7 @@ def load_encoder(path: str, *, enable_thinking: bool | None = None) -> ChatEncod
     except ImportError as error:
         raise GeneratorFailed(f"a tokenizer needs `pip install tirjudge[local]`: {error}") from error
     try:
+        path = tokenizer_of(resolve_model(path))
         loaded = AutoTokenizer.from_pretrained(path, trust_remote_code=False)
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]

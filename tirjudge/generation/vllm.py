@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from tirjudge.generation.base import BusyClock, ContextTooLong, GeneratorFailed, Sampling
-from tirjudge.generation.model_files import Adapter, load_encoder
+from tirjudge.generation.model_files import Adapter, load_encoder, warn_of_other_base
+from tirjudge.models import ModelUnavailable, resolve_model
 from tirjudge_environments import Completion, Context, Finish, Usage
 from tirjudge_environments.tokenization import ChatEncoder
 
@@ -62,7 +63,7 @@ class VllmGenerator:
         """Load a model from a local folder or the hub: only safetensors, none of the repository's code.
 
         Args:
-            path: the model's folder or hub id; a folder may hold a LoRA adapter, which names its model.
+            path: a folder, which may hold a LoRA adapter, a hub id, or what else `resolve_model` accepts.
             max_rows: at most so many rows run at once; the others wait in order.
             max_context: tokens of prompt and answer together; None is what the model's positions allow.
             enable_thinking: see `ChatEncoder`.
@@ -79,11 +80,17 @@ class VllmGenerator:
             from vllm.v1.engine.async_llm import AsyncLLM
         except ImportError as error:
             raise GeneratorFailed(f"vLLM needs `pip install tirjudge[vllm]`: {error}") from error
-        adapter, encoder = Adapter.of(Path(path)), load_encoder(path, enable_thinking=enable_thinking)
+        try:
+            folder = resolve_model(path)
+        except ModelUnavailable as error:
+            raise GeneratorFailed(str(error)) from error
+        adapter, encoder = Adapter.of(Path(folder)), load_encoder(folder, enable_thinking=enable_thinking)
+        if adapter:
+            warn_of_other_base(folder, adapter.base)
         try:
             arguments = AsyncEngineArgs(
                 **{
-                    "model": path,
+                    "model": folder,
                     "max_num_seqs": max_rows,
                     "max_model_len": max_context,
                     "load_format": "safetensors",
@@ -97,7 +104,7 @@ class VllmGenerator:
                     **engine,
                 }
             )
-            request = LoRARequest("adapter", 1, path) if adapter else None
+            request = LoRARequest("adapter", 1, folder) if adapter else None
             return cls(AsyncLLM.from_engine_args(arguments), encoder, name=path, adapter=request)
         except Exception as error:  # vLLM has no class of its own for what it refuses
             raise GeneratorFailed(f"vLLM cannot load {path!r}: {_one_line(error)}") from error

@@ -41,7 +41,7 @@ class JudgeConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     model: Annotated[str, Option("Model", default="the embedded model")] = ""
-    """Folder, hub id, or an endpoint's name of the model."""
+    """Folder, GGUF file, hub id, short name (`smol`), or an endpoint's name of the model."""
     base_url: Annotated[str, Option("Model", metavar="URL")] = ""
     """An OpenAI-compatible endpoint; without one the model runs in this process."""
     generator: Annotated[str, Option("Model", metavar="NAME")] = "transformers"
@@ -85,7 +85,9 @@ class JudgeConfig(BaseModel):
     """Use nothing beyond the TIR-Judge paper: no bindings, outputs unedited."""
     max_tool_calls: Annotated[int, Field(ge=0), Option("Judging", metavar="N")] = 3
     """Programs that the judge may run in one view."""
-    max_tokens: Annotated[int, Field(ge=1), Option("Judging", metavar="N")] = 8192
+    max_tokens: Annotated[
+        int | None, Field(ge=1), Option("Judging", metavar="N", default="the model's own, else 8192")
+    ] = None
     """Tokens of one view after the prompt, program outputs included."""
     samples: Annotated[int, Field(ge=1), Option("Judging", metavar="N")] = 1
     """Samples of every view: the majority decides (self-consistency), scores are means."""

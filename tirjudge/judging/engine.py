@@ -5,16 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self, get_args
 
 from tirjudge.generation.base import Generator, Sampling, open_generator
 from tirjudge.generation.cached import CachedGenerator, CompletionStore, cache_file
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
+from tirjudge.generation.model_files import Adapter
 from tirjudge.generation.spending import MeteredGenerator, Spending
 from tirjudge.judging.config import JudgeConfig, JudgeOptions, endpoint_key
 from tirjudge.judging.judgment import Judgment, consensus, judgment
-from tirjudge.model_folder import EMBEDDED_NAME, ModelNote, embedded_model, read_note, weights_digest
+from tirjudge.model_folder import ModelNote, embedded_model, embedded_name, read_note, weights_digest
+from tirjudge.models import resolve_model
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Context, Environment, JudgeTask, Message, Prompt, ToolEnvironment
 from tirjudge_environments.outputs import cut_middle
@@ -32,6 +35,8 @@ from tirjudge_sandbox import (
 )
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
+_MAX_TOKENS = 8192
+"""Tokens of one view if neither the options nor the model say otherwise."""
 _TURNS_WITHOUT_PROGRAMS = 5
 """Turns of a view beyond those that run a program, the verdict's included."""
 
@@ -108,7 +113,7 @@ class JudgeEngine:
     def rollout(self, name: str) -> Rollout:
         """Return the rollout of a kind or format; raises ValueError for unknown prompts or options."""
         if name not in self._rollouts:
-            config = self.config
+            config, tokens = self.config, view_tokens(self.config, self.note)
             self._rollouts[name] = Rollout(
                 self._environment(name),
                 self._generator,
@@ -116,11 +121,9 @@ class JudgeEngine:
                 budget=Budget(
                     turns=config.max_tool_calls + _TURNS_WITHOUT_PROGRAMS,
                     tool_calls=config.max_tool_calls,
-                    tokens=config.max_tokens,
+                    tokens=tokens,
                 ),
-                sampling=Sampling(
-                    temperature=config.temperature, top_p=config.top_p, max_tokens=config.max_tokens
-                ),
+                sampling=Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=tokens),
                 seed=config.seed,
             )
         return self._rollouts[name]
@@ -209,9 +212,49 @@ def truncated(task: JudgeTask, limit: int | None) -> JudgeTask:
     return replace(task, candidates=tuple(cut_middle(text, limit) for text in task.candidates))
 
 
+def local_model(config: JudgeConfig) -> str:
+    """Return the folder or hub id of the model that runs in this process; see `resolve_model`."""
+    return resolve_model(config.model or embedded_model())
+
+
 def local_weights(config: JudgeConfig) -> str:
-    """Return a digest of the local model's files; empty for an endpoint and for a hub id."""
-    return "" if config.base_url else weights_digest(config.model or embedded_model())
+    """Return a digest of the local model's files; empty for an endpoint and for a hub id.
+
+    That of an adapter includes its base's: the same adapter on another base is another model.
+    """
+    if config.base_url:
+        return ""
+    folder = local_model(config)
+    adapter = Adapter.of(Path(folder))
+    digest = weights_digest(folder)
+    return f"{digest}-{weights_digest(adapter.base)}" if adapter else digest
+
+
+def local_note(config: JudgeConfig) -> ModelNote:
+    """Return the note of the model that runs in this process; an empty one for an endpoint."""
+    return ModelNote() if config.base_url else read_note(local_model(config))
+
+
+def view_tokens(config: JudgeConfig, note: ModelNote) -> int:
+    """Return the tokens of one view: as configured, else as the model's note says, else 8192."""
+    return config.max_tokens or note.max_tokens or _MAX_TOKENS
+
+
+def _check_note(config: JudgeConfig, note: ModelNote) -> None:
+    """Raise ValueError for prompts other than those that the model was trained with.
+
+    A model that was trained with other prompts judges far worse, and nothing in its verdicts shows why.
+    """
+    trained = {name: getattr(note, name) for name in ("prompts", "shown_chars")}
+    for name, value in trained.items():
+        given = getattr(config, name)
+        # A note without prompts is not from a training that recorded them.
+        if given and given != value and "prompts" in note.model_fields_set:
+            flag, usual = name.replace("_", "-"), "whole responses" if value is None else value
+            raise ValueError(
+                f"this model was trained with {name} = {usual}, not {given}: leave out --{flag}, or "
+                f"insist with --format FORMAT --option {name}={given}"
+            )
 
 
 class MeteredCache:
@@ -245,14 +288,15 @@ def _generator(config: JudgeConfig, api_key: str | None) -> tuple[Generator, Mod
         return _endpoint(config, api_key), ModelNote(), config.model
     if config.tier not in ("auto", "completions") or config.tokenizer:
         raise ValueError("--tier and --tokenizer need an endpoint: give --base-url")
-    folder = config.model or embedded_model()
+    folder = local_model(config)
     note = read_note(folder)
+    _check_note(config, note)
     options = {"max_rows": config.concurrency, **config.generator_options}
     thinking = note.enable_thinking if config.enable_thinking is None else config.enable_thinking
     if thinking is not None:
         options = {"enable_thinking": thinking, **options}
     generator = open_generator(config.generator, folder, **options)
-    return generator, note, config.model or EMBEDDED_NAME
+    return generator, note, config.model or embedded_name()
 
 
 def _endpoint(config: JudgeConfig, api_key: str | None) -> OpenAIGenerator:

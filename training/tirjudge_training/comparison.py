@@ -11,7 +11,7 @@ from typing import Any
 
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.evaluation import percentage
-from tirjudge_training.pipelines.pipeline import HELDOUT, WARM_UP, Pipeline
+from tirjudge_training.pipelines.pipeline import DEMONSTRATIONS, HELDOUT, WARM_UP, Pipeline
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import pipeline_of, train
 from tirjudge_training.stages.base import DONE, Say
@@ -94,4 +94,13 @@ def _copy_warm_up(arms: Mapping[str, Recipe], arm: str, folder: Path) -> None:
 
 
 def _warm_up(recipe: Recipe) -> Any:
-    return next((stage for stage in pipeline_of(recipe).stages if stage.name == WARM_UP), None)
+    """Return all that the model of the warm-up depends on; None without one."""
+    stages = pipeline_of(recipe).stages
+    names = [stage.name for stage in stages]
+    if WARM_UP not in names:
+        return None
+    opening = stages[: names.index(WARM_UP) + 1]
+    if DEMONSTRATIONS not in names:
+        return opening[-1]
+    # The demonstrations also depend on the prompts, and on the rows and on which of them get tools.
+    return opening, recipe.model, recipe.environments, recipe.data

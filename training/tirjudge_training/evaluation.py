@@ -14,6 +14,7 @@ from tirjudge.storage.records import failed
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Call, Environment, Episode, Reward, Score
 from tirjudge_sandbox import Execution
+from tirjudge_training.distributed.device import Dtype
 from tirjudge_training.rl.dynamic_sampling import CORRECT, FormattedTask, score_tasks
 from tirjudge_training.rl.engine import Engine, RolloutConfig
 
@@ -85,6 +86,7 @@ def measure(
     rollout: RolloutConfig,
     *,
     enable_thinking: bool | None = None,
+    dtype: Dtype = "float32",
     reward_questions: Callable[[], RewardQuestions | None] = lambda: None,
     folder: RunFolder | None = None,
     file: str = ANSWERS,
@@ -92,7 +94,8 @@ def measure(
     """Return a `summary` of the greedy answers of a model, a folder or a hub id, to the tasks.
 
     With a `folder`, every answer is appended to its `file`, and a killed measurement resumes from there.
-    `enable_thinking` is the thinking mode of the prompts, see `ChatEncoder`.
+    `enable_thinking` is the thinking mode of the prompts, see `ChatEncoder`, and `dtype` the type of the
+    weights.
     `reward_questions` opens the meta-judge that answers the questions of rewards, if there is one.
     """
     # Stored by index, since answers arrive out of order.
@@ -110,7 +113,7 @@ def measure(
         # Greedy, so that the accuracy has no sampling noise.
         greedy = rollout.model_copy(update={"temperature": 0.0})
         with Engine.load(
-            model, environments, greedy, reward_questions(), enable_thinking=enable_thinking
+            model, environments, greedy, reward_questions(), enable_thinking=enable_thinking, dtype=dtype
         ) as engine:
             engine.run(ask(engine))
     return summary(answers[index] for index in sorted(answers))

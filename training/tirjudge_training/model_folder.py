@@ -1,28 +1,34 @@
-"""Model folders: load a model, write one that `tirjudge judge --model` accepts, and merge LoRA adapters."""
+"""Model folders: load a model, write one that `tirjudge judge --model` accepts, and LoRA adapters."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from tirjudge.generation.model_files import Adapter
-from tirjudge.model_folder import NOTE_FILE, read_note
+from tirjudge.generation.model_files import CONFIG as ADAPTER_CONFIG
+from tirjudge.generation.model_files import Adapter, tokenizer_of
+from tirjudge.model_folder import NOTE_FILE, BaseNote, ModelNote, read_note
+from tirjudge.models import resolve_model, weights_sha256
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_environments import Prompt
 from tirjudge_environments.tokenization import ChatEncoder
-from tirjudge_training.distributed.checkpoints import on_the_first
-from tirjudge_training.distributed.device import current_device
+from tirjudge_training.distributed.checkpoints import adapter_weights, on_the_first
+from tirjudge_training.distributed.device import Dtype, current_device
 from tirjudge_training.distributed.processes import ALONE, Processes
+
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
+"""The file of an adapter folder with its weights, as PEFT names it."""
 
 
 class LoraConfig(BaseModel):
-    """The adapter of a training stage, merged into the model that the stage writes. Defaults are ours."""
+    """The adapter of a training stage. Defaults are ours."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,6 +37,9 @@ class LoraConfig(BaseModel):
     """The update is scaled by alpha / rank."""
     targets: tuple[str, ...] = ()
     """Names of the linear layers with an adapter, `q_proj`, ...; empty means all except the output layer."""
+    merge: bool = True
+    """Write whole models with the adapter merged into their weights. False writes adapter folders, and a
+    later stage goes on with the adapter of its start instead of putting a new one on top."""
 
     def adapter(self) -> Any:
         """Return PEFT's configuration, without dropout, so that sampler and trainer have the same policy."""
@@ -45,28 +54,65 @@ class LoraConfig(BaseModel):
         )
 
 
-def load(path: str | Path, device: str | None = None) -> tuple[Any, Any]:
-    """Load model and tokenizer of a folder or hub id: in float32, from safetensors, without remote code.
+def load(path: str | Path, device: str | None = None, *, dtype: Dtype = "float32") -> tuple[Any, Any]:
+    """Load model and tokenizer of a folder, a hub id or a short name, without remote code.
 
-    `device` None is the device of this process. A LoRA adapter, as checkpoints of LoRA training hold one, is
-    merged into its model.
+    `device` None is the device of this process, and `dtype` the type of the weights. A LoRA adapter, as
+    checkpoints of LoRA training hold one, is merged into its model.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
     base = base_of(Path(path))
-    model = AutoModelForCausalLM.from_pretrained(
-        base or path, dtype="float32", attn_implementation="sdpa", use_safetensors=True
-    )
+    model = _base_model(path if base is None else base, dtype)
     if base is not None:
         model = merged(model, Path(path))
-    return model.to(device or current_device().device), AutoTokenizer.from_pretrained(path)
+    return model.to(device or current_device().device), load_tokenizer(path)
+
+
+def load_trainable(start: str | Path, lora: LoraConfig | None, *, dtype: Dtype = "float32") -> Any:
+    """Load the model that a stage trains; with unmerged `lora`, an adapter in the folder `start` goes on.
+
+    Returns a PEFT model in that case, to which no further adapter must be added, else a plain model.
+    """
+    base = base_of(Path(start))
+    model = _base_model(start if base is None else base, dtype)
+    if base is None:
+        return model
+    if lora is None or lora.merge:
+        return merged(model, Path(start))
+    from peft import PeftModel
+
+    with _quiet_peft():
+        return PeftModel.from_pretrained(model, start, is_trainable=True)
+
+
+def name_base(model: Any, start: str | Path) -> None:
+    """Have checkpoints of LoRA training name the base model's folder, which PEFT reads when it saves them."""
+    if hasattr(model, "peft_config"):
+        model.peft_config["default"].base_model_name_or_path = resolve_model(base_name(start))
+
+
+def base_name(start: str | Path) -> str:
+    """Return the full model below an adapter, or the model itself, in the words of the recipe."""
+    config = Path(start) / ADAPTER_CONFIG
+    if not config.is_file():
+        return str(start)
+    return str(json.loads(config.read_text(encoding="utf-8"))["base_model_name_or_path"])
+
+
+def network(model: Any) -> Any:
+    """Return the causal LM itself; an adapter that PEFT added stays inside of it."""
+    return model.get_base_model() if hasattr(model, "get_base_model") else model
+
+
+def load_tokenizer(path: str | Path) -> Any:
+    """Load the tokenizer of a model; an adapter folder without one has that of its base model."""
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(tokenizer_of(resolve_model(str(path))))
 
 
 def prompt_tokens(path: str | Path, *, enable_thinking: bool | None = None) -> Callable[[Prompt], int]:
     """Return a function that counts the tokens of a judge's prompt for the model of a folder or hub id."""
-    from transformers import AutoTokenizer
-
-    encoder = ChatEncoder(AutoTokenizer.from_pretrained(path), enable_thinking=enable_thinking)
+    encoder = ChatEncoder(load_tokenizer(path), enable_thinking=enable_thinking)
     return lambda prompt: len(encoder.prompt(prompt))
 
 
@@ -75,42 +121,82 @@ def save(
     model: Any,
     *,
     start: str,
-    enable_thinking: bool | None = None,
+    lora: LoraConfig | None = None,
+    note: Mapping[str, Any] = {},
     processes: Processes = ALONE,
 ) -> None:
     """Write a model folder, with the tokenizer and the note of the model `start`; an adapter is merged.
 
-    The note records `enable_thinking`, so that judging uses the prompts that training used.
+    With unmerged `lora` the folder holds the adapter alone, see `save_adapter`. `note` overrides fields of
+    the note, so that judging uses the prompts that training used.
     Every process must call this, since each may hold a part of the weights; the first one writes.
     """
-    # Adapters are merged and shards gathered here, so the folder is always a plain model.
+    if lora is not None and not lora.merge:
+        weights = on_the_first(model, processes, adapter_weights)
+        processes.first(lambda: save_adapter(folder, model, weights, start, note))
+        return
+    # Adapters are merged and shards gathered here, so the folder is a plain model.
     weights = on_the_first(model, processes)
-    processes.first(lambda: _write(folder, model, weights, start, enable_thinking))
+    processes.first(lambda: _write(folder, model, weights, start, note))
 
 
-def _write(
-    folder: Path, model: Any, weights: dict[str, Any], start: str, enable_thinking: bool | None
+def save_adapter(
+    folder: Path, model: Any, weights: Mapping[str, Any], start: str, note: Mapping[str, Any]
 ) -> None:
-    from transformers import AutoTokenizer
+    """Write an adapter folder as PEFT loads it: configuration, bfloat16 weights, and the note."""
+    _write_adapter(folder, network(model).peft_config["default"], weights, start, note)
 
+
+def _write_adapter(
+    folder: Path, config: Any, weights: Mapping[str, Any], start: str, note: Mapping[str, Any]
+) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    base = base_name(start)
+    config = copy(config)
+    config.base_model_name_or_path, config.inference_mode = base, True
+    # PEFT writes sets, whose order differs between runs.
+    config.target_modules = sorted(config.target_modules)
+    config.save_pretrained(folder)
+    small = {name: weight.to(torch.bfloat16).contiguous() for name, weight in sorted(weights.items())}
+    save_file(small, folder / ADAPTER_WEIGHTS, metadata={"format": "pt"})
+    trained_on = BaseNote(name=base, sha256=weights_sha256(resolve_model(base)))
+    _write_note(folder, start, {**note, "base": trained_on})
+
+
+def copy_adapter(checkpoint: Path, folder: Path, *, start: str, note: Mapping[str, Any]) -> None:
+    """Write the adapter of a training checkpoint as a stage's adapter folder, like `save_adapter`."""
+    from peft import PeftConfig
+    from safetensors.torch import load_file
+
+    config = PeftConfig.from_pretrained(checkpoint)
+    _write_adapter(folder, config, load_file(checkpoint / ADAPTER_WEIGHTS), start, note)
+
+
+def _write(folder: Path, model: Any, weights: dict[str, Any], start: str, note: Mapping[str, Any]) -> None:
+    model = network(model)
     model.config.use_cache = True  # trainers turn it off
     model.save_pretrained(folder, state_dict=weights)
-    AutoTokenizer.from_pretrained(start).save_pretrained(folder)
-    if enable_thinking is not None:
-        note = read_note(start).model_copy(update={"enable_thinking": enable_thinking})
-        text = json.dumps(note.model_dump(exclude_defaults=True), indent=2)
-        write_atomically(folder / NOTE_FILE, text + "\n")
-    elif (Path(start) / NOTE_FILE).is_file():
-        shutil.copyfile(Path(start) / NOTE_FILE, folder / NOTE_FILE)
+    load_tokenizer(start).save_pretrained(folder)
+    _write_note(folder, start, note)
+
+
+def _write_note(folder: Path, start: str, note: Mapping[str, Any]) -> None:
+    """Write the note of `start` with the given fields, if there is anything to note."""
+    known = {name: value for name, value in note.items() if name in ModelNote.model_fields}
+    written = read_note(start).model_copy(update={k: v for k, v in known.items() if v is not None})
+    fields = written.model_dump(exclude_defaults=True)
+    if fields or (Path(start) / NOTE_FILE).is_file():
+        write_atomically(folder / NOTE_FILE, json.dumps(fields, indent=2) + "\n")
 
 
 def merged(model: Any, folder: Path) -> Any:
     """Return the base model with the adapter in `folder` merged into its weights."""
     from peft import PeftModel
 
-    with warnings.catch_warnings():
-        # PEFT 0.21 still uses the name that transformers has deprecated.
-        warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
+    with _quiet_peft():
         return PeftModel.from_pretrained(model, folder).merge_and_unload()
 
 
@@ -121,3 +207,19 @@ def base_of(folder: Path) -> str | None:
     """
     adapter = Adapter.of(folder)
     return None if adapter is None else adapter.base
+
+
+def _base_model(name: str | Path, dtype: Dtype) -> Any:
+    from transformers import AutoModelForCausalLM
+
+    return AutoModelForCausalLM.from_pretrained(
+        resolve_model(str(name)), dtype=dtype, attn_implementation="sdpa", use_safetensors=True
+    )
+
+
+@contextmanager
+def _quiet_peft() -> Iterator[None]:
+    with warnings.catch_warnings():
+        # PEFT 0.21 still uses the name that transformers has deprecated.
+        warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
+        yield

@@ -18,6 +18,7 @@ from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.sft import SftConfig
 from tirjudge_training.stages.answering import AnswersConfig
 from tirjudge_training.stages.base import Size
+from tirjudge_training.stages.demonstrations import DemonstrationsConfig
 from tirjudge_training.stages.rejection import RejectionConfig
 from tirjudge_training.stages.selection import ValidationConfig
 from tirjudge_training.stages.warm_up import WarmUpConfig
@@ -120,7 +121,18 @@ class ModelConfig(BaseModel):
     """Turn the thinking on or off if the chat template has that switch; the trained model's folder records
     it. None turns it on for judges whose turn begins with `<think>`, and off for any other."""
     lora: LoraConfig | None = None
-    """Train a LoRA adapter in every stage and merge it at the end; None trains all weights."""
+    """Train a LoRA adapter in every stage; None trains all weights."""
+    dtype: Literal["auto", "float32", "bfloat16"] | None = None
+    """The type of the frozen weights under an adapter; the adapter and Adam's moments are float32.
+    `auto` is bfloat16 on a CPU that computes in it, else float32; None is float32."""
+
+    @model_validator(mode="after")
+    def _freezes_rounded_weights(self) -> ModelConfig:
+        if self.dtype == "bfloat16" and self.lora is None:
+            raise ValueError(
+                'dtype = "bfloat16" needs [model.lora]: rounding would lose small updates of whole weights'
+            )
+        return self
 
 
 class IterateConfig(BaseModel):
@@ -161,7 +173,9 @@ class Recipe(BaseModel):
     meta_judge: MetaJudgeConfig | None = None
     """The model behind rewards that need one; None if no reward does."""
     warmup: WarmUpConfig = WarmUpConfig()
-    """The warm-up of the miniature."""
+    """The warm-up of the miniature, and that on `data.demonstrations`."""
+    demonstrations: DemonstrationsConfig = DemonstrationsConfig()
+    """The dialogues of a base model's warm-up, if `data.demonstrations` names rows."""
     rl: RlConfig
     rejection: RejectionConfig = RejectionConfig()
     teacher: TeacherConfig = TeacherConfig()
@@ -195,10 +209,11 @@ class Recipe(BaseModel):
     def _fits_together(self) -> Recipe:
         if not self.generated and self.model.base is None:
             raise ValueError("data.train needs model.base: the miniature only knows its own tasks")
-        if self.generated and (self.environments or self.data.heldout or self.data.reserved):
+        own = self.data.heldout or self.data.reserved or self.data.demonstrations
+        if self.generated and (self.environments or own):
             raise ValueError(
-                "environments, data.heldout and data.reserved are for rows of your own: name the rows in "
-                "data.train"
+                "environments, data.heldout, data.reserved and data.demonstrations are for rows of your own: "
+                "name the rows in data.train"
             )
         # Checked here and not in the run, so that `--plan` refuses the same recipes as training.
         method = METHODS.open(self.method, **(self.method_options or {}))

@@ -6,14 +6,17 @@ import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from tirjudge.cli.errors import log
 from tirjudge.model_folder import read_note
 from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, write_atomically
+from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_training import model_folder
 from tirjudge_training.config_files import CONFIG, BadRecipe, claim_folder, to_toml
 from tirjudge_training.data.base import Data
 from tirjudge_training.data.rows import RowData, require_rows
+from tirjudge_training.distributed.device import weights_dtype
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.miniature.tasks import GeneratedData
 from tirjudge_training.pipelines import open_method
@@ -109,6 +112,8 @@ def train(
             recipe.meta_judge,
             processes,
             enable_thinking=_enable_thinking(recipe),
+            dtype=weights_dtype(recipe.model.dtype),
+            note=_note(recipe, data),
         )
         # In order: each stage may use the models and samples of those before it.
         results = {stage.name: _done(stage, run) for stage in pipeline.stages}
@@ -126,6 +131,19 @@ def _enable_thinking(recipe: Recipe) -> bool | None:
     """Return the thinking mode of a run: the recipe's, else the one its base model was trained with."""
     stated, base = recipe.model.enable_thinking, recipe.model.base
     return read_note(base).enable_thinking if stated is None and base is not None else stated
+
+
+def _note(recipe: Recipe, data: Data) -> dict[str, Any]:
+    """Return the fields of the note that a model folder of this run gets: the prompts of its training.
+
+    Judges of other formats have one family of prompts, which needs no note.
+    """
+    judges = [judge for judge in data.environments.values() if isinstance(judge, TirFormat)]
+    note: dict[str, Any] = {"enable_thinking": _enable_thinking(recipe)}
+    for name in ("prompts", "shown_chars"):
+        values = {getattr(judge, name, None) for judge in judges}
+        note |= {name: values.pop()} if len(values) == 1 else {}
+    return note
 
 
 def _claim(folder: RunFolder, recipe: Recipe) -> None:

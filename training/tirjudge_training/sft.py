@@ -15,9 +15,10 @@ from pydantic import BaseModel, ConfigDict, Field
 from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.device import current_device
+from tirjudge_training.distributed.device import Dtype, current_device
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
+from tirjudge_training.scoring import score_learned_tokens
 
 SORTED = 6
 """The number of batches that are sorted by length together."""
@@ -99,26 +100,29 @@ def train_sft(
     samples: Sequence[Sample],
     *,
     lora: LoraConfig | None = None,
+    dtype: Dtype = "float32",
     seed: int,
     say: Callable[[str], None],
     processes: Processes = ALONE,
 ) -> Any:
     """Train the model folder `start` on `samples`; return the trained model.
 
-    With `lora` the returned model contains an adapter, see `full_weights`.
+    With `lora` the returned model contains an adapter, see `full_weights`. `dtype` is the type of the
+    weights that are not trained; trained ones are float32.
 
     Checkpoints and metrics are written to `run`. An interrupted stage resumes from the last complete
     checkpoint and ends with the same weights. Each of several `processes` must make this call. Raises
     ValueError for a sample that is too long or has no trained tokens.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer, PrinterCallback
+    from transformers import PrinterCallback
     from trl import SFTTrainer
 
     _check(samples, config)
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
     _drop_later_metrics(run, checkpoints.step_of(saved) if saved else 0)
-    # Weights stay float32: small updates would be lost to rounding in bfloat16.
-    model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
+    # Trained weights stay float32: small updates would be lost to rounding in bfloat16.
+    model = load_trainable(start, lora, dtype=dtype)
+    adapted = hasattr(model, "peft_config")
     # The warning is about a name that TRL itself still uses.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*gradient_checkpointing\w*` is deprecated")
@@ -126,13 +130,15 @@ def train_sft(
             model=model,
             args=_arguments(config, run.path / CHECKPOINTS, seed, processes.world),
             train_dataset=_dataset(in_batches(samples, config.micro_batch, seed)),
-            processing_class=AutoTokenizer.from_pretrained(start),
-            peft_config=lora.adapter() if lora else None,
+            processing_class=load_tokenizer(start),
+            peft_config=lora.adapter() if lora and not adapted else None,
             callbacks=[_watch(run, say, processes)],
         )
     trainer.remove_callback(PrinterCallback)  # `say` reports the progress instead
+    name_base(trainer.model, start)
+    score_learned_tokens(network(trainer.model))
     trainer.train(resume_from_checkpoint=str(saved) if saved else None)
-    return model
+    return network(model)
 
 
 def in_batches(samples: Sequence[Sample], size: int, seed: int) -> list[Sample]:

@@ -65,7 +65,7 @@ def streamed(turn: Turn) -> Response:
 
 
 class Miniature:
-    """The embedded model behind an endpoint, with its fenced programs converted to calls."""
+    """The miniature behind an endpoint, with its fenced programs converted to calls."""
 
     def __init__(self, policy: Any, judged: ModuleType) -> None:
         self._policy, self._rows = policy, judged.ROWS

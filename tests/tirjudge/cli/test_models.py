@@ -11,8 +11,10 @@ from typer.testing import CliRunner, Result
 from tests.model_families import tokenizer_of
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
 from tirjudge.cli import app
-from tirjudge.model_folder import embedded_model, read_note
+from tirjudge.model_folder import read_note
+from tirjudge.models import resolve_model
 from tirjudge_environments.constraints import FAMILIES
+from tirjudge_environments.instruction_checks import followed, verifiers_of
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "candidates.jsonl"
 NOTE = "demonstration model: knows nothing"
@@ -75,17 +77,83 @@ def test_a_model_is_shown_as_much_of_a_response_as_in_its_training(
     (folder / "tirjudge.json").write_text(json.dumps({"prompts": "mini", "shown_chars": 20}))
     Path("rows.jsonl").write_text(json.dumps({"prompt": "p", "responses": ["long " * 100, "y"]}) + "\n")
     arguments = ("rows.jsonl", "--model", str(folder), "--max-tokens", "4", "--output")
+    deliberate = ("--format", "tir-pairwise", "--option")
     lengths = []
     for output, *options in (
         ("excerpts",),
-        ("more", "--shown-chars", "200"),
-        ("whole", "--shown-chars", "500"),
+        ("more", *deliberate, "shown_chars=200"),
+        ("whole", *deliberate, "shown_chars=500"),
     ):
         assert judge(*arguments, output, *options).exit_code == 0
         lengths.append(rows(output)[0]["prompt_tokens"])
     # The tokenizer knows no word of the response, which takes about a token per character.
     assert lengths[0] + 150 < lengths[1]
     assert lengths[1] + 150 < lengths[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (
+            ("--shown-chars", "200"),
+            "this model was trained with shown_chars = 20, not 200: leave out --shown-chars, or insist with "
+            "--format FORMAT --option shown_chars=200",
+        ),
+        (
+            ("--prompts", "tir"),
+            "this model was trained with prompts = mini, not tir: leave out --prompts, or insist with "
+            "--format FORMAT --option prompts=tir",
+        ),
+    ],
+)
+def test_prompts_other_than_those_of_the_training_are_refused(
+    tmp_path: Path, model: str, options: tuple[str, ...], reason: str
+) -> None:
+    folder = shutil.copytree(model, tmp_path / "model")
+    (folder / "tirjudge.json").write_text(json.dumps({"prompts": "mini", "shown_chars": 20}))
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"prompt": "p", "responses": ["x", "y"]}) + "\n")
+    output = ("--output", str(tmp_path / "verdicts"))
+    run = judge(str(tmp_path / "rows.jsonl"), "--model", str(folder), *output, *options)
+    assert (run.exit_code, run.stderr) == (2, f"tirjudge judge: {reason}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("x.gguf", None, "there is no such file"),
+        ("x.gguf", b"no model", "is no GGUF file: download it again"),
+        ("x.bin", b"no model", "a file must be a GGUF file, and it is not"),
+        ("x.bin", b"GGUF\3\0\0\0", "is not a complete GGUF file (unpack requires a buffer of 20 bytes"),
+    ],
+)
+def test_a_file_that_is_no_model_ends_judging_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes | None, reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text(json.dumps({"prompt": "p", "responses": ["x", "y"]}) + "\n")
+    if content is not None:
+        Path(name).write_bytes(content)
+    run = judge("rows.jsonl", "--model", str(tmp_path / name))
+    assert run.exit_code == 2
+    (line,) = run.stderr.splitlines()
+    assert line.startswith("tirjudge judge: ")
+    assert reason in line
+
+
+def test_a_model_limits_the_tokens_of_a_view(tmp_path: Path, model: str) -> None:
+    """The model has random weights and never ends a turn."""
+    folder = shutil.copytree(model, tmp_path / "model")
+    (folder / "tirjudge.json").write_text(json.dumps({"prompts": "mini", "max_tokens": 6}))
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"prompt": "p", "responses": ["x", "y"]}) + "\n")
+    written = {}
+    for name, *options in (("note",), ("given", "--max-tokens", "9")):
+        output = tmp_path / name
+        run = judge(str(tmp_path / "rows.jsonl"), "--model", str(folder), "--output", str(output), *options)
+        assert run.exit_code == 0, run.output
+        (row,) = rows(str(output))
+        settings = json.loads(output.with_name(f"{name}.settings.json").read_text())["settings"]
+        written[name] = (row["stop"], row["completion_tokens"], settings["max_tokens"])
+    assert written == {"note": ("token_budget", 6, 6), "given": ("token_budget", 9, 9)}
 
 
 @pytest.mark.parametrize("flag", ["--enable-thinking", "--no-enable-thinking", ""])
@@ -133,12 +201,22 @@ def test_the_labels_of_the_example_are_right() -> None:
         assert kept == [letter == row["label"] for letter in "ABCD"], row["id"]
 
 
-def test_the_embedded_model_judges_the_example(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_labels_of_real_instructions_are_right() -> None:
+    """The response of the label keeps every instruction of its prompt, strictly, and no other one does."""
+    examples = rows(str(EXAMPLE.with_name("instructions.jsonl")))
+    sizes = [len(row["responses"]) for row in examples]
+    assert min(sizes) == 2 < max(sizes)
+    for row in examples:
+        kept = [all(followed(verifiers_of(row), response).strict) for response in row["responses"]]
+        assert kept == [letter == row["label"] for letter in "ABCD"[: len(kept)]], row["id"]
+
+
+def test_the_miniature_judges_its_constraints(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    note = read_note(embedded_model())
+    note = read_note(resolve_model("mini"))
     assert note.note.startswith("demonstration model")
-    run = judge("--listwise", str(EXAMPLE))
+    run = judge("--listwise", str(EXAMPLE), "--model", "mini")
     assert run.exit_code == 0, run.output
     judged = rows("candidates.verdicts.jsonl")
-    assert {(row["model"], row["note"]) for row in judged} == {("tirjudge-mini", note.note)}
+    assert {(row["model"], row["note"]) for row in judged} == {("mini", note.note)}
     assert sum(row["programs"] for row in judged) > 0

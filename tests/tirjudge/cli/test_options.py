@@ -19,6 +19,7 @@ from tirjudge.judging.meta_judge import MetaJudgeConfig
 
 COMMANDS = ["bon", "checklist", "eval", "formats", "judge", "mcp", "serve", "verify"]
 SANDBOX_COMMANDS = ["run", "build", "serve", "doctor"]
+MODELS_COMMANDS = ["list", "fetch", "remove"]
 
 
 def shown(*words: str) -> str:
@@ -134,7 +135,12 @@ def test_half_a_price_is_refused(tmp_path: Path, endpoint: EndpointServer) -> No
 
 
 @pytest.mark.parametrize(
-    "words", [*([name] for name in COMMANDS), *(["sandbox", name] for name in SANDBOX_COMMANDS)]
+    "words",
+    [
+        *([name] for name in COMMANDS),
+        *(["models", name] for name in MODELS_COMMANDS),
+        *(["sandbox", name] for name in SANDBOX_COMMANDS),
+    ],
 )
 def test_help_shows_two_examples_that_name_the_command(words: list[str]) -> None:
     text = shown(*words)

@@ -40,8 +40,8 @@ class Server(ServedCommand):
         return httpx.post(self.url + path, json=body, timeout=100)
 
 
-def test_the_embedded_judge_is_served_and_shuts_down_gracefully() -> None:
-    with Server() as running:
+def test_the_miniature_is_served_and_shuts_down_gracefully() -> None:
+    with Server("--model", "mini") as running:
         assert running.greeting.startswith("tirjudge serve: http://127.0.0.1:")
         assert httpx.get(f"{running.url}/readyz", timeout=100).status_code == 200
         pair = {"prompt": "Write a reply that has at least 3 words.", "responses": ["one two three", "one"]}

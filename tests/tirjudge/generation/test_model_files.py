@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge.generation import GeneratorFailed
-from tirjudge.generation.local import transformers
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.generation.model_files import Adapter
 
@@ -48,7 +48,7 @@ def test_an_adapter_without_its_model_is_one_line(config: dict[str, Any], told: 
 
 
 def test_the_error_names_the_missing_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(transformers, "find_spec", lambda name: None)
+    monkeypatch.setitem(sys.modules, "peft", None)
     with pytest.raises(GeneratorFailed, match=r"is a LoRA adapter, which needs `pip install peft`$"):
         TransformersGenerator.load(adapter(tmp_path, LORA | {"base_model_name_or_path": "owner/model"}))
 

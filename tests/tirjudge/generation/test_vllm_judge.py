@@ -27,11 +27,11 @@ ON_A_CPU = ("--generator-option", "dtype=float32", "--generator-option", "enforc
 
 
 def dialogues(folder: Path, generator: str, *options: str) -> dict[str, Any]:
-    """Return the embedded model's dialogues in the views of every row."""
+    """Return the miniature's dialogues in the views of every row."""
     command, output = typer.Typer(), folder / f"{generator}.jsonl"
     command.command()(judge)
     rows = write_rows(folder / "rows.jsonl", ROWS)
-    words = [str(rows), "--output", str(output), "--generator", generator, *options]
+    words = [str(rows), "--output", str(output), "--model", "mini", "--generator", generator, *options]
     ran = CliRunner().invoke(command, words)
     assert ran.exit_code == 0, ran.stderr
     return {

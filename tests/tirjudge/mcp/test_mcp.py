@@ -65,7 +65,7 @@ async def text_of(client: Client, **arguments: object) -> str:
 
 
 async def test_tools_over_standard_input_and_output() -> None:
-    async with Client(StdioServerParameters(command=TIRJUDGE, args=["mcp"])) as client:
+    async with Client(StdioServerParameters(command=TIRJUDGE, args=["mcp", "--model", "mini"])) as client:
         tools = {tool.name: tool for tool in (await client.list_tools()).tools}
         assert set(tools) == {"run_python_code", "judge"}
         run = tools["run_python_code"]

@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from tirjudge.model_folder import embedded_model
+from tirjudge.models import resolve_model
 from tirjudge_training.cli import train
 from tirjudge_training.config_files import load
 from tirjudge_training.distributed.processes import Sharding
@@ -46,7 +46,7 @@ def test_bytes_per_parameter_of_checkpoints_and_models(
 ) -> None:
     """test_fsdp.py and test_deepspeed.py find the same numbers in the files of real runs."""
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", precision)
-    base = str(embedded_model())
+    base = resolve_model("mini")
     recipe = load(Recipe, "mini", [f'model.base="{base}"', *ASSIGNMENTS])
     found = disk_bytes(recipe, pipeline_of(recipe), data_of(recipe), shape(base), sharing=sharing)
     assert found["checkpoints"] == (2 + 1) * checkpoint * 918_912
@@ -56,7 +56,7 @@ def test_bytes_per_parameter_of_checkpoints_and_models(
 @pytest.mark.slow
 def test_a_run_writes_what_was_estimated(tmp_path: Path) -> None:
     """Weights are within 2 %, since tokenizers and small files are not counted, and rollouts within 50 %."""
-    model = str(embedded_model())
+    model = resolve_model("mini")
     assignments = [f'model.base="{model}"', *ASSIGNMENTS]
     recipe = load(Recipe, "mini", assignments)
     pipeline, data = pipeline_of(recipe), data_of(recipe)

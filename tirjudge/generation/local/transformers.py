@@ -6,15 +6,13 @@ import asyncio
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any, Self
 
 from tirjudge.console_text import first_line
 from tirjudge.generation.base import BusyClock, ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.local.continuous_batching import Decoder, Row
+from tirjudge.generation.local.loading import load_model
 from tirjudge.generation.local.sampling import StopStrings, noise
-from tirjudge.generation.model_files import Adapter
 from tirjudge_environments import Completion, Context, Usage
 from tirjudge_environments.tokenization import ChatEncoder
 
@@ -78,31 +76,10 @@ class TransformersGenerator:
         self._clock = BusyClock()
 
     @classmethod
-    def load(cls, path: str, *, device: str | None = None, **options: Any) -> Self:
-        """Load a model from a local folder or the hub: only safetensors, none of the repository's code.
-
-        The folder may hold a LoRA adapter, which names its base model. `device` None is the first GPU, or the
-        CPU without one. Raises GeneratorFailed.
-        """
-        try:
-            import torch
-            from transformers import AutoModelForCausalLM, AutoTokenizer
-        except ImportError as error:
-            raise GeneratorFailed(f"a local model needs `pip install tirjudge[local]`: {error}") from error
-        if path.startswith((".", "/", "~")) and not Path(path).expanduser().is_dir():
-            raise GeneratorFailed(f"cannot load the model {path!r}: no such folder")
-        if Adapter.of(Path(path)) is not None and find_spec("peft") is None:
-            raise GeneratorFailed(f"{path!r} is a LoRA adapter, which needs `pip install peft`")
-        safe = {"trust_remote_code": False}
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(path, **safe)
-            model = AutoModelForCausalLM.from_pretrained(
-                path, dtype="auto", use_safetensors=True, attn_implementation="sdpa", **safe
-            )
-        except (OSError, ValueError) as error:
-            raise GeneratorFailed(f"cannot load the model {path!r}: {first_line(error)}") from error
-        device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        return cls(model, tokenizer, name=path, device=device, **options)
+    def load(cls, path: str, *, device: str | None = None, dtype: str = "auto", **options: Any) -> Self:
+        """Load a model and its tokenizer, see `load_model`. Raises GeneratorFailed."""
+        model, tokenizer = load_model(path, device=device, dtype=dtype)
+        return cls(model, tokenizer, name=path, **options)
 
     @property
     def busy_seconds(self) -> float:

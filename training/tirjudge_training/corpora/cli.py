@@ -86,7 +86,7 @@ def build(
         for name in shipped(MIXTURES):
             print(f"{name}: {load(CorpusConfig, name, home=MIXTURES).description}")
         return
-    with _one_line_errors():
+    with one_line_errors():
         if not corpus:
             raise BadRecipe("name a corpus; --list shows the shipped ones")
         assignments = [
@@ -142,7 +142,7 @@ def decontaminate(
 
     Exit codes: 0, 2 usage, 3 failed, 130 interrupted.
     """
-    with _one_line_errors(), disk_full_errors(output):
+    with one_line_errors(), disk_full_errors(output):
         found = open_rows(rows, split=split)
         refuse_input(output, found)
         index = OverlapIndex(benchmark_texts(against, log), n=words, common=common)
@@ -169,7 +169,7 @@ def inspect(
 
     Exit codes: 0, 1 if some rows cannot be read, 2 usage, 3 failed.
     """
-    with _one_line_errors():
+    with one_line_errors():
         found = Inspection.of(open_rows(rows, split=split))
         _print_table(found.table())
         for line in found.lines():
@@ -204,7 +204,7 @@ def _print_table(rows: Iterable[Sequence[str]]) -> None:
 
 
 @contextmanager
-def _one_line_errors() -> Iterator[None]:
+def one_line_errors() -> Iterator[None]:
     """Turn the errors that a user can cause into one line and an exit code."""
     try:
         yield

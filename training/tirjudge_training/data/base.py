@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Protocol
 
@@ -14,13 +15,15 @@ from tirjudge_training.rl.trainer import TaskSource
 
 WITHOUT_TOOLS = "-no-tools"
 """The suffix of a judge that uses prompts without tools for the same tasks."""
+PACKAGE = "package:"
+"""The start of the name of a data file that is part of this package."""
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 SEEDS = 2**32
 """One more than the largest derived seed; a seed divided by it is uniform in [0, 1)."""
 
 
 class DataConfig(BaseModel):
-    """The data of a run. Paths are relative to the working directory."""
+    """The data of a run. Paths are relative to the working directory, or begin with `package:`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -29,6 +32,11 @@ class DataConfig(BaseModel):
     `tirjudge data build`; None for the miniature's generated tasks."""
     heldout: Path | None = None
     """Rows that every model of the run is measured on; they never train a model or choose a checkpoint."""
+    demonstrations: Path | None = None
+    """Rows with a column `demonstration`, see `tirjudge_training.stages.demonstrations`; a warm-up on them
+    comes before the method's own stages. Rows of validation and held-out prompts are left out."""
+    without_families: tuple[str, ...] = ()
+    """Constraint families, as in the column `families`, whose rows are never trained on."""
     columns: Mapping[str, str] = Field(default_factory=dict)
     """Names of the columns, as in `tirjudge judge --column`: `{prompt = "question"}`."""
     labels: Mapping[str, str] | None = None
@@ -46,6 +54,14 @@ class DataConfig(BaseModel):
     """Weights of domains: how often their tasks come; 1 unless named, and 0 leaves a domain out."""
     formats: Mapping[str, Weight] = Field(default_factory=dict)
     """Weights of judges: how often each gets a task that several of them accept; 1 unless named."""
+
+
+def data_path(path: Path) -> Path:
+    """Return where the rows are: `package:smol/train.jsonl.gz` is a file of this package."""
+    name = str(path)
+    if not name.startswith(PACKAGE):
+        return path
+    return Path(str(resources.files("tirjudge_training"))) / name.removeprefix(PACKAGE)
 
 
 class EnvironmentConfig(BaseModel):
@@ -80,6 +96,9 @@ class Data(Protocol):
 
     def heldout(self, n: int, seed: int) -> list[FormattedTask]:
         """Return at most `n` tasks per judge for the reported accuracy; may be empty."""
+
+    def demonstrations(self, n: int | None, seed: int) -> list[FormattedTask]:
+        """Return `n` tasks with `gold["demonstration"]`, or all of them; empty without demonstrations."""
 
 
 def trajectories(data: Data, tasks: Iterable[FormattedTask]) -> int:

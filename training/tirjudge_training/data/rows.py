@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from random import Random
 from statistics import fmean
+from typing import Any
 
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import open_rows
@@ -24,6 +26,7 @@ from tirjudge_training.data.base import (
     DataConfig,
     EnvironmentConfig,
     choose_tools,
+    data_path,
     open_judges,
     prompt_seed,
     tool_variants,
@@ -40,6 +43,8 @@ GOLD = {"scores", "checklist"}
 """Columns that some judges learn from instead of a label."""
 JUDGE = "environment"
 """The column in which a row may name its judge."""
+FAMILIES, DEMONSTRATION = "families", "demonstration"
+"""Columns with a row's constraint families and with the program that a warm-up shows for it."""
 LIST = 5
 """Responses of an expected row whose judge takes no pairs; TIR's lists have four to six."""
 
@@ -74,7 +79,8 @@ class RowData:
         )
         # By prompt and not by row: another answer to a validation prompt would leak it.
         seen = held_back | reported
-        left = [choose_tools(row, config.no_tools) for row in rows if prompt_seed(row.task) not in seen]
+        self._demonstrated = self._trainable(self._read(config.demonstrations), seen)
+        left = self._trainable(rows, seen)
         if tokens is not None and config.max_prompt_tokens is not None:
             left = [row for row in left if self._longest(row, tokens) <= config.max_prompt_tokens]
         self._reserved, left = self._set_apart([row for row in left if self._copies(row.task)])
@@ -117,6 +123,19 @@ class RowData:
         order = sorted(self._heldout, key=lambda row: derive_seed("held out", seed, row.task.id))
         return tool_variants(_first_per_judge(order, n), self._config.no_tools)
 
+    def demonstrations(self, n: int | None, seed: int) -> list[FormattedTask]:
+        found = self._demonstrated
+        return Random(derive_seed("demonstrations", seed)).sample(found, len(found))[:n]
+
+    def _trainable(self, rows: Iterable[FormattedTask], seen: set[int]) -> list[FormattedTask]:
+        """Return the rows that may be trained on, with or without tools."""
+        without = set(self._config.without_families)
+        return [
+            choose_tools(row, self._config.no_tools)
+            for row in rows
+            if prompt_seed(row.task) not in seen and not without & set(row.task.gold.get(FAMILIES, ()))
+        ]
+
     def _stride(self, groups: int) -> int:
         """Return the number of rows that fill a batch of `groups` slots."""
         return max(1, round(groups / self._slots))
@@ -149,7 +168,7 @@ class RowData:
         if path is None:
             return
         columns, ids = Columns(**self._config.columns), set()
-        for row in open_rows(str(path)):
+        for row in open_rows(str(data_path(path))):
             if isinstance(row, BadRow):
                 raise ValueError(f"{row.where}: {row.reason}")
             try:
@@ -164,7 +183,7 @@ class RowData:
             if task.id in ids:
                 raise ValueError(f"{row.where}: a second row with the id {task.id!r}")
             ids.add(task.id)
-            yield FormattedTask(self._judge(row, task), task)
+            yield FormattedTask(self._judge(row, task), _described(row, task))
 
     def _judge(self, row: Row, task: JudgeTask) -> str:
         """Return the judge that the row names, or one that accepts it, sampled by weight."""
@@ -187,7 +206,7 @@ class RowData:
 
 def require_rows(config: DataConfig) -> None:
     """Look for the rows before loading a model; raises FileNotFoundError with the command that makes them."""
-    for path in filter(None, (config.train, config.heldout)):
+    for path in map(data_path, filter(None, (config.train, config.heldout, config.demonstrations))):
         unfinished = (path / WORK).exists() and not (path / DATA).exists()
         if unfinished or not path.exists():
             made = path.parent.name == "data" and path.name in shipped(MIXTURES)
@@ -216,6 +235,19 @@ def _first_per_judge(rows: Iterable[FormattedTask], n: int) -> Iterator[Formatte
     return (row for tasks in judges.values() for row in islice(tasks, n))
 
 
+def _described(row: Row, task: JudgeTask) -> JudgeTask:
+    """Return the task with its families and its demonstration, if the row has them, in `gold`."""
+    found: dict[str, Any] = {
+        name: row.fields[name] for name in (FAMILIES, DEMONSTRATION) if row.fields.get(name)
+    }
+    if FAMILIES in found:
+        families = [str(family) for family in found[FAMILIES]]
+        # Tables of results have one line per family, so rows with several share a line.
+        name = families[0] if len(families) == 1 else f"{len(families)} constraints"
+        found |= {FAMILIES: families, "family": name}
+    return replace(task, gold={**task.gold, **found}) if found else task
+
+
 class ExpectedRows(RowData):
     """Tasks without texts, as many per judge as `tasks` says, split and sampled like real rows."""
 
@@ -227,7 +259,7 @@ class ExpectedRows(RowData):
     ) -> None:
         """`tasks` is the number of rows by judge; raises ValueError for a judge that the recipe lacks."""
         self._expected = tasks
-        super().__init__(config.model_copy(update={"heldout": None}), environments)
+        super().__init__(config.model_copy(update={"heldout": None, "demonstrations": None}), environments)
 
     def _read(self, path: Path | None) -> Iterator[FormattedTask]:
         for name, count in self._expected.items() if path is not None else ():

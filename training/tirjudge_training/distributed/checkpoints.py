@@ -5,7 +5,7 @@ A checkpoint counts only if it was marked as complete after its last byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,8 @@ MARK = "complete"
 """The file that marks a complete checkpoint; it contains how the optimizer state was sharded."""
 ADAPTER, WRAPPED = ".lora_", ".base_layer."
 """Parts of PEFT's parameter names: of an adapter's own weights, and of the weights that it modifies."""
+PEFT = "base_model.model."
+"""The start of PEFT's parameter names."""
 
 
 class IncompatibleCheckpoint(RuntimeError):
@@ -79,15 +81,29 @@ def full_weights(model: Any) -> Iterator[tuple[str, Any]]:
             tensor = _gathered(weight)
             # The adapter's update is added to a copy, so that training goes on with the adapter.
             if name.endswith(f"{WRAPPED}weight"):  # not the bias of a layer, which Qwen2 has
-                tensor = tensor + _added(model.get_submodule(name.rpartition(WRAPPED)[0]))
-        yield name.replace(WRAPPED, "."), tensor
+                added = _added(model.get_submodule(name.rpartition(WRAPPED)[0]))
+                # Summed in the adapter's precision: a frozen base may be in bfloat16.
+                tensor = (tensor + added).to(tensor.dtype)
+        yield name.removeprefix(PEFT).replace(WRAPPED, "."), tensor
 
 
-def on_the_first(model: Any, processes: Processes) -> dict[str, Any]:
-    """Return the full weights in the first process, an empty dict in the others; all must make this call."""
+def adapter_weights(model: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name, as PEFT stores it, and tensor of every weight of the adapter; see `full_weights`."""
+    for name, weight in model.state_dict(keep_vars=True).items():
+        if ADAPTER in name:
+            place = name.removeprefix(PEFT).replace(".default.", ".")
+            yield f"{PEFT}{place}", _gathered(weight)
+
+
+def on_the_first(
+    model: Any,
+    processes: Processes,
+    weights: Callable[[Any], Iterable[tuple[str, Any]]] = full_weights,
+) -> dict[str, Any]:
+    """Return the weights in the first process, an empty dict in the others; all must make this call."""
     # Every process iterates, as gathering requires, but only the first keeps what it gets.
     first = processes.rank == 0
-    return {name: tensor.cpu() for name, tensor in full_weights(model) if first}
+    return {name: tensor.cpu() for name, tensor in weights(model) if first}
 
 
 def _added(layer: Any) -> Any:

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
+
+from tirjudge.models.machine import has_bfloat16
+
+Dtype = Literal["float32", "bfloat16"]
+"""The type of a model's weights."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,15 @@ def current_device() -> Device:
     if torch.cuda.is_available():
         return Device("cuda", autocast="bfloat16", checkpointing=True)
     return Device("cpu", autocast=None, checkpointing=False)
+
+
+def weights_dtype(stated: Dtype | Literal["auto"] | None) -> Dtype:
+    """Return the type of the weights; `auto` is bfloat16 on a CPU that computes in it, else float32."""
+    if stated == "auto":
+        on_cpu = current_device().device == "cpu"
+        # Other processors emulate bfloat16, several times slower than float32.
+        return "bfloat16" if on_cpu and has_bfloat16() else "float32"
+    return stated or "float32"
 
 
 def describe(model: Any, *, sampler: str, precision: str) -> dict[str, str]:

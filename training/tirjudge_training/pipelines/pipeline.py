@@ -8,6 +8,7 @@ from tirjudge_environments import derive_seed
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.run import checkpoints_kept
 from tirjudge_training.stages.base import Stage
+from tirjudge_training.stages.demonstrations import Demonstrations
 from tirjudge_training.stages.fine_tuning import FineTuning
 from tirjudge_training.stages.measurement import Measurement
 from tirjudge_training.stages.reinforcement import Reinforcement
@@ -15,8 +16,9 @@ from tirjudge_training.stages.rejection import Rejection
 from tirjudge_training.stages.selection import Selection
 from tirjudge_training.stages.warm_up import WarmUp
 
-WARM_UP, BASE, HELDOUT = "warmup", "base", "heldout-"
-"""The names of the warm-up stage and of the initial model, and the prefix of measuring stages."""
+DEMONSTRATIONS, WARM_UP, BASE, HELDOUT = "demonstrations", "warmup", "base", "heldout-"
+"""The names of the stages before a warm-up and of the warm-up, the name of the initial model, and the prefix
+of measuring stages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +43,10 @@ class Pipeline:
 def initial_model(recipe: Recipe) -> tuple[str | None, list[Stage]]:
     """Return the name of the stage that makes the initial model, and the stages that make and measure it.
 
-    The name is None if the recipe names a base model.
+    The name is None if the recipe names a base model without a warm-up on demonstrations.
     """
+    if recipe.model.base is not None and recipe.data.demonstrations is not None:
+        return WARM_UP, [*_demonstrated(recipe), *measure(recipe, WARM_UP, WARM_UP)]
     if recipe.model.base is not None:
         return None, measure(recipe, BASE, None)
     # A text-only run must not learn in its warm-up to write programs that no prompt offers later.
@@ -50,6 +54,28 @@ def initial_model(recipe: Recipe) -> tuple[str | None, list[Stage]]:
     config = recipe.warmup.model_copy(update={"corpus": corpus})
     warm_up = WarmUp(name=WARM_UP, seed=recipe.seed, config=config)
     return WARM_UP, [warm_up, *measure(recipe, BASE, WARM_UP)]
+
+
+def _demonstrated(recipe: Recipe) -> list[Stage]:
+    """Return the stages that warm a base model up on demonstrated dialogues."""
+    config = recipe.demonstrations
+    return [
+        Demonstrations(
+            name=DEMONSTRATIONS,
+            seed=seed(recipe, DEMONSTRATIONS),
+            config=config,
+            rollout=recipe.rl.model_copy(),
+        ),
+        FineTuning(
+            name=WARM_UP,
+            seed=seed(recipe, WARM_UP),
+            samples=(DEMONSTRATIONS,),
+            prompts=config.rows,
+            demonstrated=True,
+            config=recipe.warmup.sft,
+            lora=recipe.model.lora,
+        ),
+    ]
 
 
 def rl(recipe: Recipe, name: str, start: str | None, *, steps: int | None = None) -> Stage:

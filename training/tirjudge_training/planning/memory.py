@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from tirjudge.models import resolve_model
 from tirjudge_training.distributed.processes import Sharding
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.policies.base import Sampler
@@ -53,7 +54,7 @@ def shape(model: str) -> Shape:
     """Read the shape of a model folder or hub id; raises OSError if it is missing, ValueError if unknown."""
     from transformers import AutoConfig
 
-    config = AutoConfig.from_pretrained(model, trust_remote_code=False).get_text_config()
+    config = AutoConfig.from_pretrained(resolve_model(model), trust_remote_code=False).get_text_config()
     layers, heads = (
         getattr(config, name, None) or 0 for name in ("num_hidden_layers", "num_attention_heads")
     )
@@ -188,7 +189,7 @@ def _network(model: str) -> Any:
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    config = AutoConfig.from_pretrained(model, trust_remote_code=False)
+    config = AutoConfig.from_pretrained(resolve_model(model), trust_remote_code=False)
     # The meta device builds all layers without allocating their weights.
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)

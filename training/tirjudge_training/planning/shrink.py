@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.model_folder import embedded_model
+from tirjudge.models import resolve_model
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_training.config_files import BadRecipe
+from tirjudge_training.data.base import data_path
 from tirjudge_training.pipelines import open_method
 from tirjudge_training.recipe import Recipe
 
@@ -33,6 +34,9 @@ SIZE = {
 EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 32}
 
 
+SMALL_SFT = {"batch": 2, "micro_batch": 1, "epochs": 1}
+
+
 @dataclass(frozen=True, slots=True)
 class Architecture:
     """The properties of a model that its two-layer version keeps."""
@@ -44,6 +48,7 @@ class Architecture:
 
 
 KNOWN = {
+    "smol": Architecture("llama", tied=True),
     "Qwen/Qwen2.5-3B": Architecture("qwen2", tied=True),
     "Qwen/Qwen2.5-": Architecture("qwen2"),
     "deepseek-ai/DeepSeek-R1-Distill-Qwen-": Architecture("qwen2"),
@@ -84,7 +89,9 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
             "filter": "none",
             "checkpoint_every": 1,
         },
-        "sft": {"batch": 2, "micro_batch": 1, "epochs": 1},
+        "sft": SMALL_SFT,
+        "warmup": {"sft": recipe.warmup.sft.model_dump() | SMALL_SFT | {"max_tokens": 8192}},
+        "demonstrations": {"rows": 4},
         "validation": {"n": 1},
         "heldout": {"n": 1, "max_tokens": 32},
     }
@@ -94,6 +101,9 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
             "max_prompt_tokens": None,
             "reserved": 0,
         }
+        shown = recipe.data.demonstrations
+        if shown is not None and not data_path(shown).exists():
+            changes["data"]["demonstrations"] = None
     # Validated again as a whole, so that a shrunk recipe obeys the same rules as any other.
     values = recipe.model_dump()
     return Recipe.model_validate(
@@ -103,13 +113,13 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
 
 
 def _model(recipe: Recipe, folder: Path) -> Path:
-    """Write a model with random weights, always the same, and the tokenizer of the embedded model."""
+    """Write a model with random weights, always the same, and the tokenizer of the miniature."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
     base = recipe.model.base
     architecture = Architecture("qwen3", tied=True) if base is None else _architecture(base)
-    tokenizer = AutoTokenizer.from_pretrained(embedded_model())
+    tokenizer = AutoTokenizer.from_pretrained(resolve_model("mini"))
     config = AutoConfig.for_model(
         architecture.kind,
         **SIZE,
@@ -134,7 +144,7 @@ def _architecture(base: str) -> Architecture:
     from transformers import AutoConfig
 
     try:
-        config = AutoConfig.from_pretrained(base, trust_remote_code=False).get_text_config()
+        config = AutoConfig.from_pretrained(resolve_model(base), trust_remote_code=False).get_text_config()
     except (OSError, ValueError) as error:
         raise BadRecipe(f"model.base: {base}: {str(error).strip().partition(chr(10))[0]}") from None
     return Architecture(config.model_type, bool(config.tie_word_embeddings))
@@ -143,7 +153,7 @@ def _architecture(base: str) -> Architecture:
 def _rows(recipe: Recipe, path: Path) -> Path:
     """Return the recipe's own rows if they exist, else a file of made-up rows for every kind of judge."""
     assert recipe.data.train is not None
-    if recipe.data.train.exists():
+    if data_path(recipe.data.train).exists():
         return recipe.data.train
     lists = any(judge.name == LISTWISE for judge in recipe.environments.values())
     counts = (2, 3) if lists else (2,)

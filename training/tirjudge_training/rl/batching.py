@@ -30,8 +30,12 @@ def without_left_padding(row: Row) -> Row:
     )
 
 
-def length_buckets(inputs: dict[str, Any], parts: int, *, every: bool = False) -> Iterator[dict[str, Any]]:
+def length_buckets(
+    inputs: dict[str, Any], parts: int, *, every: bool = False, by_prompt: bool = False
+) -> Iterator[dict[str, Any]]:
     """Split a TRL batch into `parts` parts by length, each with its tensors cut to its longest row.
+
+    With `by_prompt` the rows of one prompt stay together, in parts that compute each prompt once.
 
     The tensors are `[rows, completion tokens]`. Rows that do not count are dropped, or, with `every`, kept
     with their first token: TRL gathers one number per row, so all processes need the same number of rows in
@@ -41,13 +45,22 @@ def length_buckets(inputs: dict[str, Any], parts: int, *, every: bool = False) -
     # A filler has no token that counts, and neither has a rollout of program output alone.
     counting = (inputs["completion_mask"] * inputs["tool_mask"]).any(1)
     lengths, full = inputs["completion_mask"].sum(1) * counting, inputs["completion_mask"].shape[1]
-    order = lengths.argsort(stable=True)
+    order = _prompts(inputs, lengths) if by_prompt else lengths.argsort(stable=True)
     for rows in (order if every else order[counting[order]]).tensor_split(parts):
         if len(rows):
             yield _part(inputs, rows, full, lengths[rows].max().clamp(min=1))
         else:
             blank = _part(inputs, slice(0, 1), full, 1)
             yield blank | {"tool_mask": blank["tool_mask"] * 0}
+
+
+def _prompts(inputs: dict[str, Any], lengths: Any) -> Any:
+    """Return the order of the rows that puts those of one prompt together, short prompts first."""
+    ids, starts = inputs["completion_ids"].tolist(), (inputs["tool_mask"].cumsum(1) == 0).sum(1).tolist()
+    keys = [
+        (start, row[:start], length) for row, start, length in zip(ids, starts, lengths.tolist(), strict=True)
+    ]
+    return lengths.new_tensor(sorted(range(len(keys)), key=keys.__getitem__))
 
 
 def _part(inputs: dict[str, Any], rows: Any, full: int, longest: Any) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from tirjudge_environments import Environment
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training import model_folder
+from tirjudge_training.distributed.device import Dtype
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.policies.base import Policy, Sampler
 from tirjudge_training.policies.transformers import CopyPolicy, OwnPolicy
@@ -151,11 +152,12 @@ class Engine:
         reward_questions: RewardQuestions | None = None,
         *,
         enable_thinking: bool | None = None,
+        dtype: Dtype = "float32",
     ) -> Self:
-        """Return an engine for a model folder or Hugging Face model id that is not being trained."""
+        """Return an engine for a model that is not being trained: a folder, hub id or short name."""
         return cls(
             # Under vLLM the model only passes its weights on, so it stays out of GPU memory.
-            *model_folder.load(model, None if config.generator == "transformers" else "cpu"),
+            *model_folder.load(model, None if config.generator == "transformers" else "cpu", dtype=dtype),
             environments,
             budget=config.budget,
             limits=config.limits,

@@ -36,6 +36,9 @@ class HealthConfig(BaseModel):
     """Stop if calls per response fall below this share of their highest mean; 0 turns the check off."""
     window: int = Field(default=10, gt=0)
     """The number of batches over which calls are averaged."""
+    sampler_gap: float | None = Field(default=None, gt=0)
+    """The largest difference between the logprobs of sampler and trainer; None allows any. The run stops
+    after `patience` consecutive batches above it."""
 
 
 class Unhealthy(RuntimeError):
@@ -74,6 +77,7 @@ class Health:
             if name in row and not math.isfinite(row[name]):
                 raise _unhealthy(row["step"], f"{name} is {row[name]}: {advice}")
         self._failures(row["step"])
+        self._gap(row["step"])
         self._tool_use(row["step"])
 
     def _add(self, row: Mapping[str, Any]) -> None:
@@ -96,6 +100,16 @@ class Health:
                     f"{name} keeps failing: {shares[-1]:.0%} of the rollouts after resampling, and more than "
                     f"{self._config.failures:.0%} in {len(shares)} consecutive batches (rl.health.failures)",
                 )
+
+    def _gap(self, step: int) -> None:
+        latest, most = self._rows[-self._config.patience :], self._config.sampler_gap
+        gaps = [row.get("sampler_gap", 0.0) for row in latest]
+        if most is not None and len(gaps) == self._config.patience and min(gaps) > most:
+            raise _unhealthy(
+                step,
+                f"sampler and trainer differ by {gaps[-1]:.2g} in logprobs, and by more than {most:g} in "
+                f"{len(gaps)} consecutive batches (rl.health.sampler_gap): use float32 (model.dtype)",
+            )
 
     def _tool_use(self, step: int) -> None:
         # A judge that hardly ever called a program has no tool use that could collapse.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import resource
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
 
 GIB = 2**30
 
@@ -75,15 +78,35 @@ def gpu_peak(phase: str) -> dict[str, float]:
 
 
 def memory_in_use() -> dict[str, float]:
-    """Return `gib/process`, this process's peak RAM, and `gib/gpu_used`, the GPU memory in use by all."""
+    """Return this process's RAM, at its peak and now, and the GPU memory in use by all, in GiB."""
     import torch
 
     # Linux counts ru_maxrss in KiB.
-    found = {"gib/process": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB, 3)}
+    found = {
+        "gib/process": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / GIB, 3),
+        "gib/resident": round(_resident() / GIB, 3),
+    }
     if torch.cuda.is_available():
         free, total = torch.cuda.mem_get_info()
         found["gib/gpu_used"] = round((total - free) / GIB, 3)
     return found
+
+
+def return_free_memory() -> None:
+    """Return memory that glibc keeps after freeing to the system, which else grows with every batch.
+
+    Batches differ in their shapes, and the generator's thread has an allocation arena of its own, so that
+    large tensors rarely fit where others were freed.
+    """
+    with suppress(OSError, AttributeError):  # another C library has no such function
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _resident() -> int:
+    """Return the bytes of RAM in use by this process; 0 where Linux's /proc is missing."""
+    with suppress(OSError):
+        return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
+    return 0
 
 
 def release() -> None:

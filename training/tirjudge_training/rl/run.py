@@ -11,14 +11,15 @@ from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Environment
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.device import describe
+from tirjudge_training.distributed.device import Dtype, describe
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import Engine
 from tirjudge_training.rl.health import Health
 from tirjudge_training.rl.metrics import MetricsLog
 from tirjudge_training.rl.trainer import TaskSource, build_trainer
+from tirjudge_training.scoring import score_learned_tokens
 
 CHECKPOINTS, MACHINE = "checkpoints", "machine.json"
 
@@ -37,6 +38,7 @@ def train_rl(
     config: RlConfig,
     *,
     lora: LoraConfig | None = None,
+    dtype: Dtype = "float32",
     environments: Mapping[str, Environment],
     source: TaskSource,
     seed: int,
@@ -47,7 +49,8 @@ def train_rl(
 ) -> Any:
     """Train the model folder `start`, which is also the KL reference, by RL; return the trained model.
 
-    With `lora` the returned model contains an adapter, see `full_weights`.
+    With `lora` the returned model contains an adapter, see `full_weights`. `dtype` is the type of the
+    weights that are not trained; trained ones are float32.
 
     Checkpoints are written to `run`. An interrupted stage resumes from the last complete checkpoint and
     writes what an uninterrupted one would have written. Each of several `processes` must make this call.
@@ -55,11 +58,10 @@ def train_rl(
     `reward_questions` answers the questions that rewards depend on and is closed here. Raises NotAnswered if
     it gets no answers.
     """
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    tokenizer = AutoTokenizer.from_pretrained(start)
-    # Weights stay float32: Adam updates at a learning rate of 1e-6 would be lost to rounding in bfloat16.
-    model = AutoModelForCausalLM.from_pretrained(start, dtype="float32", attn_implementation="sdpa")
+    tokenizer = load_tokenizer(start)
+    # Trained weights stay float32: Adam updates at a rate of 1e-6 would be lost to rounding in bfloat16.
+    trained = load_trainable(start, lora, dtype=dtype)
+    model = network(trained)
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
     metrics_log = MetricsLog(run, config.steps, say, Health(config.health))
     # A step that was logged after the last checkpoint is repeated, so its rows are dropped.
@@ -80,7 +82,7 @@ def train_rl(
         enable_thinking=enable_thinking,
     ) as engine:
         trainer = build_trainer(
-            model,
+            trained,
             tokenizer,
             config,
             engine=engine,
@@ -89,8 +91,12 @@ def train_rl(
             output=str(run.path / CHECKPOINTS),
             on_batch=metrics_log.generation,
             processes=processes,
-            lora=lora,
+            lora=None if trained is not model else lora,
             callbacks=(_callback(metrics_log, processes),),
+        )
+        name_base(trainer.model, start)
+        score_learned_tokens(
+            model, temperature=config.temperature, differentiable_entropy=config.entropy_bonus > 0
         )
         machine = describe(
             model, sampler=type(engine.generator).__name__, precision=engine.generator.precision

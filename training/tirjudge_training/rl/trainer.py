@@ -24,10 +24,12 @@ from tirjudge_training.rl.profiling import (
     forget_peak,
     gpu_peak,
     memory_in_use,
+    return_free_memory,
     shares_of_time,
     times,
 )
 from tirjudge_training.rl.trl_rollout import Row, batch_rows, rollout_output
+from tirjudge_training.scoring import IGNORED, shares_prompts
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer
@@ -89,6 +91,8 @@ class JudgeBatches(GRPOTrainer):
         self._batch_metrics: Mapping[str, float] = {}
         self._measured: dict[str, float] = {}
         self._timer = PhaseTimer()
+        self._written: Any = None
+        self._part: dict[str, Any] | None = None
         super().__init__(**trl)
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
@@ -113,7 +117,7 @@ class JudgeBatches(GRPOTrainer):
         with _quiet():
             output = super()._generate_and_score_completions([{"prompt": ""} for _ in self.rows])
         advantages = torch.tensor([row.advantage for row in self.rows], device=self.args.device)
-        if self.config.importance_cap is not None:
+        if self.config.importance_cap is not None and not self._weighted_in_passing:
             sampled, cap = output["sampling_per_token_logps"], self.config.importance_cap
             # The weight multiplies each token's term of the objective, as its advantage does.
             advantages = advantages[:, None] * truncated_weights(self._logprobs(output), sampled, cap)
@@ -145,8 +149,79 @@ class JudgeBatches(GRPOTrainer):
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
         """Sum TRL's loss over parts of similar length: a loss is a sum over tokens, so padding can be cut."""
-        parts = length_buckets(inputs, self.config.length_buckets, every=self.processes.world > 1)
+        parts = length_buckets(
+            inputs,
+            self.config.length_buckets,
+            every=self.processes.world > 1,
+            by_prompt=shares_prompts(self.accelerator.unwrap_model(self.model)),
+        )
         return sum(self._part_loss(model, part) for part in parts)
+
+    def _get_per_token_logps_and_entropies(
+        self,
+        model: Any,
+        input_ids: Any,
+        attention_mask: Any,
+        logits_to_keep: int,
+        batch_size: int | None = None,
+        compute_entropy: bool = False,
+        compute_aux_loss: bool = False,
+        **images: Any,
+    ) -> tuple[Any, Any, Any]:
+        """Return logprobs and entropies `[rows, completion tokens]`; 0 where the model did not write.
+
+        TRL scores every token of a completion, which holds the prompt here, see `without_left_padding`.
+        """
+        import torch
+
+        if compute_aux_loss or not shares_prompts(self.accelerator.unwrap_model(self.model)):
+            return super()._get_per_token_logps_and_entropies(
+                model,
+                input_ids,
+                attention_mask,
+                logits_to_keep,
+                batch_size,
+                compute_entropy,
+                compute_aux_loss,
+                **images,
+            )
+        written = self._written if self._written is not None else self._written_by_rows(logits_to_keep)
+        labels = input_ids.masked_fill(attention_mask == 0, IGNORED)
+        labels[:, :-logits_to_keep] = IGNORED
+        labels[:, -logits_to_keep:].masked_fill_(written == 0, IGNORED)
+        found = [
+            model(input_ids=ids, attention_mask=attended, labels=wanted, fused_lm_head=True)
+            for ids, attended, wanted in zip(
+                *(part.split(batch_size or len(part)) for part in (input_ids, attention_mask, labels)),
+                strict=True,
+            )
+        ]
+        logprobs = torch.cat([one.log_probs for one in found])[:, -logits_to_keep:]
+        self._weigh(logprobs)
+        entropies = torch.cat([one.entropy for one in found])[:, -logits_to_keep:]
+        return logprobs, entropies if compute_entropy else None, None
+
+    @property
+    def _weighted_in_passing(self) -> bool:
+        """True if the pass that trains also gives the importance weights, since no step came before it."""
+        shares = shares_prompts(self.accelerator.unwrap_model(self.model))
+        return shares and self.config.optimizer_steps == 1
+
+    def _weigh(self, logprobs: Any) -> None:
+        """Multiply the advantages of the part under training by its truncated importance weights."""
+        part, cap = self._part, self.config.importance_cap
+        if part is None or cap is None or not self._weighted_in_passing or part["advantages"].dim() > 1:
+            return
+        weights = truncated_weights(logprobs, part["sampling_per_token_logps"], cap)
+        # TRL reads the advantages after it has computed the logprobs.
+        part["advantages"] = part["advantages"][:, None] * weights
+
+    def _written_by_rows(self, width: int) -> Any:
+        """Return 1 for the tokens that the model wrote in this process's rows, `[rows, width]`."""
+        import torch
+
+        masks = [without_left_padding(row).mask for row in self.rows]
+        return torch.tensor([[*mask, *[0] * (width - len(mask))] for mask in masks])
 
     def _part_loss(self, model: Any, part: dict[str, Any]) -> Any:
         """Return the loss of one part, weighted by its share of the batch.
@@ -164,11 +239,19 @@ class JudgeBatches(GRPOTrainer):
         tokens = share * mask.sum() / part["num_items_in_batch"].clamp(min=1)
         # TRL's loss reads this attribute.
         self.entropy_coef = float(self.config.entropy_bonus * tokens / weight)
-        loss = self.loss.compute(super()._compute_loss, model, part) * weight
+        loss = self.loss.compute(self._trl_loss, model, part) * weight
         # A token mean of this part counts as much as the part has tokens.
         each = self.config.length_buckets * self.accelerator.reduce(tokens, reduction="mean").item()
         for name in TOKEN_MEANS.keys() & self._metrics["train"].keys():
             self._metrics["train"][name][-1] *= each
+        return loss
+
+    def _trl_loss(self, model: Any, inputs: Mapping[str, Any]) -> Any:
+        """Return TRL's own loss of some rows."""
+        part = dict(inputs)
+        self._written, self._part = part["completion_mask"] * part["tool_mask"], part
+        loss = super()._compute_loss(model, part)
+        self._written = self._part = None
         return loss
 
     def _roll_out(self, step: int) -> Batch:
@@ -191,6 +274,7 @@ class JudgeBatches(GRPOTrainer):
     def _time_and_memory(self) -> dict[str, float]:
         """Return timings and peak memory of a batch, once it was trained on."""
         self._timer.end("train")
+        return_free_memory()
         timed = self._measured | times(self.processes.every(self._timer.parts))
         return {**timed, **shares_of_time(timed), **gpu_peak("train"), **memory_in_use()}
 
@@ -220,8 +304,8 @@ class JudgeBatches(GRPOTrainer):
         if "old_per_token_logps" not in output:
             rows = rows[: self.config.samples]
         part = {name: tensor[rows] for name, tensor in output.items() if tensor.dim() > 1}
-        logprobs = self._logprobs(part)
         mask = (part["completion_mask"] * part["tool_mask"]).bool()
+        logprobs = self._logprobs(part)
         gap = (logprobs - part["sampling_per_token_logps"])[mask].abs()
         return gap.max().item() if gap.numel() else 0.0
 
@@ -233,6 +317,7 @@ class JudgeBatches(GRPOTrainer):
             return part["old_per_token_logps"]
         ids = torch.cat([part["prompt_ids"], part["completion_ids"]], dim=1)
         attention = torch.cat([part["prompt_mask"], part["completion_mask"]], dim=1)
+        self._written = part["completion_mask"] * part["tool_mask"]
         with torch.no_grad():
             logprobs, _, _ = self._get_per_token_logps_and_entropies(
                 self.model,
@@ -241,6 +326,7 @@ class JudgeBatches(GRPOTrainer):
                 part["completion_ids"].shape[1],
                 batch_size=self.args.per_device_train_batch_size,
             )
+        self._written = None
         return logprobs
 
 

@@ -17,6 +17,7 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.orders import letter
 from tirjudge_training.data.base import Data
+from tirjudge_training.model_folder import load_tokenizer
 from tirjudge_training.sft import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 
@@ -40,9 +41,7 @@ class Answering(Stage):
     config: AnswersConfig
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
-        from transformers import AutoTokenizer
-
-        tokenizer = AutoTokenizer.from_pretrained(run.model(self.start))
+        tokenizer = load_tokenizer(run.model(self.start))
         encoder = ChatEncoder(tokenizer, enable_thinking=run.enable_thinking)
         tasks = run.data.prompts(self.config.prompts, self.seed)
         # Rows are written in order, so their number says where an interrupted stage stopped.

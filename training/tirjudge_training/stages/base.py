@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -14,6 +14,7 @@ from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training.data.base import Data
+from tirjudge_training.distributed.device import Dtype
 from tirjudge_training.distributed.processes import ALONE, Processes
 
 MODEL = "model"
@@ -47,6 +48,10 @@ class Run:
     processes: Processes = ALONE
     enable_thinking: bool | None = None
     """The thinking mode of all prompts, see `ChatEncoder`."""
+    dtype: Dtype = "float32"
+    """The type of the weights that are loaded; an adapter under training is float32 in any case."""
+    note: Mapping[str, Any] = field(default_factory=dict)
+    """Fields of the note that every model folder of the run gets, see `ModelNote`."""
 
     def reward_questions(self, folder: RunFolder) -> RewardQuestions | None:
         """Open the meta-judge for a stage, with its answers cached in the folder of the stage."""

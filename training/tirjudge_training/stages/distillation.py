@@ -7,6 +7,7 @@ from tirjudge_environments import ChatEncoder
 from tirjudge_training.data.base import Data, trajectories
 from tirjudge_training.distillation.config import TeacherConfig
 from tirjudge_training.distillation.lessons import Distillation, teacher_environment
+from tirjudge_training.model_folder import load_tokenizer
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 
 
@@ -54,9 +55,7 @@ class DialogueRendering(Stage):
     config: TeacherConfig
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
-        from transformers import AutoTokenizer
-
-        tokenizer = AutoTokenizer.from_pretrained(run.model(self.start))
+        tokenizer = load_tokenizer(run.model(self.start))
         tasks = run.data.prompts(self.config.prompts, self.seed)
         # Rendering is cheap and deterministic: a resumed stage repeats it and writes only the missing rows.
         done = sum(1 for _ in folder.read(SAMPLES))

@@ -20,6 +20,8 @@ class FineTuning(Stage):
     """Names of the stages whose samples it trains on."""
     prompts: int | None
     """Number of prompts that each of them processed; None is every training row."""
+    demonstrated: bool = False
+    """True if the prompts are those of `data.demonstrations` and not those of RL."""
     config: SftConfig
     lora: LoraConfig | None = None
     """None trains all weights."""
@@ -46,6 +48,7 @@ class FineTuning(Stage):
             self.config,
             samples,
             lora=self.lora,
+            dtype=run.dtype,
             seed=self.seed,
             say=run.say,
             processes=run.processes,
@@ -55,13 +58,15 @@ class FineTuning(Stage):
             folder.path / MODEL,
             model,
             start=start,
-            enable_thinking=run.enable_thinking,
+            lora=self.lora,
+            note=run.note,
             processes=run.processes,
         )
         return {"samples": len(samples), "too_long": len(found) - len(samples)}
 
     def size(self, data: Data) -> Size:
-        most = len(self.samples) * trajectories(data, data.prompts(self.prompts, self.seed))
+        prompts = data.demonstrations if self.demonstrated else data.prompts
+        most = len(self.samples) * trajectories(data, prompts(self.prompts, self.seed))
         return Size(f"at most {most:,} samples", trained=most * self.config.epochs)
 
     def disk(self) -> Disk:

@@ -27,6 +27,7 @@ class Measurement(Stage):
             run.data.environments,
             self.config.rollout(self.rollout),
             enable_thinking=run.enable_thinking,
+            dtype=run.dtype,
             reward_questions=partial(run.reward_questions, folder),
             folder=folder,
         )

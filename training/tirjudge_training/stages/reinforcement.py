@@ -32,6 +32,7 @@ class Reinforcement(Stage):
             folder,
             self.config,
             lora=self.lora,
+            dtype=run.dtype,
             environments=run.data.environments,
             source=run.data.source(self.config.groups, self.seed),
             seed=self.seed,
@@ -44,7 +45,8 @@ class Reinforcement(Stage):
             folder.path / MODEL,
             model,
             start=start,
-            enable_thinking=run.enable_thinking,
+            lora=self.lora,
+            note=run.note,
             processes=run.processes,
         )
         rows = list(folder.read(METRICS))

@@ -54,6 +54,7 @@ class Rejection(Stage):
                 self.rollout,
                 run.reward_questions(folder),
                 enable_thinking=run.enable_thinking,
+                dtype=run.dtype,
             ) as engine:
                 engine.run(self._sample(engine, left, len(tasks), folder, run))
         return summary(folder)

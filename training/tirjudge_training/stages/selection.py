@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tirjudge.generation.model_files import CONFIG as ADAPTER_CONFIG
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data, trajectories
@@ -51,6 +52,7 @@ class Selection(Stage):
                 run.data.environments,
                 self.rollout,
                 enable_thinking=run.enable_thinking,
+                dtype=run.dtype,
                 reward_questions=partial(run.reward_questions, folder),
                 folder=folder,
                 file=f"answers-{step}.jsonl",
@@ -79,10 +81,10 @@ class Selection(Stage):
         )
 
     def _keep(self, checkpoint: Path, folder: RunFolder, run: Run) -> None:
-        model, _ = model_folder.load(checkpoint)
-        model_folder.save(
-            folder.path / MODEL,
-            model,
-            start=run.model(self.stage),
-            enable_thinking=run.enable_thinking,
-        )
+        start = run.model(self.stage)
+        if (Path(start) / ADAPTER_CONFIG).is_file():
+            # The stage wrote an adapter, so its checkpoints are not merged either.
+            model_folder.copy_adapter(checkpoint, folder.path / MODEL, start=start, note=run.note)
+            return
+        model, _ = model_folder.load(checkpoint, dtype=run.dtype)
+        model_folder.save(folder.path / MODEL, model, start=start, note=run.note)

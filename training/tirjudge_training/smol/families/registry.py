@@ -1,0 +1,168 @@
+"""All 25 families with their weights, the wordings by family, and the families that do not go together."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Mapping, Sequence
+
+from tirjudge_training.smol.families.base import Constraint, Family
+from tirjudge_training.smol.families.keywords import (
+    CapitalWords,
+    Existence,
+    ForbiddenWords,
+    KeywordFrequency,
+    LetterFrequency,
+)
+from tirjudge_training.smol.families.language import EnglishCapital, EnglishLowercase, ResponseLanguage
+from tirjudge_training.smol.families.layout import (
+    Highlights,
+    NthParagraph,
+    NumberBullets,
+    NumberSentences,
+    NumberWords,
+    Paragraphs,
+    Placeholders,
+    Sections,
+)
+from tirjudge_training.smol.families.marks import (
+    ConstrainedResponse,
+    EndChecker,
+    JsonFormat,
+    NoComma,
+    Postscript,
+    Quotation,
+    RepeatPrompt,
+    Title,
+    TwoResponses,
+)
+from tirjudge_training.smol.texts import sections
+from tirjudge_training.smol.writing import Pen
+
+_WEIGHTS: Mapping[type[Family], float] = {
+    Existence: 1.5,
+    ForbiddenWords: 1.7,
+    KeywordFrequency: 1.3,
+    LetterFrequency: 1.2,
+    ResponseLanguage: 1.9,
+    Paragraphs: 1.2,
+    NumberWords: 1.4,
+    NumberSentences: 1.3,
+    NthParagraph: 1.2,
+    Postscript: 0.8,
+    Placeholders: 0.9,
+    NumberBullets: 1,
+    Title: 0.8,
+    ConstrainedResponse: 1.2,
+    Highlights: 1,
+    Sections: 1,
+    JsonFormat: 0.8,
+    RepeatPrompt: 1.3,
+    TwoResponses: 0.8,
+    EnglishCapital: 0.8,
+    EnglishLowercase: 0.9,
+    CapitalWords: 1.3,
+    EndChecker: 1,
+    Quotation: 0.9,
+    NoComma: 1,
+}
+"""Relative frequency; more for the families that a first model got wrong."""
+
+FAMILIES: Mapping[str, Family] = {kind.id: kind() for kind in _WEIGHTS}
+
+_ALONE = {
+    "detectable_format:json_format",
+    "detectable_format:constrained_response",
+    "language:response_language",
+}
+_WITH: Mapping[str, set[str]] = {
+    "detectable_format:json_format": {
+        *(
+            "keywords:existence",
+            "keywords:forbidden_words",
+            "keywords:frequency",
+            "keywords:letter_frequency",
+        ),
+    },
+    "detectable_format:constrained_response": {
+        *("punctuation:no_comma", "startend:quotation", "detectable_content:postscript"),
+        *("detectable_format:title", "keywords:forbidden_words"),
+    },
+    "language:response_language": {
+        *("startend:quotation", "detectable_format:title", "length_constraints:number_paragraphs"),
+        *("detectable_format:number_bullet_lists", "combination:two_responses"),
+        "detectable_format:number_highlighted_sections",
+    },
+}
+"""What the families of `_ALONE` may be combined with."""
+_APART = (
+    {"change_case:english_capital", "change_case:english_lowercase", "change_case:capital_word_frequency"},
+    {"change_case:english_capital", "detectable_format:multiple_sections"},
+    {"change_case:english_lowercase", "detectable_format:multiple_sections"},
+    {
+        *("combination:two_responses", "length_constraints:number_paragraphs"),
+        *("length_constraints:nth_paragraph_first_word", "detectable_format:multiple_sections"),
+    },
+    {"combination:repeat_prompt", "startend:quotation"},
+    {"combination:repeat_prompt", "length_constraints:nth_paragraph_first_word"},
+    {"combination:repeat_prompt", "punctuation:no_comma"},
+    {"detectable_content:postscript", "startend:end_checker"},
+    {"detectable_format:title", "length_constraints:nth_paragraph_first_word"},
+    {"detectable_format:title", "startend:quotation"},
+    {"detectable_format:number_bullet_lists", "length_constraints:nth_paragraph_first_word"},
+    {"detectable_format:number_bullet_lists", "length_constraints:number_paragraphs"},
+    {"detectable_format:number_bullet_lists", "detectable_format:multiple_sections"},
+    {"combination:two_responses", "startend:end_checker"},
+    {"combination:two_responses", "detectable_format:number_bullet_lists"},
+    {"length_constraints:number_words", "length_constraints:number_sentences"},
+)
+"""Groups of which a prompt takes at most one."""
+_SIGNS = (">=", "<=", "==", "=0", "=b", "..", ">", "<")
+
+
+def wordings(family: str) -> Sequence[tuple[str, str]]:
+    """Return the wordings of a family, each with its relation (empty for a family without a number)."""
+    return [_split(line) for line in sections("wordings")[family]]
+
+
+def choose(count: int, allowed: Sequence[str], rng: random.Random) -> list[Family]:
+    """Draw families that go together."""
+    chosen: list[str] = []
+    while len(chosen) < count:
+        fitting = [name for name in allowed if all(_together(name, other) for other in chosen)]
+        if count > 1:
+            # Most families do not go with these, which would make them rare among several.
+            fitting = [name for name in fitting if name not in _ALONE or chosen or rng.random() < 0.5]
+        if not fitting:
+            break
+        weights = [_WEIGHTS[type(FAMILIES[name])] for name in fitting]
+        chosen.append(rng.choices(fitting, weights)[0])
+    return [FAMILIES[name] for name in chosen]
+
+
+def worded(family: Family, text: str, request: str, pen: Pen, *, fragment: bool) -> Constraint:
+    """Return the family with a wording and arguments; `fragment` prefers one that continues the request."""
+    found = wordings(family.id)
+    fitting = [one for one in found if one[1][0].islower() == fragment]
+    relation, template = pen.rng.choice(fitting or list(found))
+    given = family.draw(relation, text, request, pen)
+    fields = dict(family.fields(given, pen.rng))
+    if "{phrase}" in template:
+        bare = template.endswith("{phrase}") and pen.chance(0.4)
+        mark = "" if bare else pen.rng.choice(['"', '"', "'"])
+        fields["phrase"] = f"{mark}{fields['phrase']}{mark}"
+    for slot, value in fields.items():
+        template = template.replace(f"{{{slot}}}", value)
+    if not fragment:
+        template = template[0].upper() + template[1:]
+    return Constraint(family, given, template)
+
+
+def _together(one: str, other: str) -> bool:
+    if one == other or any(one in group and other in group for group in _APART):
+        return False
+    return all(b in _WITH[a] for a, b in ((one, other), (other, one)) if a in _ALONE)
+
+
+def _split(line: str) -> tuple[str, str]:
+    sign = next((one for one in _SIGNS if line.startswith(f"{one} ")), "")
+    return sign, line.removeprefix(sign).lstrip()

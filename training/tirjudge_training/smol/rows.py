@@ -1,0 +1,78 @@
+"""Rows of the training data: their fields, and the demonstration's program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tirjudge_training.smol.families.base import Constraint
+
+PAIRWISE, LISTWISE, POINTWISE = "tir-pairwise", "tir-listwise", "tir-pointwise"
+
+
+@dataclass
+class Draft:
+    """A row before its program has run in the sandbox."""
+
+    prompt: str
+    responses: list[str]
+    label: int
+    domain: str
+    environment: str
+    families: list[str]
+    source: str
+    program: str | None = None
+    kept: list[int] | None = None
+    of: int | None = None
+
+    def printed(self) -> list[str]:
+        """Return what the program must print, for each of its runs."""
+        if self.kept is None:
+            return []
+        if self.environment == POINTWISE:
+            return [f"{kept} of {self.of}" for kept in self.kept]
+        return [" ".join(map(str, self.kept))]
+
+    def bindings(self) -> list[dict[str, Any]]:
+        """Return the variables of each run of the program, as the formats bind them."""
+        if self.environment == POINTWISE:
+            return [{"prompt": self.prompt, "response": response} for response in self.responses]
+        named = {f"response_{chr(97 + at)}": response for at, response in enumerate(self.responses)}
+        return [{"prompt": self.prompt, "responses": self.responses, **named}]
+
+    def row(self, id: str) -> dict[str, Any]:
+        """Return the row as it is stored."""
+        return {
+            "id": id,
+            "prompt": self.prompt,
+            "responses": self.responses,
+            "label": self.label,
+            "domain": self.domain,
+            "environment": self.environment,
+            "families": self.families,
+            "demonstration": {"program": self.program, "kept": self.kept, "of": self.of},
+        }
+
+
+def unique_best(kept: Sequence[int]) -> bool:
+    """Return True if exactly one response keeps the most."""
+    return list(kept).count(max(kept)) == 1
+
+
+def program(constraints: Sequence[Constraint], environment: str) -> str:
+    """Return the demonstration's program, with the checks in the order of the prompt."""
+    families = [constraint.family for constraint in constraints]
+    checks = [constraint.family.expression(constraint.given) for constraint in constraints]
+    imports = sorted({name for family in families for name in family.imports})
+    lines = [f"import {', '.join(imports)}"] if imports else []
+    lines += [family.setup for family in families if family.setup]
+    lines += ["def check(r):", f"    return [{', '.join(checks)}]", output_line(environment)]
+    return "\n".join(lines)
+
+
+def output_line(environment: str) -> str:
+    """Return the last line of every program."""
+    if environment == POINTWISE:
+        return 'print(sum(check(response)), "of", len(check(response)))'
+    return "print(*[sum(check(r)) for r in responses])"

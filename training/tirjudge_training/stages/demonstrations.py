@@ -1,0 +1,225 @@
+"""The stage that holds the dialogues of a warm-up: a row's program runs, and the verdict follows its counts.
+
+A demonstration is a column of a row: `program` (None where no program helps), `kept`, the number of
+constraints that each response keeps, and `of`, their number. Only what the sandbox confirms is learned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from tirjudge.rollout import as_finished
+from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge_environments import (
+    ChatEncoder,
+    Completion,
+    Episode,
+    Finish,
+    JudgeSession,
+    JudgeTask,
+    Reward,
+    StopReason,
+    Trajectory,
+    View,
+)
+from tirjudge_environments.formats.tir import TirFormat
+from tirjudge_environments.orders import letter
+from tirjudge_sandbox import Sandbox, open_sandbox
+from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.data.rows import DEMONSTRATION
+from tirjudge_training.model_folder import load_tokenizer
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.sft import Sample
+from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
+
+AT_ONCE = 32
+"""Rows whose programs run or wait at the same time."""
+REPORT_EVERY = 500
+SCORE = "score"
+"""The tag of a judge that sees one response alone; others name a letter."""
+GOOD, BAD = 8, 3
+"""Scores of the labelled and of another response where nothing is counted."""
+
+
+class DemonstrationsConfig(BaseModel):
+    """The dialogues of a warm-up on the rows of `data.demonstrations`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    rows: int | None = Field(default=None, gt=0)
+    """Number of rows; None is all of them. Every view of a row is a dialogue."""
+    families: tuple[str, ...] = ()
+    """Learn only from rows with no other constraint families than these; empty means all rows."""
+    reasoning: bool = False
+    """Without tools, state the true counts of all responses before the verdict."""
+
+
+class Demonstrations(Stage):
+    """Writes the demonstrated dialogues of rows as samples for supervised training."""
+
+    config: DemonstrationsConfig
+    rollout: RolloutConfig
+    """The budget of a dialogue, the limits of its program and the sandbox."""
+
+    def work(self, folder: RunFolder, run: Run) -> JsonObject:
+        # Rows finish out of order, so the finished ones are a set and not a prefix.
+        done = {row["index"] for row in folder.read(SAMPLES)}
+        tasks = self._tasks(run.data)
+        left = [(index, task) for index, task in enumerate(tasks) if index not in done]
+        if left:
+            asyncio.run(self._hold_all(left, len(tasks), folder, run))
+        rows = list(folder.read(SAMPLES))
+        return {
+            "prompts": len(rows),
+            "kept": sum(bool(row["kept"]) for row in rows),
+            "samples": sum(len(row["kept"]) for row in rows),
+            "tokens": sum(len(sample["ids"]) for row in rows for sample in row["kept"]),
+        }
+
+    def size(self, data: Data) -> Size:
+        return Size(f"{trajectories(data, self._tasks(data)):,} demonstrated dialogues")
+
+    def check(self, data: Data) -> None:
+        """Raise ValueError if there are no rows, or a judge whose dialogues cannot be written."""
+        tasks = self._tasks(data)
+        if not tasks:
+            raise ValueError("data.demonstrations: no rows are left to learn from")
+        for name in sorted({task.format for task in tasks}):
+            if not isinstance(data.environments[name], TirFormat):
+                raise ValueError(f"data.demonstrations: {name} is not one of TIR-Judge's formats")
+
+    def describe(self, result: JsonObject) -> str:
+        return (
+            f"{result['samples']:,} dialogues, whose programs ran in the sandbox, on {result['kept']:,} rows"
+        )
+
+    def _tasks(self, data: Data) -> list[FormattedTask]:
+        tasks, wanted = data.demonstrations(None, self.seed), set(self.config.families)
+        if wanted:
+            tasks = [task for task in tasks if set(task.task.gold.get("families", ())) <= wanted]
+        return tasks[: self.config.rows]
+
+    async def _hold_all(
+        self, left: Sequence[tuple[int, FormattedTask]], total: int, folder: RunFolder, run: Run
+    ) -> None:
+        tokenizer = load_tokenizer(run.model(self.start))
+        encoder = ChatEncoder(tokenizer, enable_thinking=run.enable_thinking)
+        finished = total - len(left)
+
+        async def hold(index: int, formatted: FormattedTask) -> JsonObject:
+            judge = cast(TirFormat, run.data.environments[formatted.format])
+            trajectories = [
+                await self._hold(judge, formatted.task, view, encoder, tokenizer.eos_token_id, sandbox)
+                for view in judge.views(formatted.task)
+            ]
+            (scores,) = judge.score([Episode(formatted.task, 0, tuple(trajectories))], {})
+            right = all(isinstance(score, Reward) and score.total == 1.0 for score in scores)
+            samples = [Sample.of(trajectory) for trajectory in trajectories] if right else []
+            return {
+                "index": index,
+                "id": formatted.task.id,
+                "format": formatted.format,
+                "kept": [{"ids": sample.ids, "labels": sample.labels} for sample in samples],
+            }
+
+        async with open_sandbox(self.rollout.sandbox) as sandbox:
+            async for row in as_finished((hold(*one) for one in left), AT_ONCE):
+                folder.append(SAMPLES, row)
+                finished += 1
+                if finished % REPORT_EVERY == 0 or finished == total:
+                    run.say(f"{finished}/{total} rows")
+
+    async def _hold(
+        self,
+        judge: TirFormat,
+        task: JudgeTask,
+        view: View,
+        encoder: ChatEncoder,
+        end: int,
+        sandbox: Sandbox,
+    ) -> Trajectory:
+        """Hold one dialogue: the program if the judge may run it, then the verdict from what it printed."""
+        session = JudgeSession(
+            judge,
+            task,
+            view,
+            sandbox,
+            encoder=encoder,
+            budget=self.rollout.budget,
+            limits=self.rollout.limits,
+        )
+        demonstration: Mapping[str, Any] = task.gold.get(DEMONSTRATION) or {}
+        program = demonstration.get("program")
+        kept, of = demonstration.get("kept"), demonstration.get("of")
+        counts = [int(kept[index]) for index in view.order] if kept else []
+        if program is not None and judge.uses_tools(task):
+            text = f"```python\n{program.strip()}\n```\n"
+            ids = tuple(encoder.text(text))
+            await session.step(Completion(text=text, finish=Finish.STOP, token_ids=ids))
+            if session.done:
+                return session.trajectory
+            # The verdict must follow what was printed, and not what the row promises.
+            printed = [int(digits) for digits in re.findall(r"\d+", session.context.segments[-1].text)]
+            if printed[: len(counts)] != counts:
+                session.fail(
+                    StopReason.MALFORMED, f"the program printed {printed}, and the row says {counts}"
+                )
+                return session.trajectory
+            text = verdict_from_counts(judge.tag, counts, of)
+        elif self.config.reasoning and counts:
+            text = counted_verdict(judge.tag, counts, of)
+        else:
+            text = bare_verdict(judge.tag, task, view, counts, of)
+        ids = (*encoder.text(text), end)
+        await session.step(Completion(text=text, finish=Finish.END, token_ids=ids))
+        return session.trajectory
+
+
+def verdict_from_counts(tag: str, counts: Sequence[int], of: int | None) -> str:
+    """Return the last turn after a program printed `counts`, in the order in which responses were shown."""
+    if tag == SCORE:
+        return f"It keeps {_count(counts[0], of)}.\n{_tagged(tag, score_of(counts[0], of))}"
+    best = max(counts)
+    name = letter(counts.index(best))
+    if counts.count(best) > 1:
+        return f"It is a tie at {_count(best, of)}.\n{_tagged(tag, name)}"
+    return f"Response {name} keeps {_count(best, of)}.\n{_tagged(tag, name)}"
+
+
+def counted_verdict(tag: str, counts: Sequence[int], of: int | None) -> str:
+    """Return a turn that states the counts of all responses, without a program that printed them."""
+    if tag == SCORE:
+        return verdict_from_counts(tag, counts, of)
+    stated = " ".join(f"Response {letter(i)} keeps {_count(kept, of)}." for i, kept in enumerate(counts))
+    return f"{stated}\n{_tagged(tag, letter(counts.index(max(counts))))}"
+
+
+def bare_verdict(tag: str, task: JudgeTask, view: View, counts: Sequence[int], of: int | None) -> str:
+    """Return a turn with one short sentence and the labelled verdict."""
+    if tag == SCORE:
+        good = view.order[0] == task.label
+        score = score_of(counts[0], of) if counts else GOOD if good else BAD
+        return f"The response is {'good' if score > (GOOD + BAD) / 2 else 'weak'}.\n{_tagged(tag, score)}"
+    assert task.label is not None
+    name = letter(view.order.index(task.label))
+    better = "better" if len(view.order) == 2 else "the best"
+    return f"Response {name} is {better}.\n{_tagged(tag, name)}"
+
+
+def score_of(kept: int, of: int | None) -> int:
+    """Return the score from 1 to 10 of a response that keeps `kept` of `of` constraints."""
+    return 1 + round(9 * min(1.0, kept / of)) if of else GOOD if kept else BAD
+
+
+def _count(kept: int, of: int | None) -> str:
+    return f"{kept} of {of}" if of else str(kept)
+
+
+def _tagged(tag: str, answer: object) -> str:
+    return f"<{tag}>{answer}</{tag}>"
