@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from benchmarks.smol.sources import Fields
 from tirjudge_sandbox import Limits, Program, Sandbox, Status
@@ -79,24 +81,28 @@ class Nearest:
         }
         self.rows = list(by_prompt.values())
         counted = Counter(term for prompt in by_prompt for term in set(_terms(prompt)))
-        self._weights = {term: np.log(1 + len(self.rows) / count) for term, count in counted.items()}
-        self._index: dict[str, list[tuple[int, float]]] = defaultdict(list)
-        for number, prompt in enumerate(by_prompt):
-            for term, value in self._vector(prompt).items():
-                self._index[term].append((number, value))
+        self._columns = {term: number for number, term in enumerate(counted)}
+        self._weights = np.log(1 + len(self.rows) / np.array(list(counted.values()), dtype=np.float64))
+        columns = [self._known(prompt) for prompt in by_prompt]
+        values = [self._weights[one] / np.linalg.norm(self._weights[one]) for one in columns]
+        starts = np.cumsum([0, *map(len, columns)])
+        self._matrix = csr_array(
+            (np.concatenate(values), np.concatenate(columns), starts), (len(columns), len(counted))
+        )
 
-    def _vector(self, prompt: str) -> dict[str, float]:
-        found = {term: self._weights.get(term, 0.0) for term in set(_terms(prompt))}
-        norm = float(np.sqrt(sum(value * value for value in found.values()))) or 1.0
-        return {term: value / norm for term, value in found.items() if value}
+    def _known(self, prompt: str) -> NDArray[np.intp]:
+        """Return the columns of the terms of a prompt that training prompts have."""
+        return np.array(
+            sorted({self._columns[term] for term in _terms(prompt) if term in self._columns}), np.intp
+        )
 
     def __call__(self, prompt: str) -> Fields:
         """Return the row with the most similar prompt."""
-        scores = np.zeros(len(self.rows))
-        for term, value in self._vector(prompt).items():
-            for number, other in self._index.get(term, ()):
-                scores[number] += value * other
-        return self.rows[int(scores.argmax())]
+        known = self._known(prompt)
+        # The norm of the new prompt scales all scores alike.
+        asked = np.zeros(len(self._columns))
+        asked[known] = self._weights[known]
+        return self.rows[int((self._matrix @ asked).argmax())]
 
 
 def _terms(prompt: str) -> list[str]:
@@ -108,15 +114,28 @@ async def credit(nearest: Nearest, row: Fields, sandbox: Sandbox) -> tuple[float
     """Return 1 for a right choice, 0 for a wrong one and a half for none; and what the program did."""
     taken = nearest(row["prompt"])
     source = substituted(taken["demonstration"]["program"], taken["prompt"], row["prompt"])
-    letters = {f"response_{'abcd'[i]}": text for i, text in enumerate(row["responses"])}
-    bindings = {"prompt": row["prompt"], "responses": row["responses"], **letters}
-    done = await sandbox.run(Program(source=source, bindings=bindings), _LIMITS)
-    if done.status is not Status.OK:
-        return 0.5, "error"
-    counts = re.findall(r"-?\d+(?:\.\d+)?", (done.stdout.strip().splitlines() or [""])[-1])
-    if len(counts) != len(row["responses"]):
-        return 0.5, "unreadable"
-    values = [float(count) for count in counts]
+    values = await _counts(source, taken.get("environment") == "tir-pointwise", row, sandbox)
+    if isinstance(values, str):
+        return 0.5, values
     if values.count(max(values)) > 1:
         return 0.5, "tie"
     return float(values.index(max(values)) == row["label"]), "decided"
+
+
+async def _counts(source: str, single: bool, row: Fields, sandbox: Sandbox) -> list[float] | str:
+    """Return the number that a program prints for each response, or why there is none.
+
+    A `single` program was written for one response: it runs once for each.
+    """
+    responses = row["responses"]
+    letters = {f"response_{'abcd'[i]}": text for i, text in enumerate(responses)}
+    together = {"responses": responses, **letters}
+    values: list[float] = []
+    for bound in [{"response": text} for text in responses] if single else [together]:
+        done = await sandbox.run(Program(source=source, bindings={"prompt": row["prompt"], **bound}), _LIMITS)
+        if done.status is not Status.OK:
+            return "error"
+        found = re.findall(r"-?\d+(?:\.\d+)?", (done.stdout.strip().splitlines() or [""])[-1])
+        # A single program prints the count first, then how many constraints there are.
+        values += map(float, found[:1] if single else found)
+    return values if len(values) == len(responses) else "unreadable"

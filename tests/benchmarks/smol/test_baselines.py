@@ -102,6 +102,22 @@ async def test_the_nearest_program_decides_in_the_sandbox():
     assert {end for _, end in found} <= {"decided", "tie"}
 
 
+async def test_the_program_of_a_single_response_runs_once_for_each():
+    program = COMMAS.replace(
+        "print(*[sum(check(r)) for r in responses])", "print(sum(check(response)), 'of', 1)"
+    )
+    single = [
+        row | {"environment": "tir-pointwise", "demonstration": {"program": program}}
+        for row in rows(40, 0)
+        if "commas" in row["prompt"]
+    ]
+    asked = [row for row in rows(12, 5) if "commas" in row["prompt"]]
+    async with open_sandbox() as sandbox:
+        assert [await credit(Nearest(single), row, sandbox) for row in asked] == [(1.0, "decided")] * len(
+            asked
+        )
+
+
 async def test_a_program_that_fails_counts_one_half():
     broken = [row | {"demonstration": {"program": "1 / 0"}} for row in rows(4, 0)]
     async with open_sandbox() as sandbox:
