@@ -135,7 +135,6 @@ async def _counts(source: str, single: bool, row: Fields, sandbox: Sandbox) -> l
         done = await sandbox.run(Program(source=source, bindings={"prompt": row["prompt"], **bound}), _LIMITS)
         if done.status is not Status.OK:
             return "error"
-        found = re.findall(r"-?\d+(?:\.\d+)?", (done.stdout.strip().splitlines() or [""])[-1])
-        # A single program prints the count first, then how many constraints there are.
-        values += map(float, found[:1] if single else found)
+        # A line such as `B 1 of 2` names the response, its count, and how many constraints there are.
+        values += map(float, re.findall(r"(-?\d+(?:\.\d+)?)(?: of \d+)?", done.stdout))
     return values if len(values) == len(responses) else "unreadable"

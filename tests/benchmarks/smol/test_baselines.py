@@ -15,8 +15,9 @@ from benchmarks.smol import baselines, surface
 from benchmarks.smol.nearest import Nearest, credit, numbers, quoted, substituted
 from tirjudge_sandbox import open_sandbox
 
-COMMAS = "def check(r):\n    return [',' not in r]\nprint(*[sum(check(r)) for r in responses])"
-WORDS = "def check(r):\n    return [len(r.split()) >= 40]\nprint(*[sum(check(r)) for r in responses])"
+LINES = "for name, r in zip('AB', responses):\n    print(name, sum(check(r)), 'of', len(check(r)))"
+COMMAS = "def check(r):\n    return [',' not in r]\n" + LINES
+WORDS = "def check(r):\n    return [len(r.split()) >= 40]\n" + LINES
 
 
 def rows(count: int, seed: int) -> list[dict[str, Any]]:
@@ -103,9 +104,7 @@ async def test_the_nearest_program_decides_in_the_sandbox():
 
 
 async def test_the_program_of_a_single_response_runs_once_for_each():
-    program = COMMAS.replace(
-        "print(*[sum(check(r)) for r in responses])", "print(sum(check(response)), 'of', 1)"
-    )
+    program = COMMAS.replace(LINES, "print(sum(check(response)), 'of', 1)")
     single = [
         row | {"environment": "tir-pointwise", "demonstration": {"program": program}}
         for row in rows(40, 0)

@@ -71,7 +71,6 @@ class LetterCase(Family):
     """Both families of letter case."""
 
     order: ClassVar[int] = 80
-    imports: ClassVar[tuple[str, ...]] = ()
     method: ClassVar[str]
     change: ClassVar[str]
 

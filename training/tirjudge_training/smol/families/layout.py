@@ -196,7 +196,6 @@ class Paragraphs(CountFamily):
     order: ClassVar[int] = 30
     argument: ClassVar[str] = "num_paragraphs"
     relation_argument: ClassVar[str] = ""
-    imports: ClassVar[tuple[str, ...]] = ()
 
     def number(self, relation: str, text: str, given: Arguments, pen: Pen) -> int:
         return pen.rng.choice([2, 2, 3, 3, 4, 4, 5, 6])
@@ -291,7 +290,6 @@ class Sections(CountFamily):
 class NthParagraph(Family):
     id: ClassVar[str] = "length_constraints:nth_paragraph_first_word"
     order: ClassVar[int] = 32
-    imports: ClassVar[tuple[str, ...]] = ()
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         n = pen.rng.choice([2, 2, 3, 3, 4, 4, 5, 6])
