@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -31,20 +31,40 @@ class Proportion:
         modified Wilson interval): for credits of 0 and 1 it is Wilson's interval itself, for ties it is
         narrower, and rows with several equal votes count once.
         """
-        rows = len(credits)
-        total = float(rows if votes is None else votes.sum())
+        if votes is None:
+            return cls.of_sums(float(credits.sum()), float(credits @ credits), len(credits))
+        rows, total, right = len(credits), float(votes.sum()), float(credits.sum())
+        squares = float(credits @ credits), float(credits @ votes), float(votes @ votes)
+        return cls._of_moments(rows, total, right, *squares)
+
+    @classmethod
+    def of_sums(cls, credits: float, squares: float, n: int) -> Proportion:
+        """Return what `of_rows` returns for n rows with this sum of their credits and of their squares."""
+        return cls._of_moments(n, float(n), credits, squares, credits, float(n))
+
+    @classmethod
+    def of_clusters(cls, right: NDArray[np.float64], trials: NDArray[np.float64]) -> Proportion:
+        """Return the share of trials that are right, where the trials of a row depend on each other.
+
+        n is the number of trials. The interval is that of `of_rows`, whose unit is the row.
+        """
+        return replace(cls.of_rows(right, trials), successes=float(right.sum()), n=int(trials.sum()))
+
+    @classmethod
+    def _of_moments(
+        cls, rows: int, total: float, right: float, squares: float, crossed: float, votes: float
+    ) -> Proportion:
+        """`squares`, `crossed` and `votes` are sums over rows: of right², right * votes and votes²."""
         if not total:
             return cls(0, 0)
-        right = float(credits.sum())
         mean = total / rows
-        crossed, squares = (right, float(rows)) if votes is None else (credits @ votes, votes @ votes)
         # One right and one wrong row are added, so that rows with the same credit, such as ties alone, do not
         # get an interval of no width. They do not change the design effect of rows that are right or wrong.
         rate = (right + mean) / (total + 2 * mean)
-        residuals = float(credits @ credits) - 2 * rate * crossed + rate * rate * squares
+        residuals = squares - 2 * rate * crossed + rate * rate * votes
         residuals += mean * mean * ((1 - rate) ** 2 + rate**2)
         effect = residuals * (rows + 2) / ((total + 2 * mean) ** 2 * rate * (1 - rate))
-        return cls(right * rows / total, rows, float(rows / effect))
+        return cls(right * rows / total, rows, rows / effect)
 
     @property
     def rate(self) -> float:

@@ -122,6 +122,8 @@ class SolvedTally:
     questions: int = 0
     candidates: int = 0
     _solved: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    _squares: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    """Sums of squares, for the intervals of shares such as pass@1."""
     _judgments: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
     _undecided: defaultdict[str, int] = field(default_factory=lambda: defaultdict(int))
 
@@ -130,13 +132,17 @@ class SolvedTally:
         solved = picked.grade.solved
         self.questions += 1
         self.candidates += len(solved)
-        self._solved[PASS] += sum(solved) / len(solved)
-        self._solved[MAJORITY] += solved[picked.majority]
+        self._add(PASS, sum(solved) / len(solved))
+        self._add(MAJORITY, solved[picked.majority])
         for name, one in picked.selections.items():
-            self._solved[name] += solved[one.choice]
+            self._add(name, solved[one.choice])
             self._judgments[name] += one.judgments
             self._undecided[name] += one.undecided
-        self._solved[ORACLE] += max(solved)
+        self._add(ORACLE, max(solved))
+
+    def _add(self, name: str, share: float) -> None:
+        self._solved[name] += share
+        self._squares[name] += share * share
 
     @property
     def lines(self) -> list[Line]:
@@ -145,6 +151,5 @@ class SolvedTally:
         return [self._line(name) for name in (PASS, MAJORITY, *methods, ORACLE) if self.questions]
 
     def _line(self, name: str) -> Line:
-        # Sums of shares can exceed the number of questions by a rounding error.
-        solved = Proportion(min(self._solved[name], float(self.questions)), self.questions)
+        solved = Proportion.of_sums(self._solved[name], self._squares[name], self.questions)
         return Line(name, solved, self._judgments[name], self._undecided[name])

@@ -1,14 +1,21 @@
-"""The runs that `tirjudge eval` scores: their files, columns and labels, as the command line names them."""
+"""The runs that `tirjudge eval` scores: their files, columns, labels and matched reasons, as options say."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tirjudge.cli.errors import say
 from tirjudge.cli.options import label_values
+from tirjudge.data.rows import STANDARD_INPUT
+from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_replay
+from tirjudge.judging.meta_judge import MetaJudgeConfig
+from tirjudge.rollout.reward_questions import AnswerStore
+from tirjudge.storage.run_folder import JsonObject, read_lines
 
 _DUPLICATES: tuple[Duplicates, ...] = ("refuse", "first")
 
@@ -84,3 +91,38 @@ def split_words(words: Sequence[str], *, columns: bool) -> tuple[list[str], list
         if columns and word.partition("=")[0] in VerdictColumns.parts() and not Path(word).exists()
     ]
     return [word for word in words if word not in places], places
+
+
+def with_matchings(run: Replay, meta_judge: str, base_url: str) -> Replay:
+    """Return the run with people's reasons matched; unchanged if no meta judge was ever asked.
+
+    Answers are stored in RESULTS.asked/ and reused. Raises NotAnswered if the model is not available,
+    ValueError for stored answers of several models of which none is named.
+    """
+    folder = run.path.with_name(f"{run.path.name or STANDARD_INPUT}.asked")
+    if meta_judge and len(run.files.paths) > 1:
+        raise ValueError("--meta-judge matches the reasons of one file at a time")
+    if meta_judge:
+        folder.mkdir(exist_ok=True)
+        config = MetaJudgeConfig(model=meta_judge, base_url=base_url)
+        return run.with_extras(asyncio.run(_ask(run.path, config, folder)))
+    kept = folder / "asked.jsonl"
+    if not kept.exists():
+        return run
+    answers = _only_model(list(read_lines(kept)), kept)
+    return run.with_extras(asyncio.run(matched(read_lines(run.path), KeptAnswers(answers))))
+
+
+async def _ask(path: Path, config: MetaJudgeConfig, folder: Path) -> Extras:
+    reward_questions = config.open(kept=AnswerStore(folder), say=say)
+    try:
+        return await matched(read_lines(path), reward_questions)
+    finally:
+        await reward_questions.close()
+
+
+def _only_model(rows: list[JsonObject], path: Path) -> dict[str, str]:
+    models = sorted({row["model"] for row in rows})
+    if len(models) > 1:
+        raise ValueError(f"{path} holds answers of {', '.join(models)}: name one with --meta-judge")
+    return {row["key"]: row["answer"] for row in rows}

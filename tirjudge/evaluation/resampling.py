@@ -69,9 +69,8 @@ class _Stratum:
 
 def _strata(runs: Sequence[Units]) -> list[_Stratum]:
     first = runs[0]
-    by_id = sorted(range(len(first.ids)), key=first.ids.__getitem__)
-    ranks = np.empty(len(by_id), dtype=np.intp)
-    ranks[np.array(by_id, dtype=np.intp)] = np.arange(len(by_id))
+    ranks = np.empty(len(first.ids), dtype=np.intp)
+    ranks[first.ids.order()] = np.arange(len(first.ids))
     strata = []
     for name in sorted(first.sections):
         places = first.sections[name]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, ScoringProtocol, Units, Unscorable
 from tirjudge.evaluation.resampling import bootstrap_samples
+from tirjudge.evaluation.row_ids import RowIds
 from tirjudge.statistics import Proportion, Statistic
 
 RESAMPLES = 1000
@@ -109,7 +110,7 @@ def compare(
     section in the second run, and ValueError without scipy (extra `eval`) if rows are right or wrong.
     """
     paired = first.paired and second.paired
-    one, other = _paired(first, second) if paired else (first, second)
+    one, other, only_first, only_second = _paired(first, second) if paired else (first, second, (), ())
     figures = [protocol.figures(units) for units in (one, other)]
     values = [_values(found) for found in figures]
     sizes = [_sizes(found, units) for found, units in zip(figures, (one, other), strict=True)]
@@ -123,7 +124,6 @@ def compare(
         ]
     tested = paired and protocol.card.intervals
     gained, lost = _discordant(one, other) if tested else (None, None)
-    common = set(one.ids) if len(one.ids) < max(len(first.ids), len(second.ids)) else None
     return Comparison(
         card=protocol.card,
         differences={
@@ -138,8 +138,8 @@ def compare(
         second=values[1],
         paired=paired,
         common=len(one.ids) if paired else 0,
-        only_first=tuple(id for id in first.ids if id not in common) if paired and common else (),
-        only_second=tuple(id for id in second.ids if id not in common) if paired and common else (),
+        only_first=only_first,
+        only_second=only_second,
         gained=gained,
         lost=lost,
         p_value=None if gained is None or lost is None else mcnemar(gained, lost),
@@ -183,33 +183,37 @@ def _bootstrap(
     return [{name: np.array(values) for name, values in kept.items()} for kept in found]
 
 
-def _paired(first: Units, second: Units) -> tuple[Units, Units]:
-    """Return the units that both runs contain, in the order of the first.
+def _paired(first: Units, second: Units) -> tuple[Units, Units, tuple[str, ...], tuple[str, ...]]:
+    """Return the units that both runs contain, in the order of the first, and the ids in only one of them.
 
     Raises Unscorable if there are none, or if one belongs to different sections.
     """
     if first.ids == second.ids:
         _check_sections(first, second)
-        return first, second
-    places = {id: place for place, id in enumerate(second.ids)}
-    common = [place for place, id in enumerate(first.ids) if id in places]
-    if not common:
+        return first, second, (), ()
+    places = second.ids.positions(first.ids)
+    common = places >= 0
+    if not common.any():
         raise Unscorable("the runs have no row in common")
-    of_second = [places[first.ids[place]] for place in common]
-    one, other = _taken(first, common), _taken(second, of_second)
+    missed = np.ones(len(second.ids), dtype=bool)
+    missed[places[common]] = False
+    one, other = _taken(first, np.flatnonzero(common)), _taken(second, places[common])
     _check_sections(one, other)
-    return one, other
+    return one, other, _named(first, ~common), _named(second, missed)
 
 
-def _taken(units: Units, places: Sequence[int]) -> Units:
+def _named(units: Units, chosen: NDArray[np.bool_]) -> tuple[str, ...]:
+    return tuple(units.ids[int(place)] for place in np.flatnonzero(chosen))
+
+
+def _taken(units: Units, taken: NDArray[np.intp]) -> Units:
     """Return the units at these places, in this order."""
-    taken = np.array(places, dtype=np.intp)
     numbers = np.full(len(units.ids), -1, dtype=np.intp)
     numbers[taken] = np.arange(len(taken))
     sections = {name: numbers[positions] for name, positions in units.sections.items()}
     sections = {name: np.sort(positions[positions >= 0]) for name, positions in sections.items()}
     return Units(
-        ids=tuple(units.ids[place] for place in places),
+        ids=RowIds(units.ids[int(place)] for place in taken),
         sections={name: positions for name, positions in sections.items() if len(positions)},
         values=units.values[taken],
     )

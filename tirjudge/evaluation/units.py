@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import JudgedRow, SummaryId, Units, Unscorable, Vote
+from tirjudge.evaluation.row_ids import RowIds
 from tirjudge_environments.types import derive_seed
 
 _DRAW = "evaluation order"
@@ -22,19 +23,18 @@ class UnitsBuilder:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         # Arrays of machine numbers: a list of tuples takes ten times as much memory for a million rows.
-        self._ids: dict[str, None] = {}
+        self._ids = RowIds()
         self._sections: dict[str, array[int]] = {}
         self._values = array("d")
         self._paired = True
 
     def add(self, id: str, section: str, *values: float) -> None:
         """Add a unit with its measures. Raises Unscorable for an id that was added before."""
-        if id in self._ids:
+        if not self._ids.add(id):
             raise Unscorable(f"two rows have the id {str(id)!r}")
         if section not in self._sections:
             self._sections[section] = array("q")
-        self._sections[section].append(len(self._ids))
-        self._ids[id] = None
+        self._sections[section].append(len(self._ids) - 1)
         self._values.extend(values)
         if len(self._values) != len(values) * len(self._ids):
             raise ValueError(f"unit {str(id)!r} has {len(values)} measures, other units have more or fewer")
@@ -46,7 +46,7 @@ class UnitsBuilder:
             reasons = ", ".join(f"{name} ({count})" for name, count in self.counts.items())
             raise Unscorable(f"no row can be scored{f': {reasons}' if reasons else ''}")
         return Units(
-            ids=tuple(self._ids),
+            ids=self._ids,
             sections={
                 name: np.frombuffer(self._sections[name], dtype=np.int64) for name in sorted(self._sections)
             },

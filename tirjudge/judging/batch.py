@@ -202,6 +202,8 @@ class Tally:
     labelled: int = 0
     credit: float = 0.0
     """Sum over labelled rows: 1 for a right choice, a share for a tie, 0 for a wrong or missing verdict."""
+    credit_squares: float = 0.0
+    """Sum of the squares of these, for the interval of the accuracy."""
     programs: int = 0
     """Programs executed, not counting refused ones."""
     programs_failed: int = 0
@@ -219,6 +221,7 @@ class Tally:
         if row["correct"] is not None:
             self.labelled += 1
             self.credit += row["correct"]
+            self.credit_squares += row["correct"] ** 2
         self.programs += row["programs"]
         self.programs_failed += row["programs_failed"]
         self.programs_refused += row["programs_refused"]
@@ -227,5 +230,5 @@ class Tally:
 
     @property
     def accuracy(self) -> Proportion:
-        # The sum of shares can exceed the count by a rounding error.
-        return Proportion(min(self.credit, float(self.labelled)), self.labelled)
+        """The mean credit of labelled rows, whose interval is that of the mean of row values."""
+        return Proportion.of_sums(self.credit, self.credit_squares, self.labelled)

@@ -63,7 +63,8 @@ def test_auto_j(tmp_path: Path) -> None:
     """GAIR-NLP/auto-j: 0, 1 and 2 (tie) in three files, joined by position; the exchanged one names places.
 
     Agreement in the first order is 3 of 5. Mapped back, the exchanged verdicts are 0, 1, 2, 1, 0; of the rows
-    without a gold tie (1, 2, 4, 5), those right in both orders are 1 and 2.
+    without a gold tie (1, 2, 4, 5), those right in both orders are 1 and 2. In three classes the third row,
+    a tie in both orders and in the labels, agrees as well.
     """
     run = lines(tmp_path / "output.jsonl", [{"output": one} for one in (0, 1, 2, 0, 0)])
     exchanged = lines(tmp_path / "exchange.jsonl", [{"output": one} for one in (1, 0, 2, 0, 1)])
@@ -85,6 +86,40 @@ def test_auto_j(tmp_path: Path) -> None:
     both = (*options, "--swapped", exchanged)
     assert figures(tmp_path, "both-orders", *both)["accuracy"] == 2 / 4
     assert figures(tmp_path, "position", *both)["consistency"] == 4 / 5
+    agreement = {"agreement": 3 / 5, "consistency": 4 / 5}
+    assert figures(tmp_path, "three-class-both-orders", *both) == agreement
+
+
+AUTO_J = """
+000:15 001:376 002:2 010:69 011:41 012:4 020:3 021:5 022:5 100:14 101:58 102:3 110:370
+111:35 112:6 120:6 121:1 122:6 200:26 201:124 202:4 210:134 211:45 212:9 220:3 221:9
+222:19
+"""
+"""Auto-J's 1,392 published pairs, counted by label, verdict and verdict on the exchanged responses.
+
+From GAIR-NLP/auto-j: data/test/testdata_pairwise.jsonl, data/outputs/pairwise_example_output.jsonl and
+pairwise_exchange_example_output.jsonl. `010:7` are 7 pairs with the label 0 and the outputs 1 and 0.
+"""
+
+
+def test_auto_js_published_outputs_give_its_published_agreement(tmp_path: Path) -> None:
+    """Auto-J's README: agreement 54.96, consistency 83.41."""
+    counts = [one.partition(":") for one in AUTO_J.split()]
+    rows = [tuple(map(int, kind)) for kind, _, count in counts for _ in range(int(count))]
+    assert len(rows) == 1392
+    labels, run, exchanged = (
+        lines(tmp_path / f"{name}.jsonl", [{column: row[place]} for row in rows])
+        for place, (name, column) in enumerate(
+            (("testdata_pairwise", "label"), ("output", "output"), ("exchange", "output"))
+        )
+    )
+    options = ("--swapped", exchanged, "--column", "prediction=output", "--labels", labels)
+    options = (*options, "--labels", "0=A,1=B,2=tie")
+    got = figures(tmp_path, "three-class-both-orders", "--replay", run, *options)
+    assert {name: round(100 * value, 2) for name, value in got.items()} == {
+        "agreement": 54.96,
+        "consistency": 83.41,
+    }
 
 
 def test_rewardbench_scores(tmp_path: Path) -> None:

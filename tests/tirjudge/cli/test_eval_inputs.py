@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from typer.testing import CliRunner, Result
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tirjudge.cli import app
+from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.stored_outputs.reading import Replay
 
 O1_MINI = "judgebench/judge-arena-hard-o1-mini.jsonl"
 ARMORM = "rmb/armorm-pairwise-helpfulness.json"
@@ -340,6 +343,22 @@ def test_the_benchmarks_own_rows_are_comparable(tmp_path: Path) -> None:
         assert "not_comparable" not in record
 
 
+@pytest.mark.parametrize("arguments", [("--replay",), ("--compare",)])
+def test_a_run_is_read_once_for_each_protocol(arguments: tuple[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The checks of labels and of the benchmark's rows watch the rows that a protocol reads."""
+    reads: list[str] = []
+
+    def counted(run: Replay) -> Iterator[JudgedRow]:
+        reads.append(run.name)
+        return rows_of(run)
+
+    rows_of = Replay.__iter__
+    monkeypatch.setattr(Replay, "__iter__", counted)
+    files = [benchmark_file(O1_MINI)] * (1 + (arguments == ("--compare",)))
+    assert command(*arguments, *files, "--protocol", "net-vote", "--protocol", "tir").exit_code == 0
+    assert len(reads) == 2 * len(files)
+
+
 # Files
 
 
@@ -380,3 +399,19 @@ def test_wrong_judgments_are_named(tmp_path: Path, judgment: object, reason: str
     row = stored(O1_MINI)[0]
     run = lines(tmp_path / "run.jsonl", [row | {"judgments": [judgment, None]}])
     assert f"{run}:1: {reason}" in refused("--replay", run)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"source": ""}, "source is empty, so that the row has no domain"),
+        ({"source": None}, "source is null, not a text"),
+        ({"label": "C>A"}, 'label is "C>A", not one of A>B'),
+    ],
+)
+def test_a_missing_domain_and_a_wrong_label_of_judgebench_are_named(
+    tmp_path: Path, change: dict[str, Any], reason: str
+) -> None:
+    rows = stored(O1_MINI)
+    run = lines(tmp_path / "run.jsonl", [*rows[:3], rows[3] | change])
+    assert f"{run}:4: {reason}" in refused("--replay", run)

@@ -13,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.command import TIRJUDGE
+from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tirjudge.cli import app
 from tirjudge.evaluation.benchmarks import open_benchmark
@@ -68,25 +69,42 @@ def test_a_benchmark_is_judged_in_its_orders_and_scored_under_its_protocols(
     assert (settings["benchmark"], settings["parts"], settings["order"]) == ("judgebench", ["gpt"], "both")
 
 
+def stored_ids(name: str) -> list[str]:
+    """Return the ids of all rows of a benchmark from its published file."""
+    text = benchmark_file(f"{name}/{WHOLE[name][0]}").read_text()
+    rows = json.loads(text) if text.startswith("[") else map(json.loads, text.splitlines())
+    return [str(row[WHOLE[name][1]]) for row in rows]
+
+
+WHOLE = {
+    "judgebench": ("judge-arena-hard-o1-mini.jsonl", "pair_id"),
+    "pandalm": ("testset-v1.json", "idx"),
+}
+"""A published file with all rows of a benchmark, and the column of their ids."""
+
+
 @pytest.mark.parametrize(("benchmark", "of_the_paper"), [("judgebench", True), ("pandalm", False)])
-def test_published_error_rates_stand_beside_the_benchmarks_of_their_paper_alone(
-    benchmark: str,
-    of_the_paper: bool,
-    tmp_path: Path,
-    server: EndpointServer,
-    monkeypatch: pytest.MonkeyPatch,
+def test_published_error_rates_are_printed_with_the_benchmarks_of_their_paper_only(
+    benchmark: str, of_the_paper: bool, tmp_path: Path, server: EndpointServer
 ) -> None:
     """TIR-Judge's Table 3. A judge without programs has no share of them that failed."""
-    # One row would not be comparable with figures on the whole benchmark.
-    monkeypatch.setattr("tirjudge.cli.eval.missing_rows", lambda rows, benchmark: "")
     data = write(tmp_path / "rows.jsonl", [dict(open_benchmark(benchmark).example)])
-    run = evaluate(benchmark, "--data", data, "--json", "scores.json", url=server.url)
+    run = evaluate(benchmark, "--data", data, "--json", "one.json", url=server.url)
     assert run.exit_code == 0, run.stderr
-    (errors,) = [one for one in json.loads(Path("scores.json").read_text()) if one["protocol"] == "errors"]
-    told = [(one["model"], one["figure"], one["value"]) for one in errors["published"]]
-    assert (("Qwen-3-Tool", "format errors", pytest.approx(0.0097)) in told) == of_the_paper
-    assert bool(told) == of_the_paper
-    assert "nan" not in run.stdout
+    path = tmp_path / f"{benchmark}.verdicts.jsonl"
+    # One row is not comparable with figures on the whole benchmark, so that it stands for all of them.
+    (row,) = results(path).values()
+    write(path, [{**row, "id": id} for id in stored_ids(benchmark)])
+    again = evaluate("--replay", str(path), "--protocol", "errors", "--json", "all.json")
+    assert again.exit_code == 0, again.stderr
+    one, (every,) = (json.loads(Path(name).read_text()) for name in ("one.json", "all.json"))
+    printed = [(one["model"], one["figure"], one["value"]) for one in every["published"]]
+    assert (("Qwen-3-Tool", "format errors", pytest.approx(0.0097)) in printed) == of_the_paper
+    assert bool(printed) == of_the_paper
+    assert "nan" not in run.stdout + again.stdout
+    (alone,) = [record for record in one if record["protocol"] == "errors"]
+    assert not alone["published"]
+    assert ("not_comparable" in alone) == of_the_paper
 
 
 def test_a_pointwise_judge_sees_the_six_responses_of_rm_bench_once(

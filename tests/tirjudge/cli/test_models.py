@@ -117,6 +117,29 @@ def test_prompts_other_than_those_of_the_training_are_refused(
     assert (run.exit_code, run.stderr) == (2, f"tirjudge judge: {reason}\n")
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("x.gguf", None, "there is no such file"),
+        ("x.gguf", b"no model", "is no GGUF file: download it again"),
+        ("x.bin", b"no model", "a file must be a GGUF file, and it is not"),
+        ("x.bin", b"GGUF\3\0\0\0", "is not a complete GGUF file (unpack requires a buffer of 20 bytes"),
+    ],
+)
+def test_a_file_that_is_no_model_ends_judging_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, content: bytes | None, reason: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.jsonl").write_text(json.dumps({"prompt": "p", "responses": ["x", "y"]}) + "\n")
+    if content is not None:
+        Path(name).write_bytes(content)
+    run = judge("rows.jsonl", "--model", str(tmp_path / name))
+    assert run.exit_code == 2
+    (line,) = run.stderr.splitlines()
+    assert line.startswith("tirjudge judge: ")
+    assert reason in line
+
+
 def test_a_model_limits_the_tokens_of_a_view(tmp_path: Path, model: str) -> None:
     """The model has random weights and never ends a turn."""
     folder = shutil.copytree(model, tmp_path / "model")

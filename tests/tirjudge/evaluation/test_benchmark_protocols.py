@@ -51,7 +51,7 @@ def rm_bench_rows(seed: int) -> list[JudgedRow]:
 
 
 def brute_force_rm_bench(rows: Sequence[JudgedRow], tie: float) -> dict[str, float]:
-    """As the benchmark's README tells it: cell by cell, domain by domain."""
+    """Compute the scores as the benchmark's README describes them, cell by cell and domain by domain."""
     found: dict[str, list[float]] = {"easy": [], "normal": [], "hard": []}
     domains = {}
     for domain in {row.domain.split("-")[0] for row in rows}:
@@ -103,7 +103,7 @@ def test_an_rm_bench_row_without_all_pairs_is_left_out_and_counted() -> None:
 
 
 def official_ties_score(ref: dict[str, tuple[list, list]], tied: dict[str, tuple[list, list]]) -> float:
-    """RewardBench 2's process_single_model, step by step."""
+    """Compute the score of Ties as RewardBench 2's process_single_model does, step by step."""
 
     def stats(right: list, wrong: list) -> tuple[bool, float | None, float]:
         spread = max(right) - min(right) if len(right) > 1 else None
@@ -156,7 +156,7 @@ def test_ties_formula(seed: int) -> None:
     assert figures("rewardbench2-ties", rows)["Ties score"] == pytest.approx(official_ties_score(ref, tied))
 
 
-def test_rewardbench_2_shares_ties_and_ranks_what_has_no_score_last() -> None:
+def test_rewardbench_2_shares_ties_and_ranks_responses_without_a_score_last() -> None:
     def row(id: str, vote: Vote, subset: str) -> JudgedRow:
         return JudgedRow(id=id, votes=(vote,), candidates=4, label=0, domain=subset)
 

@@ -23,7 +23,7 @@ PUBLISHED = pytest.mark.skipif(not DATA.is_dir(), reason=f"no published files in
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The library's cache, out of the way."""
+    """Keep the cache of the datasets library in a temporary folder."""
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
 
 
@@ -34,14 +34,14 @@ def write(path: Path, *rows: Any) -> str:
 
 
 def tasks(name: str, path: Path, *rows: Any, part: str = "", alone: bool = False) -> list[JudgeTask]:
-    """What is asked about published rows."""
+    """Return the tasks that are made from published rows."""
     part = part or open_benchmark(name).chosen_parts()[0].name
     file = write(path / "rows.jsonl", *rows)
     return list(BenchmarkRows(open_benchmark(name), [part], {part: file}, alone=alone).tasks())
 
 
 @pytest.mark.parametrize("name", benchmark_names())
-def test_the_example_is_asked_and_its_columns_are_described(name: str, tmp_path: Path) -> None:
+def test_the_example_becomes_tasks_and_its_columns_are_described(name: str, tmp_path: Path) -> None:
     benchmark = open_benchmark(name)
     (task, *_) = tasks(name, tmp_path, benchmark.example)
     assert task.id
@@ -66,7 +66,7 @@ def test_a_row_without_a_column_is_reported_by_name(name: str, tmp_path: Path) -
     assert rows[0].reason.startswith("no column ")
 
 
-def test_a_name_that_two_things_go_by_is_refused_with_a_hint() -> None:
+def test_an_ambiguous_name_is_refused_with_a_hint() -> None:
     with pytest.raises(ValueError, match=r"ifbench-agentrm is the 444 pairs.*allenai's IFBench") as raised:
         open_benchmark("ifbench")
     assert "\n" not in str(raised.value)
@@ -74,7 +74,7 @@ def test_a_name_that_two_things_go_by_is_refused_with_a_hint() -> None:
         open_benchmark("judgebnch")
 
 
-def test_rows_that_are_not_on_the_hub_say_how_to_name_a_file() -> None:
+def test_a_benchmark_that_is_not_on_the_hub_asks_for_a_file() -> None:
     with pytest.raises(ValueError, match="give --data test=FILE"):
         BenchmarkRows(open_benchmark("followbench-eval"))
     with pytest.raises(ValueError, match="judgebench has no part 'gpt-4'; there are gpt, claude"):
@@ -110,7 +110,7 @@ def test_conflicts_of_ppe_are_pairs_of_a_right_and_a_wrong_response(tmp_path: Pa
     ]
 
 
-def test_votes_of_people_may_be_ties(tmp_path: Path) -> None:
+def test_human_votes_may_be_ties(tmp_path: Path) -> None:
     example = open_benchmark("ppe-preference").example
     rows = [{**example, "winner": winner} for winner in ("model_a", "model_b", "tie (bothbad)")]
     assert [task.label for task in tasks("ppe-preference", tmp_path, *rows)] == [0, 1, None]
@@ -136,7 +136,7 @@ def test_rewardbench_2_asks_for_one_of_four_and_for_all_good_ones(tmp_path: Path
     assert "correct=2" in tied.tags
 
 
-def test_the_best_of_rmb_meets_every_loser(tmp_path: Path) -> None:
+def test_rmb_pairs_the_best_response_with_every_loser(tmp_path: Path) -> None:
     row = {
         "bon_uid": "3294",
         "category_path": "BoN_set/Harmlessness/S1",
@@ -149,7 +149,7 @@ def test_the_best_of_rmb_meets_every_loser(tmp_path: Path) -> None:
     assert {(task.domain, task.tags[0]) for task in asked} == {("BoN Harmlessness", "group=bon-3294")}
 
 
-def test_judgelm_joins_its_two_files_and_leaves_out_what_gpt4_did_not_score(
+def test_judgelm_joins_its_two_files_and_leaves_out_rows_without_a_score(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = tmp_path / "BAAI" / "JudgeLM-100K"
@@ -173,7 +173,7 @@ def test_judgelm_joins_its_two_files_and_leaves_out_what_gpt4_did_not_score(
     assert asked[1].gold == {"strength": 0, "scores": (7.0, 7.0)}
 
 
-def test_every_split_of_a_part_is_read_where_none_is_named(
+def test_every_split_of_a_part_is_read_if_none_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repository = tmp_path / "mattymchen" / "codejudgebench"
@@ -209,7 +209,7 @@ def test_every_split_of_a_part_is_read_where_none_is_named(
         ("rmb", "pairwise", "rmb/Pairwise_set", {0: 65}, {"Pairwise Helpfulness": 65}),
     ],
 )  # fmt: skip
-def test_published_files_are_read_whole(
+def test_all_rows_of_published_files_are_read(
     name: str, part: str, file: str, labels: dict[int | None, int], domains: dict[str, int]
 ) -> None:
     rows = BenchmarkRows(open_benchmark(name), [part], {part: str(DATA / file)})

@@ -1,4 +1,4 @@
-"""docs/evaluation.md lists what there is, in its own words."""
+"""docs/evaluation.md lists every protocol, format and benchmark with its own description."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tirjudge.evaluation.stored_outputs import stored_output_formats
 DOCS = (Path(__file__).parents[3] / "docs" / "evaluation.md").read_text(encoding="utf-8")
 
 
-def test_every_protocol_stands_there_as_it_describes_itself() -> None:
+def test_every_protocol_is_listed_with_its_card() -> None:
     for protocol in all_protocols():
         card = protocol.card
         cells = (f"`{card.name}`", card.about, card.ties, card.failures, card.source)
@@ -21,7 +21,7 @@ def test_every_protocol_stands_there_as_it_describes_itself() -> None:
         assert f"`{other}`" in DOCS
 
 
-def test_every_format_of_stored_outputs_stands_there() -> None:
+def test_every_format_of_stored_outputs_is_listed() -> None:
     for format in stored_output_formats():
         names = ", ".join(f"`{name}`" for name in format.protocols)
         assert f"| `{format.name}` | {format.about} | {names} |" in DOCS
@@ -31,7 +31,7 @@ def test_the_number_of_published_figures_is_right() -> None:
     assert f"({len(published()):,} cells)" in DOCS
 
 
-def test_every_benchmark_stands_there_with_its_rows_and_protocols() -> None:
+def test_every_benchmark_is_listed_with_its_rows_and_protocols() -> None:
     for name in benchmark_names():
         benchmark = open_benchmark(name)
         parts = "; ".join(

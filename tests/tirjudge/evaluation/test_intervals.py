@@ -14,10 +14,14 @@ from scipy.stats import binomtest
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval import command
 from tests.tirjudge.judged_pairs import pair, random_pairs, sampled
+from tirjudge.best_of_n.base import CandidateSet, Grade
+from tirjudge.best_of_n.run import Picked, SolvedTally
 from tirjudge.evaluation.base import Cost, JudgedRow, ScoringProtocol, Vote
 from tirjudge.evaluation.protocols import all_protocols, open_protocol
 from tirjudge.evaluation.scoring import Estimate, score
+from tirjudge.judging.batch import Tally
 from tirjudge.statistics import Proportion
+from tirjudge_environments import JudgeTask, Message
 
 RIGHT, WRONG, TIE = (0,), (1,), (0, 1)
 
@@ -140,6 +144,97 @@ def test_other_shared_credits_have_the_interval_of_their_mean(
     found = interval(name, rows, figure)
     low, high = bootstrapped(values)
     assert (found.low, found.high) == pytest.approx((low, high), abs=0.004)
+
+
+def judged_with_programs(seed: int, count: int = 400) -> list[JudgedRow]:
+    """Rows of which some always fail: with up to eight programs each, and with two views."""
+    generator = np.random.default_rng(seed)
+    rows = []
+    for number in range(count):
+        broken = bool(generator.integers(4) == 0)
+        kinds = ("syntax", "syntax", "refused", "ok") if broken else ("ok", "ok", "ok", "runtime")
+        programs = tuple(kinds[int(one)] for one in generator.integers(4, size=generator.integers(9)))
+        votes = tuple(
+            Vote(best=(0,), order=order, stop="malformed" if broken else "verdict")
+            for order in ((0, 1), (1, 0))
+        )
+        rows.append(JudgedRow(id=str(number), votes=votes, label=0, programs=programs))
+    return rows
+
+
+def bootstrapped_share(counted: list[int], trials: list[int]) -> tuple[float, float]:
+    """Percentile interval of a share of trials, whose rows are drawn whole."""
+    right, total = np.array(counted), np.array(trials)
+    draws = np.random.default_rng(3).integers(len(right), size=(20_000, len(right)))
+    low, high = np.percentile(right[draws].sum(axis=1) / total[draws].sum(axis=1), (2.5, 97.5))
+    return float(low), float(high)
+
+
+@pytest.mark.parametrize("figure", ["syntax errors", "runtime errors", "refused programs", "format errors"])
+@pytest.mark.parametrize("seed", range(2))
+def test_programs_and_answers_of_a_row_are_not_independent(figure: str, seed: int) -> None:
+    rows = judged_with_programs(seed)
+    found = interval("errors", rows, figure)
+    kind = figure.partition(" ")[0].removesuffix("s")
+    if kind == "format":
+        counted = [sum(vote.stop == "malformed" for vote in row.votes) for row in rows]
+        trials = [len(row.votes) for row in rows]
+    else:
+        counted = [row.programs.count(kind) for row in rows]
+        trials = [len(row.programs) - (kind != "refused") * row.programs.count("refused") for row in rows]
+    low, high = bootstrapped_share(counted, trials)
+    assert found.value == pytest.approx(sum(counted) / sum(trials))
+    assert found.n == sum(trials)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=0.004)
+    assert found.high - found.low == pytest.approx(high - low, rel=0.06)
+
+
+def test_one_program_and_one_answer_for_each_row_have_wilsons_interval() -> None:
+    rows = [pair(str(number), RIGHT, programs=("syntax" if number < 20 else "ok",)) for number in range(100)]
+    found = interval("errors", rows, "syntax errors")
+    assert (found.low, found.high) == pytest.approx(wilson(20, 100), abs=1e-9)
+
+
+def picked(number: int, solved: tuple[float, ...]) -> Picked:
+    question = CandidateSet(
+        JudgeTask(id=str(number), prompt=(Message("user", "p"),), candidates=("x",) * len(solved)), "f:1"
+    )
+    return Picked(question, Grade(solved, (None,) * len(solved)), 0, {})
+
+
+@pytest.mark.parametrize("candidates", [1, 2, 8])
+def test_the_interval_of_pass_at_1_is_that_of_the_mean_of_questions(candidates: int) -> None:
+    generator = np.random.default_rng(candidates)
+    solved = generator.random((300, candidates)) < 0.3
+    tally = SolvedTally()
+    for number, row in enumerate(solved):
+        tally.add(picked(number, tuple(map(float, row))))
+    found = {line.name: line.solved for line in tally.lines}
+    low, high = bootstrapped(list(solved.mean(axis=1)))
+    assert (found["pass@1"].successes, found["pass@1"].n) == (pytest.approx(solved.mean(axis=1).sum()), 300)
+    assert found["pass@1"].interval == pytest.approx((low, high), abs=0.004)
+    assert found["oracle"].interval == pytest.approx(wilson(int(solved.any(axis=1).sum()), 300), abs=1e-9)
+    assert found["majority"].interval == pytest.approx(wilson(int(solved[:, 0].sum()), 300), abs=1e-9)
+
+
+def test_the_accuracy_of_a_judged_file_has_the_interval_of_its_row_values() -> None:
+    credits = [1.0] * 60 + [0.5] * 200 + [0.0] * 40
+    tally = Tally()
+    for credit in credits:
+        tally.add(
+            {
+                "stop": "verdict",
+                "verdict": "tie" if credit == 0.5 else "A",
+                "correct": credit,
+                "programs": 0,
+                "programs_failed": 0,
+                "programs_refused": 0,
+                "prompt_tokens": 0,
+                "completion_tokens": 0,
+            }
+        )
+    assert (tally.accuracy.rate, tally.accuracy.n) == (pytest.approx(160 / 300), 300)
+    assert tally.accuracy.interval == pytest.approx(bootstrapped(credits), abs=0.004)
 
 
 def test_no_votes_have_no_rate() -> None:

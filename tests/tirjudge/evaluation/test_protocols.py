@@ -35,7 +35,7 @@ def test_orders_by_their_definitions(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_one_order_takes_one_of_them_whatever_the_row_stands_among(seed: int) -> None:
+def test_the_order_drawn_for_a_row_does_not_depend_on_other_rows(seed: int) -> None:
     rows = random_pairs(seed)
     units = open_protocol("one-order").units(rows)
     worth = dict(zip(units.ids, units.values[:, 0], strict=True))
@@ -78,7 +78,7 @@ def test_position_shares_add_up_and_lean_to_the_place_shown() -> None:
 
 @pytest.mark.parametrize("seed", range(3))
 def test_position_as_judgelm_counts_it(seed: int) -> None:
-    """1 is a win of what is shown first, -1 of the second, 0 a draw; the first run's are turned round."""
+    """A vote is 1 for the response shown first, -1 for the second, 0 for a draw; the first is negated."""
     rows = random_pairs(seed)
     same = before = after = 0
     for row in rows:
@@ -125,7 +125,7 @@ def test_kappa_from_the_confusion_of_two_raters(ratings: list[tuple[int, int]]) 
         assert kappa == pytest.approx((observed - chance) / (1 - chance))
 
 
-def test_three_class_keeps_the_two_means_apart() -> None:
+def test_the_two_three_class_protocols_differ_in_their_f1() -> None:
     rows = [pair("a", (0,)), pair("b", (1,)), pair("c", (0, 1), label=None, tied=True), pair("d", ())]
     by_class = figures("three-class", rows)
     of_means = figures("three-class-f1-of-means", rows)
@@ -300,14 +300,14 @@ def test_gold_ties_and_unlabelled_rows_are_left_out_and_counted() -> None:
         ("win-rate", [pair("a", (0,))], "alpaca_eval"),
     ],
 )
-def test_rows_that_do_not_fit_are_told_so_in_one_line(
+def test_rows_that_do_not_fit_are_refused_in_one_line(
     protocol: str, rows: list[JudgedRow], reason: str
 ) -> None:
     with pytest.raises(Unscorable, match=reason):
         score(open_protocol(protocol), rows, resamples=2)
 
 
-def test_every_protocol_says_what_it_does_with_ties_and_failures() -> None:
+def test_every_protocol_describes_its_credit_of_ties_and_failures() -> None:
     for name, protocol in zip(PROTOCOLS.names(), all_protocols(), strict=True):
         card = protocol.card
         assert card.name == name

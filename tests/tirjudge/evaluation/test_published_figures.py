@@ -1,4 +1,4 @@
-"""The papers' figures: all there, under the right protocol, and sound where arithmetic can tell."""
+"""The papers' figures: complete, under the right protocol, and consistent with arithmetic."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def rows(benchmark: str, *, paper: str = "", table: str = "") -> dict[tuple[str,
         ("Rationale Consistency", ("2", "3", "4", "5"), 208),
     ],
 )
-def test_every_table_of_results_is_there(paper: str, tables: tuple[str, ...], figures: int) -> None:
+def test_every_table_of_results_is_included(paper: str, tables: tuple[str, ...], figures: int) -> None:
     found = [one for one in published() if one.paper == paper]
     assert {one.table.removeprefix("Table ") for one in found} == set(tables)
     assert len(found) == figures
@@ -53,7 +53,7 @@ def test_every_table_of_results_is_there(paper: str, tables: tuple[str, ...], fi
         ("Rationale Consistency", "Table 4", "Ours", "cw-atomic", "rationale consistency", 0.2526),
     ],
 )
-def test_figures_stand_where_the_paper_prints_them(
+def test_figures_have_the_values_that_the_paper_prints(
     paper: str, table: str, model: str, benchmark: str, figure: str, value: float
 ) -> None:
     assert rows(benchmark, paper=paper, table=table)[paper, table, model][figure].value == pytest.approx(
@@ -61,7 +61,7 @@ def test_figures_stand_where_the_paper_prints_them(
     )
 
 
-def test_mixed_protocols_in_one_column_are_told_apart() -> None:
+def test_mixed_protocols_in_one_column_are_separated() -> None:
     column = {
         one.model: one.protocol
         for one in published("judgebench")
@@ -126,7 +126,7 @@ def test_figures_of_judgebenchs_leaderboard_are_net_votes() -> None:
     assert {one.protocol for one in own} == {"tir"}
 
 
-def test_a_mean_of_columns_is_told_from_a_share_of_all_pairs() -> None:
+def test_a_mean_of_columns_is_distinguished_from_a_share_of_all_pairs() -> None:
     for cells in rows("judgebench", paper="Rationale").values():
         overall = cells["accuracy"]
         columns = [cells[name].value for name in ("knowledge", "reasoning", "math", "coding")]
@@ -134,7 +134,7 @@ def test_a_mean_of_columns_is_told_from_a_share_of_all_pairs() -> None:
         assert ("mean of sections" in overall.protocol) == is_mean, overall.model
 
 
-def test_f1_of_means_is_told_from_the_mean_of_f1() -> None:
+def test_f1_of_means_is_distinguished_from_the_mean_of_f1() -> None:
     """JudgeLRM's own rows on JudgeLM print 2PR / (P + R), the rows it takes from others do not."""
     seen = set()
     for (_, table, model), cells in rows("judgelm", paper="JudgeLRM").items():
@@ -148,7 +148,7 @@ def test_f1_of_means_is_told_from_the_mean_of_f1() -> None:
 
 
 def test_position_shares_of_judgelrm_add_up() -> None:
-    """But for GPT-4's, quoted from JudgeLM: 5.5 % are nowhere."""
+    """They do in all rows but GPT-4's, which is quoted from JudgeLM and lacks 5.5 %."""
     for (_, _, model), cells in rows("judgelm", paper="JudgeLRM", table="Table 5").items():
         shares = [cells[name].value for name in ("consistency", "bias toward first", "bias toward second")]
         assert (sum(shares) == pytest.approx(1, abs=1e-4)) == (model != "GPT-4")
@@ -156,7 +156,7 @@ def test_position_shares_of_judgelrm_add_up() -> None:
 
 
 def test_means_are_those_of_their_sections() -> None:
-    """But for rows whose printed mean is not: RM-R1 quotes some from other papers."""
+    """Up to 10 % of the rows print another mean: RM-R1 quotes some of them from other papers."""
     for benchmark, mean, sections in (
         ("rm-bench", "overall", ("chat", "math", "code", "safety")),
         ("rewardbench", "mean of sections", ("Chat", "Chat Hard", "Safety", "Reasoning")),
@@ -170,7 +170,7 @@ def test_means_are_those_of_their_sections() -> None:
         assert len(off) <= 0.1 * len(complete), (benchmark, off)
 
 
-def test_protocols_of_benchmarks_are_ours_where_they_can_be() -> None:
+def test_figures_have_a_protocol_of_this_package_or_one_of_eight_others() -> None:
     known = set(protocol_names())
     foreign = {one.protocol for one in published()} - known
     assert foreign == {

@@ -1,4 +1,4 @@
-"""Stored outputs of unknown origin: whatever stands in a row, it is judged or reported in one line."""
+"""Stored outputs of unknown origin: every row is scored, or refused in one line that names what is wrong."""
 
 from __future__ import annotations
 
@@ -95,16 +95,19 @@ HOSTILE = (
 )
 
 
-def mutations(value: Any) -> Iterator[Any]:
-    """The value with one of its parts, at any depth, gone or hostile."""
-    yield from HOSTILE
+def mutations(value: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    """Yield the value with one part, at any depth, missing or hostile, after the path of this part."""
+    for hostile in HOSTILE:
+        yield ".".join(path), hostile
     if isinstance(value, dict):
         for key, part in value.items():
-            yield {name: other for name, other in value.items() if name != key}
-            yield from ({**value, key: changed} for changed in mutations(part))
+            yield ".".join((*path, key)), {name: other for name, other in value.items() if name != key}
+            for place, changed in mutations(part, (*path, key)):
+                yield place, {**value, key: changed}
     elif isinstance(value, list):
-        for place, part in enumerate(value):
-            yield from ([*value[:place], changed, *value[place + 1 :]] for changed in mutations(part))
+        for number, part in enumerate(value):
+            for place, changed in mutations(part, (*path, str(number))):
+                yield place, [*value[:number], changed, *value[number + 1 :]]
 
 
 def read_or_refused(path: Path, format: str) -> tuple[list[JudgedRow], str]:
@@ -115,11 +118,11 @@ def read_or_refused(path: Path, format: str) -> tuple[list[JudgedRow], str]:
 
 
 @pytest.mark.parametrize("name", ROWS)
-def test_one_part_gone_or_hostile(tmp_path: Path, name: str) -> None:
+def test_a_row_with_one_hostile_part_is_scored_or_refused_in_one_line(tmp_path: Path, name: str) -> None:
     path = tmp_path / "run.jsonl"
     protocols = next(one.protocols for one in stored_output_formats() if one.name == name)
     read = refused = 0
-    for row in mutations(ROWS[name]):
+    for _, row in mutations(ROWS[name]):
         if not isinstance(row, dict):
             continue
         path.write_text(json.dumps(row) + "\n")
@@ -135,6 +138,40 @@ def test_one_part_gone_or_hostile(tmp_path: Path, name: str) -> None:
                 protocol.figures(protocol.units(judged))
     assert read
     assert refused
+
+
+@pytest.mark.parametrize("name", ["tirjudge", "episodes"])
+def test_a_refused_row_names_the_nested_column_that_is_wrong(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "run.jsonl"
+    refused = 0
+    for column, row in mutations(ROWS[name]):
+        if not column:
+            continue
+        path.write_text(json.dumps(row) + "\n")
+        reason = read_or_refused(path, name)[1]
+        if reason:
+            refused += 1
+            assert reason.startswith(
+                (f"{path}:1: {column} is ", f"{path}:1: {column}.", f"{path}:1: no column ")
+            )
+            assert column in reason
+            assert len(reason.splitlines()) == 1
+    assert refused > 100
+
+
+def test_a_nested_value_is_shown_with_what_it_should_be(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    for view, said in (
+        (VIEW | {"order": 5}, "views.0.order is 5: it should be a valid list"),
+        (VIEW | {"verdict": {"choice": "A", "tie": False, "scores": {}}}, 'views.0.verdict.choice is "A": '),
+        (VIEW | {"segments": [{"kind": "program"}]}, "no column 'views.0.segments.0.status'"),
+        (
+            VIEW | {"verdict": {"choice": 7, "tie": False, "scores": {}}},
+            "verdict.choice is 7, which is not in",
+        ),
+    ):
+        path.write_text(json.dumps(OURS | {"views": [view]}) + "\n")
+        assert said in read_or_refused(path, "tirjudge")[1]
 
 
 def test_the_rows_are_of_their_formats(tmp_path: Path) -> None:

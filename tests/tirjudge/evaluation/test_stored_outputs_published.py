@@ -25,7 +25,7 @@ MACRO = ("agreement", "precision", "recall", "F1")
 
 
 def evaluated(tmp_path: Path, *arguments: str) -> dict[str, dict[str, float]]:
-    """Protocol to its figures in percent, as the one command gives them."""
+    """Run `tirjudge eval` and return the figures of each protocol in percent."""
     out = tmp_path / "scores.json"
     run = CliRunner().invoke(app, ["eval", *arguments, "--json", str(out)])
     assert run.exit_code == 0, run.output
@@ -36,7 +36,7 @@ def evaluated(tmp_path: Path, *arguments: str) -> dict[str, dict[str, float]]:
 
 
 def replayed(tmp_path: Path, name: str, protocol: str, *, labels: str = "") -> dict[str, float]:
-    """The figures of one protocol over a file of the folder."""
+    """Return the figures of one protocol over a published file in percent."""
     joined = ["--labels", str(benchmark_file(labels))] if labels else []
     command = ["--replay", str(benchmark_file(name)), "--protocol", protocol, *joined]
     return evaluated(tmp_path, *command)[protocol]
@@ -92,7 +92,7 @@ def test_judgebench_net_vote_of_o1_mini(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("protocol", "accuracy"), [("both-orders", 58.00), ("first-order", 70.86), ("second-order", 74.57)]
 )
-def test_judgebench_moves_with_the_protocol(tmp_path: Path, protocol: str, accuracy: float) -> None:
+def test_judgebench_accuracy_depends_on_the_protocol(tmp_path: Path, protocol: str, accuracy: float) -> None:
     assert two_decimals(replayed(tmp_path, O1_MINI, protocol), "accuracy") == (accuracy,)
 
 
@@ -126,7 +126,7 @@ def test_judgebench_reward_model(tmp_path: Path) -> None:
     assert two_decimals(figures, "accuracy", *JUDGEBENCH_SECTIONS) == (64.29, 59.74, 66.33, 83.93, 50.00)
 
 
-def test_a_reward_model_that_scores_alone_has_no_place_it_prefers(tmp_path: Path) -> None:
+def test_a_reward_model_that_scores_responses_alone_prefers_no_place(tmp_path: Path) -> None:
     assert replayed(tmp_path, SKYWORK, "position")["consistency"] == 100
 
 

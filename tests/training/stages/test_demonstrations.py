@@ -29,7 +29,7 @@ JUDGES = {
     for name in ("tir-pairwise", "tir-listwise", "tir-pointwise")
 }
 CHECK = "def check(r):\n    return [',' not in r, r.islower()]\n"
-COUNT = CHECK + "print(*[sum(check(r)) for r in responses])"
+COUNT = CHECK + "for name, r in zip('ABCD', responses):\n    print(name, sum(check(r)), 'of', len(check(r)))"
 ALONE = CHECK + "print(sum(check(response)), 'of', len(check(response)))"
 TEXTS = ["all small", "No, not", "Big"]
 

@@ -12,7 +12,10 @@ _KINDS = ("syntax", "runtime", "limit", "refused")
 
 
 class Errors:
-    """Shares of programs by how they ended, and the share of missing verdicts."""
+    """Shares of programs by how they ended, and the share of missing verdicts.
+
+    The row is the unit of the intervals, because its programs and answers depend on each other.
+    """
 
     card = ProtocolCard(
         name="errors",
@@ -34,16 +37,16 @@ class Errors:
         return builder.build()
 
     def figures(self, units: Units) -> Figures:
-        votes, unread, programs, syntax, runtime, limit, refused = map(int, units.values[:, 1:].sum(axis=0))
-        if not votes:
+        _, votes, unread, programs, syntax, runtime, limit, refused = units.values.T
+        if not votes.any():
             raise Unscorable("no row was judged")
         ran = programs - refused
         return {
-            "syntax errors": Proportion(syntax, ran),
-            "runtime errors": Proportion(runtime, ran),
-            "stopped at a limit": Proportion(limit, ran),
-            "refused programs": Proportion(refused, programs),
-            "format errors": Proportion(unread, votes),
+            "syntax errors": Proportion.of_clusters(syntax, ran),
+            "runtime errors": Proportion.of_clusters(runtime, ran),
+            "stopped at a limit": Proportion.of_clusters(limit, ran),
+            "refused programs": Proportion.of_clusters(refused, programs),
+            "format errors": Proportion.of_clusters(unread, votes),
         }
 
 

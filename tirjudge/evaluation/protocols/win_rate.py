@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, Units, Unscorable
+from tirjudge.evaluation.row_ids import RowIds
 from tirjudge.evaluation.units import UnitsBuilder
 from tirjudge.statistics import Proportion
 
@@ -52,7 +53,7 @@ class WinRate:
         if len(models) > 1:
             return units
         (model,) = models
-        return replace(units, ids=tuple(id.removesuffix(_unit("", model)) for id in units.ids))
+        return replace(units, ids=RowIds(id.removesuffix(_unit("", model)) for id in units.ids))
 
     def figures(self, units: Units) -> Figures:
         win, discrete = units.values.T

@@ -10,10 +10,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
+from pydantic import TypeAdapter, ValidationError
+
 from tirjudge.evaluation.base import JudgedRow
 
 Fields = Mapping[str, Any]
 
+SHAPE_TAGS = ("a program", "another passage")
+"""Tags of unions in the shape of a NestedFormat, which are no columns."""
 OTHER = 2.0
 """The key of all numbers but 0 and 1 in the counts of a Scale."""
 _LONGEST_SHOWN = 60
@@ -76,6 +80,33 @@ class Scale:
     """Returns the column's values in a row; those that are no numbers are passed over."""
     fault: Callable[[Mapping[float, int]], str]
     """Says what is wrong with a file that has so many zeros, ones and others (OTHER); empty if nothing is."""
+
+
+@runtime_checkable
+class NestedFormat(Protocol):
+    """A format with nested columns, whose shape explains why a row could not be read."""
+
+    @property
+    def shape(self) -> TypeAdapter[Any]:
+        """The columns that are read. It is only asked for rows that `read` has refused."""
+        ...
+
+
+def wrong_column(shape: TypeAdapter[Any], row: Fields) -> str:
+    """Return what is wrong with the first column that does not fit, such as `views.0.order is 5: ...`.
+
+    The result is empty if all columns fit.
+    """
+    try:
+        shape.validate_python(row)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        path = ".".join(str(part) for part in first["loc"] if part not in SHAPE_TAGS)
+        if first["type"] == "missing":
+            return f"no column {path!r}"
+        reason = first["msg"].removeprefix("Value error, ").replace("Input should", "it should")
+        return f"{path} is {shown(first['input'])}: {reason}"
+    return ""
 
 
 @runtime_checkable

@@ -3,14 +3,35 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Annotated
 
-from tirjudge.evaluation.base import Cost, JudgedRow
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+
+from tirjudge.evaluation.base import Cost, Index, JudgedRow
 from tirjudge.evaluation.stored_outputs.base import Fields
 from tirjudge.evaluation.stored_outputs.recorded_views import (
+    Count,
+    ProgramShape,
+    ViewShape,
     candidates_shown,
     recorded_programs,
     recorded_votes,
 )
+
+
+class _Trajectory(ViewShape):
+    programs: list[ProgramShape]
+    prompt_tokens: Count
+    completion_tokens: Count
+    seconds: Count
+
+
+class _Episode(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    label: Index | None
+    domain: str
+    trajectories: Annotated[list[_Trajectory], Field(min_length=1)]
 
 
 class Episodes:
@@ -20,6 +41,7 @@ class Episodes:
     about = "run folders of `tirjudge train`: episodes.jsonl"
     benchmark = ""
     protocols = ("errors", "cost", "tir")
+    shape = TypeAdapter(_Episode)
 
     def recognises(self, row: Fields) -> bool:
         return "trajectories" in row and "sample" in row

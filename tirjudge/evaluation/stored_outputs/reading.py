@@ -13,12 +13,15 @@ from pydantic import TypeAdapter, ValidationError
 
 from tirjudge.data.rows import Row
 from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.row_ids import RowIds
 from tirjudge.evaluation.stored_outputs.base import (
     OTHER,
+    NestedFormat,
     Scale,
     ScaledFormat,
     StoredOutputFormat,
     Unreadable,
+    wrong_column,
 )
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.files import RunFiles, SwappedFiles
@@ -75,16 +78,14 @@ class Replay:
         return self.format.benchmark or _recorded_benchmark(self.path)
 
     def __iter__(self) -> Iterator[JudgedRow]:
-        known: set[tuple[str, str, str | None]] = set()
+        known = RowIds()
         scales = _Scales(self.format.scales if isinstance(self.format, ScaledFormat) else ())
         self.dropped = 0
         for position, row in enumerate(self.files):
             scales.add(row)
             for judged in self._read(row, position):
                 # RMB numbers rows in each section from 0, and alpaca_eval files may hold several models.
-                key = (judged.domain, judged.id, judged.tag("model"))
-                if key not in known:
-                    known.add(key)
+                if known.add(repr((judged.domain, judged.id, judged.tag("model")))):
                     yield self._with_extras(judged)
                 elif self._duplicates == "first":
                     self.dropped += 1
@@ -117,6 +118,9 @@ class Replay:
             blamed = label.where if label is not None and error.fields is label else row.where
             raise ValueError(f"{blamed}: {error}") from None
         except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+            nested = isinstance(self.format, NestedFormat) and wrong_column(self.format.shape, row.fields)
+            if nested:
+                raise ValueError(f"{row.where}: {nested}") from None
             raise ValueError(
                 f"{row.where}: not a row of format {self.format.name} ({_reason(error)})"
             ) from None

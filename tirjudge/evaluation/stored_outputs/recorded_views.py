@@ -3,15 +3,50 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from tirjudge.evaluation.base import Vote
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from tirjudge.evaluation.base import Index, Number, Vote
 from tirjudge_sandbox import Status
 
 _SYNTAX = ("SyntaxError", "IndentationError", "TabError")
 _LIMITS = {Status.WALL_LIMIT, Status.CPU_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT}
 
 Record = Mapping[str, Any]
+Count = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+
+
+class _Shape(BaseModel):
+    model_config = ConfigDict(strict=True, hide_input_in_errors=True)
+
+
+class _Verdict(_Shape):
+    choice: Index | None
+    tie: bool
+    scores: Mapping[Annotated[str, Field(pattern="^[0-9]{1,15}$")], Number]
+
+
+class ViewShape(_Shape):
+    """The columns of a view that votes are made from."""
+
+    order: Annotated[list[Index], Field(min_length=1)]
+    sample: Index = 0
+    stop: str
+    verdict: _Verdict | None
+
+    @model_validator(mode="after")
+    def _shown(self) -> ViewShape:
+        if self.verdict is not None and self.verdict.choice not in (None, *self.order):
+            raise ValueError(f"verdict.choice is {self.verdict.choice}, which is not in order")
+        return self
+
+
+class ProgramShape(_Shape):
+    """The columns of a program that say how it ended."""
+
+    status: str
+    stderr: str
 
 
 def candidates_shown(views: Sequence[Record]) -> int:

@@ -3,15 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
-from tirjudge.evaluation.base import Cost, JudgedRow
-from tirjudge.evaluation.stored_outputs.base import Fields, Unreadable, need, read_choice
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
+
+from tirjudge.evaluation.base import Cost, Index, JudgedRow
+from tirjudge.evaluation.stored_outputs.base import SHAPE_TAGS, Fields, Unreadable, need, read_choice
 from tirjudge.evaluation.stored_outputs.recorded_views import (
+    Count,
+    ProgramShape,
+    ViewShape,
     candidates_shown,
     recorded_programs,
     recorded_votes,
 )
+
+
+class _Program(ProgramShape):
+    kind: str
+
+
+class _Passage(BaseModel):
+    kind: str
+
+
+def _passage_tag(passage: Any) -> str:
+    kind = passage.get("kind") if isinstance(passage, Mapping) else None
+    return SHAPE_TAGS[0] if kind == "program" else SHAPE_TAGS[1]
+
+
+class _View(ViewShape):
+    segments: list[
+        Annotated[
+            Annotated[_Program, Tag(SHAPE_TAGS[0])] | Annotated[_Passage, Tag(SHAPE_TAGS[1])],
+            Discriminator(_passage_tag),
+        ]
+    ]
+
+
+class _Result(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    id: Any
+    label: Index | None
+    strength: Any = None
+    domain: str
+    tags: list[str]
+    views: Annotated[list[_View], Field(min_length=1)]
+    programs: Count
+    prompt_tokens: Count
+    completion_tokens: Count
+    seconds: Count
 
 
 class TirjudgeResults:
@@ -21,6 +63,7 @@ class TirjudgeResults:
     about = "result files of tirjudge"
     benchmark = ""
     protocols = ("tir", "rationale-consistency", "errors", "cost")
+    shape = TypeAdapter(_Result)
 
     def recognises(self, row: Fields) -> bool:
         return "views" in row and "stop" in row

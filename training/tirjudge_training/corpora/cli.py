@@ -33,9 +33,6 @@ from tirjudge_training.corpora.decontamination import decontaminate as drop_over
 from tirjudge_training.corpora.hub import SchemaChanged, SourceUnavailable
 from tirjudge_training.corpora.inspection import Inspection
 from tirjudge_training.corpora.overlap import WORDS, OverlapIndex
-from tirjudge_training.smol.card import card_lines
-from tirjudge_training.smol.generator import SIZES, Generator, drawn_families
-from tirjudge_training.smol.generator import write as write_rows
 
 SHORT, FAILED = 1, 3
 
@@ -89,7 +86,7 @@ def build(
         for name in shipped(MIXTURES):
             print(f"{name}: {load(CorpusConfig, name, home=MIXTURES).description}")
         return
-    with _one_line_errors():
+    with one_line_errors():
         if not corpus:
             raise BadRecipe("name a corpus; --list shows the shipped ones")
         assignments = [
@@ -145,7 +142,7 @@ def decontaminate(
 
     Exit codes: 0, 2 usage, 3 failed, 130 interrupted.
     """
-    with _one_line_errors(), disk_full_errors(output):
+    with one_line_errors(), disk_full_errors(output):
         found = open_rows(rows, split=split)
         refuse_input(output, found)
         index = OverlapIndex(benchmark_texts(against, log), n=words, common=common)
@@ -172,7 +169,7 @@ def inspect(
 
     Exit codes: 0, 1 if some rows cannot be read, 2 usage, 3 failed.
     """
-    with _one_line_errors():
+    with one_line_errors():
         found = Inspection.of(open_rows(rows, split=split))
         _print_table(found.table())
         for line in found.lines():
@@ -180,53 +177,6 @@ def inspect(
         for fault, n in found.faults.most_common():
             log(f"{n:,} rows cannot be read: {fault}")
         raise typer.Exit(SHORT if found.faults else 0)
-
-
-@examples(
-    "tirjudge data smol --sources ../shared/corpora --output data/smol",
-    "tirjudge data smol --sources ../shared/corpora --without punctuation:no_comma",
-)
-def smol(
-    sources: Annotated[
-        Path, typer.Option(help="The folder with mbpp/ and self-instruct/, from their public repositories.")
-    ],
-    output: Annotated[Path, typer.Option(help="The folder for the three files and their card.")] = Path(
-        "data/smol"
-    ),
-    benchmarks: Annotated[
-        Path | None,
-        typer.Option(
-            help="The folder with the benchmarks' prompts; by default benchmarks/ next to the sources."
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(help="The files are a function of the seed.")] = 0,
-    scale: Annotated[float, typer.Option(min=0.001, help="Multiply the numbers of rows.")] = 1,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(metavar="FAMILY", help="Leave this constraint family out of all files; repeatable."),
-    ] = None,
-    held_out_families: Annotated[
-        int, typer.Option(min=0, max=20, help="Leave out this many families, drawn by seed.")
-    ] = 0,
-) -> None:
-    """Generate the training data of the small real judge: warmup, train and heldout.jsonl.gz.
-
-    Exit codes: 0, 2 usage, 3 failed, 130 interrupted.
-    """
-    with _one_line_errors(), disk_full_errors(output):
-        named = [*(without or ()), *drawn_families(held_out_families, seed)]
-        folder = benchmarks or sources.parent / "benchmarks"
-        generator = Generator(sources, folder, seed=seed, without=named, say=log)
-        output.mkdir(parents=True, exist_ok=True)
-        for name, size in SIZES.items():
-            write_rows(generator.make(name, max(1, round(size * scale))), output / f"{name}.jsonl.gz", name)
-        options = [f"--seed {seed}", *([f"--scale {scale:g}"] if scale != 1 else [])]
-        options += [f"--without {name}" for name in named]
-        command = f"tirjudge data smol --sources DIR {' '.join(options)}"
-        card = "\n".join(card_lines(generator.report, command)) + "\n"
-        (output / "README.md").write_text(card, encoding="utf-8")
-        for name, rows in generator.report.rows.items():
-            print(f"{output / name}.jsonl.gz: {len(rows):,} rows")
 
 
 def _generators(given: Sequence[str]) -> Iterator[str]:
@@ -254,7 +204,7 @@ def _print_table(rows: Iterable[Sequence[str]]) -> None:
 
 
 @contextmanager
-def _one_line_errors() -> Iterator[None]:
+def one_line_errors() -> Iterator[None]:
     """Turn the errors that a user can cause into one line and an exit code."""
     try:
         yield
@@ -276,5 +226,5 @@ def _one_line_errors() -> Iterator[None]:
         stop("data", "interrupted; the same command resumes", INTERRUPTED)
 
 
-for _command in (build, decontaminate, inspect, smol):
+for _command in (build, decontaminate, inspect):
     add_command(data, _command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from tirjudge_training.smol.generator import Report
 from tirjudge_training.smol.rows import Draft
@@ -80,7 +80,7 @@ def _longest(draft: Draft) -> str:
     return f"{draft.environment}: {'longest' if best == draft.label else 'another one'}"
 
 
-_COUNTS = {
+_COUNTS: Mapping[str, Callable[[Draft], Sequence[str]]] = {
     "format": lambda draft: [draft.environment],
     "source": lambda draft: [draft.source],
     "constraints": lambda draft: (

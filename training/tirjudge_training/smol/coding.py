@@ -15,14 +15,16 @@ from tirjudge_sandbox import Limits, Program, Status, open_sandbox
 from tirjudge_sandbox.base import Sandbox
 from tirjudge_training.corpora.overlap import OverlapIndex
 from tirjudge_training.smol.requests import BadSources, read_rows
-from tirjudge_training.smol.rows import LISTWISE, PAIRWISE, Draft, output_line
+from tirjudge_training.smol.rows import IMPORTS, LISTWISE, POINTWISE, Draft, output_lines
 
 EVALUATED, HELD_OUT, TRAINED = range(11, 511), range(511, 601), range(601, 975)
 """MBPP's own split by task id: test, validation, training."""
 FAMILY = "mbpp"
 LIMITS = Limits(wall_seconds=4, cpu_seconds=1)
 _MOST_CHARS = 600
-_CHECK = r"""import re
+_CHECK = (
+    IMPORTS
+    + r"""
 tests = re.findall("assert .*", prompt)
 def check(r):
     code = "\n".join(re.findall(r"```\w*\n(.*?)```", r, re.S)) or r
@@ -35,6 +37,7 @@ def check(r):
             kept.append(False)
     return kept
 """
+)
 _PROMPTS = (
     "{text}\n\nYour code should satisfy these tests:\n{tests}",
     "{text} Your code should pass these tests:\n\n{tests}",
@@ -181,7 +184,7 @@ def _draft(
         environment=environment,
         families=[FAMILY],
         source="mbpp",
-        program=_CHECK + output_line(environment),
+        program=_CHECK + output_lines(environment),
         kept=kept,
         of=of,
     )
@@ -189,10 +192,10 @@ def _draft(
 
 async def _count(box: Sandbox, problem: Problem, code: str) -> int | None:
     """Return how many asserts hold; None if the program ends otherwise or prints more than the count."""
-    bindings = {"prompt": problem.tests, "responses": [code]}
-    ran = await box.run(Program(source=_CHECK + output_line(PAIRWISE), bindings=bindings), LIMITS)
-    printed = ran.stdout.strip()
-    return int(printed) if ran.status is Status.OK and re.fullmatch(r"\d+", printed) else None
+    bindings = {"prompt": problem.tests, "response": code}
+    ran = await box.run(Program(source=_CHECK + output_lines(POINTWISE), bindings=bindings), LIMITS)
+    printed = re.fullmatch(r"(\d+) of \d+", ran.stdout.strip())
+    return int(printed[1]) if ran.status is Status.OK and printed else None
 
 
 def _formatted(code: str, rng: random.Random) -> str:

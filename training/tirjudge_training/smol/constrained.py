@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tirjudge_training.smol.families import choose, worded
-from tirjudge_training.smol.family import Constraint
+from tirjudge_training.smol.families.base import Constraint
+from tirjudge_training.smol.families.registry import choose, worded
 from tirjudge_training.smol.prompts import joined, takes_fragments, with_context
 from tirjudge_training.smol.requests import Request
 from tirjudge_training.smol.rows import LISTWISE, PAIRWISE, POINTWISE, Draft, program
@@ -129,16 +129,15 @@ class Constrained:
         return None
 
     def _harmless(self, text: str, pen: Pen) -> str:
-        return pen.rng.choice(
-            [
-                lambda: f"{pen.phrase('openers')}\n\n{text}",
-                lambda: f"{text}\n\n{pen.phrase('closers')}",
-                lambda: insert_sentence(text, pen.sentence(), pen.rng),
-                lambda: text.replace(". ", ".\n\n", 1),
-                lambda: f"**{pen.phrase('title')}**\n\n{text}",
-                lambda: text.replace(" the ", " this ", 1),
-            ]
-        )()
+        edits: Sequence[Callable[[], str]] = (
+            lambda: f"{pen.phrase('openers')}\n\n{text}",
+            lambda: f"{text}\n\n{pen.phrase('closers')}",
+            lambda: insert_sentence(text, pen.sentence(), pen.rng),
+            lambda: text.replace(". ", ".\n\n", 1),
+            lambda: f"**{pen.phrase('title')}**\n\n{text}",
+            lambda: text.replace(" the ", " this ", 1),
+        )
+        return pen.rng.choice(edits)()
 
     def _draft(
         self,

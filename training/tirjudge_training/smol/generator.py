@@ -24,7 +24,7 @@ from tirjudge_training.smol.coding import (
     usable,
 )
 from tirjudge_training.smol.constrained import Constrained, environments
-from tirjudge_training.smol.families import FAMILIES
+from tirjudge_training.smol.families.registry import FAMILIES
 from tirjudge_training.smol.preferences import preference_draft
 from tirjudge_training.smol.requests import BadSources, Request, own_requests, public_requests, vocabulary
 from tirjudge_training.smol.rows import Draft
@@ -53,8 +53,6 @@ class Report:
     """Draws without answers that keep and break the constraints as wanted, by families."""
     generated: Counter[str] = field(default_factory=Counter)
     """Rows drafted, by source, before decontamination and confirmation."""
-    words: Counter[str] = field(default_factory=Counter)
-    """The shared words of dropped prompts of our own."""
 
 
 class Generator:
@@ -176,7 +174,8 @@ class Generator:
         if overlap is None:
             return True
         self.report.shared.setdefault(f"{draft.source} prompts", Counter())[overlap.benchmark] += 1
-        self.report.words[overlap.words] += 1
+        # The shared words tell which of our own wordings needs to be changed.
+        self._say(f"dropped a prompt that shares with {overlap.benchmark}: {overlap.words}")
         return False
 
     def _is_new(self, draft: Draft) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from tirjudge_training.smol.family import Constraint
+from tirjudge_training.smol.families.base import Constraint
 from tirjudge_training.smol.texts import sections
 
 _HEADINGS = (

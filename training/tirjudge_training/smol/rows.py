@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
-from tirjudge_training.smol.family import Constraint
+from tirjudge_environments.orders import letters
+from tirjudge_training.smol.families.base import Constraint
 
 PAIRWISE, LISTWISE, POINTWISE = "tir-pairwise", "tir-listwise", "tir-pointwise"
-
-Direction = Literal["edited", "natural"]
+IMPORTS = "import json, re"
+"""The first line of every program: always the same, so that a model never leaves out a needed one."""
 
 
 @dataclass
@@ -32,9 +33,12 @@ class Draft:
         """Return what the program must print, for each of its runs."""
         if self.kept is None:
             return []
+        counts = [f"{kept} of {self.of}" for kept in self.kept]
         if self.environment == POINTWISE:
-            return [f"{kept} of {self.of}" for kept in self.kept]
-        return [" ".join(map(str, self.kept))]
+            return counts
+        return [
+            "\n".join(f"{name} {count}" for name, count in zip(letters(len(counts)), counts, strict=True))
+        ]
 
     def bindings(self) -> list[dict[str, Any]]:
         """Return the variables of each run of the program, as the formats bind them."""
@@ -66,16 +70,15 @@ def program(constraints: Sequence[Constraint], environment: str) -> str:
     """Return the demonstration's program, with the checks in the order of the prompt."""
     families = [constraint.family for constraint in constraints]
     checks = [constraint.family.expression(constraint.given) for constraint in constraints]
-    imports = sorted({name for family in families for name in family.imports})
-    # Families that need `re` in their setup but not in their check import it all the same.
-    lines = [f"import {', '.join(imports)}"] if imports else []
+    lines = [IMPORTS]
     lines += [family.setup for family in families if family.setup]
-    lines += ["def check(r):", f"    return [{', '.join(checks)}]", output_line(environment)]
+    lines += ["def check(r):", f"    return [{', '.join(checks)}]", output_lines(environment)]
     return "\n".join(lines)
 
 
-def output_line(environment: str) -> str:
-    """Return the last line of every program."""
+def output_lines(environment: str) -> str:
+    """Return the end of every program, which prints how much each response keeps, under its letter."""
     if environment == POINTWISE:
         return 'print(sum(check(response)), "of", len(check(response)))'
-    return "print(*[sum(check(r)) for r in responses])"
+    # A small model copies a letter from a line more reliably than it counts positions in a row of numbers.
+    return 'for name, r in zip("ABCD", responses):\n    print(name, sum(check(r)), "of", len(check(r)))'

@@ -15,13 +15,13 @@ def sections(name: str) -> Mapping[str, tuple[str, ...]]:
     lines: list[str] = []
     for raw in files(__package__).joinpath(f"{name}.txt").read_text(encoding="utf-8").splitlines():
         line = raw.strip()
-        if line.startswith("[") and line.endswith("]") and not lines_open(line):
+        if line.startswith("[") and line.endswith("]") and not _holds_a_bracket(line):
             lines = found.setdefault(line[1:-1], [])
         elif line and not line.startswith("#"):
             lines.append(line)
     return MappingProxyType({heading: tuple(one) for heading, one in found.items()})
 
 
-def lines_open(line: str) -> bool:
-    """Return True if a bracketed line holds another bracket and is therefore no heading."""
+def _holds_a_bracket(line: str) -> bool:
+    # A heading has no bracket of its own.
     return "[" in line[1:]

@@ -42,6 +42,8 @@ from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
 AT_ONCE = 32
 """Rows whose programs run or wait at the same time."""
 REPORT_EVERY = 500
+COUNT = re.compile(r"(\d+)(?: of \d+)?")
+"""The constraints that a response keeps, in the output of a program: `2`, or `2 of 3`."""
 SCORE = "score"
 """The tag of a judge that sees one response alone; others name a letter."""
 GOOD, BAD = 8, 3
@@ -167,8 +169,8 @@ class Demonstrations(Stage):
             if session.done:
                 return session.trajectory
             # The verdict must follow what was printed, and not what the row promises.
-            printed = [int(digits) for digits in re.findall(r"\d+", session.context.segments[-1].text)]
-            if printed[: len(counts)] != counts:
+            printed = [int(count) for count in COUNT.findall(session.context.segments[-1].text)]
+            if printed != counts:
                 session.fail(
                     StopReason.MALFORMED, f"the program printed {printed}, and the row says {counts}"
                 )

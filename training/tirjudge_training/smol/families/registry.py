@@ -5,16 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 
-from tirjudge_training.smol.family import Constraint, Family
-from tirjudge_training.smol.family_keywords import (
+from tirjudge_training.smol.families.base import Constraint, Family
+from tirjudge_training.smol.families.keywords import (
     CapitalWords,
     Existence,
     ForbiddenWords,
     KeywordFrequency,
     LetterFrequency,
 )
-from tirjudge_training.smol.family_language import EnglishCapital, EnglishLowercase, ResponseLanguage
-from tirjudge_training.smol.family_layout import (
+from tirjudge_training.smol.families.language import EnglishCapital, EnglishLowercase, ResponseLanguage
+from tirjudge_training.smol.families.layout import (
     Highlights,
     NthParagraph,
     NumberBullets,
@@ -24,7 +24,7 @@ from tirjudge_training.smol.family_layout import (
     Placeholders,
     Sections,
 )
-from tirjudge_training.smol.family_marks import (
+from tirjudge_training.smol.families.marks import (
     ConstrainedResponse,
     EndChecker,
     JsonFormat,

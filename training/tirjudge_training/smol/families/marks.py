@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
-from tirjudge_training.smol.family import Arguments, Family
-from tirjudge_training.smol.family_keywords import literal
+from tirjudge_training.smol.families.base import Arguments, Family
+from tirjudge_training.smol.families.keywords import literal
 from tirjudge_training.smol.texts import sections
 from tirjudge_training.smol.writing import Pen, insert_sentence, prose, sentences
 
@@ -54,7 +54,6 @@ class Title(Plain):
 class Postscript(Family):
     id: ClassVar[str] = "detectable_content:postscript"
     order: ClassVar[int] = 62
-    imports: ClassVar[tuple[str, ...]] = ()
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         return {"marker": pen.rng.choice(["P.S.", "P.P.S"])}
@@ -85,7 +84,6 @@ class Postscript(Family):
 class ConstrainedResponse(Plain):
     id: ClassVar[str] = "detectable_format:constrained_response"
     order: ClassVar[int] = 2
-    imports: ClassVar[tuple[str, ...]] = ()
 
     def expression(self, given: Arguments) -> str:
         return 'any(a in r for a in ["My answer is yes.", "My answer is no.", "My answer is maybe."])'
@@ -122,7 +120,6 @@ class ConstrainedResponse(Plain):
 class JsonFormat(Plain):
     id: ClassVar[str] = "detectable_format:json_format"
     order: ClassVar[int] = 90
-    imports: ClassVar[tuple[str, ...]] = ("json", "re")
     setup: ClassVar[str] = (
         "def is_json(r):\n"
         "    try:\n"
@@ -167,7 +164,6 @@ class JsonFormat(Plain):
 class RepeatPrompt(Family):
     id: ClassVar[str] = "combination:repeat_prompt"
     order: ClassVar[int] = 70
-    imports: ClassVar[tuple[str, ...]] = ()
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         return {"request": request}
@@ -211,7 +207,6 @@ class RepeatPrompt(Family):
 class TwoResponses(Plain):
     id: ClassVar[str] = "combination:two_responses"
     order: ClassVar[int] = 71
-    imports: ClassVar[tuple[str, ...]] = ()
 
     def expression(self, given: Arguments) -> str:
         return 'len([p for p in r.split("******") if p.strip()]) == 2'
@@ -241,7 +236,6 @@ class TwoResponses(Plain):
 class EndChecker(Family):
     id: ClassVar[str] = "startend:end_checker"
     order: ClassVar[int] = 75
-    imports: ClassVar[tuple[str, ...]] = ()
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         own = [line for line in sections("topics")[pen.area] if len(line.split()) < 11 and line[:2] != "t:"]
@@ -279,7 +273,6 @@ class EndChecker(Family):
 class Quotation(Plain):
     id: ClassVar[str] = "startend:quotation"
     order: ClassVar[int] = 95
-    imports: ClassVar[tuple[str, ...]] = ()
 
     def expression(self, given: Arguments) -> str:
         return "r.strip().startswith('\"') and r.strip().endswith('\"')"
@@ -301,7 +294,6 @@ class Quotation(Plain):
 class NoComma(Plain):
     id: ClassVar[str] = "punctuation:no_comma"
     order: ClassVar[int] = 78
-    imports: ClassVar[tuple[str, ...]] = ()
 
     def expression(self, given: Arguments) -> str:
         return '"," not in r'

@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
 from tirjudge_environments.instruction_checks.english import count_sentences, count_words
-from tirjudge_training.smol.family import NUMBERS, Arguments, CountFamily, Family
-from tirjudge_training.smol.family_keywords import draw_word, literal, quoted
+from tirjudge_training.smol.families.base import NUMBERS, Arguments, CountFamily, Family
+from tirjudge_training.smol.families.keywords import draw_word, literal, quoted
 from tirjudge_training.smol.writing import (
     Pen,
     insert_sentence,
@@ -196,7 +196,6 @@ class Paragraphs(CountFamily):
     order: ClassVar[int] = 30
     argument: ClassVar[str] = "num_paragraphs"
     relation_argument: ClassVar[str] = ""
-    imports: ClassVar[tuple[str, ...]] = ()
 
     def number(self, relation: str, text: str, given: Arguments, pen: Pen) -> int:
         return pen.rng.choice([2, 2, 3, 3, 4, 4, 5, 6])
@@ -291,7 +290,6 @@ class Sections(CountFamily):
 class NthParagraph(Family):
     id: ClassVar[str] = "length_constraints:nth_paragraph_first_word"
     order: ClassVar[int] = 32
-    imports: ClassVar[tuple[str, ...]] = ()
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         n = pen.rng.choice([2, 2, 3, 3, 4, 4, 5, 6])

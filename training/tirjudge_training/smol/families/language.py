@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
-from tirjudge_training.smol.family import Arguments, Family
-from tirjudge_training.smol.family_keywords import literal
+from tirjudge_training.smol.families.base import Arguments, Family
+from tirjudge_training.smol.families.keywords import literal
 from tirjudge_training.smol.texts import sections
 from tirjudge_training.smol.writing import Pen, language_sentences, sentences
 
@@ -71,7 +71,6 @@ class LetterCase(Family):
     """Both families of letter case."""
 
     order: ClassVar[int] = 80
-    imports: ClassVar[tuple[str, ...]] = ()
     method: ClassVar[str]
     change: ClassVar[str]
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
-from tirjudge_training.smol.family import Arguments, CountFamily, Family
+from tirjudge_training.smol.families.base import Arguments, CountFamily, Family
 from tirjudge_training.smol.writing import Pen, insert_sentence, is_prose, language_sentences
 
 _MENTIONS = (
@@ -130,7 +130,6 @@ class Words(Family):
 class Existence(Words):
     id: ClassVar[str] = "keywords:existence"
     order: ClassVar[int] = 40
-    imports: ClassVar[tuple[str, ...]] = ()
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         return {"words": self._draw_words(text, pen, 0.2)}
@@ -189,7 +188,6 @@ class KeywordFrequency(CountFamily):
     id: ClassVar[str] = "keywords:frequency"
     order: ClassVar[int] = 42
     argument: ClassVar[str] = "frequency"
-    imports: ClassVar[tuple[str, ...]] = ()
 
     def others(self, text: str, pen: Pen) -> Arguments:
         return {"word": draw_word(text, pen, 0.3)}
@@ -223,7 +221,6 @@ class LetterFrequency(CountFamily):
     order: ClassVar[int] = 44
     argument: ClassVar[str] = "let_frequency"
     relation_argument: ClassVar[str] = "let_relation"
-    imports: ClassVar[tuple[str, ...]] = ()
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         lower = text.lower()

@@ -22,8 +22,6 @@ class Family(ABC):
     id: ClassVar[str]
     order: ClassVar[int]
     """Edits of families with a small number come first: content, then layout, then the outermost marks."""
-    imports: ClassVar[tuple[str, ...]] = ("re",)
-    """The modules that the program needs."""
     setup: ClassVar[str] = ""
     """A function that the program defines before `check`."""
 

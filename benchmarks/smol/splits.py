@@ -1,0 +1,72 @@
+"""The splits that were fixed before training: development and test halves, and the held-out families.
+
+    python -m benchmarks.smol.splits
+
+Prints the held-out families and the size of each half. Choices are made on the development half only; the
+test half is scored once per released adapter. A prompt's half depends on its text alone, so that sets made
+from the same prompt never straddle the halves.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from typing import Literal
+
+from tirjudge_environments.instruction_checks import IFEVAL
+
+Split = Literal["development", "test"]
+SPLITS: tuple[Split, ...] = ("development", "test")
+
+SEED = 17
+"""Seed of the held-out families and of every draw in these scripts."""
+_SALT = "tirjudge smol: development or test?"
+
+
+def split_of(prompt: str) -> Split:
+    """Return the half of a prompt: that of the first bit of the SHA-256 of a salt, a newline and the prompt.
+
+    White space is collapsed first, so that a copy with other line ends falls into the same half.
+    """
+    text = f"{_SALT}\n{' '.join(prompt.split())}"
+    return SPLITS[hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[0] >> 7]
+
+
+def rank(*parts: object) -> int:
+    """Return a number that depends on the seed and the parts alone: the order of a seeded sample."""
+    text = "\x1f".join(map(str, (SEED, *parts)))
+    return int.from_bytes(hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()[:8], "big")
+
+
+def draw_held_out(count: int = 5) -> tuple[str, ...]:
+    """Return the IFEval families with the lowest rank: a seeded draw without replacement, sorted by name."""
+    return tuple(sorted(sorted(IFEVAL, key=lambda family: rank("held-out family", family))[:count]))
+
+
+HELD_OUT_FAMILIES = (
+    "change_case:english_capital",
+    "combination:two_responses",
+    "detectable_format:title",
+    "length_constraints:number_words",
+    "startend:end_checker",
+)
+"""The result of `draw_held_out()`: families in no training stage of the arms that are compared."""
+
+
+def main() -> None:
+    """Print the held-out families and the sizes of the halves."""
+    from benchmarks.smol.sources import ifbench_rows, ifeval_rows, mbpp_problems
+
+    print("families that the compared arms never train on:")
+    print("".join(f"  {family}\n" for family in HELD_OUT_FAMILIES), end="")
+    for name, prompts in (
+        ("IFEval", [row["prompt"] for row in ifeval_rows()]),
+        ("IFBench-agentrm", [row["prompt"] for row in ifbench_rows()]),
+        ("MBPP 11-510", [row["text"] for row in mbpp_problems()]),
+    ):
+        counts = Counter(map(split_of, prompts))
+        print(f"{name}: " + ", ".join(f"{counts[split]} {split}" for split in SPLITS))
+
+
+if __name__ == "__main__":
+    main()
