@@ -174,7 +174,9 @@ class JudgeBatches(GRPOTrainer):
         """
         import torch
 
-        if compute_aux_loss or not shares_prompts(self.accelerator.unwrap_model(self.model)):
+        # The reference model of the KL divergence, unless it is the policy without its adapter, has TRL's own
+        # forward pass.
+        if compute_aux_loss or not shares_prompts(self.accelerator.unwrap_model(model)):
             return super()._get_per_token_logps_and_entropies(
                 model,
                 input_ids,
