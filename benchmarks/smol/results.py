@@ -24,6 +24,7 @@ from benchmarks.smol.sources import Fields
 from benchmarks.smol.splits import HELD_OUT_FAMILIES, SPLITS
 from benchmarks.smol.summary import Judged, parts, summary
 from tirjudge.model_folder import NOTE_FILE, embedded_model, read_note
+from tirjudge.models import resolve_model
 
 HEADLINE = "broken", "repaired"
 """The headline is the worse of these two."""
@@ -156,7 +157,7 @@ def measure(
 ) -> Fields:
     """Judge the sets, write `results.json` and `results.md`, and return the numbers."""
     judged: dict[str, list[Judged]] = {}
-    commands, shown, folder = [], "", model or embedded_model()
+    commands, shown, folder = [], "", resolve_model(model) if model else embedded_model()
     for name in names:
         file, result = sets / f"{name}.{split}.jsonl", output / f"{name}.{split}.verdicts.jsonl"
         if not file.exists():

@@ -10,6 +10,7 @@ from benchmarks.smol.baselines import entry
 from benchmarks.smol.sources import Fields
 from benchmarks.smol.splits import rank
 from tirjudge.generation.base import Sampling, open_generator
+from tirjudge.models import resolve_model
 from tirjudge.rollout import Rollout
 from tirjudge_environments import JudgeTask, Message, Prompt, View
 from tirjudge_environments.formats.tir_comparison import TirPairwise
@@ -131,8 +132,6 @@ def with_model(
     model: str, sets: dict[tuple[str, str], list[Fields]], training: Sequence[Fields]
 ) -> list[Fields]:
     """Return the lines of both baselines; few-shot only if there are training rows to show."""
-    from tirjudge.models import resolve_model
-
     folder = resolve_model(model)
     choose = ForcedChoice(folder)
     lines = [

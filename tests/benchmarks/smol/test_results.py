@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -17,6 +18,7 @@ from benchmarks.smol.summary import summary
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge_environments import Context
 
+MINIATURE = Path(__file__).parents[3] / "tirjudge/models/mini/model.safetensors"
 PROGRAM = "```python\nprint(*[int(',' not in r) for r in responses])\n```\n"
 
 
@@ -118,16 +120,17 @@ async def test_a_condition_never_resumes_another_ones_file(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_the_embedded_judge_is_measured_by_the_command(tmp_path: Path):
+def test_a_model_is_measured_by_the_command(tmp_path: Path):
     write_set(tmp_path, 4)
     about = results.measure(
-        "", tmp_path, tmp_path / "out", "development", ["broken"], rows=2, further=["--max-tokens=40"]
+        "mini", tmp_path, tmp_path / "out", "development", ["broken"], rows=2, further=["--max-tokens=40"]
     )
     lines = read_lines(tmp_path / "out" / "broken.development.verdicts.jsonl")
     assert len(lines) == 2
     assert about["sets"]["broken"]["accuracy"] == sum(line["correct"] for line in lines) / 2
     assert about["commands"][0].startswith("tirjudge judge ")
-    assert about["commands"][0].endswith("--limit 2 --max-tokens=40")
+    assert about["commands"][0].endswith("--model mini --limit 2 --max-tokens=40")
+    assert about["sha256"] == hashlib.sha256(MINIATURE.read_bytes()).hexdigest()
     assert json.loads((tmp_path / "out" / "results.development.json").read_text())["sets"] == about["sets"]
     assert "| broken | 2 |" in (tmp_path / "out" / "results.development.md").read_text()
 
