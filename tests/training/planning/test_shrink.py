@@ -15,6 +15,7 @@ from typer.testing import CliRunner, Result
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training.cli import train as train_command
 from tirjudge_training.config_files import load, shipped
+from tirjudge_training.data.base import data_path
 from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.planning.shrink import shrunk
 from tirjudge_training.recipe import Recipe
@@ -32,6 +33,7 @@ ARCHITECTURES = {
 REPRESENTATIVES = (
     *ARCHITECTURES,
     "mini",
+    "smol",
     "ablations/j1-8b-pointwise",
     "ablations/j1-8b-scores",
     "ablations/j1-8b-scores-and-verdict",
@@ -82,7 +84,9 @@ def trained_for_two_batches(folder: Path, name: str) -> None:
     assert [row["step"] for row in metrics] == [0, 1]
     assert all(row["entropy"] > 0 for row in metrics), "the model's own tokens must be trained on"
     assert all(row["sampler_gap"] < 1e-4 for row in metrics)
-    assert (folder / name / "rl" / "model" / "model.safetensors").exists()
+    lora = load(Recipe, name).model.lora
+    weights = "model" if lora is None or lora.merge else "adapter_model"
+    assert (folder / name / "rl" / "model" / f"{weights}.safetensors").exists()
 
 
 def test_the_representatives_cover_every_kind() -> None:
@@ -110,7 +114,7 @@ def test_every_recipe_can_be_shrunk(name: str, tmp_path: Path) -> None:
     assert (small.rl.steps, small.rl.groups, small.rl.samples) == (2, 2, 2)
     assert small.model.base is not None
     assert (Path(small.model.base) / "model.safetensors").exists()
-    assert small.generated or small.data.train.exists()
+    assert small.generated or data_path(small.data.train).exists()
 
 
 @pytest.mark.slow
