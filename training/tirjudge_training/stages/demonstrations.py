@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -68,7 +70,7 @@ class Demonstrations(Stage):
 
     config: DemonstrationsConfig
     rollout: RolloutConfig
-    """The budget of a dialogue, the limits of its program and the sandbox."""
+    """The turns of a dialogue, the limits of its programs and the sandbox."""
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         # Rows finish out of order, so the finished ones are a set and not a prefix.
@@ -154,7 +156,8 @@ class Demonstrations(Stage):
             view,
             sandbox,
             encoder=encoder,
-            budget=self.rollout.budget,
+            # The budget of sampling would drop long demonstrations, which SFT does by its own limit.
+            budget=replace(self.rollout.budget, tokens=sys.maxsize),
             limits=self.rollout.limits,
         )
         assert isinstance(judge, TirFormat)  # see `check`
