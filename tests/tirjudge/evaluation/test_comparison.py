@@ -261,8 +261,9 @@ def test_a_comparison_without_scipy_says_what_is_missing(monkeypatch: pytest.Mon
         compared("tir", [pair("a", (0,))], [pair("a", (1,))])
 
 
+@pytest.mark.parametrize("rows", [20_000, pytest.param(100_000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("name", ["tir", "three-class", "net-vote"])
-def test_a_hundred_thousand_rows_are_compared_in_seconds(name: str) -> None:
+def test_many_rows_are_compared_in_seconds(name: str, rows: int) -> None:
     def run(seed: int) -> list[JudgedRow]:
         draw = random.Random(seed)
         return [
@@ -274,12 +275,13 @@ def test_a_hundred_thousand_rows_are_compared_in_seconds(name: str) -> None:
                 ),
                 label=number % 2,
             )
-            for number in range(100_000)
+            for number in range(rows)
         ]
 
     protocol = open_protocol(name)
     first, second = protocol.units(run(0)), protocol.units(run(1))
     started = time.process_time()
     found = compare(protocol, first, second)
-    assert time.process_time() - started < 30
-    assert found.common == 100_000
+    # McNemar's test with exact integers took 22 s for 20,000 rows, and grew with the cube of their number.
+    assert time.process_time() - started < 30 * rows / 100_000
+    assert found.common == rows
