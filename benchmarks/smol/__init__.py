@@ -1,1 +1,1 @@
-"""Measuring scripts of the embedded judge `smol`: sets, baselines, results, curves and mistakes."""
+"""Measuring scripts of the small real judge: sets, baselines, results, curves and mistakes."""

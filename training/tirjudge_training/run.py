@@ -136,10 +136,14 @@ def _enable_thinking(recipe: Recipe) -> bool | None:
 def _note(recipe: Recipe, data: Data) -> dict[str, Any]:
     """Return the fields of the note that a model folder of this run gets: the prompts of its training.
 
-    Judges of other formats have one family of prompts, which needs no note.
+    The token budget of the held-out measurement is noted too if the recipe sets one. Judges of other formats
+    have one family of prompts, which needs no note.
     """
     judges = [judge for judge in data.environments.values() if isinstance(judge, TirFormat)]
-    note: dict[str, Any] = {"enable_thinking": _enable_thinking(recipe)}
+    note: dict[str, Any] = {
+        "enable_thinking": _enable_thinking(recipe),
+        "max_tokens": recipe.heldout.max_tokens,
+    }
     for name in ("prompts", "shown_chars"):
         values = {getattr(judge, name, None) for judge in judges}
         note |= {name: values.pop()} if len(values) == 1 else {}
