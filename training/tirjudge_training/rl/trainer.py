@@ -15,7 +15,13 @@ from tirjudge_training.distributed.device import current_device
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.advantages import truncated_weights
-from tirjudge_training.rl.batching import length_buckets, seed_shuffle, shard_batch, without_left_padding
+from tirjudge_training.rl.batching import (
+    length_buckets,
+    prompt_order,
+    seed_shuffle,
+    shard_batch,
+    without_left_padding,
+)
 from tirjudge_training.rl.config import RlConfig, require_reporters
 from tirjudge_training.rl.dynamic_sampling import Batch, FormattedTask, gather
 from tirjudge_training.rl.losses import open_loss
@@ -111,7 +117,12 @@ class JudgeBatches(GRPOTrainer):
             eta=self.config.eta,
         )
         self.rows = shard_batch(
-            self._batch, steps=self.config.optimizer_steps, processes=self.processes, seed=shuffle
+            self._batch,
+            steps=self.config.optimizer_steps,
+            processes=self.processes,
+            seed=shuffle,
+            # The samples of a prompt share micro-batches, which compute the prompt once.
+            order_by=prompt_order if shares_prompts(self.accelerator.unwrap_model(self.model)) else None,
         )
         # TRL gets empty prompts: its `rollout_func` returns self.rows whatever they are.
         with _quiet():
