@@ -16,7 +16,9 @@ from safetensors.torch import load_file
 from typer.testing import CliRunner
 
 from tirjudge.cli import app
-from tirjudge.storage.run_folder import read_lines
+from tirjudge.model_folder import read_note
+from tirjudge.models import weights_sha256
+from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_training import model_folder
 from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.model_folder import LoraConfig
@@ -135,6 +137,74 @@ def test_checkpoint_and_model_give_the_same_verdicts(runs: tuple[Path, Path], tm
     adapter, whole = (model_folder.load(stage / part)[0] for part in ("checkpoints/checkpoint-3", "model"))
     for name, weight in whole.state_dict().items():
         assert torch.allclose(adapter.state_dict()[name], weight, rtol=0, atol=1e-6), name
+
+
+@pytest.fixture(scope="module")
+def adapters(roomy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Train an adapter in two stages, the second of which goes on with the first one's."""
+    folder, start, written = tmp_path_factory.mktemp("adapters"), roomy_model, []
+    lora = LORA.model_copy(update={"merge": False})
+    samples = [Sample((1, 2 + i % 9, 3), (-100, 2 + i % 9, 3)) for i in range(16)]
+    for name in ("first", "second"):
+        with RunFolder(folder / name) as run:
+            model = train_sft(start, run, SFT, samples, lora=lora, seed=1, say=lambda line: None)
+        model_folder.save(
+            folder / name / "model", model, start=str(start), lora=lora, note={"prompts": "smol"}
+        )
+        written.append(start := folder / name / "model")
+    return written
+
+
+def test_an_unmerged_adapter_is_all_that_a_stage_writes(adapters: list[Path], roomy_model: Path) -> None:
+    for folder in adapters:
+        names = {file.name for file in folder.iterdir()}
+        assert names == {"adapter_config.json", "adapter_model.safetensors", "tirjudge.json"}
+        weights = load_file(folder / "adapter_model.safetensors")
+        assert {weight.dtype for weight in weights.values()} == {torch.bfloat16}
+        assert len(weights) == 2 * 2 * len(ADAPTED)
+        note = read_note(str(folder))
+        assert note.prompts == "smol"
+        assert note.base is not None
+        assert (note.base.name, note.base.sha256) == (str(roomy_model), weights_sha256(str(roomy_model)))
+
+
+def test_a_later_stage_goes_on_with_the_adapter(adapters: list[Path], roomy_model: Path) -> None:
+    """The second stage has one adapter of the same rank, which began as the first one's."""
+    lora = LORA.model_copy(update={"merge": False})
+    resumed = model_folder.load_trainable(adapters[0], lora)
+    weights = load_file(adapters[0] / "adapter_model.safetensors")
+    found = {
+        name.replace(".default.", "."): weight
+        for name, weight in resumed.named_parameters()
+        if weight.requires_grad
+    }
+    assert found.keys() == weights.keys()
+    for name, weight in weights.items():
+        assert found[name].dtype == torch.float32
+        assert torch.equal(found[name], weight.float()), name
+    base, first, second = (
+        model_folder.load(folder)[0].state_dict() for folder in (roomy_model, adapters[0], adapters[1])
+    )
+    for name, weight in base.items():
+        moved, further = first[name] - weight, second[name] - weight
+        if any(layer in name for layer in ADAPTED):
+            assert torch.linalg.matrix_rank(further, rtol=1e-3) in range(1, LORA.rank + 1), name
+            assert not torch.equal(moved, further), name
+        else:
+            assert not further.any(), name
+
+
+def test_frozen_weights_in_bfloat16_leave_the_adapter_in_float32(roomy_model: Path, tmp_path: Path) -> None:
+    lora = LORA.model_copy(update={"merge": False})
+    samples = [Sample((1, 2 + i % 9, 3), (-100, 2 + i % 9, 3)) for i in range(16)]
+    with RunFolder(tmp_path) as run:
+        model = train_sft(
+            roomy_model, run, SFT, samples, lora=lora, dtype="bfloat16", seed=1, say=lambda line: None
+        )
+    kinds = {weight.requires_grad: weight.dtype for weight in model.parameters()}
+    assert kinds == {True: torch.float32, False: torch.bfloat16}
+    moved = [weight for name, weight in model.named_parameters() if ".lora_B." in name]
+    assert all(weight.any() for weight in moved), "no update is lost to rounding"
 
 
 def test_unknown_target_layers_are_refused_before_the_run(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -28,6 +28,11 @@ def without_left_padding(row: Row) -> Row:
         mask=(0,) * len(moved) + row.mask,
         logprobs=(0.0,) * len(moved) + row.logprobs,
     )
+
+
+def prompt_order(row: Row) -> tuple[int, tuple[int, ...], int]:
+    """Return a key that puts rows of one prompt together, short prompts first."""
+    return len(row.prompt_ids), row.prompt_ids, len(row.completion_ids)
 
 
 def length_buckets(
@@ -75,13 +80,21 @@ def _cut(tensor: Any, rows: Any, full: int, longest: Any) -> Any:
     return part[:, :longest] if part.dim() == 2 and part.shape[1] == full else part
 
 
-def shard_batch(rows: Sequence[T], *, steps: int, processes: Processes, seed: int) -> list[T]:
+def shard_batch(
+    rows: Sequence[T],
+    *,
+    steps: int,
+    processes: Processes,
+    seed: int,
+    order_by: Callable[[T], Any] | None = None,
+) -> list[T]:
     """Return this process's share of a generation batch, in an order that undoes TRL's own shuffle.
 
     The batch is shuffled and cut into `steps` optimizer steps, and each step into one share per process: a
     step has the same rows for any number of processes. TRL shuffles a process's rows with `torch.randperm`;
     calling `seed_shuffle(seed)` right before makes that the permutation that is undone here. The number of
-    rows must be a multiple of steps times processes.
+    rows must be a multiple of steps times processes. `order_by` orders the rows of each optimizer step, so
+    that its micro-batches hold neighbours in this order.
     """
     import torch
 
@@ -91,6 +104,9 @@ def shard_batch(rows: Sequence[T], *, steps: int, processes: Processes, seed: in
 
     each = len(rows) // (steps * processes.world)
     mixed = [rows[i] for i in order(len(rows))]
+    if order_by is not None:
+        size = each * processes.world
+        mixed = [row for i in range(0, len(mixed), size) for row in sorted(mixed[i : i + size], key=order_by)]
     starts = [(step * processes.world + processes.rank) * each for step in range(steps)]
     wanted = [row for start in starts for row in mixed[start : start + each]]
     # The inverse of the permutation that TRL is about to apply.
