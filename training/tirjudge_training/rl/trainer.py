@@ -3,44 +3,39 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
-from collections.abc import Iterator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import TYPE_CHECKING, Any
+
 from tirjudge_environments.types import derive_seed
 from tirjudge_training.distributed.device import current_device
-from tirjudge_training.distributed.processes import ALONE
-from tirjudge_training.distributed.processes import Processes
+from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.advantages import truncated_weights
-from tirjudge_training.rl.batching import length_buckets
-from tirjudge_training.rl.batching import prompt_order
-from tirjudge_training.rl.batching import seed_shuffle
-from tirjudge_training.rl.batching import shard_batch
-from tirjudge_training.rl.batching import without_left_padding
-from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.config import require_reporters
-from tirjudge_training.rl.dynamic_sampling import Batch
-from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.dynamic_sampling import gather
+from tirjudge_training.rl.batching import (
+    length_buckets,
+    prompt_order,
+    seed_shuffle,
+    shard_batch,
+    without_left_padding,
+)
+from tirjudge_training.rl.config import RlConfig, require_reporters
+from tirjudge_training.rl.dynamic_sampling import Batch, FormattedTask, gather
 from tirjudge_training.rl.losses import open_loss
-from tirjudge_training.rl.profiling import PhaseTimer
-from tirjudge_training.rl.profiling import forget_peak
-from tirjudge_training.rl.profiling import gpu_peak
-from tirjudge_training.rl.profiling import memory_in_use
-from tirjudge_training.rl.profiling import return_free_memory
-from tirjudge_training.rl.profiling import shares_of_time
-from tirjudge_training.rl.profiling import times
-from tirjudge_training.rl.trl_rollout import Row
-from tirjudge_training.rl.trl_rollout import batch_rows
-from tirjudge_training.rl.trl_rollout import rollout_output
-from tirjudge_training.scoring import IGNORED
-from tirjudge_training.scoring import shares_prompts
-from typing import Any
-from typing import TYPE_CHECKING
+from tirjudge_training.rl.profiling import (
+    PhaseTimer,
+    forget_peak,
+    gpu_peak,
+    memory_in_use,
+    return_free_memory,
+    shares_of_time,
+    times,
+)
+from tirjudge_training.rl.trl_rollout import Row, batch_rows, rollout_output
+from tirjudge_training.scoring import IGNORED, shares_prompts
 
 if TYPE_CHECKING:
     from trl import GRPOTrainer
