@@ -72,6 +72,8 @@ def _score(
     mask = following != IGNORED
     hidden = _hidden(model, ids, attention, mask)
     logits = model.get_output_embeddings()(hidden).float() / temperature
+    # Relative to the largest logit, as in a softmax: large logits would cost several bits of the difference.
+    logits = logits.sub_(logits.detach().amax(1, keepdim=True)) if len(logits) else logits
     wanted = following[mask]
     # Subtracting the log-sum keeps one matrix of logits for the backward pass, and no matrix of logprobs.
     log_sum = logits.logsumexp(1)

@@ -211,8 +211,9 @@ class JudgeBatches(GRPOTrainer):
         ]
         logprobs = torch.cat([one.log_probs for one in found])[:, -logits_to_keep:]
         self._weigh(logprobs)
-        entropies = torch.cat([one.entropy for one in found])[:, -logits_to_keep:]
-        return logprobs, entropies if compute_entropy else None, None
+        if not compute_entropy:
+            return logprobs, None, None
+        return logprobs, torch.cat([one.entropy for one in found])[:, -logits_to_keep:], None
 
     @property
     def _weighted_in_passing(self) -> bool:
