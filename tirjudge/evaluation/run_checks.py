@@ -1,4 +1,4 @@
-"""Checks of whole runs: their rows against the benchmark's, and their labels against another run's.
+"""Consistency checks of whole runs: rows against the benchmark, labels against another run.
 
 Both watch rows on their way to a protocol, so that a run is not read again for them.
 """
@@ -48,7 +48,7 @@ class BenchmarkRows:
 
     @property
     def fault(self) -> str:
-        """How the rows differ, in one line such as `270 of 350 rows`; empty if all rows are there."""
+        """Return the difference of the rows, such as `270 of 350 rows`; empty if all rows are there."""
         if not self._parts or self._benchmark is None:
             return ""
         if self._count != self._expected:

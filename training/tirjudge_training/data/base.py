@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any, Protocol
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -97,8 +97,18 @@ class Data(Protocol):
     def heldout(self, n: int, seed: int) -> list[FormattedTask]:
         """Return at most `n` tasks per judge for the reported accuracy; may be empty."""
 
+
+@runtime_checkable
+class Demonstrated(Protocol):
+    """Data that may contain demonstrated dialogues, for a warm-up."""
+
     def demonstrations(self, n: int | None, seed: int) -> list[FormattedTask]:
         """Return `n` tasks with `gold["demonstration"]`, or all of them; empty without demonstrations."""
+
+
+def demonstrated(data: Data, n: int | None, seed: int) -> list[FormattedTask]:
+    """Return `n` tasks with a demonstrated dialogue, or all of them; empty for data without any."""
+    return data.demonstrations(n, seed) if isinstance(data, Demonstrated) else []
 
 
 def trajectories(data: Data, tasks: Iterable[FormattedTask]) -> int:

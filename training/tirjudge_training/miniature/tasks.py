@@ -72,9 +72,6 @@ class GeneratedData:
         ]
         return tool_variants(tasks, self._config.no_tools)
 
-    def demonstrations(self, n: int | None, seed: int) -> list[FormattedTask]:
-        return []
-
     def _task(self, index: int, seed: int) -> FormattedTask:
         """Return element `index` of a stream, sampled again until the weight of its domain accepts it."""
         weights = self._config.weights

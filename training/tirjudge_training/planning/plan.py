@@ -43,9 +43,6 @@ class NoRows:
     def heldout(self, n: int, seed: int) -> list[FormattedTask]:
         return []
 
-    def demonstrations(self, n: int | None, seed: int) -> list[FormattedTask]:
-        return []
-
 
 def plan(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> Iterator[str]:
     """Yield the plan as lines of text. Loads no weights; without the model's config.json it has no times."""

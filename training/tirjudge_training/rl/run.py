@@ -16,9 +16,10 @@ from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import Engine
+from tirjudge_training.rl.grpo import build_trainer
 from tirjudge_training.rl.health import Health
 from tirjudge_training.rl.metrics import MetricsLog
-from tirjudge_training.rl.trainer import TaskSource, build_trainer
+from tirjudge_training.rl.trainer import TaskSource
 from tirjudge_training.scoring import score_learned_tokens
 
 CHECKPOINTS, MACHINE = "checkpoints", "machine.json"

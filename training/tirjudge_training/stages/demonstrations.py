@@ -33,7 +33,7 @@ from tirjudge_environments import (
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_environments.orders import letter
 from tirjudge_sandbox import Sandbox, open_sandbox
-from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.data.base import Data, demonstrated, trajectories
 from tirjudge_training.data.rows import DEMONSTRATION
 from tirjudge_training.model_folder import load_tokenizer
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
@@ -105,7 +105,7 @@ class Demonstrations(Stage):
         )
 
     def _tasks(self, data: Data) -> list[FormattedTask]:
-        tasks, wanted = data.demonstrations(None, self.seed), set(self.config.families)
+        tasks, wanted = demonstrated(data, None, self.seed), set(self.config.families)
         if wanted:
             tasks = [task for task in tasks if set(task.task.gold.get("families", ())) <= wanted]
         return tasks[: self.config.rows]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_training import model_folder
-from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.data.base import Data, demonstrated, trajectories
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.sft import KEPT_CHECKPOINTS, Sample, SftConfig, train_sft
 from tirjudge_training.stages.base import MODEL, SAMPLES, Disk, Run, Size, Stage
@@ -65,8 +65,11 @@ class FineTuning(Stage):
         return {"samples": len(samples), "too_long": len(found) - len(samples)}
 
     def size(self, data: Data) -> Size:
-        prompts = data.demonstrations if self.demonstrated else data.prompts
-        most = len(self.samples) * trajectories(data, prompts(self.prompts, self.seed))
+        if self.demonstrated:
+            tasks = demonstrated(data, self.prompts, self.seed)
+        else:
+            tasks = data.prompts(self.prompts, self.seed)
+        most = len(self.samples) * trajectories(data, tasks)
         return Size(f"at most {most:,} samples", trained=most * self.config.epochs)
 
     def disk(self) -> Disk:

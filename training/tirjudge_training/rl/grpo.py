@@ -1,0 +1,100 @@
+"""Construction of TRL's GRPOTrainer around our batches, from the settings of an RL stage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tirjudge_training.distributed.device import current_device
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.rl.batching import without_left_padding
+from tirjudge_training.rl.config import RlConfig, require_reporters
+from tirjudge_training.rl.engine import Engine
+from tirjudge_training.rl.losses import open_loss
+from tirjudge_training.rl.trainer import BatchCallback, JudgeBatches, TaskSource, quiet
+from tirjudge_training.rl.trl_rollout import rollout_output
+
+
+def build_trainer(
+    model: Any,
+    tokenizer: Any,
+    config: RlConfig,
+    *,
+    engine: Engine,
+    source: TaskSource,
+    seed: int,
+    output: str,
+    on_batch: BatchCallback = lambda generation: {},
+    processes: Processes = ALONE,
+    lora: LoraConfig | None = None,
+    callbacks: tuple[Any, ...] = (),
+) -> Any:
+    """Return a GRPOTrainer for a model that is on disk at `model.config._name_or_path`, the KL reference."""
+    from datasets import Dataset
+    from transformers import PrinterCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    require_reporters(config.report_to)
+    with quiet():
+        # Made here because GRPOTrainer is only imported here: trl takes seconds to load.
+        trainer: Any = type("JudgeTrainer", (JudgeBatches, GRPOTrainer), {})(
+            engine=engine,
+            source=source,
+            config=config,
+            seed=seed,
+            on_batch=on_batch,
+            processes=processes,
+            model=model,
+            processing_class=tokenizer,
+            peft_config=lora.adapter() if lora else None,
+            args=GRPOConfig(
+                output_dir=output,
+                seed=seed,
+                project="tirjudge",
+                run_name="/".join(Path(output).parts[-3:-1]),
+                **_arguments(config, processes),
+                **current_device().arguments(),
+            ),
+            # TRL needs a dataset; its rows are never read, only counted.
+            train_dataset=Dataset.from_dict({"slot": list(range(config.groups))}),
+            rollout_func=lambda prompts, trainer: rollout_output(
+                [without_left_padding(row) for row in trainer.rows]
+            ),
+            reward_funcs=[lambda reward, **row: reward],  # the rewards come with the rollouts
+            callbacks=list(callbacks),
+        )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
+    micro_batch, micro_steps = config.shares(processes.world)
+    return {
+        "max_steps": config.steps * config.optimizer_steps,
+        "per_device_train_batch_size": micro_batch,
+        "steps_per_generation": micro_steps,
+        "gradient_accumulation_steps": micro_steps // config.optimizer_steps,
+        "num_generations": config.samples,
+        "max_completion_length": config.max_tokens,
+        "temperature": config.temperature,
+        **open_loss(config.loss, config.loss_options).arguments(),
+        "scale_rewards": "none",  # advantages arrive normalised, see `advantages`
+        "epsilon": config.epsilon,
+        "epsilon_high": config.epsilon_high,
+        "beta": config.beta,
+        "use_bias_correction_kl": False,  # the papers print the KL term without it
+        "entropy_coef": config.entropy_bonus,
+        "learning_rate": config.learning_rate,
+        "lr_scheduler_type": "polynomial" if config.decay else "constant_with_warmup",
+        "lr_scheduler_kwargs": {"lr_end": config.final_learning_rate, "power": 1.0} if config.decay else {},
+        "warmup_steps": config.warmup_steps,
+        "max_grad_norm": config.max_grad_norm,
+        "logging_steps": config.optimizer_steps,
+        "save_steps": config.checkpoint_every * config.optimizer_steps,
+        "save_total_limit": config.keep_checkpoints,
+        "ignore_data_skip": True,  # on resume there is no data to skip: the source knows the step
+        "report_to": list(config.report_to),
+        "logging_nan_inf_filter": False,  # health.py must see a loss of nan
+        "disable_tqdm": True,
+    }
