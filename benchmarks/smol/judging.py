@@ -1,13 +1,12 @@
 """Runs of the real judge over the sets: `tirjudge judge` in a process of its own, or under a condition.
 
 Conditions change what the judge reads of its programs: `withheld` empties every output, `swapped` reverses
-the numbers of the last line, so that a judge who follows its programs chooses the other response.
+the counts, so that a judge who follows its programs chooses the other response.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.smol.sources import Fields, read_lines
+from benchmarks.smol.summary import counts
 from tests.command import TIRJUDGE
 from tirjudge.data.sources import open_rows
 from tirjudge.generation.base import Generator
@@ -36,11 +36,13 @@ def _withhold(text: str) -> str:
 
 
 def _swap(text: str) -> str:
-    """Return an output with the numbers of its last line in reverse order."""
-    lines = text.rstrip().split("\n")
-    numbers = iter(re.findall(r"-?\d+(?:\.\d+)?", lines[-1])[::-1])
-    lines[-1] = re.sub(r"-?\d+(?:\.\d+)?", lambda _: next(numbers), lines[-1])
-    return "\n".join(lines) + "\n"
+    """Return an output with its counts in reverse order."""
+    places = counts(text)
+    numbers = [text[start:end] for start, end in places]
+    # From the end, so that the places before stay valid.
+    for (start, end), number in zip(reversed(places), numbers, strict=True):
+        text = text[:start] + number + text[end:]
+    return text
 
 
 CONDITIONS: Mapping[str, Callable[[str], str]] = {"withheld": _withhold, "swapped": _swap, "shown": str}

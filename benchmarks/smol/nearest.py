@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from benchmarks.smol.sources import Fields
+from benchmarks.smol.summary import counts
 from tirjudge_sandbox import Limits, Program, Sandbox, Status
 
 _LIMITS = Limits(wall_seconds=10.0, cpu_seconds=4.0)
@@ -135,6 +136,7 @@ async def _counts(source: str, single: bool, row: Fields, sandbox: Sandbox) -> l
         done = await sandbox.run(Program(source=source, bindings={"prompt": row["prompt"], **bound}), _LIMITS)
         if done.status is not Status.OK:
             return "error"
-        # A line such as `B 1 of 2` names the response, its count, and how many constraints there are.
-        values += map(float, re.findall(r"(-?\d+(?:\.\d+)?)(?: of \d+)?", done.stdout))
+        found = [float(done.stdout[start:end]) for start, end in counts(done.stdout)]
+        # A single program prints the count first, then how many constraints there are.
+        values += found[:1] if single else found
     return values if len(values) == len(responses) else "unreadable"

@@ -13,8 +13,25 @@ import numpy as np
 from benchmarks.smol.sources import Fields
 from tirjudge.statistics import Proportion
 
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_LABELLED = re.compile(rf"^[A-Z]+ ({_NUMBER.pattern})(?: of \d+)?$", re.MULTILINE)
+"""A line with the letter of a response and its count, as the demonstrated programs print them."""
+_LINE = re.compile(r"^(?!```).*\S.*$", re.MULTILINE)
+"""A line that is neither empty nor a fence."""
 Judged = tuple[Fields, Fields | None]
 """A row of a set with its line of the result file; None if it has none."""
+
+
+def counts(output: str) -> list[tuple[int, int]]:
+    """Return where the counts of an output are, as start and end, in the order of the responses.
+
+    They are the numbers of lines such as `B 1 of 2`, or else all numbers of the last line.
+    """
+    labelled = [one.span(1) for one in _LABELLED.finditer(output)]
+    lines = [one.span() for one in _LINE.finditer(output)]
+    if labelled or not lines:
+        return labelled
+    return [one.span() for one in _NUMBER.finditer(output, *lines[-1])]
 
 
 def credit(judged: Judged) -> float:
@@ -42,17 +59,11 @@ def separated(line: Fields) -> list[Separated]:
     found = []
     for view in line["views"]:
         outputs = [one["text"] for one in view["segments"] if one["kind"] == "output"]
-        numbers = re.findall(r"-?\d+(?:\.\d+)?", _last_line(outputs[-1])) if outputs else []
-        values = [float(number) for number in numbers]
+        values = [float(outputs[-1][start:end]) for start, end in counts(outputs[-1])] if outputs else []
         if len(values) == len(view["order"]) > 1 and values.count(max(values)) == 1:
             verdict = (view["verdict"] or {}).get("choice")
             found.append(Separated(view["order"][values.index(max(values))], verdict))
     return found
-
-
-def _last_line(output: str) -> str:
-    lines = [line for line in output.splitlines() if line.strip() and not line.startswith("```")]
-    return lines[-1] if lines else ""
 
 
 def summary(rows: Sequence[Judged]) -> dict[str, Any]:

@@ -77,6 +77,28 @@ async def test_withheld_and_swapped_outputs_reach_a_judge_who_follows_them(tmp_p
     assert all(one["calls_per_verdict"] == 1.0 and one["program_errors"] == 0.0 for one in numbers.values())
 
 
+def labelled_follower(context: Context) -> str:
+    """Do as `follower`, with the output of the demonstrated programs: a line such as `B 1 of 1` for each."""
+    if not context.segments:
+        return (
+            "```python\nprint('checked 2')\nfor name, r in zip('AB', responses):\n"
+            "    print(name, int(',' not in r), 'of', 1)\n```\n"
+        )
+    counts = re.search(r"A (\d) of 1\nB (\d) of 1", context.segments[-1].text)
+    best = "B" if counts and counts[1] < counts[2] else "A"
+    return f"Response {best} keeps it.\n<preference>{best}</preference>"
+
+
+async def test_counts_under_letters_are_swapped_and_read_like_a_row_of_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setitem(globals(), "follower", labelled_follower)
+    numbers = {name: summary(await judged(tmp_path, name, order="given")) for name in judging.CONDITIONS}
+    found = {name: (one["accuracy"], one["program_separates"]) for name, one in numbers.items()}
+    assert found == {"shown": (1.0, 12), "withheld": (0.5, 0), "swapped": (0.0, 12)}
+    assert (numbers["swapped"]["program_right"], numbers["shown"]["program_right"]) == (0.0, 1.0)
+
+
 async def test_both_orders_are_compared(tmp_path: Path):
     found = summary(await judged(tmp_path, "withheld", order="both"))
     # Without outputs the judge always says A, so its choice changes with the order.
