@@ -13,16 +13,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-import nltk
 import pytest
-from if_verifiable.ifeval import instructions_registry, instructions_util
-from langdetect import DetectorFactory
-from nltk.tokenize.destructive import NLTKWordTokenizer
-from nltk.tokenize.punkt import PunktParameters, PunktSentenceTokenizer
-from punkt import load_model
 
 from benchmarks.smol import code_pairs, ifeval_pairs, sets, sources, splits
 from benchmarks.smol.breaks import BREAKS
+from tests.ifeval_registry import registry as registry
 from tirjudge_environments.instruction_checks import IFEVAL
 from tirjudge_environments.tasks import read_task
 from tirjudge_sandbox import open_sandbox
@@ -65,26 +60,6 @@ def test_the_halves_of_mbpp_are_pinned():
     assert (problems[0]["task_id"], problems[-1]["task_id"], len(problems)) == (11, 510, 500)
     halves = [f"{row['task_id']} {splits.split_of(row['text'])}" for row in problems]
     assert digest(halves) == "1b8d0bf62e290155"
-
-
-@pytest.fixture
-def registry(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """Return the checks that IFEval's authors released, with the data that NLTK would download."""
-    model, parameters = load_model("english"), PunktParameters()
-    parameters.abbrev_types = set(model.abbrev_types)
-    parameters.collocations = set(model.collocations)
-    parameters.sent_starters = set(model.sent_starters)
-    parameters.ortho_context.update(model.ortho_context)
-    splitter, words = PunktSentenceTokenizer(parameters), NLTKWordTokenizer()
-    monkeypatch.setattr(instructions_util, "_get_sentence_tokenizer", lambda: splitter)
-    monkeypatch.setattr(
-        nltk,
-        "word_tokenize",
-        lambda text: [token for part in splitter.tokenize(text) for token in words.tokenize(part)],
-    )
-    monkeypatch.setattr(DetectorFactory, "seed", 0)
-    found: dict[str, Any] = instructions_registry.INSTRUCTION_DICT
-    return found
 
 
 def kept(registry: dict[str, Any], row: dict[str, Any], response: str) -> list[bool]:
