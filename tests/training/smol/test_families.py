@@ -11,8 +11,7 @@ from tirjudge_environments.instruction_checks import IFEVAL, followed, open_veri
 from tirjudge_training.smol.families.base import Constraint, CountFamily
 from tirjudge_training.smol.families.registry import FAMILIES, choose, worded, wordings
 from tirjudge_training.smol.prompts import joined
-from tirjudge_training.smol.rows import PAIRWISE, POINTWISE, Draft, program
-from tirjudge_training.smol.verification import confirmed
+from tirjudge_training.smol.rows import PAIRWISE, POINTWISE, Draft, confirmed, program
 from tirjudge_training.smol.writing import Pen, compose
 
 REQUEST = "Write a blog post about houseplants."

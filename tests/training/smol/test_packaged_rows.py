@@ -15,8 +15,7 @@ import pytest
 from tests.tirjudge.benchmark_data import benchmark_file
 from tirjudge_environments.instruction_checks import IFEVAL, followed, open_verifier
 from tirjudge_training.corpora.overlap import OverlapIndex, Text
-from tirjudge_training.smol.rows import Draft
-from tirjudge_training.smol.verification import confirmed
+from tirjudge_training.smol.rows import Draft, confirmed
 
 NAMES = ("warmup", "train", "heldout")
 WITHOUT_ARGUMENTS = (

@@ -16,8 +16,8 @@ from tirjudge_training.smol.generator import SIZES, Generator, drawn_families, w
 
 
 @examples(
-    "tirjudge data smol --sources ../shared/corpora --output data/smol",
-    "tirjudge data smol --sources ../shared/corpora --without punctuation:no_comma",
+    "tirjudge data smol --sources corpora --output data/smol",
+    "tirjudge data smol --sources corpora --without punctuation:no_comma",
 )
 def smol(
     sources: Annotated[

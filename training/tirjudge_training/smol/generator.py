@@ -27,8 +27,7 @@ from tirjudge_training.smol.constrained import Constrained, environments
 from tirjudge_training.smol.families.registry import FAMILIES
 from tirjudge_training.smol.preferences import preference_draft
 from tirjudge_training.smol.requests import BadSources, Request, own_requests, public_requests, vocabulary
-from tirjudge_training.smol.rows import Draft
-from tirjudge_training.smol.verification import confirmed
+from tirjudge_training.smol.rows import Draft, confirmed
 
 SIZES = {"warmup": 5000, "train": 4000, "heldout": 600}
 """Rows of each file at scale 1."""

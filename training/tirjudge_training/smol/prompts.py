@@ -6,7 +6,7 @@ import random
 from collections.abc import Sequence
 
 from tirjudge_training.smol.families.base import Constraint
-from tirjudge_training.smol.texts import sections
+from tirjudge_training.smol.writing import sections
 
 _HEADINGS = (
     "Requirements:",

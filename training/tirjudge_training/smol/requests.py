@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge_training.corpora.overlap import OverlapIndex
-from tirjudge_training.smol.texts import sections
+from tirjudge_training.smol.writing import sections
 
 SELF_INSTRUCT = "self-instruct"
 MODELS = ("text-davinci-003", "text-davinci-002", "text-davinci-001", "davinci-self-instruct")

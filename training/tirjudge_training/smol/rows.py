@@ -1,17 +1,22 @@
-"""Rows of the training data: their fields, and the demonstration's program."""
+"""Rows of the training data: their fields, and the demonstration's program and its run in the sandbox."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tirjudge_environments.orders import letters
+from tirjudge_sandbox import Limits, Program, Sandbox, Status, open_sandbox
 from tirjudge_training.smol.families.base import Constraint
 
 PAIRWISE, LISTWISE, POINTWISE = "tir-pairwise", "tir-listwise", "tir-pointwise"
 IMPORTS = "import json, re"
 """The first line of every program: always the same, so that a model never leaves out a needed one."""
+
+LIMITS = Limits(wall_seconds=10, cpu_seconds=3)
+_BATCH = 400
 
 
 @dataclass
@@ -82,3 +87,33 @@ def output_lines(environment: str) -> str:
         return 'print(sum(check(response)), "of", len(check(response)))'
     # A small model copies a letter from a line more reliably than it counts positions in a row of numbers.
     return 'for name, r in zip("ABCD", responses):\n    print(name, sum(check(r)), "of", len(check(r)))'
+
+
+def confirmed(drafts: Sequence[Draft], say: Callable[[str], None]) -> list[bool]:
+    """Return for each draft whether its program prints exactly what the verifiers count.
+
+    A draft without a program is confirmed. Raises SandboxUnavailable.
+    """
+    return asyncio.run(_confirmed(drafts, say))
+
+
+async def _confirmed(drafts: Sequence[Draft], say: Callable[[str], None]) -> list[bool]:
+    found: list[bool] = []
+    async with open_sandbox("local", preload=()) as box:
+        for start in range(0, len(drafts), _BATCH):
+            batch = drafts[start : start + _BATCH]
+            found += await asyncio.gather(*(_agrees(box, draft) for draft in batch))
+            say(f"programs: {len(found):,} of {len(drafts):,} rows run")
+    return found
+
+
+async def _agrees(box: Sandbox, draft: Draft) -> bool:
+    if draft.program is None:
+        return True
+    outputs = await asyncio.gather(*(_output(box, draft.program, bindings) for bindings in draft.bindings()))
+    return outputs == draft.printed()
+
+
+async def _output(box: Sandbox, source: str, bindings: dict[str, object]) -> str | None:
+    ran = await box.run(Program(source=source, bindings=bindings), LIMITS)
+    return ran.stdout.strip() if ran.status is Status.OK else None

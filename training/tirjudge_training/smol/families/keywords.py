@@ -225,15 +225,16 @@ class LetterFrequency(CountFamily):
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
         lower = text.lower()
         if relation == "=0":
-            rare = [one for one in "bcfgjkmpqvwxyz" if lower.count(one) <= 8] or ["q"]
-            return {"letter": pen.rng.choice(rare), "relation": relation, "n": 0}
-        common = pen.chance(0.5)
-        letter = pen.rng.choice("abcdefghijklmnopqrstuvwxyz" if common else "bcfgjkpqvwxyz!?#")
-        count, spread = lower.count(letter), pen.rng.randint(-4, 6)
-        return {"letter": letter, "relation": relation, "n": max(2, min(90, count + spread))}
+            letters: Sequence[str] = [one for one in "bcfgjkmpqvwxyz" if lower.count(one) <= 8] or ["q"]
+        else:
+            letters = "abcdefghijklmnopqrstuvwxyz" if pen.chance(0.5) else "bcfgjkpqvwxyz!?#"
+        given = {"letter": pen.rng.choice(letters), "relation": relation}
+        return given | {"n": self.number(relation, text, given, pen)}
 
     def number(self, relation: str, text: str, given: Arguments, pen: Pen) -> int:
-        raise NotImplementedError("the number is drawn together with the letter")
+        if relation == "=0":
+            return 0
+        return max(2, min(90, self.count(text, given) + pen.rng.randint(-4, 6)))
 
     def verifier_arguments(self, given: Arguments) -> Arguments:
         return {"letter": given["letter"]}

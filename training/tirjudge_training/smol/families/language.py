@@ -10,8 +10,7 @@ from typing import ClassVar
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
 from tirjudge_training.smol.families.base import Arguments, Family
 from tirjudge_training.smol.families.keywords import literal
-from tirjudge_training.smol.texts import sections
-from tirjudge_training.smol.writing import Pen, language_sentences, sentences
+from tirjudge_training.smol.writing import Pen, language_sentences, sections, sentences
 
 
 class ResponseLanguage(Family):

@@ -25,7 +25,17 @@ _ORDINALS = ("zeroth", "first", "second", "third", "fourth", "fifth", "sixth", "
 _SHORT_ORDINALS = ("0th", "1st", "2nd", "3rd", "4th", "5th", "6th", "7th")
 
 
-class NumberWords(CountFamily):
+class Length(CountFamily):
+    """A family that counts words or sentences, and whose edits add and remove sentences."""
+
+    def add(self, text: str, given: Arguments, pen: Pen) -> str:
+        return insert_sentence(text, pen.sentence(), pen.rng)
+
+    def remove(self, text: str, given: Arguments, pen: Pen) -> str:
+        return _shorter(text, pen)
+
+
+class NumberWords(Length):
     id: ClassVar[str] = "length_constraints:number_words"
     order: ClassVar[int] = 20
     argument: ClassVar[str] = "num_words"
@@ -44,14 +54,8 @@ class NumberWords(CountFamily):
     def count(self, text: str, given: Arguments) -> int:
         return count_words(text)
 
-    def add(self, text: str, given: Arguments, pen: Pen) -> str:
-        return insert_sentence(text, pen.sentence(), pen.rng)
 
-    def remove(self, text: str, given: Arguments, pen: Pen) -> str:
-        return _shorter(text, pen)
-
-
-class NumberSentences(CountFamily):
+class NumberSentences(Length):
     id: ClassVar[str] = "length_constraints:number_sentences"
     order: ClassVar[int] = 21
     argument: ClassVar[str] = "num_sentences"
@@ -63,12 +67,6 @@ class NumberSentences(CountFamily):
 
     def count(self, text: str, given: Arguments) -> int:
         return count_sentences(text)
-
-    def add(self, text: str, given: Arguments, pen: Pen) -> str:
-        return insert_sentence(text, pen.sentence(), pen.rng)
-
-    def remove(self, text: str, given: Arguments, pen: Pen) -> str:
-        return _shorter(text, pen)
 
 
 class NumberBullets(CountFamily):

@@ -11,8 +11,7 @@ from typing import ClassVar
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
 from tirjudge_training.smol.families.base import Arguments, Family
 from tirjudge_training.smol.families.keywords import literal
-from tirjudge_training.smol.texts import sections
-from tirjudge_training.smol.writing import Pen, insert_sentence, prose, sentences
+from tirjudge_training.smol.writing import Pen, insert_sentence, prose, sections, sentences
 
 _LONGEST_PART = 900
 """Characters of each of two responses; together they must not be too long."""

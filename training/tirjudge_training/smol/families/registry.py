@@ -35,8 +35,7 @@ from tirjudge_training.smol.families.marks import (
     Title,
     TwoResponses,
 )
-from tirjudge_training.smol.texts import sections
-from tirjudge_training.smol.writing import Pen
+from tirjudge_training.smol.writing import Pen, sections
 
 _WEIGHTS: Mapping[type[Family], float] = {
     Existence: 1.5,
@@ -93,7 +92,7 @@ _WITH: Mapping[str, set[str]] = {
         "detectable_format:number_highlighted_sections",
     },
 }
-"""What the families of `_ALONE` may be combined with."""
+"""The families that those of `_ALONE` may be combined with."""
 _APART = (
     {"change_case:english_capital", "change_case:english_lowercase", "change_case:capital_word_frequency"},
     {"change_case:english_capital", "detectable_format:multiple_sections"},
