@@ -12,7 +12,6 @@ not judged again. The test half is scored once per released adapter, so it needs
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -25,6 +24,7 @@ from benchmarks.smol.splits import HELD_OUT_FAMILIES, SPLITS
 from benchmarks.smol.summary import Judged, parts, summary
 from tirjudge.model_folder import NOTE_FILE, embedded_model, read_note
 from tirjudge.models import resolve_model
+from tirjudge.models.gguf_file import file_sha256
 
 HEADLINE = "broken", "repaired"
 """The headline is the worse of these two."""
@@ -36,8 +36,7 @@ def weights_sha256(folder: str) -> str:
     for name in ("adapter_model.safetensors", "model.safetensors"):
         file = Path(folder) / name
         if file.is_file():
-            with file.open("rb") as stream:
-                return hashlib.file_digest(stream, "sha256").hexdigest()
+            return file_sha256(file)
     return ""
 
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from copy import copy
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tirjudge.generation.local.loading import merged, quiet_peft
 from tirjudge.generation.model_files import CONFIG as ADAPTER_CONFIG
 from tirjudge.generation.model_files import Adapter, tokenizer_of
 from tirjudge.model_folder import NOTE_FILE, BaseNote, ModelNote, read_note
@@ -80,7 +79,7 @@ def load_trainable(start: str | Path, lora: LoraConfig | None, *, dtype: Dtype =
         return merged(model, Path(start))
     from peft import PeftModel
 
-    with _quiet_peft():
+    with quiet_peft():
         return PeftModel.from_pretrained(model, start, is_trainable=True)
 
 
@@ -192,14 +191,6 @@ def _write_note(folder: Path, start: str, note: Mapping[str, Any]) -> None:
         write_atomically(folder / NOTE_FILE, json.dumps(fields, indent=2) + "\n")
 
 
-def merged(model: Any, folder: Path) -> Any:
-    """Return the base model with the adapter in `folder` merged into its weights."""
-    from peft import PeftModel
-
-    with _quiet_peft():
-        return PeftModel.from_pretrained(model, folder).merge_and_unload()
-
-
 def base_of(folder: Path) -> str | None:
     """Return the base model of the adapter in a folder; None if the folder holds a full model.
 
@@ -215,11 +206,3 @@ def _base_model(name: str | Path, dtype: Dtype) -> Any:
     return AutoModelForCausalLM.from_pretrained(
         resolve_model(str(name)), dtype=dtype, attn_implementation="sdpa", use_safetensors=True
     )
-
-
-@contextmanager
-def _quiet_peft() -> Iterator[None]:
-    with warnings.catch_warnings():
-        # PEFT 0.21 still uses the name that transformers has deprecated.
-        warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
-        yield

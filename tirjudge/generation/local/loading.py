@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +55,7 @@ def load_model(path: str, *, device: str | None, dtype: str) -> tuple[Any, Any]:
             base, dtype=chosen, use_safetensors=True, attn_implementation="sdpa", trust_remote_code=False
         )
         if adapter:
-            model = _merged(model, folder)
+            model = merged(model, folder)
     except ModelUnavailable as error:
         raise GeneratorFailed(str(error)) from error
     except (OSError, ValueError) as error:
@@ -77,13 +79,20 @@ def _adapter(folder: str, path: str) -> Adapter | None:
     return adapter
 
 
-def _merged(model: Any, folder: str) -> Any:
+def merged(model: Any, folder: str | Path) -> Any:
+    """Return the base model with the adapter in `folder` merged into its weights."""
     from peft import PeftModel
 
-    with warnings.catch_warnings():
-        # PEFT 0.21 still uses the name that transformers has deprecated.
-        warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
+    with quiet_peft():
         return PeftModel.from_pretrained(model, folder).merge_and_unload()
+
+
+@contextmanager
+def quiet_peft() -> Iterator[None]:
+    """Silence the warning about a name that PEFT 0.21 still uses and transformers has deprecated."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*gradient_checkpointing` is deprecated")
+        yield
 
 
 def _dtype(config: Any, device: str, wanted: str) -> Any:

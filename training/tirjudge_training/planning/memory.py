@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from tirjudge.models import resolve_model
+from tirjudge.models.machine import free_memory
 from tirjudge_training.distributed.processes import Sharding
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.policies.base import Sampler
@@ -23,10 +23,6 @@ LOGIT = 12
 """Bytes per logit of a forward and backward pass: the logit, its log-probability and its gradient."""
 HALF = 2
 """Bytes per value in bfloat16."""
-UNLIMITED = 1 << 60
-
-CGROUPS = Path("/sys/fs/cgroup")
-MEMORY = Path("/proc/meminfo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +149,7 @@ def available_memory() -> tuple[int, str]:
     # With a GPU only its memory is checked: model, gradients and moments are there.
     if torch.cuda.is_available():
         return torch.cuda.mem_get_info()[0], f"free on {torch.cuda.get_device_name()}"
-    return min(_machine(), *_containers()), "free in memory"
+    return free_memory(), "free in memory"
 
 
 def available_disk(folder: Path) -> int:
@@ -197,18 +193,3 @@ def _network(model: str) -> Any:
 
 def _count(parameters: Iterable[Any]) -> int:
     return sum(parameter.numel() for parameter in parameters)
-
-
-def _machine() -> int:
-    """Return the memory that Linux considers available, in bytes."""
-    for line in MEMORY.read_text().splitlines():
-        if line.startswith("MemAvailable:"):
-            return int(line.split()[1]) * 1024
-    return UNLIMITED
-
-
-def _containers() -> Iterator[int]:
-    """Yield the memory limits of this process's control group, version 2 or 1."""
-    for file in (CGROUPS / "memory.max", CGROUPS / "memory" / "memory.limit_in_bytes"):
-        with suppress(OSError, ValueError):  # there is no such group, or its limit is `max`
-            yield int(file.read_text())
