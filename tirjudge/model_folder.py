@@ -66,7 +66,7 @@ class ModelNote(BaseModel):
     It is the default of `--max-tokens`, and counts as that does: after the prompt, program outputs included.
     """
     base: BaseNote | None = None
-    """Of an adapter: its base model."""
+    """The base model of an adapter; None for a full model."""
     note: str = ""
     """The judge's purpose in one line, shown with its verdicts."""
 

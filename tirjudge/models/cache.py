@@ -26,9 +26,9 @@ class LocalModel:
     """`converted`, `installed` (the file of a wheel), `downloaded` (from the hub), `embedded`, `absent`."""
     path: Path | None
     sha256: str = ""
-    """Of the GGUF file; empty for other models."""
+    """The checksum of the GGUF file; empty for other models."""
     remedy: str = ""
-    """How to get an absent model."""
+    """The command that installs an absent model."""
 
     @property
     def size(self) -> int:

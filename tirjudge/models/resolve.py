@@ -30,7 +30,7 @@ class KnownModel:
     """The package whose folder holds the file; it is never imported."""
     file: str
     sha256: str
-    """Of the GGUF file."""
+    """The checksum of the GGUF file."""
     hub: str
     license: str
 
@@ -69,8 +69,8 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
     """Return a folder or hub id that `from_pretrained` accepts.
 
     The short name `smol` is the file of the installed wheel, verified by its checksum, or else the hub's
-    repository; `mini` is the miniature inside this package, and the
-    embedded model has the name that result rows show. A GGUF file is converted once into the cache.
+    repository; `mini` is the miniature inside this package, and the embedded model has the name that result
+    rows show. A GGUF file is converted once into the cache.
     Everything else, such as a folder or hub id, is returned as it is; `./smol` is a folder of that name.
 
     Args:
