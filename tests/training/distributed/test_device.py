@@ -27,7 +27,7 @@ from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.planning.preflight import check
 from tirjudge_training.policies import transformers
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.rl import engine, trainer
+from tirjudge_training.rl import engine, grpo
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import Engine, RolloutConfig
 from tirjudge_training.rl.run import train_rl
@@ -54,7 +54,7 @@ HALF = Device("cpu", autocast="bfloat16", checkpointing=True)
 
 @pytest.fixture
 def as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (device, model_folder, transformers, trainer, sft):
+    for module in (device, model_folder, transformers, grpo, sft):
         monkeypatch.setattr(module, "current_device", lambda: HALF)
 
 
