@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import signal
 import subprocess
 import sys
@@ -72,6 +73,10 @@ def test_the_loss_falls_and_is_logged(whole: Path) -> None:
     assert [row["step"] for row in rows] == [1, 10, 20]
     assert rows[0]["loss"] == pytest.approx(6.93, abs=0.2), "ln 1024 before anything is learned"
     assert rows[-1]["loss"] < 5
+    assert all(row["seconds/mean_step"] > 0 and row["gib/process"] > 0.1 for row in rows)
+    machine = json.loads((whole / "machine.json").read_text())
+    assert (machine["weights"], machine["training"]) == ("float32", "float32")
+    assert "sampler" not in machine
 
 
 def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(

@@ -41,6 +41,9 @@ class Plan:
     limit: int | None = None
     """Judge only this many rows from the start."""
     concurrency: int = 32
+    first: int = 2
+    """Rows that are judged alone until one of them has a result, so that a run shows its first verdict, or a
+    wrong key, before the model starts on `concurrency` rows."""
     give_up_after: int = 50
     """Abort after this many consecutive model or sandbox failures; 0 never aborts."""
 
@@ -86,6 +89,7 @@ class Batch:
     """Id to the location of its row, in this run."""
     _down: int = 0
     """Consecutive rows that failed because the model or the sandbox was down."""
+    _one_finished: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self, rows: Iterable[Row | BadRow]) -> None:
         """Judge the rows without a result; rows are read only as fast as they are judged."""
@@ -101,10 +105,13 @@ class Batch:
 
     async def _works(self, rows: AsyncGenerator[Row | BadRow]) -> AsyncGenerator[Coroutine[Any, Any, None]]:
         """Yield the judging of each row that is not judged yet; report the other rows."""
-        read = 0
+        read = started = 0
         async for row in rows:
             work = self._prepare(row)
             if isinstance(work, _Work):
+                if started == self.plan.first:
+                    await self._one_finished.wait()
+                started += 1
                 yield self._judge(work)
             elif isinstance(work, Failure):
                 self._fail(work)
@@ -141,6 +148,12 @@ class Batch:
         return None
 
     async def _judge(self, work: _Work) -> None:
+        try:
+            await self._record(work)
+        finally:
+            self._one_finished.set()
+
+    async def _record(self, work: _Work) -> None:
         loop = asyncio.get_running_loop()
         started = loop.time()
         try:

@@ -18,13 +18,13 @@ from tirjudge_training.data.base import Data
 from tirjudge_training.data.rows import RowData, require_rows
 from tirjudge_training.distributed.device import weights_dtype
 from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.profiling import release
 from tirjudge_training.miniature.tasks import GeneratedData
 from tirjudge_training.pipelines import open_method
 from tirjudge_training.pipelines.model_card import model_card, table
 from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning.preflight import check
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.rl.profiling import release
 from tirjudge_training.stages.base import DONE, Run, Say, Stage
 
 RESULTS = "results.md"

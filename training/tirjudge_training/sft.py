@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -15,15 +16,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.device import Dtype, current_device
+from tirjudge_training.distributed.device import Dtype, current_device, describe
 from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.profiling import memory_in_use
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
 from tirjudge_training.scoring import score_learned_tokens
 
 SORTED = 6
 """The number of batches that are sorted by length together."""
 KEPT_CHECKPOINTS = 2
-CHECKPOINTS, METRICS = "checkpoints", "metrics.jsonl"
+CHECKPOINTS, METRICS, MACHINE = "checkpoints", "metrics.jsonl", "machine.json"
 IGNORED = -100
 """The label of a token that the loss ignores."""
 
@@ -137,6 +139,9 @@ def train_sft(
     trainer.remove_callback(PrinterCallback)  # `say` reports the progress instead
     name_base(trainer.model, start)
     score_learned_tokens(network(trainer.model))
+    machine = describe(model)
+    run.write(MACHINE, json.dumps(machine, indent=2) + "\n")
+    say(", ".join(f"{name} {value}" for name, value in machine.items()))
     trainer.train(resume_from_checkpoint=str(saved) if saved else None)
     return network(model)
 
@@ -234,10 +239,13 @@ def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
             if not logs or "loss" not in logs:
                 return
-            run.append(METRICS, {"step": state.global_step, **logs})
             # Steps before an interruption say nothing about this run's speed.
             done = max(1, state.global_step - self.first)
             each = (time.perf_counter() - self.started) / done
+            run.append(
+                METRICS,
+                {"step": state.global_step, **logs, "seconds/mean_step": round(each, 3), **memory_in_use()},
+            )
             left = each * (state.max_steps - state.global_step)
             say(
                 f"sft {state.global_step}/{state.max_steps}  loss {logs['loss']:.3f}  "

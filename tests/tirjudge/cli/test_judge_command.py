@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -246,3 +247,15 @@ main()
     assert local.returncode == 2
     assert len(local.stderr.splitlines()) == 1
     assert "tirjudge[local]" in local.stderr
+
+
+def test_the_first_verdict_does_not_wait_for_all_rows(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """Two rows are judged alone until one of them has its result; then every place is used."""
+    endpoint.script, endpoint.delay = lambda body: chat("<preference>A</preference>"), 1.0
+    write_rows(tmp_path / "rows.jsonl", pairs(12))
+    run = judge(tmp_path, "rows.jsonl", "--no-tools", "--concurrency", "8", *through(endpoint))
+    assert run.returncode == 0, run.stderr
+    first = endpoint.asked[0].at
+    early = {str(one.body["messages"]) for one in endpoint.asked if one.at < first + endpoint.delay}
+    assert len({number for text in early for number in re.findall(r"Question (\d+)", text)}) == 2
+    assert endpoint.most_at_once == 8

@@ -30,6 +30,14 @@ def test_rl_alone_starts_with_a_warm_up_only_for_the_miniature() -> None:
     assert stage(pipeline("model.base=somewhere"), "rl").start is None
 
 
+def test_rl_alone_ends_with_its_last_weights_or_with_its_best_checkpoint() -> None:
+    last, best = pipeline(), pipeline("validation.select=true")
+    assert (last.result, list(last.models.values())) == ("rl", ["warmup", "rl"])
+    assert names(best) == ["warmup", "heldout-base", "rl", "select", "heldout-rl"]
+    assert (best.result, list(best.models.values())) == ("select", ["warmup", "select"])
+    assert stage(best, "select").stage == "rl"
+
+
 def test_two_rounds_as_in_the_paper() -> None:
     """RL, then two rounds: sampling with the last model, SFT of the initial one, and RL from there."""
     found = pipeline("method=iterative")

@@ -11,9 +11,10 @@ import pytest
 from tirjudge.generation import base
 from tirjudge.generation.base import BusyClock
 from tirjudge_sandbox import Execution, Limits, Program, Status
-from tirjudge_training.rl import engine, profiling
+from tirjudge_training.distributed import profiling
+from tirjudge_training.distributed.profiling import PhaseTimer, shares_of_time, times
+from tirjudge_training.rl import engine
 from tirjudge_training.rl.engine import TimedSandbox
-from tirjudge_training.rl.profiling import PhaseTimer, shares_of_time, times
 
 
 class Clock:

@@ -53,10 +53,11 @@ def weights_dtype(stated: Dtype | Literal["auto"] | None) -> Dtype:
     return stated or "float32"
 
 
-def describe(model: Any, *, sampler: str, precision: str) -> dict[str, str]:
+def describe(model: Any, *, sampler: str | None = None, precision: str | None = None) -> dict[str, str]:
     """Describe device and precision of training and sampling, for the log and for `machine.json`.
 
-    `sampler` is the name of the generator's class, and `precision` the type of its matrix products.
+    `sampler` is the name of the generator's class, and `precision` the type of its matrix products; None in a
+    stage that samples nothing.
     """
     import platform
 
@@ -69,6 +70,6 @@ def describe(model: Any, *, sampler: str, precision: str) -> dict[str, str]:
         "torch": torch.__version__,
         "weights": weights,
         "training": own.autocast or weights,
-        "sampling": precision,
-        "sampler": sampler,
+        **({"sampling": precision} if precision else {}),
+        **({"sampler": sampler} if sampler else {}),
     }

@@ -11,6 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from tirjudge_environments.types import derive_seed
 from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.profiling import (
+    PhaseTimer,
+    forget_peak,
+    gpu_peak,
+    memory_in_use,
+    return_free_memory,
+    shares_of_time,
+    times,
+)
 from tirjudge_training.rl.advantages import truncated_weights
 from tirjudge_training.rl.batching import (
     length_buckets,
@@ -22,15 +31,6 @@ from tirjudge_training.rl.batching import (
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import Batch, FormattedTask, gather
 from tirjudge_training.rl.losses import open_loss
-from tirjudge_training.rl.profiling import (
-    PhaseTimer,
-    forget_peak,
-    gpu_peak,
-    memory_in_use,
-    return_free_memory,
-    shares_of_time,
-    times,
-)
 from tirjudge_training.rl.trl_rollout import Row, batch_rows
 from tirjudge_training.scoring import IGNORED, shares_prompts
 

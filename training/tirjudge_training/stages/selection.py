@@ -25,6 +25,9 @@ class ValidationConfig(BaseModel):
 
     n: int = Field(default=100, gt=0)
     """Tasks per judge, at most; each checkpoint answers all of them greedily (ours)."""
+    select: bool = False
+    """Whether the method `rl` ends with the choice of its best checkpoint, as every round of `iterative`
+    does, or with its last weights."""
 
 
 class Selection(Stage):

@@ -1,0 +1,170 @@
+"""A model in several processes gives the completions of one process, and ends with its parent."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_llama
+from tirjudge.generation.base import GeneratorFailed, Sampling, open_generator
+from tirjudge.generation.local import processes
+from tirjudge.generation.local.processes import ProcessesGenerator
+from tirjudge.generation.local.transformers import TransformersGenerator
+from tirjudge_environments import Completion, Context, Message, Prompt
+
+TOKENIZER = bpe_tokenizer("print the answer and then the preference", "```python\nprint(1)\n```\n" * 3)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("model")
+    tiny_llama(seed=3).save_pretrained(folder)
+    TOKENIZER.save_pretrained(folder)
+    return str(folder)
+
+
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.Runner]:
+    with asyncio.Runner() as runner:
+        yield runner
+
+
+@pytest.fixture(scope="module")
+def two(model: str, loop: asyncio.Runner) -> Iterator[ProcessesGenerator]:
+    generator = open_generator("transformers", model, processes=2, max_rows=4, max_context=128)
+    assert isinstance(generator, ProcessesGenerator)
+    yield generator
+    loop.run(generator.close())
+    assert not children()
+
+
+def context(number: int, *more: int) -> Context:
+    prompt = Prompt(messages=(Message("user", f"row {number}"),), stop=("```",))
+    return Context(prompt, (), (5, 9, 11 + number, *more))
+
+
+def sampling(number: int) -> Sampling:
+    return Sampling(temperature=1.0, max_tokens=12, seed=number)
+
+
+def children() -> list[int]:
+    """Return the workers of this process."""
+    listed = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [pid for pid in map(int, listed) if processes.__name__ in Path(f"/proc/{pid}/cmdline").read_text()]
+
+
+async def both_turns(generator: ProcessesGenerator | TransformersGenerator, number: int) -> list[Completion]:
+    first = await generator.generate(context(number), sampling(number))
+    assert first.token_ids
+    return [first, await generator.generate(context(number, *first.token_ids, 7), sampling(number))]
+
+
+def test_several_processes_sample_what_one_process_samples(
+    model: str, two: ProcessesGenerator, loop: asyncio.Runner
+) -> None:
+    one = TransformersGenerator.load(model, max_rows=4, max_context=128)
+
+    async def dialogues(generator: ProcessesGenerator | TransformersGenerator) -> list[list[Completion]]:
+        return await asyncio.gather(*(both_turns(generator, number) for number in range(8)))
+
+    expected, found = loop.run(dialogues(one)), loop.run(dialogues(two))
+    assert len(children()) == 2
+    assert all(worker._next for worker in two._workers), "a process got no rows"
+    for ours, theirs in zip(found, expected, strict=True):
+        assert [turn.token_ids for turn in ours] == [turn.token_ids for turn in theirs]
+        assert [turn.usage for turn in ours] == [turn.usage for turn in theirs]
+        assert [turn.logprobs for turn in ours] == [pytest.approx(turn.logprobs, abs=1e-5) for turn in theirs]
+
+
+def test_a_context_that_is_too_long_is_refused_as_in_one_process(
+    two: ProcessesGenerator, loop: asyncio.Runner
+) -> None:
+    with pytest.raises(GeneratorFailed, match=r"200 tokens, but .* takes 128 including its answer"):
+        loop.run(two.generate(context(0, *[7] * 197), sampling(0)))
+
+
+def test_a_cancelled_row_frees_its_place(two: ProcessesGenerator, loop: asyncio.Runner) -> None:
+    async def cancelled() -> Completion:
+        rows = [asyncio.create_task(two.generate(context(n), sampling(n))) for n in range(4)]
+        await asyncio.sleep(0)
+        for row in rows:
+            row.cancel()
+        await asyncio.gather(*rows, return_exceptions=True)
+        assert not any(worker.running for worker in two._workers)
+        return await asyncio.wait_for(two.generate(context(9), sampling(9)), 60)
+
+    assert loop.run(cancelled()).token_ids
+
+
+def test_the_processes_end_when_their_parent_is_killed(model: str, tmp_path: Path) -> None:
+    """They also start from a script without `if __name__ == "__main__"`, which is not run again."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, time\n"
+        "from tirjudge.generation.base import open_generator\n"
+        f"generator = open_generator('transformers', {model!r}, processes=2)\n"
+        "print(*[worker._process.pid for worker in generator._workers], flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    with subprocess.Popen([sys.executable, str(script)], stdout=subprocess.PIPE, text=True) as parent:
+        assert parent.stdout is not None
+        workers = [Path("/proc", pid) for pid in parent.stdout.readline().split()]
+        assert len(workers) == 2
+        assert all(worker.exists() for worker in workers)
+        parent.kill()
+    ended = time.monotonic() + 30
+    while any(worker.exists() and "Z" not in (worker / "stat").read_text().split()[2] for worker in workers):
+        assert time.monotonic() < ended, "a worker outlives its parent"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    ("folder", "options", "error", "message"),
+    [
+        ("missing", {"processes": 2}, GeneratorFailed, "no such folder"),
+        ("model", {"processes": 0}, ValueError, "processes must be auto or a number from 1 up, not 0"),
+        ("model", {"processes": 2, "dtype": "fp8"}, ValueError, "dtype must be one of"),
+    ],
+)
+def test_a_model_that_cannot_be_loaded_is_one_line(
+    model: str, folder: str, options: dict[str, object], error: type[Exception], message: str
+) -> None:
+    with pytest.raises(error, match=message) as raised:
+        open_generator("transformers", model if folder == "model" else f"{model}/missing", **options)
+    assert "\n" not in str(raised.value)
+
+
+def test_a_small_model_runs_in_this_process(model: str) -> None:
+    assert isinstance(open_generator("transformers", model), TransformersGenerator)
+
+
+def test_a_larger_model_gets_a_process_for_each_core(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = sum(file.stat().st_size for file in Path(model).glob("*.safetensors"))
+    monkeypatch.setattr(processes, "SIZES", range(size, size + 1))
+    monkeypatch.setattr(processes, "_GPU_FILES", ())
+    for cores, expected in ((1, 1), (2, 2), (64, processes.MOST)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
+        assert processes._unasked(model, None) == expected
+    assert processes._unasked(model, "cuda") == 1
+    monkeypatch.setattr(processes, "_GPU_FILES", ("/dev/null",))
+    assert processes._unasked(model, None) == 1
+
+
+def test_a_process_that_is_killed_fails_its_rows_in_one_line(
+    two: ProcessesGenerator, loop: asyncio.Runner
+) -> None:
+    async def killed() -> None:
+        await two.generate(context(0), sampling(0))
+        os.kill(children()[0], signal.SIGKILL)
+        await asyncio.gather(*(two.generate(context(n), sampling(n)) for n in range(8)))
+
+    with pytest.raises(GeneratorFailed, match=r"process of the model ended \(signal 9, .* processes = 1$"):
+        loop.run(killed())
