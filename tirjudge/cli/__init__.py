@@ -86,7 +86,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     no_args_is_help=True,
     epilog=example_lines(
-        "tirjudge judge --listwise examples/candidates.jsonl",
+        "tirjudge judge examples/instructions.jsonl",
         "tirjudge eval judgebench --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
     ),
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -20,7 +20,7 @@ _BUILT_IN = "tirjudge_environments."
 
 
 @examples(
-    "tirjudge judge --listwise examples/candidates.jsonl",
+    "tirjudge judge examples/instructions.jsonl",
     "tirjudge judge --pairwise rows.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
 )
 @takes_options("judge")

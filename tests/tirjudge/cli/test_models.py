@@ -9,14 +9,16 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from tests.model_families import tokenizer_of
+from tests.tirjudge.smollm2 import needs_smollm2, use_converted
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
 from tirjudge.cli import app
-from tirjudge.model_folder import read_note
-from tirjudge.models import resolve_model
+from tirjudge.model_folder import embedded_model, read_note
+from tirjudge.models import SMOL, resolve_model
 from tirjudge_environments.constraints import FAMILIES
 from tirjudge_environments.instruction_checks import followed, verifiers_of
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "candidates.jsonl"
+EXAMPLE = Path(__file__).parents[3] / "examples" / "instructions.jsonl"
+CONSTRAINTS = Path(__file__).parents[1] / "constraints.jsonl"
 NOTE = "demonstration model: knows nothing"
 
 
@@ -43,11 +45,11 @@ def test_a_models_note_accompanies_its_verdicts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, model: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = judge("--listwise", str(EXAMPLE), "--model", model, "--max-tokens", "8", "--limit", "3")
+    run = judge("--listwise", str(CONSTRAINTS), "--model", model, "--max-tokens", "8", "--limit", "3")
     assert run.exit_code == 0, run.output
     assert f"judging with {model}, {NOTE}" in run.stderr
     assert NOTE in run.stdout
-    judged = rows("candidates.verdicts.jsonl")
+    judged = rows("constraints.verdicts.jsonl")
     assert len(judged) == 3
     assert {(row["model"], row["note"], row["format"]) for row in judged} == {(model, NOTE, "listwise")}
     assert all(row["completion_tokens"] <= 8 for row in judged)
@@ -189,9 +191,9 @@ def test_an_unreadable_note_is_named(tmp_path: Path, text: str, reason: str) -> 
     assert "\n" not in str(raised.value)
 
 
-def test_the_labels_of_the_example_are_right() -> None:
+def test_the_labels_of_the_constraints_are_right() -> None:
     """The labels are checked with the families' reference programs, split into parsing and checking."""
-    examples = rows(str(EXAMPLE))
+    examples = rows(str(CONSTRAINTS))
     assert len(examples) >= 10
     for row in examples:
         (family,) = (FAMILIES[tag] for tag in row["tags"])
@@ -203,7 +205,7 @@ def test_the_labels_of_the_example_are_right() -> None:
 
 def test_the_labels_of_real_instructions_are_right() -> None:
     """The response of the label keeps every instruction of its prompt, strictly, and no other one does."""
-    examples = rows(str(EXAMPLE.with_name("instructions.jsonl")))
+    examples = rows(str(EXAMPLE))
     sizes = [len(row["responses"]) for row in examples]
     assert min(sizes) == 2 < max(sizes)
     for row in examples:
@@ -215,8 +217,41 @@ def test_the_miniature_judges_its_constraints(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(tmp_path)
     note = read_note(resolve_model("mini"))
     assert note.note.startswith("demonstration model")
-    run = judge("--listwise", str(EXAMPLE), "--model", "mini")
+    run = judge("--listwise", str(CONSTRAINTS), "--model", "mini")
     assert run.exit_code == 0, run.output
-    judged = rows("candidates.verdicts.jsonl")
+    judged = rows("constraints.verdicts.jsonl")
     assert {(row["model"], row["note"]) for row in judged} == {("mini", note.note)}
     assert sum(row["programs"] for row in judged) > 0
+
+
+def test_the_embedded_model_is_small_and_names_its_base() -> None:
+    folder = Path(embedded_model())
+    note = read_note(str(folder))
+    assert note.base is not None
+    assert (note.base.name, note.base.sha256) == ("smol", SMOL.sha256)
+    assert note.prompts == "smol"
+    assert note.max_tokens is not None
+    assert sum(file.stat().st_size for file in folder.iterdir()) <= 12_000_000
+    assert not list(folder.glob("tokenizer*"))
+
+
+@needs_smollm2
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+def test_the_embedded_model_judges_real_instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The numbers are in the model card; this shows that pairs and lists get verdicts, through programs."""
+    use_converted(tmp_path / "cache", monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    examples = rows(str(EXAMPLE))
+    chosen = [*examples[:2], examples[-1]]
+    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in chosen))
+    run = judge("rows.jsonl")
+    assert run.exit_code == 0, run.output
+    assert "unmeasured" not in run.stderr
+    judged = rows("rows.verdicts.jsonl")
+    assert {row["model"] for row in judged} == {"tirjudge-smol"}
+    assert {row["format"] for row in judged} == {"pairwise", "listwise"}
+    assert sum(row["programs"] for row in judged) > 0
+    limit = read_note(embedded_model()).max_tokens
+    assert limit is not None
+    assert all(view["completion_tokens"] <= limit for row in judged for view in row["views"])
