@@ -94,6 +94,12 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
     return name
 
 
+def is_local_name(name: str) -> bool:
+    """Return True for a short name, an existing file or folder, and a GGUF file: all are on this machine."""
+    short = name in KNOWN or name in (MINI, embedded_name())
+    return short or name.endswith(".gguf") or Path(name).expanduser().exists()
+
+
 def _known(model: KnownModel, say: Callable[[str], None]) -> str:
     # A finished conversion has the checksum in its name, so the wheel need not be read again, nor be there.
     if model.folder().is_dir():

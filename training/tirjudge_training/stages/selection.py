@@ -56,6 +56,7 @@ class Selection(Stage):
                 reward_questions=partial(run.reward_questions, folder),
                 folder=folder,
                 file=f"answers-{step}.jsonl",
+                say=lambda line, step=step: run.say(f"step {step}: {line}"),
             )
             counts[step] = correct(found)
             run.say(f"step {step} has {counts[step]} of {len(tasks)} right")
