@@ -95,9 +95,10 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
 
 
 def is_local_name(name: str) -> bool:
-    """Return True for a short name, an existing file or folder, and a GGUF file: all are on this machine."""
+    """Return True for a short name, a path and a GGUF file: none of them is an endpoint's name of a model."""
     short = name in KNOWN or name in (MINI, embedded_name())
-    return short or name.endswith(".gguf") or Path(name).expanduser().exists()
+    path = name.startswith((".", "/", "~")) or name.endswith(".gguf")
+    return short or path or Path(name).exists()
 
 
 def _known(model: KnownModel, say: Callable[[str], None]) -> str:

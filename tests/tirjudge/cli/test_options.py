@@ -280,6 +280,7 @@ def test_a_model_on_this_machine_ignores_the_address_of_the_environment(
         {"model": "smol"},
         {"model": str(tmp_path)},
         {"model": "judge.gguf"},
+        {"model": "./no-such-folder"},
         {"model": "owner/name", "base_url": ""},
         {"model": "owner/name", "generator": "vllm"},
     ):
