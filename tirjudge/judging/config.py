@@ -193,9 +193,17 @@ class JudgeOptions(JudgeConfig):
 
     truncate: Annotated[int | None, Field(ge=100), Option("Judging", metavar="CHARACTERS")] = None
     """Cut longer responses in the middle, under a visible mark."""
-    price_in: Annotated[float | None, Field(ge=0), Option("Cost", metavar="PRICE")] = None
+    price_in: Annotated[
+        float | None,
+        Field(ge=0),
+        Option("Cost", metavar="PRICE", default="a hosted model's, by genai-prices"),
+    ] = None
     """Price of a million prompt tokens, in any currency."""
-    price_out: Annotated[float | None, Field(ge=0), Option("Cost", metavar="PRICE")] = None
+    price_out: Annotated[
+        float | None,
+        Field(ge=0),
+        Option("Cost", metavar="PRICE", default="a hosted model's, by genai-prices"),
+    ] = None
     """Price of a million completion tokens."""
     max_cost: Annotated[float | None, Field(ge=0), Option("Cost", metavar="COST")] = None
     """Stop before this is exceeded, in the currency of the prices."""
