@@ -45,7 +45,7 @@ class Judge:
     def __init__(
         self,
         model: str = "",
-        base_url: str = "",
+        base_url: str | None = None,
         *,
         generator: Generator | str | None = None,
         sandbox: Sandbox | None = None,
@@ -53,6 +53,8 @@ class Judge:
         **options: Any,
     ) -> None:
         """`options` are the fields of JudgeOptions; without a model the embedded one judges.
+
+        Without a `base_url`, OPENAI_BASE_URL is used for a named model that is not on this machine.
 
         A `format` other than TIR-Judge's fixes the number of responses: the methods raise ValueError for
         another number. With `max_cost` they raise CostReached instead of exceeding it.
@@ -65,8 +67,10 @@ class Judge:
         if isinstance(generator, str):
             # A name is one of the options; an object replaces the generator that they describe.
             options["generator"], generator = generator, None
+        if base_url is not None:
+            options["base_url"] = base_url
         try:
-            self.options = JudgeOptions(model=model, base_url=base_url, **options)
+            self.options = JudgeOptions(model=model, **options)
         except ValidationError as error:
             raise ValueError(first_fault(error)) from None
         if generator is not None and self.options.cache:

@@ -27,6 +27,7 @@ class Asked:
     body: dict[str, Any]
     at: float
     """Seconds of the monotonic clock."""
+    query: str = ""
 
 
 Script = Callable[[dict[str, Any]], "Response | dict[str, Any]"]
@@ -56,7 +57,8 @@ class EndpointServer:
 
     async def handle(self, request: Request) -> Response:
         body = json.loads(await request.body())
-        self.asked.append(Asked(request.url.path, dict(request.headers), body, time.monotonic()))
+        path, query = request.url.path, request.url.query
+        self.asked.append(Asked(path, dict(request.headers), body, time.monotonic(), query))
         self.arrived.set()
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import ChatEncoder
 from tirjudge_training.distributed import checkpoints
+from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.miniature.model import build_model, save
 from tirjudge_training.miniature.scripted_teacher import Habits
 from tirjudge_training.miniature.warmup_corpus import program_example
@@ -41,12 +42,22 @@ def samples(start: Path, count: int = 160) -> list[Sample]:
     ]
 
 
-def train(start: Path, folder: Path, kill_at: str = "", config: SftConfig = CONFIG) -> None:
+def train(
+    start: Path,
+    folder: Path,
+    kill_at: str | tuple[str, ...] = "",
+    config: SftConfig = CONFIG,
+    *,
+    by: signal.Signals = signal.SIGKILL,
+    said: list[str] | None = None,
+) -> None:
     import os
 
     def say(line: str) -> None:
+        if said is not None:
+            said.append(line)
         if kill_at and line.startswith(kill_at):
-            os.kill(os.getpid(), signal.SIGKILL)
+            os.kill(os.getpid(), by)
 
     with RunFolder(folder) as run:
         model = train_sft(start, run, config, samples(start), seed=1, say=say)
@@ -91,6 +102,33 @@ def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
     assert all(resumed[name].equal(expected[name]) for name in expected)
     steps = [[row["step"] for row in read_lines(folder / "metrics.jsonl")] for folder in (tmp_path, whole)]
     assert steps[0] == steps[1]
+
+
+def test_ctrl_c_saves_the_step_in_progress_and_the_run_ends_like_an_uninterrupted_one(
+    start: Path, whole: Path, tmp_path: Path
+) -> None:
+    """Step 11 of 20 is not one of the schedule's checkpoints, which come every 8 steps."""
+    said: list[str] = []
+    with pytest.raises(Interrupted, match="interrupted after step 11 of 20, which has a checkpoint"):
+        train(start, tmp_path, "sft 10/", by=signal.SIGINT, said=said)
+    saved = tmp_path / "checkpoints" / "interrupted" / "checkpoint-11"
+    assert checkpoints.latest(tmp_path / "checkpoints") == saved
+    assert [path.name for path in checkpoints.marked(tmp_path / "checkpoints")] == ["checkpoint-8"]
+    train(start, tmp_path, said=said)
+    assert "sft resumes at step 12" in said, "nothing is repeated"
+    resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path, whole))
+    assert all(resumed[name].equal(expected[name]) for name in expected)
+    kept = [sorted(path.name for path in (folder / "checkpoints").iterdir()) for folder in (tmp_path, whole)]
+    assert kept[0] == kept[1], "that of the interruption is gone"
+    assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [1, 10, 11, 20]
+
+
+def test_a_second_ctrl_c_ends_at_once(start: Path, tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt) as caught:
+        train(start, tmp_path, ("sft 1/", "interrupted:"), by=signal.SIGINT)
+    assert not isinstance(caught.value, Interrupted)
+    assert checkpoints.latest(tmp_path / "checkpoints") is None
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_tokens_without_a_label_are_not_learned(start: Path, tmp_path: Path) -> None:

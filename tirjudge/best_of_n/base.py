@@ -11,10 +11,10 @@ from tirjudge_environments import JudgeTask
 
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
-    """A prompt with N candidates, and the evidence for which of them solve it."""
+    """A prompt with N candidates, and the evidence, if there is any, for which of them solve it."""
 
     task: JudgeTask
-    """Its `gold` holds what the check needs: `answer`, `instructions`, `tests` or `solved`."""
+    """Its `gold` holds the `check` and what that needs: `answer`, `instructions`, `tests` or `solved`."""
     where: str
     """File and line, for messages."""
 
@@ -23,8 +23,8 @@ class CandidateSet:
 class Grade:
     """Which candidates solve a question, and which give the same answer."""
 
-    solved: tuple[float, ...]
-    """Per candidate, from 0 to 1; usually 0 or 1."""
+    solved: tuple[float, ...] | None
+    """Per candidate, from 0 to 1; usually 0 or 1. None if nothing says which candidates are right."""
     answers: tuple[int | None, ...]
     """Per candidate: equal numbers are equal answers; None is no answer."""
 

@@ -17,9 +17,12 @@ from tirjudge.storage.run_folder import JsonLines, read_lines
 from tirjudge_environments.instruction_checks.registry import followed, verifiers_of
 from tirjudge_sandbox import open_sandbox
 
+UNGRADED = "none"
+"""The check of a question about which nothing is known: its candidates are selected, not graded."""
+
 
 class Recorded:
-    """Grades that the row itself contains: `solved`, or the scores of JETTS rows.
+    """Grades that the row itself contains: `solved`, the scores of JETTS rows, or a label.
 
     Candidates with the same text give the same answer.
     """
@@ -49,7 +52,11 @@ class Grades:
 
     def __init__(self, path: Path, *, allow_weak_isolation: bool = False) -> None:
         self._path, self._allow_weak_isolation = path, allow_weak_isolation
-        self._checks: dict[str, Check] = {"instructions": Instructions(), "recorded": Recorded()}
+        self._checks: dict[str, Check] = {
+            "instructions": Instructions(),
+            "label": Recorded(),
+            "recorded": Recorded(),
+        }
         self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()
 
@@ -69,6 +76,8 @@ class Grades:
         Raises ValueError for a question that cannot be graded, RefereeUnavailable if the sandbox failed, and
         SandboxUnavailable if there can be none.
         """
+        if question.task.gold["check"] == UNGRADED:
+            return Grade(None, same_texts(question.task.candidates))
         key = _key(question)
         if key not in self._kept:
             check = await self._check(question.task.gold["check"])

@@ -57,9 +57,8 @@ async def abest_of(
     same = tuple(map(task.candidates.index, task.candidates)) if answers is None else tuple(answers)
     if len(same) != len(task.candidates):
         raise ValueError(f"{len(same)} answers for {len(task.candidates)} candidates")
-    unknown = (0.0,) * len(same)
     referee = _JudgeReferee(judge, prompt, task.candidates)
-    return await selecting.select(CandidateSet(task, where=""), Grade(unknown, same), referee)
+    return await selecting.select(CandidateSet(task, where=""), Grade(None, same), referee)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,15 +7,16 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from tirjudge.best_of_n.base import CandidateSet
+from tirjudge.best_of_n.grading import UNGRADED
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.judging.batch import Failure
 from tirjudge_environments.instruction_checks import verifiers_of
 from tirjudge_environments.outputs import cut_middle
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 
-CheckName = Literal["auto", "instructions", "tests", "math", "recorded"]
+CheckName = Literal["auto", "instructions", "tests", "math", "recorded", "label", "none"]
 _EVIDENCE = {"instructions": "instruction_id_list", "tests": "tests", "math": "answer", "recorded": "solved"}
-"""Check to the column that it needs; `auto` takes the first check whose column a row has."""
+"""Check to the column that it needs; `auto` takes the first check whose column a row has, then its label."""
 
 
 def questions(
@@ -58,27 +59,31 @@ def shown(question: CandidateSet, truncate: int | None) -> CandidateSet:
 def _question(row: Row, check: CheckName, columns: Columns, most: int | None) -> CandidateSet:
     fields = _unpacked(row.fields)
     task = read_task(fields, default_id=row.default_id, columns=columns)
-    name = _check_of(row.fields, fields) if check == "auto" else check
-    if name is None or fields.get(_EVIDENCE[name]) is None:
-        needed = f"one of {', '.join(_EVIDENCE.values())}" if name is None else _EVIDENCE[name]
+    name = _check_of(row.fields, fields, task.label) if check == "auto" else check
+    missing = task.label is None if name == "label" else fields.get(_EVIDENCE.get(name, "")) is None
+    if missing and name != UNGRADED:
+        needed = _EVIDENCE.get(name, "a label that names one candidate")
         raise RowError(f"no evidence for which candidates solve it: a row needs {needed}")
-    gold = _gold(name, fields, len(task.candidates))
-    if name == "recorded":
+    gold = {} if name == UNGRADED else _gold(name, fields, len(task.candidates), task.label)
+    if "solved" in gold:
         gold["solved"] = gold["solved"][:most]
     return CandidateSet(
         replace(task, candidates=task.candidates[:most], gold={"check": name, **gold}, label=None), row.where
     )
 
 
-def _check_of(row: Mapping[str, Any], fields: Mapping[str, Any]) -> str | None:
+def _check_of(row: Mapping[str, Any], fields: Mapping[str, Any], label: int | None) -> str:
     """Return the check that a row has columns for; scores of JETTS come before other metadata."""
     if _is_from_jetts(row) and fields["solved"] is not None:
         return "recorded"
-    return next((name for name, column in _EVIDENCE.items() if fields.get(column) is not None), None)
+    usual = UNGRADED if label is None else "label"
+    return next((name for name, column in _EVIDENCE.items() if fields.get(column) is not None), usual)
 
 
-def _gold(name: str, fields: Mapping[str, Any], count: int) -> dict[str, Any]:
+def _gold(name: str, fields: Mapping[str, Any], count: int, label: int | None) -> dict[str, Any]:
     """Return what a check needs. Raises ValueError for values that it cannot use."""
+    if name == "label":
+        return {"solved": [float(index == label) for index in range(count)]}
     value = fields[_EVIDENCE[name]]
     match name:
         case "instructions":

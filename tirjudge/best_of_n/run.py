@@ -33,17 +33,19 @@ class Picked:
 
     @property
     def record(self) -> dict[str, Any]:
-        """Its line in the file of picks."""
+        """Its line in the file of picks; `solved` is null for a question without evidence."""
+        solved = self.grade.solved
         return {
             "id": self.question.task.id,
             "where": self.question.where,
-            "solved": list(self.grade.solved),
+            "solved": None if solved is None else list(solved),
             "answers": list(self.grade.answers),
             "majority": self.majority,
             "selections": {
                 name: {
                     "choice": one.choice,
-                    "solved": self.grade.solved[one.choice],
+                    "response": self.question.task.candidates[one.choice],
+                    "solved": None if solved is None else solved[one.choice],
                     "judgments": one.judgments,
                     "undecided": one.undecided,
                 }
@@ -109,8 +111,11 @@ class Line:
     """Result of one method over all questions."""
 
     name: str
-    solved: Proportion
-    """Questions solved; for pass@1, the sum of each question's share of candidates that solve it."""
+    solved: Proportion | None
+    """Graded questions that it solved; for pass@1, the sum of the shares of candidates that solve each.
+
+    None if no question was graded.
+    """
     judgments: int = 0
     undecided: int = 0
 
@@ -120,6 +125,8 @@ class SolvedTally:
     """Solved questions by every method, pass@1, majority vote and the oracle (TIR-Judge, Table 7)."""
 
     questions: int = 0
+    graded: int = 0
+    """Questions for which it is known which candidates solve them."""
     candidates: int = 0
     _solved: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     _squares: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
@@ -131,13 +138,17 @@ class SolvedTally:
         """Count one question."""
         solved = picked.grade.solved
         self.questions += 1
-        self.candidates += len(solved)
+        self.candidates += len(picked.question.task.candidates)
+        for name, one in picked.selections.items():
+            self._judgments[name] += one.judgments
+            self._undecided[name] += one.undecided
+        if solved is None:
+            return
+        self.graded += 1
         self._add(PASS, sum(solved) / len(solved))
         self._add(MAJORITY, solved[picked.majority])
         for name, one in picked.selections.items():
             self._add(name, solved[one.choice])
-            self._judgments[name] += one.judgments
-            self._undecided[name] += one.undecided
         self._add(ORACLE, max(solved))
 
     def _add(self, name: str, share: float) -> None:
@@ -146,10 +157,13 @@ class SolvedTally:
 
     @property
     def lines(self) -> list[Line]:
-        """Results of pass@1, majority vote, the methods and the oracle, in this order."""
-        methods = [name for name in self._solved if name not in (PASS, MAJORITY, ORACLE)]
-        return [self._line(name) for name in (PASS, MAJORITY, *methods, ORACLE) if self.questions]
+        """Results of pass@1, majority vote, the methods and the oracle; without grades, of the methods."""
+        names = (PASS, MAJORITY, *self._judgments, ORACLE) if self.graded else tuple(self._judgments)
+        return [self._line(name) for name in names]
 
     def _line(self, name: str) -> Line:
-        solved = Proportion.of_sums(self._solved[name], self._squares[name], self.questions)
-        return Line(name, solved, self._judgments[name], self._undecided[name])
+        solved = None
+        if self.graded:
+            solved = Proportion.of_sums(self._solved[name], self._squares[name], self.graded)
+        # Not by indexing, which would add the name to the methods.
+        return Line(name, solved, self._judgments.get(name, 0), self._undecided.get(name, 0))

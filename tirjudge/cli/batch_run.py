@@ -12,15 +12,12 @@ from typing import Any
 
 from tirjudge.cli.errors import INTERRUPTED, refuse_input, stop
 from tirjudge.cli.options import RowOptions
-from tirjudge.cli.progress import Display, print_summary
+from tirjudge.cli.progress import Display, introduction, print_summary
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Batch, Plan, Tally, TooManyFailures
 from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
 from tirjudge.storage.result_file import ResultFile
-
-_MOVABLE = {"base_url", "concurrency", "backend", "backend_options", "allow_weak_isolation"}
-"""Options that may differ when a run resumes: they say where it runs, not what the judge is asked."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,9 +57,10 @@ class BatchRun:
             tally,
             total=_left(self.rows.count(), self.plan.limit, tally.judged),
             failures_file=str(results.failures_path),
+            spending=spending,
         )
         try:
-            completed, model, note = asyncio.run(self._batch(results, display))
+            completed, model, note = asyncio.run(self._batch(results, display, spending))
         except KeyboardInterrupt:
             reason = f"interrupted; the same command resumes, {tally.judged} rows are in {self.output}"
             stop(self.command, reason, INTERRUPTED)
@@ -74,19 +72,21 @@ class BatchRun:
             path=str(self.output),
             spending=spending,
             cached=self._wrapped.hits,
+            retries=display.retries,
         )
         return completed and not tally.failed
 
-    async def _batch(self, results: ResultFile, display: Display) -> tuple[bool, str, str]:
+    async def _batch(
+        self, results: ResultFile, display: Display, spending: Spending
+    ) -> tuple[bool, str, str]:
         """Return whether the run reached its end, the model's name and its note."""
         if not sys.stderr.isatty():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-        async with JudgeEngine(self.options.config, around=self._wrapped) as engine:
+        async with JudgeEngine(self.options.config, around=self._wrapped, on_retry=display.retried) as engine:
             # Build the prompts of a fixed format now: a bad option should not wait for the first row.
             if self.options.format or self.plan.kind:
                 engine.rollout(self.options.format or str(self.plan.kind))
-            note = engine.note.note
-            display.say(f"judging with {engine.model}" + (f", {note}" if note else ""))
+            display.say(introduction(engine, spending))
             completed = True
             with display:
                 try:
@@ -94,13 +94,13 @@ class BatchRun:
                 except (CostReached, TooManyFailures) as error:
                     completed = False
                     display.say(f"stopped: {error}; the same command resumes")
-            return completed, engine.model, note
+            return completed, engine.model, engine.note.note
 
     def _settings(self, weights: str) -> dict[str, Any]:
         """Return the settings that every verdict in the result file shares."""
         plan = self.plan
         return {
-            **self.options.config.model_dump(exclude=_MOVABLE),
+            **self.options.config.settings("backend", "backend_options"),
             "format": self.options.format or plan.kind,
             "columns": plan.columns.model_dump(exclude_unset=True),
             "labels": plan.labels,

@@ -58,9 +58,9 @@ def bon(
         typer.Option(min=2, help="Candidates in one listwise prompt.", rich_help_panel="Judging"),
     ] = 4,
     check: Annotated[
-        Literal["auto", "instructions", "tests", "math", "recorded"],
+        Literal["auto", "instructions", "tests", "math", "recorded", "label", "none"],
         typer.Option(
-            help="Check that decides which candidates solve a row; auto: by the row's columns.",
+            help="Check that decides which candidates solve a row; auto: by the row's columns, else none.",
             rich_help_panel="Rows",
         ),
     ] = "auto",
@@ -91,6 +91,7 @@ def bon(
 ) -> None:
     """Let a judge select the best of N candidates. The same command resumes an interrupted run.
 
+    Selecting needs no labels. Rows with a label, or another column to check by, also score the selection.
     --pointwise, --pairwise and --listwise are short for --method. Exit codes: 0 all rows done, 1 some
     failed, 2 usage, 130 interrupted.
     """

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import asdict, dataclass
@@ -18,13 +17,13 @@ from tirjudge.best_of_n.grading import Grades
 from tirjudge.best_of_n.judgments import Judgments
 from tirjudge.best_of_n.questions import CheckName, questions
 from tirjudge.best_of_n.run import BestOfN, Picked, SolvedTally
-from tirjudge.cli.errors import INTERRUPTED, refuse_input, say, stop
+from tirjudge.cli.errors import INTERRUPTED, refuse_input, stop
 from tirjudge.cli.options import RowOptions
-from tirjudge.cli.progress import say_failure
-from tirjudge.console_text import Interval, printable
+from tirjudge.cli.progress import Display, introduction
+from tirjudge.console_text import printable
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
-from tirjudge.judging.batch import Failure, Tally, TooManyFailures
+from tirjudge.judging.batch import Tally, TooManyFailures
 from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
 from tirjudge.storage.result_file import ResultFile
 from tirjudge.storage.run_folder import JsonLines
@@ -66,23 +65,28 @@ class BonRun:
 
     async def _run(self) -> bool:
         async with AsyncExitStack() as stack:
-            judge = await stack.enter_async_context(self._judge()) if self.methods else None
+            count, limit = self.rows.count(), self.options.limit
+            total = None if count is None else min(count, limit or count)
+            seen, failures_file = Tally(), str(self._companion("failed"))
+            display = Display(seen, total=total, failures_file=failures_file)
+            judge = await stack.enter_async_context(self._judge(display)) if self.methods else None
             weak = self.options.allow_weak_isolation
             grades = await stack.enter_async_context(
                 Grades(self._companion("grades"), allow_weak_isolation=weak)
             )
             picks = stack.enter_context(JsonLines(self._companion("picks"), truncate=True))
-            tally, progress = SolvedTally(), _Progress()
-            completed = await self._select(judge, grades, picks, tally, progress)
-            _print_solved(tally, progress)
+            tally = SolvedTally()
+            with display:
+                completed = await self._select(judge, grades, picks, tally, display)
+            _print_solved(tally, seen.failed)
             if judge is not None:
-                _print_spent(judge)
-            print(f"seconds   {progress.seconds:.1f} of this run")
+                _print_spent(judge, display.retries)
+            print(f"seconds   {display.seconds:.1f} of this run")
             print(f"picks     {printable(str(self._companion('picks')))}")
-            return completed and not progress.failed
+            return completed and not seen.failed
 
     async def _select(
-        self, judge: _Judge | None, grades: Grades, picks: JsonLines, tally: SolvedTally, progress: _Progress
+        self, judge: _Judge | None, grades: Grades, picks: JsonLines, tally: SolvedTally, display: Display
     ) -> bool:
         """Return whether the run reached its end."""
         best_of_n = BestOfN(
@@ -98,19 +102,21 @@ class BonRun:
         try:
             async with aclosing(best_of_n.run(candidate_sets)) as finished:
                 async for one in finished:
-                    progress.count(one)
                     if isinstance(one, Picked):
                         tally.add(one)
                         picks.append(one.record)
-                    elif judge is not None:
+                        display.finished()
+                        continue
+                    if judge is not None:
                         judge.results.append_failure(asdict(one))
+                    display.failed(one)
         except (CostReached, TooManyFailures) as error:
-            say(f"stopped: {error}; the same command resumes")
+            display.say(f"stopped: {error}; the same command resumes")
             return False
         return True
 
     @asynccontextmanager
-    async def _judge(self) -> AsyncIterator[_Judge]:
+    async def _judge(self, display: Display) -> AsyncIterator[_Judge]:
         if not sys.stderr.isatty():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
         options, weights = self.options, local_weights(self.options)
@@ -124,15 +130,15 @@ class BonRun:
             ) as spending,
         ):
             around = MeteredCache(options, spending, weights)
-            async with JudgeEngine(options.config, around=around) as engine:
-                note = engine.note.note
-                say(f"judging with {engine.model}" + (f", {note}" if note else ""))
+            display.spending = spending
+            async with JudgeEngine(options.config, around=around, on_retry=display.retried) as engine:
+                display.say(introduction(engine, spending))
                 yield _Judge(results, Judgments(engine, results), spending)
 
     def _settings(self, weights: str) -> dict[str, Any]:
         """Return the settings of all judgments; not the methods, since methods share judgments."""
         return {
-            **self.options.config.model_dump(exclude={"base_url", "concurrency", "allow_weak_isolation"}),
+            **self.options.config.settings(),
             "truncate": self.options.truncate,
             "max_tokens": view_tokens(self.options.config, local_note(self.options.config)),
             "weights": weights,
@@ -143,40 +149,25 @@ class BonRun:
         return self.output.with_name(f"{self.output.name}.{name}.jsonl")
 
 
-class _Progress:
-    """Counts of finished and failed rows, printed from time to time."""
-
-    def __init__(self) -> None:
-        self.done = self.failed = 0
-        self._started = time.monotonic()
-        self._interval = Interval()
-
-    @property
-    def seconds(self) -> float:
-        return time.monotonic() - self._started
-
-    def count(self, one: Picked | Failure) -> None:
-        if isinstance(one, Failure):
-            self.failed += 1
-            say_failure(one, self.failed)
-        else:
-            self.done += 1
-        if self._interval.over():
-            say(f"{self.done} rows done, {self.failed} failed, {self.seconds:.0f} s")
-
-
-def _print_solved(tally: SolvedTally, progress: _Progress) -> None:
+def _print_solved(tally: SolvedTally, failed: int) -> None:
     """Print plain lines, which programs can read too."""
     each = tally.candidates / tally.questions if tally.questions else 0.0
-    print(f"rows      {tally.questions} of {each:.1f} candidates each, {progress.failed} failed")
+    graded = "" if tally.graded == tally.questions else f", {tally.graded} with a label or check"
+    print(f"rows      {tally.questions} of {each:.1f} candidates each, {failed} failed{graded}")
+    if not tally.graded:
+        print(f"{'select by':<14}{'judgments':>9}{'undecided':>11}")
+        for line in tally.lines:
+            print(f"{line.name:<14}{line.judgments:>9}{line.undecided:>11}")
+        return
     print(f"{'select by':<14}{'solved':>8}  {'of all, 95 % interval':<26}{'judgments':>9}{'undecided':>11}")
     for line in tally.lines:
-        solved = f"{line.solved.successes:.1f}".removesuffix(".0")
-        rate = str(line.solved).partition(", n")[0]
-        print(f"{line.name:<14}{solved:>8}  {rate:<26}{line.judgments:>9}{line.undecided:>11}")
+        if line.solved is not None:
+            solved = f"{line.solved.successes:.1f}".removesuffix(".0")
+            rate = str(line.solved).partition(", n")[0]
+            print(f"{line.name:<14}{solved:>8}  {rate:<26}{line.judgments:>9}{line.undecided:>11}")
 
 
-def _print_spent(judge: _Judge) -> None:
+def _print_spent(judge: _Judge, retries: int) -> None:
     """Print the totals of all runs into the file."""
     judged = Tally()
     for row in judge.results.rows():
@@ -186,5 +177,7 @@ def _print_spent(judge: _Judge) -> None:
     print(f"programs  {judged.programs} run, {judged.programs_failed} failed")
     print(f"tokens    {judged.prompt_tokens} read, {judged.completion_tokens} written")
     print(f"calls     {spending.calls} in {spending.seconds:.1f} s of the model's time")
+    if retries:
+        print(f"retries   {retries} requests were repeated in this run")
     if spending.cost is not None:
         print(f"cost      {spending.cost:.4f}")

@@ -50,7 +50,7 @@ def mcp(
     port: Port = 8081,
     token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
     allow_host: AllowHost = None,
-    timeout: Annotated[
+    code_timeout: Annotated[
         float,
         typer.Option(
             min=0.1,
@@ -72,7 +72,7 @@ def mcp(
     """
     access = Access(token=read_token(TOKEN, token_file), hosts=tuple(allow_host or ()))
     listening = open_listening(host, port, access, TOKEN) if transport == "http" else None
-    limits = Limits(wall_seconds=timeout, cpu_seconds=timeout)
+    limits = Limits(wall_seconds=code_timeout, cpu_seconds=code_timeout)
     try:
         asyncio.run(_serving(options, limits, return_mode, listening, access))
     except SandboxUnavailable as error:

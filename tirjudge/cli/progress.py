@@ -4,20 +4,37 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 from rich.table import Table
 from rich.text import Text
 
 from tirjudge.cli.errors import say
-from tirjudge.console_text import Interval, printable
+from tirjudge.console_text import printable
+from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import Failure, Tally
+from tirjudge.judging.engine import JudgeEngine
 
 SHOWN_FAILURES = 20
+SECONDS = 60.0
+"""Time between two lines of progress where there is no terminal."""
+_LONG = 10.0
+"""Seconds after which a request without an answer is shown."""
+_REASON = 80
+"""Characters of the reason for the last retry."""
 
 
 def say_failure(failure: Failure, number: int) -> None:
@@ -29,18 +46,28 @@ def say_failure(failure: Failure, number: int) -> None:
 class Display:
     """A context manager that shows the progress of a run on standard error.
 
-    `total` is the number of rows left, or None if it is unknown; `failures_file` lists all failures.
+    On a terminal one line is kept up to date. Elsewhere a line is printed every SECONDS, whether or not a row
+    was finished, so that an endpoint that hangs is seen. The first repeated request is reported at once.
     """
 
-    def __init__(self, tally: Tally, *, total: int | None, failures_file: str) -> None:
+    def __init__(
+        self, tally: Tally, *, total: int | None, failures_file: str, spending: Spending | None = None
+    ) -> None:
+        """`total` is the number of rows left, None if unknown; `failures_file` lists all failures."""
         self._tally, self._total, self._failures_file = tally, total, failures_file
+        self.spending = spending
+        """The ledger whose cost and unanswered calls are shown; it may be set after the construction."""
         self._done = 0
-        self._started, self._interval = time.monotonic(), Interval()
+        self.retries = 0
+        """Requests to the endpoint that were repeated in this run."""
+        self._last_retry = ""
+        self._started = time.monotonic()
         self._console = Console(stderr=True, markup=False, highlight=False, soft_wrap=True)
+        rows = "? rows" if total is None else f"{total} rows"
         self._progress = Progress(
-            TextColumn("{task.completed:.0f} of {task.fields[rows]} rows", markup=False),
-            BarColumn(),
-            TextColumn("{task.fields[rate]}", markup=False),
+            TextColumn(f"{{task.completed:.0f}} of {rows}", markup=False),
+            BarColumn(bar_width=20),
+            _Status(self),
             TimeElapsedColumn(),
             TextColumn("left", markup=False),
             TimeRemainingColumn(),
@@ -48,12 +75,18 @@ class Display:
             disable=not self._console.is_terminal,
             transient=True,
         )
-        rows = "?" if total is None else str(total)
-        self._bar = self._progress.add_task("", total=total, rows=rows, rate="")
+        self._bar = self._progress.add_task("", total=total)
+        self._ended = Event()
+        self._ticker = Thread(target=self._tick, name="tirjudge-progress", daemon=True)
 
     def judged(self, row: Mapping[str, Any]) -> None:
         self._tally.add(row)
-        self._advance()
+        self.finished()
+
+    def finished(self) -> None:
+        """Count a row that is not a line of a result file."""
+        self._done += 1
+        self._progress.update(self._bar, completed=self._done)
 
     def failed(self, failure: Failure) -> None:
         self._tally.failed += 1
@@ -61,10 +94,17 @@ class Display:
             self.say(f"{failure.where}: {failure.reason}")
         if self._tally.failed == SHOWN_FAILURES + 1:
             self.say(f"further failures are in {self._failures_file}")
-        self._advance()
+        self.finished()
 
     def skipped(self) -> None:
         """Do nothing: a row of an earlier run is not progress of this one."""
+
+    def retried(self, retry: Retry) -> None:
+        """Count a repeated request, and report the first one."""
+        self.retries += 1
+        self._last_retry = retry.reason
+        if self.retries == 1:
+            self.say(f"{retry}; --timeout and --retries set how long it is tried")
 
     def say(self, text: str) -> None:
         """Print a line of untrusted text."""
@@ -74,39 +114,95 @@ class Display:
     def seconds(self) -> float:
         return time.monotonic() - self._started
 
+    @property
+    def status(self) -> str:
+        """The counts so far: rate, failures, retries, accuracy, cost, and requests that take long."""
+        tally, spending = self._tally, self.spending
+        parts = [f"{self._done / max(self.seconds, 1e-9):.2f} rows/s"]
+        if tally.failed:
+            parts.append(f"{tally.failed} failed")
+        if self.retries:
+            parts.append(f"{self.retries} retries ({printable(self._last_retry, _REASON)})")
+        if tally.labelled:
+            parts.append(f"{tally.credit / tally.labelled:.1%} right of {tally.labelled}")
+        if spending is not None and spending.cost is not None:
+            parts.append(f"cost {spending.cost:.4f}")
+        calls, waited = (0, 0.0) if spending is None else spending.waiting
+        if waited >= _LONG:
+            parts.append(f"{calls} unanswered, the first for {duration(waited)}")
+        return ", ".join(parts)
+
     def __enter__(self) -> Self:
         """Start the clock here: loading a model is not judging."""
-        self._started, self._interval = time.monotonic(), Interval()
+        self._started = time.monotonic()
         self._progress.start()
+        if not self._console.is_terminal:
+            self._ticker.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._ended.set()
+        if self._ticker.is_alive():
+            self._ticker.join()
         self._progress.stop()
 
-    def _advance(self) -> None:
-        self._done += 1
-        rate = f"{self._done / max(self.seconds, 1e-9):.2f} rows/s"
-        self._progress.update(self._bar, completed=self._done, rate=rate)
-        if not self._console.is_terminal and self._interval.over():
-            self._console.print(self._plain_line(rate))
+    def _tick(self) -> None:
+        while not self._ended.wait(SECONDS):
+            self._console.print(self._plain_line())
 
-    def _plain_line(self, rate: str) -> str:
+    def _plain_line(self) -> str:
         if self._total is None:
-            return f"{self._done} rows, {rate}"
-        left = (self._total - self._done) * self.seconds / self._done
-        return f"{self._done} of {self._total} rows, {rate}, {_duration(left)} left"
+            return f"{self._done} rows, {self.status}"
+        line = f"{self._done} of {self._total} rows, {self.status}"
+        if not self._done:
+            return line
+        return f"{line}, {duration((self._total - self._done) * self.seconds / self._done)} left"
+
+
+class _Status(ProgressColumn):
+    """The counts of a display, read anew for every frame."""
+
+    def __init__(self, display: Display) -> None:
+        super().__init__()
+        self._display = display
+
+    def render(self, task: Task) -> Text:
+        return Text(self._display.status)
+
+
+def introduction(engine: JudgeEngine, spending: Spending) -> str:
+    """Return the first line of a run: the model, and what was not chosen on the command line."""
+    note, price = engine.note.note, spending.price
+    parts = [f"judging with {engine.model}"]
+    if engine.config.address_from:
+        parts.append(f"at {api_root(engine.config.base_url, query=True).host} ({engine.config.address_from})")
+    line = " ".join(parts) + (f", {note}" if note else "")
+    if price is None or not price.source:
+        return line
+    return f"{line}, at {price.prompt:g} and {price.completion:g} USD a million tokens ({price.source})"
 
 
 def print_summary(
-    tally: Tally, *, seconds: float, model: str, note: str, path: str, spending: Spending, cached: int
+    tally: Tally,
+    *,
+    seconds: float,
+    model: str,
+    note: str,
+    path: str,
+    spending: Spending,
+    cached: int,
+    retries: int,
 ) -> None:
     """Print the summary on standard output: a table on a terminal, plain lines elsewhere.
 
-    `cached` calls of this run were answered from the cache, in addition to those in `spending`.
+    `cached` calls of this run were answered from the cache, in addition to those in `spending`, and `retries`
+    requests were repeated.
     """
     entries = [*_counts(tally), *_spent(spending, cached)]
+    if retries:
+        entries.append(("retries", f"{retries} requests were repeated in this run"))
     entries.append(("seconds", f"{seconds:.1f} of judging in this run"))
     entries.append(("model", f"{model} ({note})" if note else model))
     entries.append(("results", path))
@@ -143,7 +239,10 @@ def _spent(spending: Spending, cached: int) -> list[tuple[str, str]]:
     if spending.cost is not None:
         usage = spending.usage
         tokens = f"{usage.prompt_tokens} tokens read, {usage.completion_tokens} written"
-        lines.append(("cost", f"{spending.cost:.4f} for {tokens}"))
+        source = spending.price.source if spending.price else ""
+        lines.append(
+            ("cost", f"{spending.cost:.4f} for {tokens}" + (f", in USD ({source})" if source else ""))
+        )
     return lines
 
 
@@ -157,7 +256,8 @@ def _programs(tally: Tally) -> str:
     return f"{tally.programs} run ({each}), {tally.programs_failed} failed, {tally.programs_refused} refused"
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Format a number of seconds, such as `45 s`, `3 min` or `2 h 05 min`."""
     if seconds < 60:
         return f"{seconds:.0f} s"
     hours, minutes = divmod(round(seconds / 60), 60)

@@ -9,9 +9,11 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+from urllib.parse import urlsplit
 
 from tirjudge.generation.base import Generator, Sampling
 from tirjudge.storage.run_folder import read_lines
@@ -32,9 +34,41 @@ class Price:
 
     prompt: float
     completion: float
+    source: str = ""
+    """Where a price that the user did not give comes from; in US dollars then."""
 
     def of(self, usage: Usage) -> float:
         return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / _MILLION
+
+
+def known_price(model: str, base_url: str) -> Price | None:
+    """Return the price of a hosted model by the library genai-prices, at its endpoint's address.
+
+    None without the library, and for an endpoint or model that it does not know: a model's name alone does
+    not say who bills for it. The library's own data is used; nothing is downloaded. Discounts for cached
+    prompts are not counted.
+    """
+    host = urlsplit(base_url).hostname or ""
+    # The library takes seconds to load, and cannot know an address on this network.
+    if host == "localhost" or host.rpartition(".")[2].isdigit() or "." not in host:
+        return None
+    try:
+        from genai_prices import Usage as Tokens
+        from genai_prices import calc_price
+    except ImportError:
+        return None
+    try:
+        short, long = (
+            calc_price(Tokens(input_tokens=count, output_tokens=1000), model, provider_api_url=base_url)
+            for count in (1000, _MILLION)
+        )
+    except (LookupError, ValueError):
+        return None
+    source = f"genai-prices {version('genai-prices')}, {short.model.name or model} at {short.provider.name}"
+    # Some models cost more from a length of the prompt on, which hardly any row reaches.
+    if long.input_price != short.input_price * 1000:
+        source += ", without its surcharge for long prompts"
+    return Price(float(short.input_price) * 1000, float(short.output_price) * 1000, source)
 
 
 class Spending:
@@ -61,7 +95,9 @@ class Spending:
         self.price, self._limit = price, limit
         self.calls = 0
         self.usage, self.seconds = Usage(), 0.0
-        self._reserved, self._in_flight = 0.0, 0
+        self._reserved = 0.0
+        self._begun: dict[object, float] = {}
+        """The monotonic time at which each call in flight began."""
         self._settled = asyncio.Event()
         self._descriptor = None if path is None else _opened(path, overwrite)
         for line in read_lines(path) if path is not None else ():
@@ -72,12 +108,18 @@ class Spending:
         """Money spent so far; None without a price."""
         return None if self.price is None else self.price.of(self.usage)
 
+    @property
+    def waiting(self) -> tuple[int, float]:
+        """Return the number of calls without an answer yet, and the seconds since the first of them began."""
+        begun = list(self._begun.values())
+        return len(begun), time.monotonic() - min(begun) if begun else 0.0
+
     @asynccontextmanager
     async def reserved(self, most: Usage) -> AsyncIterator[None]:
         """Reserve the cost of a call of at most `most` tokens; raises CostReached if it can never fit."""
         cost = 0.0 if self.price is None else self.price.of(most)
         while self._limit is not None and (self.cost or 0.0) + self._reserved + cost > self._limit:
-            if not self._in_flight:
+            if not self._begun:
                 raise CostReached(
                     f"{self.cost:.4f} of {self._limit:g} are spent, and the next call may cost {cost:.4f}"
                 )
@@ -85,14 +127,15 @@ class Spending:
                 # A new event, since a judge that was closed and opened again has another event loop.
                 self._settled = asyncio.Event()
             await self._settled.wait()
-        self._in_flight += 1
+        call = object()
+        self._begun[call] = time.monotonic()
         self._reserved += cost
         try:
             yield
         finally:
-            self._in_flight -= 1
+            del self._begun[call]
             # Exactly 0 when idle, so that rounding errors of the subtractions cannot add up.
-            self._reserved = self._reserved - cost if self._in_flight else 0.0
+            self._reserved = self._reserved - cost if self._begun else 0.0
             self._settled.set()
 
     def add(self, usage: Usage, seconds: float) -> None:

@@ -10,14 +10,20 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.generation.endpoint.openai import Tier
-from tirjudge.generation.spending import Price
+from tirjudge.generation.spending import Price, known_price
+from tirjudge.models import is_local_name
 from tirjudge_environments.orders import Order
 
 KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")
 """Environment variables that hold the key of an endpoint; the first one that is set is used."""
+BASE_URL_VARIABLE = "OPENAI_BASE_URL"
+"""Environment variable with the base URL for a model that is not on this machine, if no other is given."""
 _SAMPLED = {"temperature": 1.0, "top_p": 0.95}
 """Defaults for several samples of a view (J1, Section 4): greedy samples would all be the same."""
+_PLACE = ("base_url", "concurrency", "timeout", "retries", "allow_weak_isolation")
+"""Options that may differ when a run resumes: they say where it runs, not what the judge is asked."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +49,10 @@ class JudgeConfig(BaseModel):
     model: Annotated[str, Option("Model", default="the embedded model")] = ""
     """Folder, GGUF file, hub id, short name (`smol`), or an endpoint's name of the model."""
     base_url: Annotated[str, Option("Model", metavar="URL")] = ""
-    """An OpenAI-compatible endpoint; without one the model runs in this process."""
+    """An OpenAI-compatible endpoint; without one the model runs in this process.
+
+    OPENAI_BASE_URL is used for a model that is named, and neither on this machine nor run by `generator`.
+    """
     generator: Annotated[str, Option("Model", metavar="NAME")] = "transformers"
     """The engine that runs a model in this process."""
     generator_options: Annotated[
@@ -58,8 +67,18 @@ class JudgeConfig(BaseModel):
         bool | None, Option("Model", default="the model folder's own, else the format's; an endpoint's own")
     ] = None
     """Let the model think before it answers, if its chat template has this switch."""
+    request_fields: Annotated[
+        Mapping[str, Any], Option("Model", name="request-field", metavar="KEY=JSON")
+    ] = Field(default_factory=dict)
+    """A further field of every request to the endpoint, such as reasoning_effort=low. Repeatable."""
     concurrency: Annotated[int, Field(ge=1), Option("Model", metavar="N")] = 32
     """Rows and requests at once. No verdict depends on it."""
+    timeout: Annotated[
+        float, Field(gt=0, allow_inf_nan=False), Option("Model", metavar="SECONDS", default="600")
+    ] = TIMEOUT
+    """Time that the endpoint may take for one answer before the request is repeated."""
+    retries: Annotated[int, Field(ge=0), Option("Model", metavar="N")] = RETRIES
+    """How often a request is repeated after a temporary failure; at most twice until a first answer."""
 
     format: Annotated[str, Option("Judging", metavar="NAME", default="TIR-Judge's, by the row")] = ""
     """Judge format, one of those that `tirjudge formats` lists."""
@@ -128,6 +147,17 @@ class JudgeConfig(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
+    def _take_address(cls, given: Any) -> Any:
+        """Take the base URL from the environment, unless one is given (an empty one turns this off)."""
+        address = os.environ.get(BASE_URL_VARIABLE, "")
+        if not address or not isinstance(given, Mapping) or "base_url" in given:
+            return given
+        model, local = given.get("model"), given.get("generator") or given.get("generator_options")
+        named = isinstance(model, str) and model and not is_local_name(model)
+        return {**given, "base_url": address} if named and not local else given
+
+    @model_validator(mode="before")
+    @classmethod
     def _sample_several(cls, given: Any) -> Any:
         # A temperature or top_p that is given takes precedence over these defaults.
         several = (
@@ -135,11 +165,27 @@ class JudgeConfig(BaseModel):
         )
         return {**_SAMPLED, **given} if several else given
 
+    @property
+    def address_from(self) -> str:
+        """The environment variable that gave the base URL; empty if it was an option."""
+        taken = self.base_url and self.base_url == os.environ.get(BASE_URL_VARIABLE)
+        return BASE_URL_VARIABLE if taken else ""
+
     def model_identity(self, weights: str) -> dict[str, Any]:
         """Return the fields that decide which model answers; `weights` is a digest of its local files."""
         fields = {"model", "base_url", "generator", "generator_options", "tier", "tokenizer"}
         switches = self.model_dump(include={"enable_thinking"}, exclude_none=True)
+        # Left out if empty, so that completions and results of earlier versions stay usable.
+        switches |= {"request_fields": self.request_fields} if self.request_fields else {}
         return {**self.model_dump(include=fields), **switches, "weights": weights}
+
+    def settings(self, *movable: str) -> dict[str, Any]:
+        """Return the fields that the verdicts of a result file share, without `movable` ones.
+
+        Options that only say where and how patiently a judge runs may differ when a run resumes.
+        """
+        unset = set() if self.request_fields else {"request_fields"}
+        return self.model_dump(exclude={*_PLACE, *movable, *unset})
 
 
 class JudgeOptions(JudgeConfig):
@@ -147,9 +193,17 @@ class JudgeOptions(JudgeConfig):
 
     truncate: Annotated[int | None, Field(ge=100), Option("Judging", metavar="CHARACTERS")] = None
     """Cut longer responses in the middle, under a visible mark."""
-    price_in: Annotated[float | None, Field(ge=0), Option("Cost", metavar="PRICE")] = None
+    price_in: Annotated[
+        float | None,
+        Field(ge=0),
+        Option("Cost", metavar="PRICE", default="a hosted model's, by genai-prices"),
+    ] = None
     """Price of a million prompt tokens, in any currency."""
-    price_out: Annotated[float | None, Field(ge=0), Option("Cost", metavar="PRICE")] = None
+    price_out: Annotated[
+        float | None,
+        Field(ge=0),
+        Option("Cost", metavar="PRICE", default="a hosted model's, by genai-prices"),
+    ] = None
     """Price of a million completion tokens."""
     max_cost: Annotated[float | None, Field(ge=0), Option("Cost", metavar="COST")] = None
     """Stop before this is exceeded, in the currency of the prices."""
@@ -162,12 +216,21 @@ class JudgeOptions(JudgeConfig):
         return JudgeConfig(**{name: getattr(self, name) for name in JudgeConfig.model_fields})
 
     def price(self) -> Price | None:
-        """Return the price, or None; raises ValueError for half of one, and for a limit without one."""
-        if self.price_in is None and self.price_out is None and self.max_cost is None:
-            return None
-        if self.price_in is None or self.price_out is None:
+        """Return the price: the one given, else the endpoint's if genai-prices knows it, else None.
+
+        Raises ValueError for half of a price, and for a limit without one.
+        """
+        if self.price_in is not None and self.price_out is not None:
+            return Price(self.price_in, self.price_out)
+        if self.price_in is not None or self.price_out is not None:
             raise ValueError("a cost needs both prices: give --price-in and --price-out")
-        return Price(self.price_in, self.price_out)
+        known = known_price(self.model, self.base_url) if self.base_url else None
+        if known is None and self.max_cost is not None:
+            raise ValueError(
+                "a cost needs both prices: give --price-in and --price-out (pip install 'tirjudge[prices]' "
+                "knows those of hosted models)"
+            )
+        return known
 
 
 def former_names(model: type[BaseModel]) -> dict[str, str]:

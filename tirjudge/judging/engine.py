@@ -11,6 +11,7 @@ from typing import Literal, Self, get_args
 
 from tirjudge.generation.base import Generator, Sampling, open_generator
 from tirjudge.generation.cached import CachedGenerator, CompletionStore, cache_file
+from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.model_files import Adapter
 from tirjudge.generation.spending import MeteredGenerator, Spending
@@ -56,13 +57,15 @@ class JudgeEngine:
         sandbox: Sandbox | None = None,
         around: Callable[[Generator], Generator] | None = None,
         api_key: str | None = None,
+        on_retry: Callable[[Retry], None] | None = None,
     ) -> None:
         """Use `generator` (left open) or `sandbox` (opened here) in place of the configured one.
 
         `around` wraps the generator, for example in a cache. `api_key` is the endpoint's; None takes the
-        environment's (see `KEY_VARIABLES`).
+        environment's (see `KEY_VARIABLES`). `on_retry` is called for every repeated request to the endpoint;
+        without it they are logged.
         """
-        self.config, self._around, self._api_key = config, around, api_key
+        self.config, self._around, self._api_key, self._on_retry = config, around, api_key, on_retry
         self._given_generator, self._given_sandbox = generator, sandbox
         self._stack = AsyncExitStack()
         self._rollouts: dict[str, Rollout] = {}
@@ -166,7 +169,7 @@ class JudgeEngine:
             self._generator, self.note = around(self._given_generator), ModelNote()
             self.model = self._generator.model
             return  # the caller closes its own generator
-        generator, self.note, self.model = _generator(self.config, self._api_key)
+        generator, self.note, self.model = _generator(self.config, self._api_key, self._on_retry)
         self._generator = around(generator)
         stack.push_async_callback(self._generator.close)
 
@@ -280,14 +283,18 @@ class MeteredCache:
         return self._cached.hits if self._cached else 0
 
 
-def _generator(config: JudgeConfig, api_key: str | None) -> tuple[Generator, ModelNote, str]:
+def _generator(
+    config: JudgeConfig, api_key: str | None, on_retry: Callable[[Retry], None] | None
+) -> tuple[Generator, ModelNote, str]:
     """Open the generator; return it, the note of its model, and the name for result rows."""
     if config.base_url:
         if config.generator != "transformers" or config.generator_options:
             raise ValueError("--generator runs a model in this process: leave out either it or --base-url")
-        return _endpoint(config, api_key), ModelNote(), config.model
+        return _endpoint(config, api_key, on_retry), ModelNote(), config.model
     if config.tier not in ("auto", "completions") or config.tokenizer:
         raise ValueError("--tier and --tokenizer need an endpoint: give --base-url")
+    if config.request_fields:
+        raise ValueError("--request-field is sent to an endpoint: give --base-url")
     folder = local_model(config)
     note = read_note(folder)
     _check_note(config, note)
@@ -299,7 +306,9 @@ def _generator(config: JudgeConfig, api_key: str | None) -> tuple[Generator, Mod
     return generator, note, config.model or embedded_name()
 
 
-def _endpoint(config: JudgeConfig, api_key: str | None) -> OpenAIGenerator:
+def _endpoint(
+    config: JudgeConfig, api_key: str | None, on_retry: Callable[[Retry], None] | None
+) -> OpenAIGenerator:
     if not config.model:
         raise ValueError("an endpoint needs the model's name: give --model")
     return OpenAIGenerator(
@@ -310,6 +319,10 @@ def _endpoint(config: JudgeConfig, api_key: str | None) -> OpenAIGenerator:
         tokenizer=config.tokenizer or None,
         enable_thinking=config.enable_thinking,
         concurrency=config.concurrency,
+        timeout=config.timeout,
+        retries=config.retries,
+        request_fields=config.request_fields,
+        on_retry=on_retry,
     )
 
 

@@ -94,6 +94,13 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
     return name
 
 
+def is_local_name(name: str) -> bool:
+    """Return True for a short name, a path and a GGUF file: none of them is an endpoint's name of a model."""
+    short = name in KNOWN or name in (MINI, embedded_name())
+    path = name.startswith((".", "/", "~")) or name.endswith(".gguf")
+    return short or path or Path(name).exists()
+
+
 def _known(model: KnownModel, say: Callable[[str], None]) -> str:
     # A finished conversion has the checksum in its name, so the wheel need not be read again, nor be there.
     if model.folder().is_dir():

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Self
 from weakref import WeakKeyDictionary
 
-from tirjudge.generation.endpoint.http import JsonEndpoint
+from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, JsonEndpoint
 from tirjudge.serve.messages import Answer, JudgeRequest
 
 TOKEN = "TIRJUDGE_SERVE_TOKEN"
@@ -18,7 +18,7 @@ class JudgeClient:
     """An async context manager that asks one question per request, so that only failed ones are retried.
 
     Belongs to one event loop. At most `concurrency` requests are in flight. Transient failures (a lost
-    connection, 429, 503 and the like) are tried up to `max_attempts` times with growing pauses.
+    connection, 429, 503 and the like) are tried up to `retries` more times with growing pauses.
     """
 
     def __init__(
@@ -27,8 +27,8 @@ class JudgeClient:
         *,
         token: str | None = None,
         concurrency: int = 64,
-        timeout: float = 600.0,
-        max_attempts: int = 8,
+        timeout: float = TIMEOUT,
+        retries: int = RETRIES,
     ) -> None:
         """`url` is the address of `tirjudge serve`; `token` None takes TIRJUDGE_SERVE_TOKEN if it is set.
 
@@ -36,7 +36,7 @@ class JudgeClient:
         """
         key = os.environ.get(TOKEN) if token is None else token
         self._endpoint = JsonEndpoint(
-            url, api_key=key, concurrency=concurrency, timeout=timeout, max_attempts=max_attempts
+            url, api_key=key, concurrency=concurrency, timeout=timeout, retries=retries
         )
 
     async def judge(self, question: JudgeRequest) -> Answer:

@@ -250,10 +250,9 @@ def _one_line_errors(command: str) -> Iterator[None]:
         stop(command, f"training needs `pip install tirjudge[train]`: {error}", FAILED)
     except (Locked, MemoryError, OSError, RuntimeError, SandboxUnavailable) as error:
         stop(command, f"{error}{_ADVICE if _out_of_memory(error) else ''}", FAILED)
-    except KeyboardInterrupt:
-        stop(
-            command, "interrupted; run the same command again to resume from the last checkpoint", INTERRUPTED
-        )
+    except KeyboardInterrupt as interrupted:
+        # The message of an interrupted training says what is lost, and where the same command goes on.
+        stop(command, str(interrupted) or "interrupted", INTERRUPTED)
 
 
 def _out_of_memory(error: Exception) -> bool:

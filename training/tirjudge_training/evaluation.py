@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tirjudge.console_text import Interval
 from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.statistics import Proportion
 from tirjudge.storage.records import failed
@@ -90,24 +91,31 @@ def measure(
     reward_questions: Callable[[], RewardQuestions | None] = lambda: None,
     folder: RunFolder | None = None,
     file: str = ANSWERS,
+    say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Return a `summary` of the greedy answers of a model, a folder or a hub id, to the tasks.
 
     With a `folder`, every answer is appended to its `file`, and a killed measurement resumes from there.
     `enable_thinking` is the thinking mode of the prompts, see `ChatEncoder`, and `dtype` the type of the
     weights.
-    `reward_questions` opens the meta-judge that answers the questions of rewards, if there is one.
+    `reward_questions` opens the meta-judge that answers the questions of rewards, if there is one. `say`
+    receives lines of progress.
     """
     # Stored by index, since answers arrive out of order.
     rows = [] if folder is None else list(folder.read(file))
     answers = {row.pop("index"): Answer(**row) for row in rows}
     left = [(index, task) for index, task in enumerate(tasks) if index not in answers]
+    if answers and left:
+        say(f"resumes after {len(answers)} of {len(tasks)} answers")
+    interval = Interval()
 
     async def ask(engine: Engine) -> None:
         async for index, rollouts in score_tasks(left, engine.rollouts(0), size=1):
             answers[index] = answer(rollouts.formatted, rollouts.episodes[0], rollouts.scores[0])
             if folder is not None:
                 folder.append(file, {"index": index, **asdict(answers[index])})
+            if interval.over():
+                say(f"{len(answers)} of {len(tasks)} tasks answered")
 
     if left:
         # Greedy, so that the accuracy has no sampling noise.

@@ -16,7 +16,9 @@ from tirjudge_training import model_folder
 from tirjudge_training.config_files import CONFIG, BadRecipe, claim_folder, to_toml
 from tirjudge_training.data.base import Data
 from tirjudge_training.data.rows import RowData, require_rows
+from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.device import weights_dtype
+from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import release
 from tirjudge_training.miniature.tasks import GeneratedData
@@ -25,6 +27,7 @@ from tirjudge_training.pipelines.model_card import model_card, table
 from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning.preflight import check
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.rl.run import CHECKPOINTS
 from tirjudge_training.stages.base import DONE, Run, Say, Stage
 
 RESULTS = "results.md"
@@ -172,11 +175,26 @@ def _done(stage: Stage, run: Run) -> JsonObject:
                 folder.write(CONFIG, to_toml(stage))
                 own = replace(run, say=lambda line: run.say(f"{stage.name}: {line}"))
                 work = partial(stage.work, folder, own)
-                result = work() if stage.distributed else processes.first(work)
+                try:
+                    result = work() if stage.distributed else processes.first(work)
+                except KeyboardInterrupt as stopped:
+                    raise Interrupted(_left(stage, path, stopped)) from None
                 release()
                 # Written last: a stage without this file is resumed.
                 folder.write(DONE, json.dumps(result, indent=2) + "\n")
     return processes.first(lambda: json.loads((path / DONE).read_text(encoding="utf-8")))
+
+
+def _left(stage: Stage, path: Path, stopped: KeyboardInterrupt) -> str:
+    """Return one line about an interrupted stage: what is lost, and where the same command goes on."""
+    why = str(stopped) or "interrupted"
+    saved = checkpoints.latest(path / CHECKPOINTS)
+    if not stage.distributed:
+        return f"{stage.name}: {why}; the same command resumes it, and keeps what is finished"
+    if saved is None:
+        return f"{stage.name}: {why} before its first checkpoint; the same command starts this stage again"
+    kept = "" if str(stopped) else " from its last checkpoint; the steps after it are repeated"
+    return f"{stage.name}: {why}; the same command resumes{kept or ' there'}"
 
 
 def _silent(line: str) -> None:

@@ -17,6 +17,7 @@ from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.device import Dtype, current_device, describe
+from tirjudge_training.distributed.interruption import Interrupted, Interruption, checkpoint_callback
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import memory_in_use
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
@@ -113,7 +114,8 @@ def train_sft(
     weights that are not trained; trained ones are float32.
 
     Checkpoints and metrics are written to `run`. An interrupted stage resumes from the last complete
-    checkpoint and ends with the same weights. Each of several `processes` must make this call. Raises
+    checkpoint and ends with the same weights. Ctrl-C writes a checkpoint after the step in progress and
+    raises Interrupted. Each of several `processes` must make this call. Raises
     ValueError for a sample that is too long or has no trained tokens.
     """
     from transformers import PrinterCallback
@@ -121,7 +123,8 @@ def train_sft(
 
     _check(samples, config)
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
-    _drop_later_metrics(run, checkpoints.step_of(saved) if saved else 0)
+    _drop_later_metrics(run, checkpoints.step_of(saved) if saved else 0, say)
+    interruption = Interruption(say)
     # Trained weights stay float32: small updates would be lost to rounding in bfloat16.
     model = load_trainable(start, lora, dtype=dtype)
     adapted = hasattr(model, "peft_config")
@@ -134,7 +137,7 @@ def train_sft(
             train_dataset=_dataset(in_batches(samples, config.micro_batch, seed)),
             processing_class=load_tokenizer(start),
             peft_config=lora.adapter() if lora and not adapted else None,
-            callbacks=[_watch(run, say, processes)],
+            callbacks=[_watch(run, say), checkpoint_callback(interruption, processes=processes)],
         )
     trainer.remove_callback(PrinterCallback)  # `say` reports the progress instead
     name_base(trainer.model, start)
@@ -142,7 +145,11 @@ def train_sft(
     machine = describe(model)
     run.write(MACHINE, json.dumps(machine, indent=2) + "\n")
     say(", ".join(f"{name} {value}" for name, value in machine.items()))
-    trainer.train(resume_from_checkpoint=str(saved) if saved else None)
+    with interruption:
+        trainer.train(resume_from_checkpoint=str(saved) if saved else None)
+    if interruption.requested:
+        done, steps = trainer.state.global_step, trainer.state.max_steps
+        raise Interrupted(f"interrupted after step {done} of {steps}, which has a checkpoint")
     return network(model)
 
 
@@ -219,19 +226,23 @@ def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> An
     )
 
 
-def _drop_later_metrics(run: RunFolder, step: int) -> None:
-    """Drop the metrics that an interrupted run wrote after its last complete checkpoint."""
+def _drop_later_metrics(run: RunFolder, step: int, say: Callable[[str], None]) -> None:
+    """Drop the metrics that an interrupted run wrote after its last complete checkpoint, and say so."""
     rows = list(run.read(METRICS))
     kept = [row for row in rows if row["step"] <= step]
     if len(kept) < len(rows):
         run.write(METRICS, b"".join(map(encode_line, kept)).decode())
+    if step or rows:
+        lost = rows[-1]["step"] - step if len(kept) < len(rows) else 0
+        repeated = f"; repeating at least {lost} that had no checkpoint yet" if lost else ""
+        say(f"sft resumes at step {step + 1}{repeated}")
 
 
-def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> Any:
+def _watch(run: RunFolder, say: Callable[[str], None]) -> Any:
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
-        """Writes metrics, reports progress, and marks each checkpoint as complete once it is written."""
+        """Writes metrics and reports progress."""
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.started, self.first = time.perf_counter(), state.global_step
@@ -251,8 +262,5 @@ def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> 
                 f"sft {state.global_step}/{state.max_steps}  loss {logs['loss']:.3f}  "
                 f"{each:.2f} s/step  {left / 60:.1f} min left"
             )
-
-        def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            checkpoints.mark(Path(args.output_dir) / f"checkpoint-{state.global_step}", processes)
 
     return Watch()

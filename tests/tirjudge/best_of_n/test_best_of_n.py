@@ -212,10 +212,32 @@ def test_the_columns_of_a_row_decide_how_it_is_graded() -> None:
     assert golds[3]["solved"] == [1.0, 0.0]
 
 
+def test_a_label_grades_a_row_without_other_columns_and_nothing_is_needed_to_select() -> None:
+    row = {"prompt": "p", "responses": ["a", "b", "c"]}
+    labelled, unlabelled, tied, cut, both = (
+        rows({**row, **more}, most=most)[0]
+        for more, most in (
+            ({"label": "B"}, None),
+            ({}, None),
+            ({"label": "tie"}, None),
+            ({"label": 2}, 2),
+            ({"label": "B", "answer": 7}, None),
+        )
+    )
+    assert all(isinstance(one, CandidateSet) for one in (labelled, unlabelled, tied, cut, both))
+    assert labelled.task.gold == {"check": "label", "solved": [0.0, 1.0, 0.0]}
+    assert cut.task.gold == {"check": "label", "solved": [0.0, 0.0]}, "the labelled one is not among them"
+    assert unlabelled.task.gold == tied.task.gold == {"check": "none"}
+    assert both.task.gold["check"] == "math"
+    assert labelled.task.label is None, "the judge must not see it"
+
+
 @pytest.mark.parametrize(
     ("changes", "options", "said"),
     [
-        ({}, {}, "no evidence for which candidates solve it"),
+        ({}, {"check": "recorded"}, "no evidence for which candidates solve it: a row needs solved"),
+        ({"label": "tie"}, {"check": "label"}, "a row needs a label that names one candidate"),
+        ({"label": "C"}, {}, "label 'C' is no index"),
         ({"solved": [1]}, {}, "solved must be a list of 2"),
         ({"solved": [1, 2]}, {}, "numbers from 0 to 1"),
         ({"answer": "7"}, {"check": "tests"}, "a row needs tests"),

@@ -87,6 +87,7 @@ def test_the_table_compares_with_pass_1_majority_and_the_oracle(
     picks = {pick["id"]: pick for pick in lines(tmp_path / "rows.bon.jsonl.picks.jsonl")}
     assert picks["q3"]["selections"]["listwise"] == {
         "choice": 5,
+        "response": "candidate 5",
         "solved": 1.0,
         "judgments": 3,
         "undecided": 0,
@@ -95,6 +96,50 @@ def test_the_table_compares_with_pass_1_majority_and_the_oracle(
     assert len({row["id"] for row in judged}) == len(judged) == len(endpoint.asked)
     assert all(row["question"] in picks and row["views"] for row in judged)
     assert f"judged    {len(judged)} times in all runs, {len(judged)} with a verdict" in run.stdout
+
+
+def test_candidates_are_selected_without_any_label(tmp_path: Path, endpoint: EndpointServer) -> None:
+    rows = [
+        {"id": f"q{n}", "prompt": "p", "responses": [f"candidate {k}" for k in (1, 7, 3)]} for n in range(2)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = bon(tmp_path, "rows.jsonl", "--pairwise", "--listwise", *through(endpoint))
+    assert run.returncode == 0, run.stderr
+    assert "rows      2 of 3.0 candidates each, 0 failed, 0 with a label or check" in run.stdout
+    assert [line.split() for line in run.stdout.splitlines()[1:4]] == [
+        ["select", "by", "judgments", "undecided"],
+        ["pairwise", "4", "0"],
+        ["listwise", "2", "0"],
+    ]
+    picks = lines(tmp_path / "rows.bon.jsonl.picks.jsonl")
+    assert [pick["solved"] for pick in picks] == [None, None]
+    for pick in picks:
+        assert {name: one["response"] for name, one in pick["selections"].items()} == {
+            "pairwise": "candidate 7",
+            "listwise": "candidate 7",
+        }
+
+
+def test_rows_with_a_label_also_score_the_selection(tmp_path: Path, endpoint: EndpointServer) -> None:
+    """Two labels agree with the judge, one does not, and the fourth row has none."""
+    responses = [f"candidate {k}" for k in (1, 7, 3)]
+    labels = ["B", 1, "A", None]
+    rows = [
+        {"id": f"q{n}", "prompt": "p", "responses": responses, "label": label}
+        for n, label in enumerate(labels)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = bon(tmp_path, "rows.jsonl", "--pairwise", *through(endpoint))
+    assert run.returncode == 0, run.stderr
+    assert "rows      4 of 3.0 candidates each, 0 failed, 3 with a label or check" in run.stdout
+    found = {name: (cells[0], *cells[2:]) for name, cells in table(run).items()}
+    assert found == {
+        "pass@1": ("1", "0", "0"),
+        "majority": ("1", "0", "0"),
+        "pairwise": ("2", "8", "0"),
+        "oracle": ("3", "0", "0"),
+    }
+    assert table(run)["pairwise"][1].startswith("66.7%")
 
 
 def test_another_method_reuses_earlier_judgments(tmp_path: Path, endpoint: EndpointServer) -> None:

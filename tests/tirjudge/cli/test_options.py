@@ -2,7 +2,9 @@
 
 import json
 import os
+import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -205,3 +207,115 @@ def test_the_options_of_checklist_derive_from_the_meta_judge(tmp_path: Path) -> 
     assert (options.model, options.max_tokens) == ("m", 99)
     run = CliRunner().invoke(app, ["checklist", "rows.jsonl"])
     assert (run.exit_code, run.stderr) == (2, "tirjudge checklist: model: Field required\n")
+
+
+def test_the_endpoint_gets_the_fields_of_the_options_and_of_a_config_file(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    (tmp_path / "judge.toml").write_text('[request_fields]\nreasoning_effort = "high"\nuser = "u"\n')
+    words = (
+        "--no-tools",
+        "--request-field",
+        "reasoning_effort=low",
+        "--config",
+        str(tmp_path / "judge.toml"),
+    )
+    run = CliRunner().invoke(
+        app, ["judge", str(tmp_path / "rows.jsonl"), "--output", f"{tmp_path}/o", *words, *through(endpoint)]
+    )
+    assert run.exit_code == 0, run.stderr
+    (body,) = endpoint.bodies
+    assert (body["reasoning_effort"], body["user"]) == ("low", "u")
+    again = [*words[:2], "reasoning_effort=high"]
+    run = CliRunner().invoke(
+        app, ["judge", str(tmp_path / "rows.jsonl"), "--output", f"{tmp_path}/o", *again, *through(endpoint)]
+    )
+    assert run.exit_code == 2, "verdicts of other requests are not mixed"
+    assert "request_fields was" in run.stderr
+
+
+def test_request_fields_need_an_endpoint(tmp_path: Path) -> None:
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    words = ["judge", str(tmp_path / "rows.jsonl"), "--output", f"{tmp_path}/o", "--request-field", "x=1"]
+    run = CliRunner().invoke(app, words)
+    assert run.exit_code == 2
+    assert "--request-field is sent to an endpoint: give --base-url" in run.stderr
+
+
+def test_patience_and_address_may_change_when_a_run_resumes(tmp_path: Path, endpoint: EndpointServer) -> None:
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    words = ["judge", str(tmp_path / "rows.jsonl"), "--output", f"{tmp_path}/o", "--no-tools"]
+    assert CliRunner().invoke(app, [*words, *through(endpoint)]).exit_code == 0
+    recorded = json.loads((tmp_path / "o.settings.json").read_text())["settings"]
+    # So that result files of earlier versions can be resumed too.
+    assert not {"timeout", "retries", "base_url", "request_fields"} & recorded.keys()
+    run = CliRunner().invoke(app, [*words, *through(endpoint), "--timeout", "9", "--retries", "2"])
+    assert run.exit_code == 0, run.stderr
+
+
+def test_the_address_is_taken_from_the_environment_and_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", f"{endpoint.url}/v1?key=hidden")
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    words = ["judge", str(tmp_path / "rows.jsonl"), "--output", f"{tmp_path}/o", "--no-tools"]
+    run = CliRunner().invoke(app, [*words, "--model", "m"])
+    assert run.exit_code == 0, run.stderr
+    assert "judging with m at 127.0.0.1 (OPENAI_BASE_URL)" in run.stderr
+    assert len(endpoint.asked) == 1
+    everything = run.output + "".join(path.read_text() for path in tmp_path.iterdir())
+    assert "hidden" not in everything
+
+
+def test_a_model_on_this_machine_ignores_the_address_of_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://elsewhere.invalid/v1")
+    assert JudgeConfig(model="owner/name").base_url == "http://elsewhere.invalid/v1"
+    assert JudgeConfig(model="owner/name", base_url="http://here/v1").base_url == "http://here/v1"
+    for local in (
+        {},
+        {"model": "mini"},
+        {"model": "smol"},
+        {"model": str(tmp_path)},
+        {"model": "judge.gguf"},
+        {"model": "./no-such-folder"},
+        {"model": "owner/name", "base_url": ""},
+        {"model": "owner/name", "generator": "vllm"},
+    ):
+        assert JudgeConfig(**local).base_url == "", local
+
+
+def test_a_price_that_is_not_given_comes_from_genai_prices_and_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The limit is below the price of any call, so nothing is sent."""
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    hosted = ("--base-url", "https://api.openai.com/v1", "--model", "gpt-4o-mini", "--max-cost", "0.0000001")
+    words = ["judge", str(tmp_path / "rows.jsonl"), "--output", f"{tmp_path}/o", "--no-tools"]
+    run = CliRunner().invoke(app, [*words, *hosted])
+    assert re.search(
+        r"judging with gpt-4o-mini, at 0\.15 and 0\.6 USD a million tokens "
+        r"\(genai-prices \S+, .* at OpenAI\)",
+        run.stderr,
+    ), run.stderr
+    assert "stopped: 0.0000 of 1e-07 are spent" in run.stderr
+    given = CliRunner().invoke(app, [*words, *hosted, "--price-in", "3", "--price-out", "4"])
+    assert "genai-prices" not in given.output
+    assert "stopped: 0.0000 of 1e-07 are spent" in given.stderr
+    monkeypatch.setitem(sys.modules, "genai_prices", None)
+    missing = CliRunner().invoke(app, [*words, *hosted])
+    assert missing.exit_code == 2
+    assert "pip install 'tirjudge[prices]'" in missing.stderr
+
+
+def test_no_price_is_assumed_for_a_server_of_ones_own() -> None:
+    for address in (
+        "http://127.0.0.1:8000/v1",
+        "http://localhost:8000",
+        "http://gpu-7/v1",
+        "https://my.org/v1",
+    ):
+        assert JudgeOptions(model="gpt-4o-mini", base_url=address).price() is None
+    assert JudgeOptions(model="no-such-model", base_url="https://api.openai.com/v1").price() is None

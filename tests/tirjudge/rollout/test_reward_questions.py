@@ -36,7 +36,7 @@ def ask(key: str, answer: str = "") -> Question:
 
 
 def endpoint(server: EndpointServer, **options: Any) -> OpenAIGenerator:
-    return OpenAIGenerator("meta", server.url, max_attempts=1, **options)
+    return OpenAIGenerator("meta", server.url, retries=0, **options)
 
 
 async def test_equal_questions_are_asked_once(server: EndpointServer) -> None:

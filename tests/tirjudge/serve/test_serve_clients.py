@@ -104,6 +104,6 @@ async def test_temporary_failures_are_retried_and_others_are_errors(server: Endp
     async with JudgeClient(server.url) as client:
         assert (await client.judge(question)).scores == [4.0]
     server.answers(failure(503, "generator_down: off", {"retry-after": "0"}))
-    async with JudgeClient(server.url, max_attempts=2) as client:
+    async with JudgeClient(server.url, retries=1) as client:
         with pytest.raises(GeneratorFailed, match="generator_down: off"):
             await client.judge(question)

@@ -41,7 +41,7 @@ def server() -> Iterator[EndpointServer]:
 
 def case(server: EndpointServer, kept: Path, *, wrong: str, **options: Any) -> Case:
     def reward_questions() -> RewardQuestions:
-        generator = OpenAIGenerator("meta", server.url, max_attempts=1)
+        generator = OpenAIGenerator("meta", server.url, retries=0)
         return RewardQuestions(generator, kept=AnswerStore(kept), patience=0.0)
 
     return Case(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -16,8 +17,10 @@ from safetensors.torch import load_file
 from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_training.distributed import checkpoints
+from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.run import train_rl
+from tirjudge_training.rl.trainer import TaskSource
 
 CONFIG = RlConfig(
     steps=3,
@@ -45,9 +48,14 @@ train(Path(start), Path(folder), say)
 """
 
 
-def train(start: Path, folder: Path, say: Callable[[str], None] = lambda line: None) -> None:
+def train(
+    start: Path,
+    folder: Path,
+    say: Callable[[str], None] = lambda line: None,
+    tasks: TaskSource = source,
+) -> None:
     with RunFolder(folder) as run:
-        model = train_rl(start, run, CONFIG, environments=ENVIRONMENTS, source=source, seed=1, say=say)
+        model = train_rl(start, run, CONFIG, environments=ENVIRONMENTS, source=tasks, seed=1, say=say)
         model.save_pretrained(run.path / "model")
 
 
@@ -149,6 +157,38 @@ def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
     train(tiny_model, tmp_path)
     for name in ("metrics.jsonl", "episodes.jsonl"):
         assert rows(tmp_path, name) == rows(whole, name)
+    resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path, whole))
+    assert all(resumed[name].equal(expected[name]) for name in expected)
+
+
+def test_ctrl_c_saves_the_step_in_progress_and_the_run_ends_like_an_uninterrupted_one(
+    whole: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    """The schedule has no checkpoint after the first of three steps, only after the second and the last."""
+    said: list[str] = []
+    pressed: list[int] = []
+
+    def interrupting(step: int, round_number: int, position: int) -> Any:
+        if not pressed:
+            pressed.append(step)
+            os.kill(os.getpid(), signal.SIGINT)
+        return source(step, round_number, position)
+
+    with pytest.raises(Interrupted, match="interrupted after step 1 of 3, which has a checkpoint"):
+        train(tiny_model, tmp_path, said.append, tasks=interrupting)
+    assert sum("interrupted: writing a checkpoint after the step" in line for line in said) == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    saved = tmp_path / "checkpoints" / "interrupted" / "checkpoint-2"
+    assert checkpoints.latest(tmp_path / "checkpoints") == saved
+    assert checkpoints.marked(tmp_path / "checkpoints") == [], "it is none to choose from"
+    assert rows(tmp_path, "metrics.jsonl") == rows(whole, "metrics.jsonl")[:1]
+    said.clear()
+    train(tiny_model, tmp_path, said.append)
+    assert "rl resumes at step 2 of 3" in said
+    for name in ("metrics.jsonl", "episodes.jsonl"):
+        assert rows(tmp_path, name) == rows(whole, name)
+    kept = [sorted(path.name for path in (folder / "checkpoints").iterdir()) for folder in (tmp_path, whole)]
+    assert kept[0] == kept[1], "that of the interruption is gone"
     resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path, whole))
     assert all(resumed[name].equal(expected[name]) for name in expected)
 

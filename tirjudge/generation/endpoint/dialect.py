@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
 from tirjudge.generation.endpoint.http import Refused
@@ -33,8 +33,9 @@ _UNSUPPORTED = re.compile(
 class Dialect:
     """Renames and drops the parameters that an endpoint has refused, so that they are not sent again."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, name: str, kept: Container[str] = ()) -> None:
+        """`kept` are parameters that a user chose: a refusal of one of them is an error."""
+        self._name, self._kept = name, kept
         self._dropped: set[str] = set()
         self._renamed: dict[str, str] = {}
 
@@ -55,7 +56,7 @@ class Dialect:
             self._renamed["max_tokens"] = "max_completion_tokens"
             return True
         for name in DISPENSABLE:
-            if name in sent and _is_about(refusal, name):
+            if name in sent and name not in self._kept and _is_about(refusal, name):
                 self._note(name, "continuing without it")
                 self._dropped.add(name)
                 return True

@@ -6,8 +6,10 @@ import json
 import logging
 import random
 import re
-from asyncio import Semaphore, sleep
-from collections.abc import Mapping
+import time
+from asyncio import Semaphore, sleep, timeout
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
@@ -32,6 +34,14 @@ LONGEST_RETRY_AFTER = 300.0
 """Seconds; a longer Retry-After is a spent quota, and waiting for it would look like a hang."""
 FIRST_CONTACT = 3
 """Attempts at an endpoint that has never answered: its address is probably wrong."""
+TIMEOUT = 600.0
+"""Seconds of one attempt by default: a thinking model may take minutes."""
+RETRIES = 7
+"""Further attempts after the first one, by default."""
+LONGEST_CONNECT = 20.0
+"""Seconds to open a connection; a longer `timeout` only helps an endpoint that computes."""
+_BETWEEN_WARNINGS = 60.0
+"""Seconds between two warnings about retries."""
 
 _CONTEXT_FULL = re.compile(r"context[ _](length|window|size)|prompt is too long", re.IGNORECASE)
 _ADVICE = {
@@ -68,13 +78,36 @@ class _Transient(Exception):
         self.retry_after = retry_after
 
 
+@dataclass(frozen=True, slots=True)
+class Retry:
+    """A failed attempt that will be repeated."""
+
+    url: str
+    """The API root."""
+    reason: str
+    """One line without the key."""
+    attempt: int
+    """The number of the attempt that failed, from 1."""
+    attempts: int
+    """The most attempts of this request."""
+    pause: float
+    """Seconds until the next attempt."""
+
+    def __str__(self) -> str:
+        return (
+            f"{self.url}: {self.reason}; retrying in {self.pause:.1f} s "
+            f"(attempt {self.attempt} of {self.attempts} failed)"
+        )
+
+
 class JsonEndpoint:
     """Posts JSON and parses typed answers, with at most `concurrency` requests in flight.
 
     Further requests wait in order. Timeouts, dropped connections, 408, 409, 425, 429, 5xx and answers that
     cannot be parsed are retried with capped exponential backoff and jitter, and never sooner than
-    `Retry-After` says (seconds or a date). The key is sent in the Authorization header only: no error, log or
-    repr contains it.
+    `Retry-After` says (seconds or a date). Each retry is passed to `on_retry`; without one, the first is
+    logged as a warning, and then one a minute. The key is sent in a header only: no error, log or repr
+    contains it, nor the query of the base URL.
     """
 
     def __init__(
@@ -83,21 +116,24 @@ class JsonEndpoint:
         *,
         api_key: str | None = None,
         concurrency: int = 32,
-        timeout: float = 600.0,
-        max_attempts: int = 8,
+        timeout: float = TIMEOUT,
+        retries: int = RETRIES,
+        on_retry: Callable[[Retry], None] | None = None,
     ) -> None:
-        if concurrency < 1 or max_attempts < 1 or not timeout > 0:
-            raise ValueError("concurrency, max_attempts and timeout must be positive")
-        url = api_root(base_url)
-        self.url = str(url)
-        """The API root; it contains no password, so messages may show it."""
+        if concurrency < 1 or retries < 0 or not timeout > 0:
+            raise ValueError("concurrency and timeout must be positive, and retries may not be negative")
+        url = api_root(base_url, query=True)
+        self.url = str(url.copy_with(query=None))
+        """The API root; it contains no password and no query, so messages may show it."""
+        self._query = url.params
         self._key = SecretStr((api_key or "").strip())
+        self._timeout, self._attempts = timeout, retries + 1
+        self._on_retry, self._warned = on_retry or self._warn, -_BETWEEN_WARNINGS
         self._slots = Semaphore(concurrency)
-        self._max_attempts = max_attempts
         self._answered = False
         self._client = httpx.AsyncClient(
-            headers=_headers(self._key),
-            timeout=httpx.Timeout(timeout, connect=min(timeout, 20.0), pool=None),
+            headers=_headers(self._key, azure="api-version" in self._query),
+            timeout=httpx.Timeout(None, connect=LONGEST_CONNECT),
             limits=httpx.Limits(max_connections=None, max_keepalive_connections=concurrency),
         )
 
@@ -113,7 +149,7 @@ class JsonEndpoint:
             stop=self._give_up,
             wait=_pause,
             sleep=sleep,
-            before_sleep=self._log_retry,
+            before_sleep=self._report_retry,
             reraise=True,
         )
         # The slot is kept during the pauses, so that an overloaded endpoint gets fewer requests.
@@ -130,9 +166,13 @@ class JsonEndpoint:
 
     async def _attempt(self, url: str, content: bytes, answer: type[Answer]) -> Answer:
         try:
-            response = await self._client.post(url, content=content)
-        except httpx.TimeoutException as error:
-            raise _Transient(f"timed out ({type(error).__name__})") from None
+            # Of the whole attempt: an endpoint that sends white space all the time hangs too.
+            async with timeout(self._timeout):
+                response = await self._client.post(url, params=self._query or None, content=content)
+        except httpx.TimeoutException:
+            raise _Transient(f"timed out: no connection within {LONGEST_CONNECT:g} s") from None
+        except TimeoutError:
+            raise _Transient(f"timed out: no answer within {self._timeout:g} s") from None
         except httpx.RequestError as error:
             raise _Transient(self._line(f"{type(error).__name__}: {error}")) from None
         self._answered = True
@@ -158,7 +198,8 @@ class JsonEndpoint:
             line += f"; its Retry-After is {pause:.0f} seconds"
         if status in _ADVICE:
             line = f"{line.rstrip('.')}; {_ADVICE[status]}"
-        return Refused(f"{response.url}: {line}", status=status, message=message, param=param)
+        address = response.url.copy_with(query=None)
+        return Refused(f"{address}: {line}", status=status, message=message, param=param)
 
     def _line(self, text: str, limit: int = 300) -> str:
         """Return the endpoint's text as one line without control characters and the key, cut to `limit`."""
@@ -168,37 +209,55 @@ class JsonEndpoint:
         return line if len(line) <= limit else line[: limit - 1] + "…"
 
     def _give_up(self, state: RetryCallState) -> bool:
-        limit = self._max_attempts if self._answered else min(self._max_attempts, FIRST_CONTACT)
-        return state.attempt_number >= limit
+        return state.attempt_number >= self._most_attempts
 
-    def _log_retry(self, state: RetryCallState) -> None:
+    @property
+    def _most_attempts(self) -> int:
+        return self._attempts if self._answered else min(self._attempts, FIRST_CONTACT)
+
+    def _report_retry(self, state: RetryCallState) -> None:
         pause = state.next_action.sleep if state.next_action else 0.0
         error = state.outcome and state.outcome.exception()
-        logger.info("%s: %s; retrying in %.1f s", self.url, error, pause)
+        self._on_retry(Retry(self.url, str(error), state.attempt_number, self._most_attempts, pause))
+
+    def _warn(self, retry: Retry) -> None:
+        now = time.monotonic()
+        due = now - self._warned >= _BETWEEN_WARNINGS
+        if due:
+            self._warned = now
+        logger.log(logging.WARNING if due else logging.INFO, "%s", retry)
 
 
-def api_root(base_url: str) -> httpx.URL:
+def api_root(base_url: str, *, query: bool = False) -> httpx.URL:
     """Return the API root of a base URL: it ends in /v1 unless the URL has a path of its own.
 
-    Raises ValueError, in one line, for a URL that is invalid or could contain a secret.
+    With `query` the URL may have one, such as Azure's `?api-version=...`. Raises ValueError, in one line, for
+    a URL that is invalid or could contain a secret.
     """
     try:
         url = httpx.URL(base_url.strip())
     except httpx.InvalidURL:
         url = httpx.URL()
+    unwanted = url.userinfo or url.fragment or (url.query and not query)
     # A key in the URL would reach logs, so the message does not repeat the URL either.
-    if url.scheme not in ("http", "https") or not url.host or url.userinfo or url.query or url.fragment:
-        raise ValueError("the base URL must be http(s)://host[:port][/path], with no user, query or fragment")
+    if url.scheme not in ("http", "https") or not url.host or unwanted:
+        wanted, but = ("[?query]", "user") if query else ("", "user, query")
+        raise ValueError(
+            f"the base URL must be http(s)://host[:port][/path]{wanted}, with no {but} or fragment"
+        )
     path = url.path.rstrip("/").removesuffix("/completions").removesuffix("/chat")
     return url.copy_with(path=path or "/v1")
 
 
-def _headers(key: SecretStr) -> dict[str, str]:
+def _headers(key: SecretStr, *, azure: bool) -> dict[str, str]:
     value = key.get_secret_value()
     if not (value.isascii() and value.isprintable()) or " " in value:
         raise ValueError("the API key contains characters that a header cannot carry: copy it again")
     headers = {"content-type": "application/json", "accept": "application/json"}
-    return headers | ({"authorization": f"Bearer {value}"} if value else {})
+    if not value:
+        return headers
+    # Azure's deployments read keys from a header of their own.
+    return headers | ({"api-key": value} if azure else {"authorization": f"Bearer {value}"})
 
 
 def _pause(state: RetryCallState) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, TypeVar, get_args
 
 from pydantic import BaseModel
@@ -11,7 +11,7 @@ from pydantic import BaseModel
 from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling, Withheld
 from tirjudge.generation.endpoint.chat import alternating, continued, tools, unfinished
 from tirjudge.generation.endpoint.dialect import Dialect
-from tirjudge.generation.endpoint.http import JsonEndpoint, Refused
+from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, JsonEndpoint, Refused, Retry
 from tirjudge.generation.endpoint.responses import (
     ChatAnswer,
     ChatChoice,
@@ -30,6 +30,34 @@ Answer = TypeVar("Answer", bound=BaseModel)
 
 EXACT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Sent to servers of open models, which otherwise apply the sampling that the model's makers recommend."""
+
+OWN_FIELDS = {
+    "model": "--model",
+    "max_tokens": "--max-tokens",
+    "max_completion_tokens": "--max-tokens",
+    "temperature": "--temperature",
+    "top_p": "--top-p",
+    "seed": "--seed",
+    "n": "--samples",
+    "tools": "--tier tools",
+    **dict.fromkeys(
+        (
+            "messages",
+            "prompt",
+            "stop",
+            "stop_token_ids",
+            "stream",
+            "logprobs",
+            "return_token_ids",
+            "skip_special_tokens",
+            "include_stop_str_in_output",
+            "add_generation_prompt",
+            "continue_final_message",
+        ),
+        "",
+    ),
+}
+"""Fields that a request cannot be given, with the option that sets them, if there is one."""
 
 
 class OpenAIGenerator:
@@ -61,14 +89,17 @@ class OpenAIGenerator:
         tokenizer: Any = None,
         enable_thinking: bool | None = None,
         concurrency: int = 32,
-        timeout: float = 600.0,
-        max_attempts: int = 8,
+        timeout: float = TIMEOUT,
+        retries: int = RETRIES,
+        request_fields: Mapping[str, Any] | None = None,
+        on_retry: Callable[[Retry], None] | None = None,
     ) -> None:
         """
         Args:
             model: the model's name at the endpoint.
-            base_url: with or without the trailing ``/v1``.
-            api_key: sent as a bearer token; None for an endpoint without keys.
+            base_url: with or without the trailing ``/v1``; a query such as ``?api-version=...`` is kept.
+            api_key: sent as a bearer token, or as Azure's ``api-key`` if the query has an ``api-version``;
+                None for an endpoint without keys.
             tier: see above.
             tokenizer: the model's tokenizer, for ``completions``: a fast Hugging Face tokenizer, or the
                 folder or hub id of one, whose generation config then also gives the tokens that end a turn.
@@ -76,7 +107,10 @@ class OpenAIGenerator:
                 template (``chat_template_kwargs``: vLLM, SGLang). None leaves it to the endpoint.
             concurrency: requests in flight at once, over all trajectories.
             timeout: seconds that one attempt may take.
-            max_attempts: attempts of one request, the first included.
+            retries: further attempts after a temporary failure.
+            request_fields: further fields of every request, such as ``reasoning_effort``; those that the
+                judge sets itself are refused.
+            on_retry: called for every retry; see `JsonEndpoint`.
         """
         if tier not in get_args(Tier):
             raise ValueError(f"tier must be one of {', '.join(get_args(Tier))}, not {tier!r}")
@@ -88,9 +122,16 @@ class OpenAIGenerator:
         self._enable_thinking = enable_thinking
         self._tier = tier
         self._endpoint = JsonEndpoint(
-            base_url, api_key=api_key, concurrency=concurrency, timeout=timeout, max_attempts=max_attempts
+            base_url,
+            api_key=api_key,
+            concurrency=concurrency,
+            timeout=timeout,
+            retries=retries,
+            on_retry=on_retry,
         )
-        self._dialect = Dialect(model)
+        self._fields = dict(request_fields or {})
+        _check_fields(self._fields)
+        self._dialect = Dialect(model, kept=self._fields)
         self._context_length: int | None = None
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
@@ -137,6 +178,7 @@ class OpenAIGenerator:
             "return_token_ids": True,
             # A stop string that is a special token is only seen in a text that shows them.
             "skip_special_tokens": False,
+            **self._fields,
         }
         answer = await self._ask_within_context(body, len(context.ids))
         choice = answer.choices[0]
@@ -177,8 +219,6 @@ class OpenAIGenerator:
     async def _chat(self, context: Context, sampling: Sampling, tier: str) -> Completion:
         prompt = context.prompt
         body = self._request(prompt, sampling)
-        if self._enable_thinking is not None:
-            body["chat_template_kwargs"] = {"enable_thinking": self._enable_thinking}
         if tier == "continue":
             # A thinking model writes the tag itself. Before one that is continued, a template such as Qwen3's
             # puts an empty, closed thinking.
@@ -195,6 +235,10 @@ class OpenAIGenerator:
         body["messages"] = messages
         if prompt.tools:
             body["tools"] = list(tools(prompt.tools))
+        body |= self._fields
+        if self._enable_thinking is not None:
+            template = self._fields.get("chat_template_kwargs", {})
+            body["chat_template_kwargs"] = {"enable_thinking": self._enable_thinking, **template}
         try:
             answer = await self._ask("chat/completions", body, ChatAnswer)
         except Refused as refusal:
@@ -247,6 +291,16 @@ class OpenAIGenerator:
             tool_calls=calls,
             usage=answer.usage,
         )
+
+
+def _check_fields(fields: Mapping[str, Any]) -> None:
+    """Raise ValueError for a request field that the judge sets itself."""
+    for name in fields:
+        if name in OWN_FIELDS:
+            option = f"use {OWN_FIELDS[name]}" if OWN_FIELDS[name] else "leave it out"
+            raise ValueError(f"the judge sets the request field {name!r} itself: {option}")
+    if not isinstance(fields.get("chat_template_kwargs", {}), Mapping):
+        raise ValueError("the request field 'chat_template_kwargs' must be a JSON object")
 
 
 def _encoder(tokenizer: Any, enable_thinking: bool | None) -> ChatEncoder:

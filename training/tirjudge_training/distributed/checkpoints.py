@@ -12,6 +12,8 @@ from typing import Any
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_training.distributed.processes import ALONE, Processes, Sharding
 
+APART = "interrupted"
+"""The subfolder for the checkpoint of an interrupted training, which is not one of the schedule."""
 MARK = "complete"
 """The file that marks a complete checkpoint; it contains how the optimizer state was sharded."""
 ADAPTER, WRAPPED = ".lora_", ".base_layer."
@@ -37,12 +39,12 @@ def marked(folder: Path) -> list[Path]:
 
 
 def latest(folder: Path, processes: Processes = ALONE) -> Path | None:
-    """Return the last complete checkpoint, or None.
+    """Return the last complete checkpoint, that of an interrupted training included, or None.
 
     Raises IncompatibleCheckpoint if `processes` cannot load its optimizer state: transformers itself would
     resume without a warning, with Adam's moments and the learning rate reset.
     """
-    last = next(reversed(marked(folder)), None)
+    last = max((*marked(folder), *marked(folder / APART)), key=step_of, default=None)
     if last is not None:
         writers, own = (last / MARK).read_text(encoding="utf-8"), _writers(processes)
         if writers != own:

@@ -7,11 +7,13 @@ real. Only words, thresholds and wordings of the training half are used.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from random import Random
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from tirjudge.console_text import Interval
 from tirjudge_environments import (
     ChatEncoder,
     Completion,
@@ -85,14 +87,24 @@ class CorpusConfig(BaseModel):
         )
 
 
-async def corpus(tokenizer: Any, sandbox: Sandbox, config: CorpusConfig, seed: int) -> list[Sample]:
-    """Return the samples in order, a function of tokenizer, configuration and seed."""
+async def corpus(
+    tokenizer: Any,
+    sandbox: Sandbox,
+    config: CorpusConfig,
+    seed: int,
+    say: Callable[[str], None] = lambda line: None,
+) -> list[Sample]:
+    """Return the samples in order, a function of tokenizer, configuration and seed.
+
+    `say` receives lines of progress.
+    """
     encoder, end = ChatEncoder(tokenizer), tokenizer.eos_token_id
     short = [
         Sample.answer(encoder, *program_example(config.habits, index, seed), end)
         for index in range(config.programs)
     ] + [Sample.answer(encoder, *reading_example(index, seed), end) for index in range(config.readings)]
-    return short + [Sample.of(dialogue) for dialogue in await dialogues(tokenizer, sandbox, config, seed)]
+    held = await dialogues(tokenizer, sandbox, config, seed, say)
+    return short + [Sample.of(dialogue) for dialogue in held]
 
 
 def program_example(habits: Habits, index: int, seed: int) -> tuple[str, str]:
@@ -113,8 +125,15 @@ def reading_example(index: int, seed: int) -> tuple[str, str]:
     return f"{output}{QUESTIONS[shown]}", answer(rng, shown, decided_position(shown, output))
 
 
-async def dialogues(tokenizer: Any, sandbox: Sandbox, config: CorpusConfig, seed: int) -> list[Trajectory]:
+async def dialogues(
+    tokenizer: Any,
+    sandbox: Sandbox,
+    config: CorpusConfig,
+    seed: int,
+    say: Callable[[str], None] = lambda line: None,
+) -> list[Trajectory]:
     """Return the teacher's dialogues, each on one view of a task of their own training stream."""
+    interval, done = Interval(), 0
     encoder = ChatEncoder(tokenizer)
     tools, text = (
         {format: open_environment(format, **ENVIRONMENT, tools=with_tools) for format in SHOWN}
@@ -122,6 +141,7 @@ async def dialogues(tokenizer: Any, sandbox: Sandbox, config: CorpusConfig, seed
     )
 
     async def dialogue(index: int) -> Trajectory:
+        nonlocal done
         rng = Random(derive_seed("warm-up dialogue", seed, index))
         formatted = train_task(index, derive_seed("warm-up", seed), formats=FORMATS, families=WEIGHTED)
         environment = (text if rng.random() < config.text_only else tools)[formatted.format]
@@ -129,9 +149,13 @@ async def dialogues(tokenizer: Any, sandbox: Sandbox, config: CorpusConfig, seed
         view = rng.choice(environment.views(task))
         teacher = Teacher(rng, config.habits, FAMILIES[task.gold["family"]], task, view)
         session = JudgeSession(environment, task, view, sandbox, encoder=encoder)
-        return await _hold_dialogue(
+        held = await _hold_dialogue(
             session, teacher, SHOWN[formatted.format], encoder, tokenizer.eos_token_id
         )
+        done += 1
+        if interval.over():
+            say(f"{done} of {config.dialogues} dialogues written")
+        return held
 
     return await asyncio.gather(*(dialogue(index) for index in range(config.dialogues)))
 

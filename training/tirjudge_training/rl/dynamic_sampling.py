@@ -25,6 +25,8 @@ class FormattedTask:
     task: JudgeTask
 
 
+Progress = Callable[[int, int], None]
+"""Receives the number of finished tasks, and of all tasks of a round."""
 TaskSampler = Callable[[int, int], FormattedTask]
 """Maps (round, position) to a task of this step. Round 0 is the batch itself; later rounds are
 replacements."""
@@ -107,6 +109,7 @@ async def gather(
     replacement_rounds: int = 0,
     resamples: int = 1,
     processes: Processes = ALONE,
+    progress: Progress = lambda done, tasks: None,
 ) -> Batch:
     """Fill `slots` groups of `size` rollouts with whole tasks; raises RuntimeError if nothing can be scored.
 
@@ -116,21 +119,39 @@ async def gather(
     stays empty.
 
     Tasks are distributed over `processes`, and every process receives the whole batch, so that filter and
-    replacements do not depend on the number of processes.
+    replacements do not depend on the number of processes. `progress` is called when one of this process's
+    tasks is done.
     """
     rounds: list[list[ScoredRollouts]] = []
     kept: list[Group] = []
     while len(kept) < slots and len(rounds) <= replacement_rounds:
         tasks = processes.share(_fitting_tasks(sample_task, len(rounds), rollouts, slots - len(kept)))
-        scored = await asyncio.gather(
-            *(score_task(task, rollouts[task.format], size, resamples) for task in tasks)
-        )
+        scored = await _all_scored(tasks, rollouts, size, resamples, progress)
         # Every process sees all rollouts, so that all take the same decisions below.
         rounds.append(processes.collect(scored))
         kept += [group for one in rounds[-1] for group in one.groups if group.teaches(by)]
     first, later = rounds[0], [one for replacements in rounds[1:] for one in replacements]
     _require_a_score(first)
     return Batch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept))
+
+
+async def _all_scored(
+    tasks: Sequence[FormattedTask],
+    rollouts: Mapping[str, RolloutEngine],
+    size: int,
+    resamples: int,
+    progress: Progress,
+) -> list[ScoredRollouts]:
+    done = 0
+
+    async def scored(task: FormattedTask) -> ScoredRollouts:
+        nonlocal done
+        result = await score_task(task, rollouts[task.format], size, resamples)
+        done += 1
+        progress(done, len(tasks))
+        return result
+
+    return await asyncio.gather(*map(scored, tasks))
 
 
 def _fitting_tasks(

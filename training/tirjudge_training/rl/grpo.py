@@ -10,6 +10,7 @@ from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.batching import without_left_padding
 from tirjudge_training.rl.config import RlConfig, require_reporters
+from tirjudge_training.rl.dynamic_sampling import Progress
 from tirjudge_training.rl.engine import Engine
 from tirjudge_training.rl.losses import open_loss
 from tirjudge_training.rl.trainer import BatchCallback, JudgeBatches, TaskSource, quiet
@@ -26,6 +27,7 @@ def build_trainer(
     seed: int,
     output: str,
     on_batch: BatchCallback = lambda generation: {},
+    on_sampled: Progress = lambda done, tasks: None,
     processes: Processes = ALONE,
     lora: LoraConfig | None = None,
     callbacks: tuple[Any, ...] = (),
@@ -44,6 +46,7 @@ def build_trainer(
             config=config,
             seed=seed,
             on_batch=on_batch,
+            on_sampled=on_sampled,
             processes=processes,
             model=model,
             processing_class=tokenizer,

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from statistics import fmean
 from typing import Any
 
+from tirjudge.console_text import Interval
 from tirjudge.storage.records import episode_record, failed
 from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_environments import Reward, Trajectory
@@ -29,11 +30,13 @@ class MetricsLog:
 
     def __init__(self, run: RunFolder, steps: int, say: Callable[[str], None], health: Health) -> None:
         self._run, self._steps, self._say, self._health = run, steps, say, health
-        self._step = 0
+        self._step = self._next = 0
+        self._interval = Interval()
         self._began: tuple[int, float] | None = None
 
     def resume(self, step: int) -> None:
-        """Drop the rows of `step` and later that an interrupted run wrote; those steps are repeated."""
+        """Go on at this step: drop the rows of an interrupted run from it on; those steps are repeated."""
+        self._next = step
         # The rollout log needs no such step: its shards are overwritten by name.
         for name in (METRICS, EPISODES):
             rows = list(self._run.read(name))
@@ -42,13 +45,22 @@ class MetricsLog:
                 self._run.write(name, b"".join(map(encode_line, kept)).decode())
             if name == METRICS:
                 self._health.earlier(kept)
+                lost = len(rows) - len(kept)
+                repeated = f"; repeating {lost} that had no checkpoint yet" if lost else ""
+                if kept or lost:
+                    self._say(f"rl resumes at step {step + 1} of {self._steps}{repeated}")
+
+    def sampled(self, done: int, tasks: int) -> None:
+        """Report the tasks of the batch in progress that are sampled, from time to time."""
+        if self._interval.over():
+            self._say(f"rl {self._next + 1}/{self._steps}: {done} of {tasks} tasks sampled")
 
     def generation(self, generation: GenerationBatch) -> dict[str, float]:
         """Write the episodes of a batch; return its metrics."""
         self._run.append(EPISODES, *episode_rows(generation))
         self._run.write(shard_name(generation.step), shard(generation.step, generation.batch))
         self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.replacements))
-        self._step = generation.step
+        self._step, self._next = generation.step, generation.step + 1
         return batch_metrics(generation)
 
     def log(self, logs: dict[str, Any]) -> None:
@@ -59,6 +71,7 @@ class MetricsLog:
         # Written before the checks, so that the folder has the numbers that stopped the run.
         self._run.append(METRICS, row)
         self._say(self._progress(row))
+        self._interval = Interval()
         self._health.trained(row)
 
     def _progress(self, row: dict[str, Any]) -> str:

@@ -12,6 +12,7 @@ from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Environment
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.device import Dtype, describe
+from tirjudge_training.distributed.interruption import Interrupted, Interruption, checkpoint_callback
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
 from tirjudge_training.rl.config import RlConfig
@@ -54,7 +55,8 @@ def train_rl(
     weights that are not trained; trained ones are float32.
 
     Checkpoints are written to `run`. An interrupted stage resumes from the last complete checkpoint and
-    writes what an uninterrupted one would have written. Each of several `processes` must make this call.
+    writes what an uninterrupted one would have written. Ctrl-C writes a checkpoint after the step in progress
+    and raises Interrupted. Each of several `processes` must make this call.
     `enable_thinking` is the thinking mode of the prompts, see `ChatEncoder`.
     `reward_questions` answers the questions that rewards depend on and is closed here. Raises NotAnswered if
     it gets no answers.
@@ -67,6 +69,7 @@ def train_rl(
     metrics_log = MetricsLog(run, config.steps, say, Health(config.health))
     # A step that was logged after the last checkpoint is repeated, so its rows are dropped.
     metrics_log.resume(checkpoints.step_of(saved) // config.optimizer_steps if saved else 0)
+    interruption = Interruption(say)
     with Engine(
         model,
         tokenizer,
@@ -91,9 +94,13 @@ def train_rl(
             seed=seed,
             output=str(run.path / CHECKPOINTS),
             on_batch=metrics_log.generation,
+            on_sampled=metrics_log.sampled,
             processes=processes,
             lora=None if trained is not model else lora,
-            callbacks=(_callback(metrics_log, processes),),
+            callbacks=(
+                _callback(metrics_log),
+                checkpoint_callback(interruption, unit=config.optimizer_steps, processes=processes),
+            ),
         )
         name_base(trainer.model, start)
         score_learned_tokens(
@@ -104,20 +111,21 @@ def train_rl(
         )
         run.write(MACHINE, json.dumps(machine, indent=2) + "\n")
         say(", ".join(f"{name} {value}" for name, value in machine.items()))
-        trainer.train(resume_from_checkpoint=str(saved) if saved else None)
+        with interruption:
+            trainer.train(resume_from_checkpoint=str(saved) if saved else None)
+        if interruption.requested:
+            done = trainer.state.global_step // config.optimizer_steps
+            raise Interrupted(f"interrupted after step {done} of {config.steps}, which has a checkpoint")
     return model
 
 
-def _callback(metrics_log: MetricsLog, processes: Processes) -> Any:
+def _callback(metrics_log: MetricsLog) -> Any:
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
-        """Passes the trainer's logs on, and marks each checkpoint as complete once it is written."""
+        """Passes the trainer's logs on."""
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
             metrics_log.log(logs or {})
-
-        def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            checkpoints.mark(Path(args.output_dir) / f"checkpoint-{state.global_step}", processes)
 
     return Watch()

@@ -29,7 +29,7 @@ from tirjudge_training.rl.batching import (
     without_left_padding,
 )
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.dynamic_sampling import Batch, FormattedTask, gather
+from tirjudge_training.rl.dynamic_sampling import Batch, FormattedTask, Progress, gather
 from tirjudge_training.rl.losses import open_loss
 from tirjudge_training.rl.trl_rollout import Row, batch_rows
 from tirjudge_training.scoring import IGNORED, shares_prompts
@@ -83,11 +83,12 @@ class JudgeBatches(GRPOTrainer):
         config: RlConfig,
         seed: int,
         on_batch: BatchCallback,
+        on_sampled: Progress,
         processes: Processes = ALONE,
         **trl: Any,
     ) -> None:
         self.engine, self.source, self.config, self.seed = engine, source, config, seed
-        self.on_batch, self.processes = on_batch, processes
+        self.on_batch, self.on_sampled, self.processes = on_batch, on_sampled, processes
         self.loss = open_loss(config.loss, config.loss_options)
         self.rows: list[Row] = []
         self._batch: list[Row] = []
@@ -300,6 +301,7 @@ class JudgeBatches(GRPOTrainer):
                 replacement_rounds=self.config.replacement_rounds,
                 resamples=self.config.resamples,
                 processes=self.processes,
+                progress=self.on_sampled,
             )
         )
 

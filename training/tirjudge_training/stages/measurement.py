@@ -30,6 +30,7 @@ class Measurement(Stage):
             dtype=run.dtype,
             reward_questions=partial(run.reward_questions, folder),
             folder=folder,
+            say=run.say,
         )
         for line in lines(results):
             run.say(line)

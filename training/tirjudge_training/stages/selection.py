@@ -49,6 +49,10 @@ class Selection(Stage):
         # One file of answers per checkpoint, so that a resumed stage repeats no answer.
         for checkpoint in checkpoints.marked(run.path / self.stage / CHECKPOINTS):
             step = checkpoints.step_of(checkpoint)
+
+            def say(line: str, step: int = step) -> None:
+                run.say(f"step {step}: {line}")
+
             found = measure(
                 str(checkpoint),
                 tasks,
@@ -59,6 +63,7 @@ class Selection(Stage):
                 reward_questions=partial(run.reward_questions, folder),
                 folder=folder,
                 file=f"answers-{step}.jsonl",
+                say=say,
             )
             counts[step] = correct(found)
             run.say(f"step {step} has {counts[step]} of {len(tasks)} right")

@@ -44,7 +44,7 @@ class WarmUp(Stage):
 
         async def write() -> list[Sample]:
             async with open_sandbox() as sandbox:
-                return await corpus(tokenizer, sandbox, self.config.corpus, self.seed)
+                return await corpus(tokenizer, sandbox, self.config.corpus, self.seed, run.say)
 
         samples = run.processes.first(lambda: asyncio.run(write()))
         model = train_sft(

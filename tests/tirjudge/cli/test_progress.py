@@ -1,0 +1,118 @@
+"""The progress of `tirjudge judge` while an endpoint fails or hangs: retries, waiting, accuracy and cost."""
+
+from __future__ import annotations
+
+import os
+import pty
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.command import TIRJUDGE
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
+from tests.tirjudge.judge_command import judge, pairs, through, write_rows
+from tirjudge.cli import app, progress
+from tirjudge.generation.endpoint import http
+
+VERDICT = chat("<preference>A</preference>")
+
+
+def run_here(folder: Path, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> Result:
+    """Run in this process, whose intervals a test can shorten; standard error is no terminal."""
+    monkeypatch.chdir(folder)
+    return CliRunner().invoke(app, ["judge", "rows.jsonl", "--no-tools", "--order", "given", *arguments])
+
+
+def test_the_first_retry_is_reported_at_once_and_the_summary_counts_them(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    endpoint.answers(failure(500, "out of memory"), failure(500, "out of memory"), VERDICT)
+    run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
+    assert run.returncode == 0, run.stderr
+    said = [line for line in run.stderr.splitlines() if "retrying" in line]
+    assert len(said) == 1
+    assert re.search(
+        rf"{endpoint.url}/v1: 500 Internal Server Error: out of memory; retrying in 0\.\d s "
+        r"\(attempt 1 of 8 failed\); --timeout and --retries",
+        said[0],
+    )
+    assert "retries   2 requests were repeated in this run" in run.stdout
+
+
+def test_without_retries_a_failure_is_final(tmp_path: Path, endpoint: EndpointServer) -> None:
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    endpoint.answers(failure(500, "out of memory"))
+    run = judge(tmp_path, "rows.jsonl", "--no-tools", "--retries", "0", *through(endpoint))
+    assert run.returncode == 1
+    assert len(endpoint.asked) == 1
+    assert "500 Internal Server Error: out of memory (1 attempt)" in run.stderr
+
+
+def test_an_endpoint_that_hangs_is_seen_while_it_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer
+) -> None:
+    monkeypatch.setattr(progress, "SECONDS", 0.3)
+    monkeypatch.setattr(progress, "_LONG", 0.1)
+    monkeypatch.setattr(http, "FIRST_PAUSE", 0.01)
+    write_rows(tmp_path / "rows.jsonl", pairs(1))
+    endpoint.delay = 60.0
+    run = run_here(tmp_path, monkeypatch, *through(endpoint), "--timeout", "1", "--retries", "1")
+    assert run.exit_code == 1
+    ticks = [line for line in run.stderr.splitlines() if line.startswith("0 of 1 rows")]
+    assert any("1 unanswered, the first for" in line for line in ticks), ticks
+    assert any("1 retries (timed out: no answer within 1 s)" in line for line in ticks)
+    assert "timed out: no answer within 1 s (2 attempts)" in run.stderr
+
+
+def test_piped_progress_shows_accuracy_failures_and_cost_so_far(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer
+) -> None:
+    """Nine rows: four right, four wrong, one refused; the answers take long enough for several lines."""
+    monkeypatch.setattr(progress, "SECONDS", 0.2)
+    rows = [row | {"label": n % 2} for n, row in enumerate(pairs(8))]
+    write_rows(tmp_path / "rows.jsonl", [*rows, {"id": "bad", "prompt": "refuse", "responses": ["x", "y"]}])
+    endpoint.delay = 0.3
+    endpoint.script = lambda body: (
+        failure(422, "no") if "refuse" in body["messages"][0]["content"] else VERDICT
+    )
+    prices = ("--price-in", "1000", "--price-out", "1000", "--concurrency", "1")
+    run = run_here(tmp_path, monkeypatch, *through(endpoint), *prices)
+    assert run.exit_code == 1
+    ticks = [line for line in run.stderr.splitlines() if re.match(r"\d of 9 rows", line)]
+    assert any(re.search(r"50\.0% right of [2468], cost 0\.0\d+", line) for line in ticks), ticks
+    assert "cost      0.0800 for 56 tokens read, 24 written" in run.stdout
+
+
+def test_a_terminal_shows_retries_and_waiting_in_one_live_line(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", [row | {"label": 1} for row in pairs(2)])
+    endpoint.delay = 0.4
+    endpoint.answers(failure(503, "loading"), VERDICT)
+    ours, theirs = pty.openpty()
+    words = ("rows.jsonl", "--no-tools", "--order", "given", "--concurrency", "1", *through(endpoint))
+    with subprocess.Popen(
+        [TIRJUDGE, "judge", *words],
+        cwd=tmp_path,
+        env={**os.environ, "COLUMNS": "160", "TERM": "xterm"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+    ) as process:
+        os.close(theirs)
+        shown = b""
+        while True:
+            try:
+                shown += os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+    os.close(ours)
+    assert process.returncode == 0
+    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.decode())
+    assert "503 Service Unavailable: loading; retrying in" in text
+    assert re.search(r"1 of 2 rows .* rows/s, 1 retries \(503 Service Unavailable: loading\)", text)
+    assert "0.0% right of 1" in text

@@ -1,0 +1,91 @@
+"""Ctrl-C in a terminal during `tirjudge train`, with the recipe `mini` at small values and a real sandbox."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.command import TIRJUDGE
+from tirjudge.storage.run_folder import read_lines
+
+SMALL = (
+    "warmup.corpus.programs=8",
+    "warmup.corpus.readings=8",
+    "warmup.corpus.dialogues=24",
+    "warmup.sft.batch=8",
+    "warmup.sft.micro_batch=8",
+    "warmup.sft.checkpoint_every=1000",
+    "rl.steps=4",
+    "rl.groups=4",
+    "rl.samples=4",
+    "rl.micro_batch=16",
+    "rl.replacement_rounds=0",
+    "rl.checkpoint_every=3",
+    "rl.keep_checkpoints=1",
+    "heldout.n=4",
+    "heldout.max_tokens=40",
+    "validation.n=4",
+)
+"""The warm-up has five steps and no checkpoint but the last; RL has one after step 3 and one after step 4."""
+
+
+def train(folder: Path, *interrupt_at: str) -> tuple[int, str]:
+    """Train, and press Ctrl-C when a line of progress matches each pattern; return exit code and output."""
+    patterns = list(interrupt_at)
+    words = [word for one in SMALL for word in ("--set", one)]
+    with subprocess.Popen(
+        [TIRJUDGE, "train", "--recipe", "mini", "--output", str(folder), *words],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,  # a process group of its own, which gets the signal as in a terminal
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    ) as process:
+        assert process.stderr is not None
+        said = ""
+        for line in process.stderr:
+            said += line
+            if patterns and re.search(patterns[0], line):
+                patterns.pop(0)
+                os.killpg(process.pid, signal.SIGINT)
+        process.wait()
+    assert not patterns, f"never said {patterns}: {said}"
+    return process.returncode, said
+
+
+def test_an_interrupted_stage_says_where_the_same_command_goes_on(tmp_path: Path) -> None:
+    code, said = train(tmp_path, "warmup: sft 1/5")
+    assert code == 130, said
+    assert "warmup: interrupted: writing a checkpoint after the step in progress" in said
+    assert "Traceback" not in said
+    last = said.splitlines()[-1]
+    assert "; the same command resumes there" in last
+    (step,) = map(int, re.findall(r"interrupted after step (\d) of 5, which has a checkpoint", last))
+    assert 1 <= step < 5, "before the first checkpoint of the schedule"
+    code, said = train(tmp_path, "rl: rl 1/4")
+    assert code == 130, said
+    assert f"warmup: sft resumes at step {step + 1}\n" in said
+    assert "Traceback" not in said
+    assert re.search(r"rl: interrupted after step [12] of 4, which has a checkpoint; .* there\n$", said), said
+    done = len(list(read_lines(tmp_path / "rl" / "metrics.jsonl")))
+    assert f"after step {done} of 4" in said, "no row is lost"
+
+
+@pytest.mark.parametrize(
+    "moments",
+    [("writing 40 samples",), ("warmup: sft 1/5", "writing a checkpoint after the step in progress")],
+    ids=["before the training", "twice"],
+)
+def test_an_interrupt_without_a_checkpoint_says_what_is_lost(
+    tmp_path: Path, moments: tuple[str, ...]
+) -> None:
+    code, said = train(tmp_path, *moments)
+    assert code == 130, said
+    assert "Traceback" not in said
+    assert "warmup: interrupted before its first checkpoint; the same command starts this stage again" in said
+    assert not list(tmp_path.glob("warmup/checkpoints/*/complete"))
