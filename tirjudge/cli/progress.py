@@ -29,10 +29,11 @@ def say_failure(failure: Failure, number: int) -> None:
 class Display:
     """A context manager that shows the progress of a run on standard error.
 
-    `total` is the number of rows left, or None if it is unknown; `failures_file` lists all failures.
+    `total` is the number of rows left, or None if it is unknown; `failures_file` lists all failures, or is
+    None if no file does.
     """
 
-    def __init__(self, tally: Tally, *, total: int | None, failures_file: str) -> None:
+    def __init__(self, tally: Tally, *, total: int | None, failures_file: str | None) -> None:
         self._tally, self._total, self._failures_file = tally, total, failures_file
         self._done = 0
         self._started, self._interval = time.monotonic(), Interval()
@@ -60,7 +61,8 @@ class Display:
         if self._tally.failed <= SHOWN_FAILURES:
             self.say(f"{failure.where}: {failure.reason}")
         if self._tally.failed == SHOWN_FAILURES + 1:
-            self.say(f"further failures are in {self._failures_file}")
+            place = self._failures_file
+            self.say(f"further failures are in {place}" if place else "further failures are not listed")
         self._advance()
 
     def skipped(self) -> None:
@@ -104,17 +106,19 @@ def print_summary(
 ) -> None:
     """Print the summary on standard output: a table on a terminal, plain lines elsewhere.
 
+    With the path `-` the results are on standard output, and the summary is printed on standard error.
     `cached` calls of this run were answered from the cache, in addition to those in `spending`.
     """
     entries = [*_counts(tally), *_spent(spending, cached)]
     entries.append(("seconds", f"{seconds:.1f} of judging in this run"))
     entries.append(("model", f"{model} ({note})" if note else model))
-    entries.append(("results", path))
+    if path != "-":
+        entries.append(("results", path))
     lines = [(name, printable(value)) for name, value in entries]
-    console = Console(markup=False, highlight=False)
+    console = Console(markup=False, highlight=False, stderr=path == "-")
     if not console.is_terminal:
         for name, value in lines:
-            print(f"{name:<10}{value}")
+            print(f"{name:<10}{value}", file=console.file)
         return
     table = Table(show_header=False)
     for name, value in lines:
