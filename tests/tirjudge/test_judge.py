@@ -198,6 +198,11 @@ def test_an_unknown_model_and_an_unreachable_endpoint_raise() -> None:
         ):
             judge.compare("p", "x", "y")
     assert "\n" not in str(raised.value)
+    with (
+        Judge("m", "http://127.0.0.1:9/v1", tools=False) as judge,
+        pytest.raises(GeneratorFailed, match=r"127\.0\.0\.1:9"),
+    ):
+        judge.compare("p", "x", "y")
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,10 @@ import pytest
 
 from tests.tirjudge.endpoint_server import chat, serving
 from tests.tirjudge.test_judge import BrokenGenerator, first_shown, measuring
-from tirjudge import Judge
+from tirjudge import Judge, NoRowJudged
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.batch import Failure
-from tirjudge.judging.batch_result import NoRowJudged
 from tirjudge_environments import Completion, Context
 
 

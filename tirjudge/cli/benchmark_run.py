@@ -30,6 +30,7 @@ def run_benchmark(
     output: Path | None,
 ) -> tuple[Path, bool]:
     """Judge a benchmark's rows; return the result file, and whether it has every row."""
+    target = output_file(output, name, "verdicts")
     benchmark = open_benchmark(name)
     chosen = [part.name for part in benchmark.chosen_parts(parts)]
     plan = options.plan()
@@ -42,7 +43,7 @@ def run_benchmark(
         rows=BenchmarkRows(benchmark, chosen, _by_part(data, chosen), alone=alone),
         options=options,
         plan=plan,
-        output=output_file(output, name, "verdicts"),
+        output=target,
         settings={"benchmark": name, "parts": chosen},
     )
     return run.output, run.run()

@@ -16,12 +16,14 @@ from tirjudge.cli import app
 def test_rows_go_to_standard_output_and_the_summary_does_not(
     tmp_path: Path, endpoint: EndpointServer
 ) -> None:
-    endpoint.script = lambda body: chat("\ud83d <preference>A</preference>")
-    rows = write_rows(tmp_path / "rows.jsonl", [*pairs(3), {"prompt": "no responses"}])
-    run = judge(tmp_path, rows.name, "--output", "-", "--order", "both", "--no-tools", *through(endpoint))
+    endpoint.script = lambda body: chat("é <preference>A</preference>")
+    half_a_character = pairs(1)[0] | {"id": "q\ud83d"}
+    rows = [*pairs(2), half_a_character, {"prompt": "no responses"}]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    run = judge(tmp_path, "rows.jsonl", "--output", "-", "--order", "both", "--no-tools", *through(endpoint))
     assert run.returncode == 1, run.stderr
     judged = [json.loads(line) for line in run.stdout.splitlines()]
-    assert sorted(row["id"] for row in judged) == ["p0", "p1", "p2"]
+    assert sorted(row["id"] for row in judged) == ["p0", "p1", "q\ud83d"]
     assert [row["verdict"] for row in judged] == ["tie"] * 3
     assert [[view["order"] for view in row["views"]] for row in judged] == [[[0, 1], [1, 0]]] * 3
     assert "judged    3 rows, 3 with a verdict" in run.stderr
@@ -43,14 +45,16 @@ def test_a_stream_without_a_verdict_is_explained(
 
 
 @pytest.mark.parametrize(
-    "words", [["bon", "rows.jsonl"], ["eval", "judgebench"], ["checklist", "rows.jsonl"]]
+    "words",
+    [["bon", "rows.jsonl"], ["eval", "judgebench"], ["checklist", "rows.jsonl"], ["verify", "rows.jsonl"]],
 )
 def test_other_commands_do_not_create_a_file_of_that_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer, words: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_rows(tmp_path / "rows.jsonl", pairs(1))
-    run = CliRunner().invoke(app, [*words, "--output", "-", *through(endpoint)])
+    model = through(endpoint) if words[0] != "verify" else ()
+    run = CliRunner().invoke(app, [*words, "--output", "-", *model])
     assert run.exit_code == 2
     assert "--output -: only tirjudge judge writes its results to standard output" in run.stderr
     assert not Path("-").exists()
