@@ -75,10 +75,10 @@ def _why_silent(config: JudgeConfig, *, thought: bool) -> str:
             "the endpoint returned only thinking and a null or empty content: raise --max-tokens, or switch "
             "thinking off with --no-enable-thinking"
         )
-    tier = _other_tier(config)
+    plain = "; --no-tools asks for plain text" if config.tools else ""
     return (
-        "the model returned a null or empty content: check its chat template and --max-tokens; "
-        f"--no-tools asks for plain text{tier}"
+        "the model returned a null or empty content: check its chat template and --max-tokens"
+        f"{plain}{_other_tier(config)}"
     )
 
 
