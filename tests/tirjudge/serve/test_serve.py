@@ -14,7 +14,7 @@ from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.generation.spending import CostReached
 from tirjudge.judge import Judge
 from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
-from tirjudge_environments import Context
+from tirjudge_environments import Completion, Context, Finish
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
 
@@ -126,7 +126,9 @@ def test_a_response_shown_alone_has_no_letter(served: JudgeServer) -> None:
 
 
 def test_hidden_thinking_and_lone_surrogates_do_not_break_an_answer() -> None:
-    with judge_serving(ScriptedGenerator(["\ud800 <preference>A</preference>"]), order="given") as server:
+    text = "\ud800 <preference>A</preference>"
+    turn = Completion(text=text, finish=Finish.END, reasoning="a secret")
+    with judge_serving(ScriptedGenerator([turn]), order="given") as server:
         (view,) = server.judge(question("a", "b"))["views"]
     assert view["reasoning"] == "\\ud800 <preference>A</preference>"
 
