@@ -8,19 +8,32 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from tirjudge.generation.base import Sampling
     from tirjudge.judge import Judge
+    from tirjudge.judging.batch_result import BatchResult, NoRowJudged
     from tirjudge.judging.config import JudgeConfig, JudgeOptions
     from tirjudge.judging.judgment import Judgment
     from tirjudge.rollout import Rollout
 
 __version__ = version("tirjudge")
 
-__all__ = ["Judge", "JudgeConfig", "JudgeOptions", "Judgment", "Rollout", "Sampling", "__version__"]
+__all__ = [
+    "BatchResult",
+    "Judge",
+    "JudgeConfig",
+    "JudgeOptions",
+    "Judgment",
+    "NoRowJudged",
+    "Rollout",
+    "Sampling",
+    "__version__",
+]
 
 _MODULES = {
+    "BatchResult": "tirjudge.judging.batch_result",
     "Judge": "tirjudge.judge",
     "JudgeConfig": "tirjudge.judging.config",
     "JudgeOptions": "tirjudge.judging.config",
     "Judgment": "tirjudge.judging.judgment",
+    "NoRowJudged": "tirjudge.judging.batch_result",
     "Rollout": "tirjudge.rollout",
     "Sampling": "tirjudge.generation.base",
 }

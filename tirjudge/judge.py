@@ -1,24 +1,26 @@
-"""The Python interface: `Judge(...).compare`, `.score` and `.rank`, synchronous and asynchronous."""
+"""The Python interface: `Judge(...).compare`, `.score`, `.rank` and `.batch`, each also asynchronous."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
 from pydantic import ValidationError
 
-from tirjudge.generation.base import Generator
+from tirjudge.generation.base import Generator, GeneratorFailed
 from tirjudge.generation.spending import Spending
+from tirjudge.judging.batch import Plan
+from tirjudge.judging.batch_result import BatchResult, Progress, ProgressLine, judge_rows, read_question
 from tirjudge.judging.config import JudgeOptions
 from tirjudge.judging.engine import JudgeEngine, Kind, MeteredCache, kind_for, local_weights, truncated
 from tirjudge.judging.judgment import Judgment
 from tirjudge.rollout.concurrency import EventLoopThread
+from tirjudge_environments import StopReason
 from tirjudge_environments.registry import first_fault
-from tirjudge_environments.tasks import read_task
-from tirjudge_environments.types import derive_seed
-from tirjudge_sandbox import Sandbox
+from tirjudge_environments.tasks import Columns
+from tirjudge_sandbox import Sandbox, SandboxUnavailable
 
 Conversation = str | Sequence[Mapping[str, Any]]
 """A text, or chat messages with `role` and `content`."""
@@ -33,10 +35,14 @@ class Judge:
         result.verdict, result.choice      # "A", 0
     ```
 
-    `compare`, `score` and `rank` block, and also work inside a running event loop (a notebook); `acompare`,
-    `ascore` and `arank` are awaited. All work runs in one thread of the judge, and concurrent calls run
-    concurrently. A failure of the model or of the sandbox is a Judgment without a verdict whose `stop` and
-    `detail` say why. The judge opens at the first call; close it, or use it as a context manager.
+    `compare`, `score`, `rank` and `batch` block, and also work inside a running event loop (a notebook);
+    `acompare`, `ascore`, `arank` and `abatch` are awaited. All work runs in one thread of the judge, and
+    concurrent calls run concurrently. The judge opens at the first call; close it, or use it as a context
+    manager.
+
+    If the model or the sandbox fails, a single call raises GeneratorFailed or SandboxUnavailable, and a batch
+    records the failure of the row. A judge that ends without a readable verdict did answer: its Judgment has
+    no verdict, and its `stop` and `detail` say why.
     """
 
     spending: Spending
@@ -88,30 +94,73 @@ class Judge:
         self._opened = False
 
     def compare(self, prompt: Conversation, a: str, b: str) -> Judgment:
-        """Choose the better of two responses. Raises ValueError for an invalid prompt, and as `open` does."""
-        return self._wait(prompt, [a, b], "pairwise")
+        """Choose the better of two responses.
+
+        Raises TypeError for arguments that are no texts, ValueError for an invalid prompt, GeneratorFailed or
+        SandboxUnavailable if the model or the sandbox fails, and as `open` does.
+        """
+        return self._loop().run(self._judge(prompt, {"a": a, "b": b}, "pairwise"))
 
     def score(self, prompt: Conversation, response: str) -> Judgment:
         """Score one response from 1 to 10: `.score`."""
-        return self._wait(prompt, [response], "pointwise")
+        return self._loop().run(self._judge(prompt, {"response": response}, "pointwise"))
 
     def rank(self, prompt: Conversation, responses: Sequence[str], *, pointwise: bool = False) -> Judgment:
         """Choose the best response; with `pointwise` each is scored alone, and `.ranking` orders all."""
-        return self._wait(prompt, responses, "pointwise" if pointwise else None)
+        kind: Kind | None = "pointwise" if pointwise else None
+        return self._loop().run(self._judge(prompt, _numbered(responses), kind))
+
+    def batch(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        kind: Kind | None = None,
+        columns: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        progress: bool | Progress = False,
+    ) -> BatchResult:
+        """Judge many rows concurrently; the result has one Judgment or Failure per row, in their order.
+
+        Args:
+            rows: mappings with a `prompt`, `responses` and, if known, a `label`, as in a file of rows.
+            kind: `pointwise`, `pairwise` or `listwise`; None decides by each row's number of responses.
+            columns: part of a row to its column, such as {"prompt": "question"}.
+            labels: meaning of the label values, such as {"1": "A", "2": "B", "0": "tie"}.
+            progress: True shows a line on standard error; a function is called with the rows done and all.
+
+        A row that cannot be judged is a Failure with the reason, and finished rows are kept. After 50
+        consecutive failures of the model or the sandbox, and at the cost limit, the other rows are not tried.
+        Raises NoRowJudged if no row could be judged, TypeError for rows that are none, ValueError for unknown
+        columns, and as `open` does.
+        """
+        return self._loop().run(self._judge_all(rows, kind, columns, labels, progress))
 
     async def acompare(self, prompt: Conversation, a: str, b: str) -> Judgment:
         """Choose the better of two responses, as `compare` does."""
-        return await self._await(prompt, [a, b], "pairwise")
+        return await self._await(prompt, {"a": a, "b": b}, "pairwise")
 
     async def ascore(self, prompt: Conversation, response: str) -> Judgment:
         """Score one response, as `score` does."""
-        return await self._await(prompt, [response], "pointwise")
+        return await self._await(prompt, {"response": response}, "pointwise")
 
     async def arank(
         self, prompt: Conversation, responses: Sequence[str], *, pointwise: bool = False
     ) -> Judgment:
         """Choose the best response or rank all of them, as `rank` does."""
-        return await self._await(prompt, responses, "pointwise" if pointwise else None)
+        return await self._await(prompt, _numbered(responses), "pointwise" if pointwise else None)
+
+    async def abatch(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        kind: Kind | None = None,
+        columns: Mapping[str, str] | None = None,
+        labels: Mapping[str, str] | None = None,
+        progress: bool | Progress = False,
+    ) -> BatchResult:
+        """Judge many rows concurrently, as `batch` does."""
+        work = self._judge_all(rows, kind, columns, labels, progress)
+        return await asyncio.wrap_future(self._loop().submit(work))
 
     def open(self) -> Self:
         """Load the model and start the sandbox now.
@@ -150,19 +199,41 @@ class Judge:
         weights = local_weights(self.options) if self.options.cache else ""
         return MeteredCache(self.options, self.spending, weights)(generator)
 
-    def _wait(self, prompt: Conversation, responses: Sequence[str], kind: Kind | None) -> Judgment:
-        return self._loop().run(self._judge(prompt, responses, kind))
-
-    async def _await(self, prompt: Conversation, responses: Sequence[str], kind: Kind | None) -> Judgment:
+    async def _await(self, prompt: Conversation, responses: Mapping[str, str], kind: Kind | None) -> Judgment:
         return await asyncio.wrap_future(self._loop().submit(self._judge(prompt, responses, kind)))
 
-    async def _judge(self, prompt: Conversation, responses: Sequence[str], kind: Kind | None) -> Judgment:
-        messages = prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
-        # The order shown and every draw depend on the id: the same question gets the same answer.
-        name = f"{derive_seed(repr(messages), *responses):08x}"
-        task = read_task({"prompt": messages, "responses": list(responses)}, default_id=name)
+    async def _judge(self, prompt: Conversation, responses: Mapping[str, str], kind: Kind | None) -> Judgment:
+        """Judge one question; `responses` has them by the names that messages use."""
+        row = {"prompt": _conversation(prompt), "responses": [*_texts(responses)]}
+        task = read_question(row, Plan())
         await self._ready()
-        return await self._engine.judge(truncated(task, self.options.truncate), kind or kind_for(task))
+        judgment = await self._engine.judge(truncated(task, self.options.truncate), kind or kind_for(task))
+        if judgment.stop is StopReason.SANDBOX_DOWN:
+            raise SandboxUnavailable(judgment.detail)
+        if judgment.stop.down:
+            raise GeneratorFailed(judgment.detail)
+        return judgment
+
+    async def _judge_all(
+        self,
+        rows: Iterable[Mapping[str, Any]],
+        kind: Kind | None,
+        columns: Mapping[str, str] | None,
+        labels: Mapping[str, str] | None,
+        progress: bool | Progress,
+    ) -> BatchResult:
+        if isinstance(rows, str | bytes | Mapping) or not isinstance(rows, Iterable):
+            raise TypeError(f"rows must be a list of mappings, not {type(rows).__name__}")
+        plan = Plan(
+            kind=kind,
+            columns=Columns.parse(f"{part}={place}" for part, place in (columns or {}).items()),
+            labels=labels,
+            truncate=self.options.truncate,
+            concurrency=self.options.concurrency,
+        )
+        shown = (ProgressLine() if progress else None) if isinstance(progress, bool) else progress
+        await self._ready()
+        return await judge_rows(self._engine, list(rows), plan, shown)
 
     def _loop(self) -> EventLoopThread:
         if self._thread is None:
@@ -182,3 +253,39 @@ class Judge:
         if self._opened:
             self._opened = False
             await self._engine.__aexit__(None, None, None)
+
+
+def _conversation(prompt: Conversation) -> str | list[dict[str, Any]]:
+    """Return the prompt; raises TypeError for anything but a text and a list of messages."""
+    if isinstance(prompt, str):
+        return prompt
+    messages = [message for message in prompt if isinstance(message, Mapping)] if _is_list(prompt) else []
+    if not messages or len(messages) < len(prompt):
+        raise TypeError(
+            f"prompt must be a text or a list of chat messages with role and content, not {_named(prompt)}"
+        )
+    return [dict(message) for message in messages]
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence)
+
+
+def _numbered(responses: Sequence[str]) -> dict[str, str]:
+    """Return the responses by the names that messages use; raises TypeError for a single text."""
+    if isinstance(responses, str | bytes | Mapping) or not isinstance(responses, Iterable):
+        raise TypeError(f"responses must be a list of texts, not {_named(responses)}")
+    return {f"responses[{index}]": response for index, response in enumerate(responses)}
+
+
+def _texts(responses: Mapping[str, str]) -> Iterable[str]:
+    for name, response in responses.items():
+        if not isinstance(response, str):
+            raise TypeError(f"{name} must be a text, not {_named(response)}")
+        yield response
+
+
+def _named(value: object) -> str:
+    if value is None:
+        return "None"
+    return "a single text" if isinstance(value, str) else type(value).__name__

@@ -122,7 +122,8 @@ class JudgeSession:
             raise RuntimeError("the dialogue has ended")
         if not (completion.text or completion.token_ids or completion.tool_calls):
             cut = completion.finish is Finish.LENGTH
-            self.fail(StopReason.TOKEN_BUDGET if cut else StopReason.MALFORMED, "the model wrote nothing")
+            wrote = "only hidden thinking" if completion.reasoning.strip() else "nothing"
+            self.fail(StopReason.TOKEN_BUDGET if cut else StopReason.MALFORMED, f"the model wrote {wrote}")
             return ()
         turn = self._take(completion)
         appended: list[Segment] = []

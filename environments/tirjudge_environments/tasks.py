@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Self
@@ -102,24 +103,35 @@ def read_task(
     or a tie (`tie`, `A=B`: then the task has no best response). The ranking of a pair and a tie also give the
     strength of the preference: `gold["strength"]` is 2 for `A>>B`, 1 for `A>B`, 0 for a tie. `labels`
     translates a dataset's own values first, such as {"1": "A", "2": "B", "0": "tie"}; any other value is an
-    error. Gold scores become `gold["scores"]`; without a label, the response with the unique highest gold
-    score is the label.
+    error. NaN, with which tables mark a missing value, is an error in a prompt and in a response, and counts
+    as absent elsewhere. Gold scores become `gold["scores"]`; without a label, the response with the unique
+    highest gold score is the label.
     """
     candidates, label = _candidates(row, columns)
-    said = _label_text(columns.find(row, "label"), labels)
-    scores = _gold_scores(columns.find(row, "gold_scores"), len(candidates))
+    said = _label_text(_optional(row, columns, "label"), labels)
+    scores = _gold_scores(_optional(row, columns, "gold_scores"), len(candidates))
     if label is None:
         label = _label(said, len(candidates)) if said else _highest(scores)
-    domain = columns.find(row, "domain")
+    domain = _optional(row, columns, "domain")
     return JudgeTask(
-        id=_id(columns.find(row, "id"), default_id),
+        id=_id(_optional(row, columns, "id"), default_id),
         prompt=_prompt(columns.find(row, "prompt")),
         candidates=candidates,
         label=label,
         domain="" if domain is None else _text(domain, "domain"),
-        gold=_gold(columns.find(row, "checklist"), said) | ({"scores": scores} if scores else {}),
-        tags=_tags(columns.find(row, "tags")),
+        gold=_gold(_optional(row, columns, "checklist"), said) | ({"scores": scores} if scores else {}),
+        tags=_tags(_optional(row, columns, "tags")),
     )
+
+
+def _optional(row: Mapping[str, Any], columns: Columns, part: str) -> Any:
+    """Return the value of a part that may be absent; NaN is None."""
+    value = columns.find(row, part)
+    return None if _is_nan(value) else value
+
+
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, float) and math.isnan(value)
 
 
 def _lookup(row: Mapping[str, Any], place: str) -> Any:
@@ -231,6 +243,8 @@ def _text(value: Any, name: str) -> str:
     """Return a text; numbers and truth values become text as Python prints them, as datasets hold them."""
     if isinstance(value, str):
         return value
+    if _is_nan(value):
+        raise RowError(f"{name} is NaN, a missing value")
     if isinstance(value, bool | int | float):
         return str(value)
     raise RowError(f"{name} is {_kind(value)}, not a text")

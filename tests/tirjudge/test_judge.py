@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
 import pytest
 
-from tests.tirjudge.endpoint_server import chat, serving
+from tests.tirjudge.endpoint_server import chat, failure, serving
 from tirjudge import Judge
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
@@ -169,15 +170,62 @@ async def test_concurrent_first_calls_open_one_sandbox() -> None:
     assert sandbox.opened == 1
 
 
-def test_a_failure_is_a_judgment_with_a_reason() -> None:
-    with Judge(generator=BrokenGenerator()) as judge:
-        result = judge.compare("p", "x", "y")
-    assert (result.verdict, result.choice, result.ranking) == (None, None, ())
-    assert (result.stop, result.detail) == (StopReason.GENERATOR_DOWN, "nobody is there")
-    assert result.stop.down
+def test_a_failure_of_the_model_or_the_sandbox_raises() -> None:
+    with (
+        Judge(generator=BrokenGenerator()) as judge,
+        pytest.raises(GeneratorFailed, match=r"^nobody is there$"),
+    ):
+        judge.compare("p", "x", "y")
+    with (
+        Judge(generator=ScriptedGenerator(measuring), sandbox=NoSandbox()) as judge,
+        pytest.raises(SandboxUnavailable, match="this judge was opened without a sandbox"),
+    ):
+        judge.compare("p", "x", "y")
+
+
+def test_a_missing_verdict_is_a_judgment_with_a_reason() -> None:
     with Judge(generator=ScriptedGenerator(["I do not know."]), tools=False) as judge:
         result = judge.score("p", "x")
     assert (result.score, result.stop, result.stop.down) == (None, StopReason.MALFORMED, False)
+
+
+def test_an_unknown_model_and_an_unreachable_endpoint_raise() -> None:
+    with serving() as endpoint:
+        endpoint.script = lambda body: failure(404, "The model `wrong` does not exist.")
+        with (
+            Judge("wrong", endpoint.url, tools=False) as judge,
+            pytest.raises(GeneratorFailed, match="The model `wrong` does not exist") as raised,
+        ):
+            judge.compare("p", "x", "y")
+    assert "\n" not in str(raised.value)
+    with (
+        Judge("m", "http://127.0.0.1:9/v1", tools=False) as judge,
+        pytest.raises(GeneratorFailed, match=r"127\.0\.0\.1:9"),
+    ):
+        judge.compare("p", "x", "y")
+
+
+@pytest.mark.parametrize(
+    ("call", "reason"),
+    [
+        (lambda judge: judge.compare(None, "x", "y"), "prompt must be a text or a list of .*, not None"),
+        (lambda judge: judge.compare(["p"], "x", "y"), "prompt must be a text or a list of chat messages"),
+        (lambda judge: judge.compare("p", None, "y"), "a must be a text, not None"),
+        (lambda judge: judge.compare("p", "x", float("nan")), "b must be a text, not float"),
+        (lambda judge: judge.score("p", ["x"]), "response must be a text, not list"),
+        (lambda judge: judge.rank("p", "abc"), "responses must be a list of texts, not a single text"),
+        (lambda judge: judge.rank("p", None), "responses must be a list of texts, not None"),
+        (lambda judge: judge.rank("p", ["x", None]), r"responses\[1\] must be a text, not None"),
+        (lambda judge: judge.batch("rows.jsonl"), "rows must be a list of mappings, not str"),
+        (lambda judge: judge.batch({"prompt": "p"}), "rows must be a list of mappings, not dict"),
+    ],
+)
+def test_wrong_types_are_named(call: Callable[[Judge], object], reason: str) -> None:
+    with (
+        Judge(generator=ScriptedGenerator(first_shown), tools=False) as judge,
+        pytest.raises(TypeError, match=f"^{reason}"),
+    ):
+        call(judge)
 
 
 def test_a_judge_works_through_an_endpoint() -> None:

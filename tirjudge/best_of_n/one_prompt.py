@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
 
 from tirjudge.best_of_n.base import CandidateSet, Grade, RefereeUnavailable, Selection
 from tirjudge.best_of_n.methods import open_method
+from tirjudge.generation.base import GeneratorFailed
 from tirjudge.judge import Conversation, Judge
 from tirjudge.judging.judgment import Judgment
 from tirjudge.rollout.concurrency import EventLoopThread
 from tirjudge_environments import derive_seed
 from tirjudge_environments.tasks import read_task
+from tirjudge_sandbox import SandboxUnavailable
 
 
 def best_of(
@@ -28,7 +30,7 @@ def best_of(
 
     `answers` tells `pointwise` and `round-robin` which candidates give the same answer: equal numbers are
     equal answers, None is no answer; by default, equal texts are. Raises RefereeUnavailable if the model or
-    the sandbox failed, ValueError for an invalid prompt or method, and the errors of `Judge.open`.
+    the sandbox failed or cannot be opened, and ValueError for an invalid prompt, method or option.
     """
     thread = EventLoopThread("tirjudge-best-of-n")
     try:
@@ -70,16 +72,20 @@ class _JudgeReferee:
     candidates: Sequence[str]
 
     async def score(self, candidate: int) -> float | None:
-        return _scored(await self.judge.ascore(self.prompt, self.candidates[candidate])).score
+        return (await _scored(self.judge.ascore(self.prompt, self.candidates[candidate]))).score
 
     async def best(self, candidates: Sequence[int]) -> tuple[int, ...]:
         shown = [self.candidates[index] for index in candidates]
-        judgment = _scored(await self.judge.arank(self.prompt, shown))
+        judgment = await _scored(self.judge.arank(self.prompt, shown))
         return tuple(candidates[place] for place in judgment.best)
 
 
-def _scored(judgment: Judgment) -> Judgment:
+async def _scored(judging: Awaitable[Judgment]) -> Judgment:
     """Return the judgment, or raise RefereeUnavailable if the model or the sandbox failed."""
+    try:
+        judgment = await judging
+    except (GeneratorFailed, SandboxUnavailable) as error:
+        raise RefereeUnavailable(str(error), passing=True) from None
     if judgment.stop.unscored:
         raise RefereeUnavailable(f"{judgment.stop}: {judgment.detail}", passing=judgment.stop.down)
     return judgment

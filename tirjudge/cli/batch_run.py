@@ -6,18 +6,20 @@ import asyncio
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tirjudge.cli.errors import INTERRUPTED, refuse_input, stop
+from tirjudge.cli.errors import INTERRUPTED, STANDARD_OUTPUT, refuse_input, say, stop
+from tirjudge.cli.no_verdict import why_all_failed, why_no_verdict
 from tirjudge.cli.options import RowOptions
 from tirjudge.cli.progress import Display, introduction, print_summary
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Batch, Plan, Tally, TooManyFailures
 from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
-from tirjudge.storage.result_file import ResultFile
+from tirjudge.storage.result_file import ResultFile, ResultStream
 
 
 @dataclass(slots=True, kw_only=True)
@@ -30,39 +32,49 @@ class BatchRun:
     options: RowOptions
     plan: Plan
     output: Path
+    """The result file, or `-`: standard output, which no run resumes."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Further settings that every verdict of the result file shares."""
     _wrapped: MeteredCache = field(init=False)
 
     def run(self) -> bool:
-        """Judge the rows without a result and print the summary; return whether every row has a result."""
+        """Judge the rows without a result and print the summary.
+
+        Returns True if every row has a result and at least one has a verdict.
+        """
         refuse_input(self.output, self.rows)
         options = self.options
         weights = local_weights(options)
-        calls = self.output.with_name(self.output.name + ".calls.jsonl")
-        with (
-            ResultFile(self.output, self._settings(weights), overwrite=options.overwrite) as results,
-            Spending(
-                calls, price=options.price(), limit=options.max_cost, overwrite=options.overwrite
-            ) as spending,
-        ):
+        with ExitStack() as stack:
+            results: ResultFile | ResultStream
+            if self.output == STANDARD_OUTPUT:
+                results, calls = stack.enter_context(ResultStream()), None
+            else:
+                settings = self._settings(weights)
+                results = stack.enter_context(ResultFile(self.output, settings, overwrite=options.overwrite))
+                calls = self.output.with_name(self.output.name + ".calls.jsonl")
+            spending = stack.enter_context(
+                Spending(calls, price=options.price(), limit=options.max_cost, overwrite=options.overwrite)
+            )
             self._wrapped = MeteredCache(options, spending, weights)
             return self._judge(results, spending)
 
-    def _judge(self, results: ResultFile, spending: Spending) -> bool:
+    def _judge(self, results: ResultFile | ResultStream, spending: Spending) -> bool:
         tally = Tally()
         for row in results.rows():
             tally.add(row)
         display = Display(
             tally,
             total=_left(self.rows.count(), self.plan.limit, tally.judged),
-            failures_file=str(results.failures_path),
+            failures_file=str(results.failures_path) if results.failures_path else None,
             spending=spending,
         )
         try:
             completed, model, note = asyncio.run(self._batch(results, display, spending))
         except KeyboardInterrupt:
-            reason = f"interrupted; the same command resumes, {tally.judged} rows are in {self.output}"
+            kept = f"the same command resumes, {tally.judged} rows are in {self.output}"
+            streamed = f"{tally.judged} rows were written, and a run to standard output cannot be resumed"
+            reason = f"interrupted; {streamed if self.output == STANDARD_OUTPUT else kept}"
             stop(self.command, reason, INTERRUPTED)
         print_summary(
             tally,
@@ -74,10 +86,21 @@ class BatchRun:
             cached=self._wrapped.hits,
             retries=display.retries,
         )
-        return completed and not tally.failed
+        if not tally.verdicts:
+            say(f"tirjudge {self.command}: no row got a verdict. {self._why(results, tally)}")
+        return completed and not tally.failed and bool(tally.verdicts)
+
+    def _why(self, results: ResultFile | ResultStream, tally: Tally) -> str:
+        """Return the likely reason why no row got a verdict."""
+        if not tally.judged:
+            return why_all_failed(str(failure["reason"]) for failure in results.failures())
+        config = self.options.config
+        return "Likely cause: " + why_no_verdict(
+            results.rows(), config, view_tokens(config, local_note(config))
+        )
 
     async def _batch(
-        self, results: ResultFile, display: Display, spending: Spending
+        self, results: ResultFile | ResultStream, display: Display, spending: Spending
     ) -> tuple[bool, str, str]:
         """Return whether the run reached its end, the model's name and its note."""
         if not sys.stderr.isatty():
@@ -90,10 +113,12 @@ class BatchRun:
             completed = True
             with display:
                 try:
-                    await Batch(engine, results, display, self.plan).run(self.rows)
+                    if not await Batch(engine, results, display, self.plan).run(self.rows):
+                        raise ValueError(f"{self.rows.name} has no rows")
                 except (CostReached, TooManyFailures) as error:
                     completed = False
-                    display.say(f"stopped: {error}; the same command resumes")
+                    resumes = "" if self.output == STANDARD_OUTPUT else "; the same command resumes"
+                    display.say(f"stopped: {error}{resumes}")
             return completed, engine.model, engine.note.note
 
     def _settings(self, weights: str) -> dict[str, Any]:

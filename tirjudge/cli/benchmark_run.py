@@ -7,6 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tirjudge.cli.batch_run import BatchRun
+from tirjudge.cli.errors import output_file
 from tirjudge.cli.options import RowOptions
 from tirjudge.console_text import printable
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
@@ -29,6 +30,7 @@ def run_benchmark(
     output: Path | None,
 ) -> tuple[Path, bool]:
     """Judge a benchmark's rows; return the result file, and whether it has every row."""
+    target = output_file(output, name, "verdicts")
     benchmark = open_benchmark(name)
     chosen = [part.name for part in benchmark.chosen_parts(parts)]
     plan = options.plan()
@@ -41,7 +43,7 @@ def run_benchmark(
         rows=BenchmarkRows(benchmark, chosen, _by_part(data, chosen), alone=alone),
         options=options,
         plan=plan,
-        output=output or Path(f"{name}.verdicts.jsonl"),
+        output=target,
         settings={"benchmark": name, "parts": chosen},
     )
     return run.output, run.run()

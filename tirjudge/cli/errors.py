@@ -25,6 +25,8 @@ from tirjudge_sandbox import SandboxUnavailable
 
 SOME_FAILED, USAGE, INTERRUPTED = 1, 2, 130
 """Exit codes: some rows failed, wrong usage, and ended by Ctrl-C (128 + SIGINT, as in a shell)."""
+STANDARD_OUTPUT = Path("-")
+"""The `--output` that writes results to standard output."""
 NO_SANDBOX = 125
 """The exit code if there is no sandbox; `docker run` uses the same for its own failures."""
 UNREAD = 128 + signal.SIGPIPE
@@ -70,8 +72,13 @@ def log(line: str) -> None:
     say(f"{time.strftime('%H:%M:%S')} {line}")
 
 
-def output_file(given: Path | None, file: str, kind: str) -> Path:
-    """Return `given`, or NAME.KIND.jsonl in the current folder. Raises ValueError for a nameless input."""
+def output_file(given: Path | None, file: str, kind: str, *, streamed: bool = False) -> Path:
+    """Return `given`, or NAME.KIND.jsonl in the current folder.
+
+    Raises ValueError for a nameless input, and for standard output unless the results may be `streamed`.
+    """
+    if given == STANDARD_OUTPUT and not streamed:
+        raise ValueError("--output -: only tirjudge judge writes its results to standard output")
     if given is not None:
         return given
     if file == STANDARD_INPUT:
@@ -80,9 +87,16 @@ def output_file(given: Path | None, file: str, kind: str) -> Path:
 
 
 def refuse_input(output: Path, rows: RowSource) -> None:
-    """Raise ValueError if the rows come from `output`."""
+    """Raise ValueError if the rows come from `output`, and if there are none."""
     if output.exists() and rows.is_at(output):
         raise ValueError(f"{output} is the input: choose another --output")
+    refuse_empty(rows)
+
+
+def refuse_empty(rows: RowSource) -> None:
+    """Raise ValueError if there are no rows."""
+    if rows.count() == 0:
+        raise ValueError(f"{rows.name} has no rows")
 
 
 @contextmanager

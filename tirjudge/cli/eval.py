@@ -158,8 +158,8 @@ def evaluate(
 ) -> None:
     """Judge a benchmark, score a stored run, or compare two.
 
-    Scores are under named protocols. Exit codes: 0 done, 1 some rows failed or a requested protocol cannot
-    score them, 2 usage, 130 interrupted.
+    Scores are under named protocols. Exit codes: 0 done, 1 some rows failed, none got a verdict, or a
+    requested protocol cannot score them, 2 usage, 130 interrupted.
     """
     if listing:
         return print_benchmarks()

@@ -8,10 +8,11 @@ from typing import Annotated, Literal
 import typer
 
 from tirjudge.cli.batch_run import BatchRun
-from tirjudge.cli.errors import SOME_FAILED, output_file
+from tirjudge.cli.errors import SOME_FAILED, output_file, refuse_input, say
 from tirjudge.cli.help import examples
 from tirjudge.cli.options import RowOptions, label_values, takes_options
 from tirjudge.console_text import printable
+from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows
 from tirjudge_environments.registry import environment_names, environment_options, judge_cards, judge_table
 from tirjudge_environments.tasks import Columns
@@ -35,7 +36,8 @@ def judge(
     output: Annotated[
         Path | None,
         typer.Option(
-            help="Result file.  [default: NAME.verdicts.jsonl in this folder]", rich_help_panel="Output"
+            help="Result file; - is standard output.  [default: NAME.verdicts.jsonl in this folder]",
+            rich_help_panel="Output",
         ),
     ] = None,
     column: Annotated[
@@ -75,16 +77,19 @@ def judge(
 ) -> None:
     """Judge a file of rows. The same command resumes an interrupted run.
 
-    Exit codes: 0 all rows judged, 1 some failed, 2 usage, 130 interrupted.
+    Exit codes: 0 all rows judged, 1 some failed or none got a verdict, 2 usage or no rows, 130 interrupted.
     """
-    run = BatchRun(
-        command="judge",
-        options=options,
-        plan=options.plan(Columns.parse(column or ()), label_values(labels)),
-        output=output_file(output, file, "verdicts"),
-        rows=open_rows(file, input_format, subset, split),
-    )
-    raise typer.Exit(0 if run.run() else SOME_FAILED)
+    plan = options.plan(Columns.parse(column or ()), label_values(labels))
+    target = output_file(output, file, "verdicts", streamed=True)
+    rows = InspectedRows(open_rows(file, input_format, subset, split), plan.columns, plan.labels)
+    refuse_input(target, rows)
+    for note in rows.inspect():
+        say(note)
+    run = BatchRun(command="judge", options=options, plan=plan, output=target, rows=rows)
+    judged = run.run()
+    for note in rows.left():
+        say(note)
+    raise typer.Exit(0 if judged else SOME_FAILED)
 
 
 @examples("tirjudge formats", "tirjudge formats --markdown")

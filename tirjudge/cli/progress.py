@@ -51,9 +51,9 @@ class Display:
     """
 
     def __init__(
-        self, tally: Tally, *, total: int | None, failures_file: str, spending: Spending | None = None
+        self, tally: Tally, *, total: int | None, failures_file: str | None, spending: Spending | None = None
     ) -> None:
-        """`total` is the number of rows left, None if unknown; `failures_file` lists all failures."""
+        """`total` rows are left, None if unknown; `failures_file` lists all failures, None if no file does."""
         self._tally, self._total, self._failures_file = tally, total, failures_file
         self.spending = spending
         """The ledger whose cost and unanswered calls are shown; it may be set after the construction."""
@@ -93,7 +93,8 @@ class Display:
         if self._tally.failed <= SHOWN_FAILURES:
             self.say(f"{failure.where}: {failure.reason}")
         if self._tally.failed == SHOWN_FAILURES + 1:
-            self.say(f"further failures are in {self._failures_file}")
+            place = self._failures_file
+            self.say(f"further failures are in {place}" if place else "further failures are not listed")
         self.finished()
 
     def skipped(self) -> None:
@@ -197,6 +198,7 @@ def print_summary(
 ) -> None:
     """Print the summary on standard output: a table on a terminal, plain lines elsewhere.
 
+    With the path `-` the results are on standard output, and the summary is printed on standard error.
     `cached` calls of this run were answered from the cache, in addition to those in `spending`, and `retries`
     requests were repeated.
     """
@@ -205,12 +207,13 @@ def print_summary(
         entries.append(("retries", f"{retries} requests were repeated in this run"))
     entries.append(("seconds", f"{seconds:.1f} of judging in this run"))
     entries.append(("model", f"{model} ({note})" if note else model))
-    entries.append(("results", path))
+    if path != "-":
+        entries.append(("results", path))
     lines = [(name, printable(value)) for name, value in entries]
-    console = Console(markup=False, highlight=False)
+    console = Console(markup=False, highlight=False, stderr=path == "-")
     if not console.is_terminal:
         for name, value in lines:
-            print(f"{name:<10}{value}")
+            print(f"{name:<10}{value}", file=console.file)
         return
     table = Table(show_header=False)
     for name, value in lines:

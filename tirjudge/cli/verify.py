@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.cli.errors import SOME_FAILED, one_line_errors, refuse_input
+from tirjudge.cli.errors import SOME_FAILED, one_line_errors, output_file, refuse_empty, refuse_input
 from tirjudge.cli.help import examples
 from tirjudge.cli.progress import say_failure
 from tirjudge.console_text import printable
@@ -68,8 +68,9 @@ def verify(
         if not file:
             raise ValueError("give a FILE of responses (--names lists the instructions)")
         rows = open_rows(file)
+        refuse_empty(rows)
         if output is not None:
-            refuse_input(output, rows)
+            refuse_input(output_file(output, file, "checked"), rows)
         failed = _verify(rows, prompts, Columns.parse(column or ()), output)
         raise typer.Exit(SOME_FAILED if failed else 0)
 

@@ -38,6 +38,11 @@ def decompressed(stream: io.BufferedReader, name: str) -> io.BufferedReader:
     return stream
 
 
+def is_compressed(stream: io.BufferedReader) -> bool:
+    """Return True for a stream of `decompressed` whose content is being decompressed."""
+    return isinstance(stream.raw, _Checked)
+
+
 def uncompressed_suffix(path: str) -> str:
     """Return the suffix that names the format, in lower case: `.csv` for `rows.csv` and `rows.csv.gz`."""
     place = Path(path)

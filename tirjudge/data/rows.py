@@ -1,17 +1,18 @@
-"""Rows from files: JSON lines, a JSON array, CSV, TSV or Parquet; bad rows are yielded, not raised."""
+"""Rows from files: JSON lines, JSON, CSV, TSV or Parquet; bad rows are yielded, not raised."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
-from tirjudge.data.compression import decompressed, uncompressed_suffix
+from tirjudge.data.compression import COMPRESSED_SUFFIXES, decompressed, is_compressed, uncompressed_suffix
 
 RowFormat = Literal["jsonl", "json", "csv", "tsv", "parquet"]
 STANDARD_INPUT = "-"
@@ -23,6 +24,13 @@ _PARQUET_BATCH = 64
 
 _LONGEST_CELL = 2**31 - 1
 _PEEKED = 1 << 16
+
+_WRAPPERS = ("data", "rows", "examples", "instances", "items", "records")
+"""Keys of a JSON object that may hold the list of all rows."""
+_WRAPPED = re.compile(rb'\{\s*"(%s)"\s*:\s*\[' % "|".join(_WRAPPERS).encode())
+_BETWEEN = re.compile(r"[ \t\r\n]*")
+_PRETTY = re.compile(rb"\{[ \t]*\r?\n")
+"""The start of a pretty-printed object; a JSON line never ends behind its opening brace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +53,16 @@ class BadRow:
 
 
 class RowFile:
-    """A file of rows, or standard input (`-`). All formats but JSON arrays are streamed.
+    """A file of rows, or standard input (`-`). All formats but JSON documents are streamed.
 
     gzip and zstd are decompressed while they are read. Without `format`, the suffix decides (.csv, .tsv,
     .parquet, also before .gz or .zst), else the first bytes: `[` begins an array, `PAR1` is Parquet, anything
-    else is JSON lines. Raises ValueError, in one line, for a file without rows, an unknown format, damaged
-    compression or a Git LFS pointer, and OSError for a file that cannot be opened.
+    else is JSON lines. JSON may also be an object whose `data` (or `rows`, `examples`, ...) is the list of
+    rows, and pretty-printed objects, one after the other. Semicolons or tabs separate the columns of a CSV
+    file whose header has no comma. `notes` says so, in one line each.
+
+    Raises ValueError, in one line, for a file without rows, an unknown format, damaged compression or a Git
+    LFS pointer, and OSError for a file that cannot be opened.
     """
 
     def __init__(self, path: str, format: RowFormat | None = None, *, name: str = "") -> None:
@@ -60,8 +72,14 @@ class RowFile:
         self.name = name or ("standard input" if path == STANDARD_INPUT else path)
         self._path = path
         self._pipe = _opened_pipe(path, self.name)
+        self.notes: list[str] = []
+        """Properties of the file that a user may not expect, one line each."""
+        self._note_compression()
+        self._items: list[Any] | None = None
         self._format = format or self._detected_format()
-        self._items = self._array() if self._format == "json" else None
+        if self._format == "json" and self._items is None:
+            self._items = self._array()
+        self._dialect = self._found_dialect() if self._format in ("csv", "tsv") else csv.excel
 
     def __iter__(self) -> Iterator[Row | BadRow]:
         """Read the rows; a pipe can be read only once."""
@@ -75,11 +93,11 @@ class RowFile:
             yield from self._from_lines(stream) if self._format == "jsonl" else self._from_table(stream)
 
     def count(self) -> int | None:
-        """Count the rows in a pass over the file; None for a pipe, which can be read only once."""
+        """Count the rows in a pass over the file; None for a pipe that has any, as it is read only once."""
         if self._items is not None:
             return len(self._items)
         if self._pipe is not None:
-            return None
+            return None if self._pipe.peek(1) else 0
         if self._format == "parquet":
             return int(self._parquet().metadata.num_rows)
         with self._open() as stream:
@@ -91,7 +109,7 @@ class RowFile:
         """Return True if this is the file at `path`, under whatever name."""
         return self._path != STANDARD_INPUT and Path(self._path).samefile(path)
 
-    def _open(self) -> BinaryIO:
+    def _open(self) -> io.BufferedReader:
         return self._pipe if self._pipe is not None else open_file(Path(self._path), self.name)
 
     def _detected_format(self) -> RowFormat:
@@ -105,8 +123,50 @@ class RowFile:
                 start = stream.read(_PEEKED)
         if start.startswith(_PARQUET_MAGIC):
             return "parquet"
-        start = start.lstrip(b"\xef\xbb\xbf \t\r\n")
-        return "json" if start.startswith(b"[") else "jsonl"
+        start = _stripped(start)
+        if start.startswith(b"["):
+            return "json"
+        if _WRAPPED.match(start) or _PRETTY.match(start):
+            self._items = self._objects()
+        return "jsonl" if self._items is None else "json"
+
+    def _note_compression(self) -> None:
+        if Path(self._path).suffix.lower() in COMPRESSED_SUFFIXES:
+            return
+        if self._pipe is not None:
+            compressed = is_compressed(self._pipe)
+        else:
+            with self._open() as stream:
+                compressed = is_compressed(stream)
+        if compressed:
+            self.notes.append("it is compressed, and decompressed while it is read")
+
+    def _objects(self) -> list[Any] | None:
+        """Return the rows of a file of JSON objects that may be pretty-printed; None if it is not one."""
+        with self._open() as stream:
+            content = stream.read()
+        if self._pipe is not None:
+            self._pipe = io.BufferedReader(io.BytesIO(content))
+        objects = _concatenated(content)
+        if objects is None or (len(objects) > 1 and not _PRETTY.match(_stripped(content))):
+            return None
+        found = self._unwrapped(objects[0]) if len(objects) == 1 else None
+        if found is None:
+            self.notes.append(f"pretty-printed JSON is read as {_counted(len(objects), 'row')}")
+        return objects if found is None else found
+
+    def _unwrapped(self, document: Any) -> list[Any] | None:
+        """Return the list of rows that an object wraps; None for anything else."""
+        lists = [
+            (key, value)
+            for key, value in (document.items() if isinstance(document, dict) else ())
+            if key in _WRAPPERS and isinstance(value, list) and all(isinstance(item, dict) for item in value)
+        ]
+        if len(lists) != 1:
+            return None
+        (key, rows), *_ = lists
+        self.notes.append(f"the rows are the list of {len(rows)} under {key!r}")
+        return rows
 
     def _array(self) -> list[Any]:
         with self._open() as stream:
@@ -114,9 +174,10 @@ class RowFile:
                 items = json.loads(stream.read())
             except (ValueError, RecursionError) as error:
                 raise ValueError(f"{self.name}: not JSON: {error}") from None
-        if not isinstance(items, list):
+        rows = items if isinstance(items, list) else self._unwrapped(items)
+        if rows is None:
             raise ValueError(f"{self.name}: not a JSON array of rows")
-        return items
+        return rows
 
     def _from_array(self, items: list[Any]) -> Iterator[Row | BadRow]:
         for number, item in enumerate(items, 1):
@@ -160,7 +221,7 @@ class RowFile:
 
     def _from_table(self, stream: BinaryIO) -> Iterator[Row | BadRow]:
         with _decoded(stream) as text:
-            reader = csv.reader(text, self._dialect())
+            reader = csv.reader(text, self._dialect)
             header: list[str] | None = None
             line = 1
             try:
@@ -173,9 +234,22 @@ class RowFile:
             except csv.Error as error:
                 yield BadRow(f"{self.name}:{line}", f"not CSV, and nothing after it can be read: {error}")
 
-    def _dialect(self) -> type[csv.Dialect]:
+    def _found_dialect(self) -> type[csv.Dialect]:
         csv.field_size_limit(_LONGEST_CELL)
-        return _Tabs if self._format == "tsv" else _Commas
+        if self._format == "tsv":
+            return _Tabs
+        if self._pipe is not None:
+            start = self._pipe.peek(_PEEKED)
+        else:
+            with self._open() as stream:
+                start = stream.read(_PEEKED)
+        header, *_ = start.splitlines() or [b""]
+        for mark, dialect in ((b";", _Semicolons), (b"\t", _Tabs)):
+            if mark in header and b"," not in header:
+                name = "semicolons" if dialect is _Semicolons else "tabs"
+                self.notes.append(f"{name} separate the columns")
+                return dialect
+        return _Commas
 
 
 def is_file_name(path: str) -> bool:
@@ -184,6 +258,11 @@ def is_file_name(path: str) -> bool:
 
 
 class _Commas(csv.excel):
+    strict = True
+
+
+class _Semicolons(csv.excel):
+    delimiter = ";"
     strict = True
 
 
@@ -207,6 +286,30 @@ def _opened_pipe(path: str, name: str) -> io.BufferedReader | None:
         # Not sys.stdin: at exit the interpreter would wait for the thread that still reads from it.
         return decompressed(open(0, "rb", closefd=False), name)
     return decompressed(Path(path).open("rb"), name) if Path(path).is_fifo() else None
+
+
+def _stripped(content: bytes) -> bytes:
+    return content.lstrip(b"\xef\xbb\xbf \t\r\n")
+
+
+def _concatenated(content: bytes) -> list[Any] | None:
+    """Return JSON objects that follow each other; None if anything else is among them."""
+    decoder, objects, place = json.JSONDecoder(), [], 0
+    try:
+        text = content.decode("utf-8-sig").strip()
+        while place < len(text):
+            found, place = decoder.raw_decode(text, place)
+            if not isinstance(found, dict):
+                return None
+            objects.append(found)
+            place = _BETWEEN.match(text, place).end()  # type: ignore[union-attr]
+    except (ValueError, RecursionError):
+        return None
+    return objects
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def _decoded(stream: BinaryIO) -> io.TextIOWrapper:

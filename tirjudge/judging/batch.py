@@ -14,7 +14,7 @@ from tirjudge.judging.engine import JudgeEngine, Kind, kind_for, truncated
 from tirjudge.judging.judgment import result_row
 from tirjudge.rollout.concurrency import as_finished, read_in_thread
 from tirjudge.statistics import Proportion
-from tirjudge.storage.result_file import IdIndex, ResultFile, digest
+from tirjudge.storage.result_file import IdIndex, ResultFile, ResultStream, digest
 from tirjudge_environments import JudgeTask
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 
@@ -82,7 +82,7 @@ class Batch:
     """
 
     engine: JudgeEngine
-    results: ResultFile
+    results: ResultFile | ResultStream
     watcher: Watcher
     plan: Plan = Plan()
     _seen: IdIndex = field(default_factory=IdIndex)
@@ -90,9 +90,13 @@ class Batch:
     _down: int = 0
     """Consecutive rows that failed because the model or the sandbox was down."""
     _one_finished: asyncio.Event = field(default_factory=asyncio.Event)
+    _read: int = 0
 
-    async def run(self, rows: Iterable[Row | BadRow]) -> None:
-        """Judge the rows without a result; rows are read only as fast as they are judged."""
+    async def run(self, rows: Iterable[Row | BadRow]) -> int:
+        """Judge the rows without a result, and return the number of rows that were read.
+
+        Rows are read only as fast as they are judged.
+        """
         try:
             async with (
                 aclosing(read_in_thread(rows)) as arriving,
@@ -102,10 +106,11 @@ class Batch:
                     pass
         finally:
             self._seen.close()
+        return self._read
 
     async def _works(self, rows: AsyncGenerator[Row | BadRow]) -> AsyncGenerator[Coroutine[Any, Any, None]]:
         """Yield the judging of each row that is not judged yet; report the other rows."""
-        read = started = 0
+        started = 0
         async for row in rows:
             work = self._prepare(row)
             if isinstance(work, _Work):
@@ -117,8 +122,8 @@ class Batch:
                 self._fail(work)
             else:
                 self.watcher.skipped()
-            read += 1
-            if read == self.plan.limit:
+            self._read += 1
+            if self._read == self.plan.limit:
                 return
 
     def _prepare(self, row: Row | BadRow) -> _Work | Failure | None:
@@ -128,7 +133,7 @@ class Batch:
         plan = self.plan
         try:
             task = read_task(row.fields, default_id=row.default_id, columns=plan.columns, labels=plan.labels)
-            kind = _kind(task, plan.kind)
+            kind = kind_of(task, plan.kind)
         except RowError as error:
             return Failure(row.where, None, str(error))
         # The ids seen are kept on disk, so the memory of a run does not grow with its rows.
@@ -191,7 +196,7 @@ class Batch:
         self.watcher.failed(failure)
 
 
-def _kind(task: JudgeTask, kind: Kind | None) -> Kind:
+def kind_of(task: JudgeTask, kind: Kind | None) -> Kind:
     """Return the requested kind; raises RowError if the row has another number of responses."""
     count = len(task.candidates)
     if kind == "pairwise" and count != 2:

@@ -8,16 +8,10 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
+from tirjudge.judging.views import JudgedProgram, JudgedView, judged_programs, judged_views
 from tirjudge.storage.records import failed, passages, verdict_record
 from tirjudge_environments import Episode, Refused, StopReason, Trajectory, Usage, Verdict, View
 from tirjudge_environments.orders import letter
-from tirjudge_environments.outputs import output_text
-from tirjudge_sandbox import Status
-
-_LONGEST_OUTPUT = 2000
-"""Characters of an output in a `JudgedProgram`; longer ones are cut in the middle."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +66,16 @@ class Judgment:
         return tuple(one for episode in (self.episode, *self.further) for one in episode.trajectories)
 
     @property
+    def views(self) -> tuple[JudgedView, ...]:
+        """Every dialogue with its order, its verdict and its reasoning, and whom its letters name."""
+        return judged_views(self.trajectories)
+
+    @property
+    def programs(self) -> tuple[JudgedProgram, ...]:
+        """The programs of all views with their outputs, and whom their letters name."""
+        return judged_programs(self.trajectories)
+
+    @property
     def usage(self) -> Usage:
         return sum((trajectory.usage for trajectory in self.trajectories), Usage())
 
@@ -82,6 +86,37 @@ class Judgment:
         if label is None or len(self.episode.task.candidates) < 2:
             return None
         return 1 / len(self.best) if label in self.best else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the judgment as JSON values: the fields of `/v1/judge`, and the label and the credit."""
+        task = self.episode.task
+        scores = [self.scores.get(index) for index in range(len(task.candidates))]
+        return {
+            "id": task.id,
+            "format": self.kind,
+            "verdict": self.verdict,
+            "choice": self.choice,
+            "scores": scores if self.scores else None,
+            "label": task.label,
+            "correct": self.credit,
+            "stop": self.stop.value,
+            "detail": self.detail,
+            "programs": [program.model_dump(mode="json") for program in self.programs],
+            "views": [view.model_dump(mode="json") for view in self.views],
+            "prompt_tokens": self.usage.prompt_tokens,
+            "completion_tokens": self.usage.completion_tokens,
+        }
+
+    def __repr__(self) -> str:
+        """Describe the judgment in one line, without its dialogue."""
+        values: dict[str, Any] = {"verdict": self.verdict}
+        if self.scores:
+            values["scores"] = {index: round(score, 3) for index, score in self.scores.items()}
+        if self.stop is not StopReason.VERDICT:
+            values |= {"stop": self.stop.value, "detail": self.detail}
+        values["programs"] = sum(len(one.calls) for one in self.trajectories)
+        shown = ", ".join(f"{name}={value!r}" for name, value in values.items())
+        return f"<Judgment {self.episode.task.id!r} {self.kind}: {shown}>"
 
 
 def judgment(kind: str, episode: Episode) -> Judgment:
@@ -119,21 +154,6 @@ def consensus(samples: Sequence[Judgment]) -> Judgment:
         best = _highest(scores) if alone else _most_chosen(seen) or next((one.best for one in seen), ())
     further = tuple(sample.episode for sample in samples[1:])
     return replace(first, best=best, scores=scores, stop=stop, detail=detail, further=further)
-
-
-class JudgedProgram(BaseModel):
-    """A program that the judge ran, and the output that it was shown."""
-
-    model_config = ConfigDict(frozen=True)
-
-    source: str
-    output: str
-
-
-def judged_programs(judgment: Judgment) -> tuple[JudgedProgram, ...]:
-    """Return the programs of all trajectories, in order."""
-    calls = [call for one in judgment.trajectories for call in one.calls]
-    return tuple(JudgedProgram(source=call.request.source, output=_output(call.outcome)) for call in calls)
 
 
 def result_row(result: Judgment) -> dict[str, Any]:
@@ -217,10 +237,3 @@ def _highest(scores: Mapping[int, float]) -> tuple[int, ...]:
         return ()
     top = max(scores.values())
     return tuple(sorted(index for index, score in scores.items() if score == top))
-
-
-def _output(outcome: Any) -> str:
-    # A failure of the sandbox was never shown to the judge.
-    if not isinstance(outcome, Refused) and outcome.status is Status.SANDBOX_FAILED:
-        return ""
-    return output_text(outcome, _LONGEST_OUTPUT)

@@ -24,7 +24,9 @@ separate program that keeps nothing from earlier calls. There is no network, and
 _JUDGE = """Tool to judge responses to a prompt, by a model that runs programs to check them.
 
 One response gets a score from 1 to 10. Of several, the verdict is the letter of the best (the first is A);
-with `pointwise` each is scored alone. `programs` lists the programs that the judge ran.
+with `pointwise` each is scored alone. `programs` lists the programs that the judge ran, `views` its verdicts
+and reasoning. The judge may see the responses in another order: in a program or a reasoning, a letter means
+the response whose index (from 0) `letters` gives.
 """
 
 

@@ -13,7 +13,8 @@ from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.spending import CostReached
 from tirjudge.judge import Judge
 from tirjudge.judging.config import JudgeOptions
-from tirjudge.judging.judgment import JudgedProgram, Judgment, judged_programs
+from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.views import JudgedProgram, JudgedView
 from tirjudge_sandbox import SandboxUnavailable
 
 
@@ -27,7 +28,7 @@ class JudgeAnswer(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     verdict: str | None
-    """Letter of the best response (the first is A), `tie`, or None."""
+    """Letter of the best response (the first of the question is A), `tie`, or None."""
     choice: int | None
     """Index of the best response, from 0; None for a tie or without a verdict."""
     scores: Mapping[int, float]
@@ -36,7 +37,9 @@ class JudgeAnswer(BaseModel):
     """`verdict`, or the reason why there is none."""
     detail: str
     programs: tuple[JudgedProgram, ...]
-    """The programs that the judge ran."""
+    """The programs that the judge ran, each with the responses that its letters mean."""
+    views: tuple[JudgedView, ...]
+    """The judge's dialogues: the order in which each showed the responses, its verdict and its reasoning."""
 
     @classmethod
     def of(cls, judgment: Judgment) -> Self:
@@ -46,7 +49,8 @@ class JudgeAnswer(BaseModel):
             scores=dict(judgment.scores),
             stop=judgment.stop.value,
             detail=judgment.detail,
-            programs=judged_programs(judgment),
+            programs=judgment.programs,
+            views=judgment.views,
         )
 
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Discriminator, Field, Tag
 
 from tirjudge.judging.engine import Kind
-from tirjudge.judging.judgment import JudgedProgram, Judgment, judged_programs
+from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.views import JudgedProgram, JudgedView
 from tirjudge_environments import JudgeTask, derive_seed
 from tirjudge_environments.tasks import read_task
 from tirjudge_sandbox.http.fields import Message, Text
@@ -54,7 +55,7 @@ class Answer(Message):
     format: str
     """`pointwise`, `pairwise`, `listwise`, or the name of the server's own format."""
     verdict: str | None
-    """Letter of the best response (the first is A), `tie`, or null."""
+    """Letter of the best response (the first of the question is A), `tie`, or null."""
     choice: int | None
     """Index of the best response, from 0; null for a tie and without a verdict."""
     scores: list[float | None] | None
@@ -63,7 +64,9 @@ class Answer(Message):
     """`verdict`, or the reason why there is none."""
     detail: str
     programs: tuple[JudgedProgram, ...]
-    """The programs that the judge ran."""
+    """The programs that the judge ran, each with the responses that its letters mean."""
+    views: tuple[JudgedView, ...]
+    """The judge's dialogues: the order in which each showed the responses, its verdict and its reasoning."""
     prompt_tokens: int
     completion_tokens: int
 
@@ -79,7 +82,8 @@ class Answer(Message):
             scores=every if judgment.scores else None,
             stop=judgment.stop.value,
             detail=judgment.detail,
-            programs=judged_programs(judgment),
+            programs=judgment.programs,
+            views=judgment.views,
             prompt_tokens=judgment.usage.prompt_tokens,
             completion_tokens=judgment.usage.completion_tokens,
         )

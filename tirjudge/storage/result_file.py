@@ -1,19 +1,23 @@
-"""The result file of a run: the rows that are done, the settings they were judged with, and a lock."""
+"""The results of a run: a file that a run can resume from, with settings and a lock, or a stream of rows."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import sqlite3
+import sys
+from collections import deque
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from tirjudge.storage.run_folder import JsonLines, JsonObject, read_lines, write_atomically
+from tirjudge.storage.run_folder import JsonLines, JsonObject, encode_line, read_lines, write_atomically
 from tirjudge_environments import JudgeTask
 
+_KEPT = 100
+"""Rows that a ResultStream keeps in memory."""
 _RENAMED = {"policy": "import_policy"}
 """Settings that older versions recorded under another name."""
 
@@ -61,6 +65,10 @@ class ResultFile:
         if self._failure_lines is None:
             self._failure_lines = JsonLines(self.failures_path)
         self._failure_lines.append(failure)
+
+    def failures(self) -> Iterator[JsonObject]:
+        """Read the rows that failed in this run."""
+        return read_lines(self.failures_path)
 
     def close(self) -> None:
         self._lines.close()
@@ -111,6 +119,43 @@ class ResultFile:
             if old in recorded:
                 recorded[new] = recorded.pop(old)
         return recorded
+
+
+class ResultStream:
+    """Results that are written to standard output, one JSON line per row, and cannot be resumed.
+
+    `rows` and `failures` return only the last ones, by which a run without any verdict is explained.
+    """
+
+    failures_path = None
+
+    def __init__(self) -> None:
+        self.digests = IdIndex()
+        self._rows: deque[JsonObject] = deque(maxlen=_KEPT)
+        self._failures: deque[JsonObject] = deque(maxlen=_KEPT)
+
+    def rows(self) -> Iterator[JsonObject]:
+        return iter(tuple(self._rows))
+
+    def failures(self) -> Iterator[JsonObject]:
+        return iter(tuple(self._failures))
+
+    def append(self, row: Mapping[str, Any]) -> None:
+        """Write a judged row; it has left this process when this returns."""
+        sys.stdout.buffer.write(encode_line(row))
+        sys.stdout.buffer.flush()
+        self._rows.append(dict(row))
+
+    def append_failure(self, failure: Mapping[str, Any]) -> None:
+        self._failures.append(dict(failure))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.digests.close()
 
 
 def digest(task: JudgeTask) -> str:

@@ -97,7 +97,7 @@ def test_a_judge_that_gives_no_verdict_is_recorded_and_counts_as_wrong(
     endpoint.script = lambda body: chat("I cannot decide.")
     write_rows(tmp_path / "rows.jsonl", pairs(2))
     run = judge(tmp_path, "rows.jsonl", "--no-tools", *through(endpoint))
-    assert run.returncode == 0
+    assert run.returncode == 1
     row = results(tmp_path / "rows.verdicts.jsonl")[0]
     assert (row["verdict"], row["stop"], row["correct"]) == (None, "malformed", 0.0)
     assert row["detail"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import httpx2
@@ -161,6 +162,33 @@ async def test_the_judges_programs_run_in_the_chosen_sandbox() -> None:
         assert 'tirjudge_programs_total{status="ok"} 1.0' in remote.metrics()
 
 
+@pytest.mark.parametrize("order", ["given", "both"])
+async def test_letters_of_every_order_are_mapped_back(order: str) -> None:
+    """The judge believes its program, which names responses as they are shown."""
+
+    def measuring(body: dict[str, Any]) -> dict[str, Any]:
+        output = body["messages"][-1]["content"]
+        if "longer:" not in output:
+            code = "print('longer:', 'A' if len(response_a) > len(response_b) else 'B')"
+            return chat(f"```python\n{code}\n```\n")
+        return chat(f"<preference>{output.split('longer: ')[1][0]}</preference>")
+
+    with serving() as endpoint:
+        endpoint.script = measuring
+        chosen = ("--order", order, "--model", "m", "--base-url", endpoint.url)
+        with http_server(*chosen) as url:
+            async with Client(url) as client:
+                asked = {"prompt": "Which is longer?", "responses": ["short", "the longest"]}
+                answer = (await client.call_tool("judge", asked)).structured_content
+    assert (answer["verdict"], answer["choice"]) == ("B", 1)
+    views = answer["views"]
+    assert [one["order"] for one in views] == ([[0, 1]] if order == "given" else [[0, 1], [1, 0]])
+    assert [one["verdict_as_shown"] for one in views] == ["B", "A"][: len(views)]
+    for program, view in zip(answer["programs"], views, strict=True):
+        assert program["letters"][program["output"].removeprefix("longer: ")] == 1
+        assert view["letters"][view["verdict_as_shown"]] == 1
+
+
 async def judge(client: Client, endpoint: EndpointServer) -> None:
     """Check the verdict and the programs behind it."""
     program = "print(len(response_a) > len(response_b))"
@@ -169,7 +197,12 @@ async def judge(client: Client, endpoint: EndpointServer) -> None:
     answer = (await client.call_tool("judge", asked)).structured_content
     assert answer["verdict"] in ("A", "B")
     assert answer["choice"] == "AB".index(answer["verdict"])
-    assert answer["programs"] == [{"source": f"{program}\n", "output": "False"}]
+    (view,) = answer["views"]
+    assert answer["programs"] == [
+        {"source": f"{program}\n", "output": "False", "order": view["order"], "letters": view["letters"]}
+    ]
+    assert view["verdict_as_shown"] == "A"
+    assert view["letters"]["A"] == view["order"][0] == answer["choice"]
     endpoint.answers(chat("<score>7</score>"))
     scored = await client.call_tool("judge", {"prompt": "p", "responses": ["x"]})
     assert scored.structured_content["scores"] == {"0": 7.0}

@@ -14,7 +14,7 @@ from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.generation.spending import CostReached
 from tirjudge.judge import Judge
 from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
-from tirjudge_environments import Context
+from tirjudge_environments import Completion, Context, Finish
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
 
@@ -55,10 +55,82 @@ def test_a_pair_with_the_program_that_proves_it(served: JudgeServer) -> None:
         "scores": None,
         "stop": "verdict",
         "detail": "",
-        "programs": [{"source": "print(len(response_a), len(response_b))\n", "output": "3 5"}],
+        "programs": [
+            {
+                "source": "print(len(response_a), len(response_b))\n",
+                "output": "3 5",
+                "order": [0, 1],
+                "letters": {"A": 0, "B": 1},
+            }
+        ],
+        "views": [
+            {
+                "view": "AB",
+                "sample": 0,
+                "order": [0, 1],
+                "letters": {"A": 0, "B": 1},
+                "verdict": "B",
+                "verdict_as_shown": "B",
+                "scores": {},
+                "stop": "verdict",
+                "detail": "",
+                "reasoning": "Counted. <preference>B</preference>",
+            }
+        ],
         "prompt_tokens": 0,
         "completion_tokens": 0,
     }
+
+
+def test_letters_of_both_orders_lead_to_the_same_response() -> None:
+    """The judge believes its program, whose letters are those of the order that it was shown."""
+
+    def measuring(context: Context) -> str:
+        if not context.segments:
+            return "```python\nprint('longer', 'A' if len(response_a) > len(response_b) else 'B')\n```\n"
+        shown = context.segments[-1].text.split("longer ")[1][0]
+        return f"Response {shown} is longer. <preference>{shown}</preference>"
+
+    with judge_serving(ScriptedGenerator(measuring), order="both") as server:
+        answer = server.judge(question("short", "longest"))
+    assert (answer["verdict"], answer["choice"]) == ("B", 1)
+    given, reversed_ = answer["views"]
+    assert [one["order"] for one in answer["views"]] == [[0, 1], [1, 0]]
+    assert [one["verdict"] for one in answer["views"]] == ["B", "B"]
+    assert [one["verdict_as_shown"] for one in answer["views"]] == ["B", "A"]
+    assert reversed_["reasoning"] == "Response A is longer. <preference>A</preference>"
+    for one, program in zip(answer["views"], answer["programs"], strict=True):
+        assert program["letters"] == one["letters"]
+        assert program["order"] == one["order"]
+        assert one["letters"][program["output"].removeprefix("longer ")] == answer["choice"]
+        assert one["letters"][one["verdict_as_shown"]] == answer["choice"]
+    assert given["letters"] != reversed_["letters"]
+
+
+def test_a_random_order_is_stated_too() -> None:
+    third = ScriptedGenerator(lambda context: "<preference>C</preference>")
+    with judge_serving(third, order="random") as server:
+        answers = server.judge([question("x", "y", "z", id=str(number)) for number in range(12)])
+    assert len({tuple(one["views"][0]["order"]) for one in answers}) > 1
+    for one in answers:
+        assert one["views"][0]["verdict_as_shown"] == "C"
+        assert one["views"][0]["letters"]["C"] == one["views"][0]["order"][2] == one["choice"]
+
+
+def test_a_response_shown_alone_has_no_letter(served: JudgeServer) -> None:
+    views = served.judge(question("a", "b", kind="pointwise"))["views"]
+    assert [(one["order"], one["letters"], one["scores"]) for one in views] == [
+        ([0], {}, {"0": 7.0}),
+        ([1], {}, {"1": 7.0}),
+    ]
+
+
+def test_hidden_thinking_and_lone_surrogates_do_not_break_an_answer() -> None:
+    text = "\ud800 <preference>A</preference>"
+    turn = Completion(text=text, finish=Finish.END, reasoning="a secret")
+    with judge_serving(ScriptedGenerator([turn]), order="given") as server:
+        (view,) = server.judge(question("a", "b"))["views"]
+    assert view["reasoning"] == "\\ud800 <preference>A</preference>"
 
 
 def test_several_requests_are_answered_in_order(served: JudgeServer) -> None:

@@ -96,6 +96,7 @@ async def test_temporary_failures_are_retried_and_others_are_errors(server: Endp
         "stop": "verdict",
         "detail": "",
         "programs": [],
+        "views": [],
         "prompt_tokens": 1,
         "completion_tokens": 1,
     }

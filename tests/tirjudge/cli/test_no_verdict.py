@@ -1,0 +1,122 @@
+"""Runs without a single verdict: the reason, the option that helps, and the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
+from tests.tirjudge.judge_command import pairs, results, through, write_rows
+from tirjudge.cli import app
+
+
+@pytest.fixture
+def judge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Return a function that runs `tirjudge judge` on three pairs in a folder of its own."""
+    write_rows(tmp_path / "rows.jsonl", pairs(3))
+    monkeypatch.chdir(tmp_path)
+
+    def run(endpoint: EndpointServer, *arguments: str) -> Result:
+        words = ["judge", "rows.jsonl", *arguments, *through(endpoint)]
+        return CliRunner().invoke(app, words, env={"NO_COLOR": "1"})
+
+    return run
+
+
+def reason(run: Result) -> str:
+    """Return the explanation, which is the last line on standard error."""
+    line = run.stderr.splitlines()[-1]
+    assert line.startswith("tirjudge judge: no row got a verdict. ")
+    return line
+
+
+@pytest.mark.parametrize(
+    ("answer", "arguments", "words"),
+    [
+        (chat("The first one is better."), (), ["no <preference>", "'The first one is better.'", "--format"]),
+        (chat("<think> Hm. </think> <answer> [[A]] </answer>"), (), ["--format j1-pa", "can read them"]),
+        (chat(None), (), ["null or empty content", "--tier turns"]),
+        (chat(None, reasoning_content="Hm."), (), ["only thinking", "--no-enable-thinking"]),
+        (chat("So far", finish="length"), (), ["cut at the 8192 tokens", "raise --max-tokens"]),
+        (chat(None, finish="length", reasoning_content="Hm."), (), ["thinking used up the 8192 tokens",
+         "--no-enable-thinking"]),
+        (chat("```python\nprint(1)\n```\nNo idea."), ("--tier", "tools"), ["as text", "--tier turns"]),
+        (chat("<tool_call>{}</tool_call>"), ("--tier", "turns"), ["--tier tools", "--no-tools"]),
+    ],
+)  # fmt: skip
+def test_the_likely_cause_names_the_option(
+    judge: Callable[..., Result],
+    endpoint: EndpointServer,
+    answer: dict[str, Any],
+    arguments: tuple[str, ...],
+    words: list[str],
+) -> None:
+    endpoint.script = lambda body: answer
+    run = judge(endpoint, *(arguments or ("--no-tools",)))
+    assert run.exit_code == 1, run.output
+    for word in words:
+        assert word in reason(run)
+    assert len(results(Path("rows.verdicts.jsonl"))) == 3
+
+
+def test_a_judge_that_only_runs_programs(judge: Callable[..., Result], endpoint: EndpointServer) -> None:
+    endpoint.script = lambda body: chat("```python\nprint(1)\n```\n")
+    run = judge(endpoint, "--max-tool-calls", "1")
+    assert run.exit_code == 1
+    assert "did not answer after 1 programs: --max-tool-calls" in reason(run)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "words"),
+    [
+        (404, "The model `m` does not exist.", ["3 rows failed because: ", "does not exist", "--model is"]),
+        (401, "Incorrect API key provided.", ["TIRJUDGE_API_KEY"]),
+    ],
+)
+def test_failed_rows_name_the_reason_and_the_option(
+    judge: Callable[..., Result], endpoint: EndpointServer, status: int, message: str, words: list[str]
+) -> None:
+    endpoint.script = lambda body: failure(status, message)
+    run = judge(endpoint, "--no-tools")
+    assert run.exit_code == 1
+    for word in words:
+        assert word in reason(run)
+
+
+def test_one_verdict_is_enough(judge: Callable[..., Result], endpoint: EndpointServer) -> None:
+    endpoint.answers(chat("I cannot say."), chat("<preference>A</preference>"))
+    run = judge(endpoint, "--no-tools", "--concurrency", "1")
+    assert run.exit_code == 0
+    assert "no row got a verdict" not in run.stderr
+
+
+def test_a_finished_run_without_a_verdict_stays_a_failure(
+    judge: Callable[..., Result], endpoint: EndpointServer
+) -> None:
+    endpoint.script = lambda body: chat("I cannot say.")
+    assert judge(endpoint, "--no-tools").exit_code == 1
+    asked = len(endpoint.bodies)
+    again = judge(endpoint, "--no-tools")
+    assert again.exit_code == 1
+    assert "--format" in reason(again)
+    assert len(endpoint.bodies) == asked
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("e.jsonl", ""), ("e.csv", "prompt,response\n"), ("e.json", "[]"), ("e.json", '{"data": []}')],
+)
+def test_an_empty_file_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer, name: str, content: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text(content)
+    for command, *words in (["judge", *through(endpoint)], ["bon", *through(endpoint)], ["verify"]):
+        run = CliRunner().invoke(app, [command, name, *words])
+        assert (run.exit_code, run.stderr) == (2, f"tirjudge {command}: {name} has no rows\n")
+    assert [path.name for path in tmp_path.iterdir()] == [name]

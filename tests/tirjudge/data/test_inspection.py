@@ -1,0 +1,167 @@
+"""Inspection of rows before they are judged: each finding is reported once, with the option that helps."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tirjudge.data.inspection import InspectedRows
+from tirjudge.data.rows import Row, RowFile
+from tirjudge_environments.tasks import Columns, read_task
+
+PAIR = {"prompt": "p", "responses": ["x", "y"]}
+
+
+def inspected(
+    path: Path, *columns: str, labels: Mapping[str, str] | None = None
+) -> tuple[list[str], list[Row]]:
+    """Return the notes on a file without its folder, and its rows."""
+    rows = InspectedRows(RowFile(str(path), name=path.name), Columns.parse(columns), labels)
+    notes = list(rows.inspect())
+    return notes, [row for row in rows if isinstance(row, Row)]
+
+
+def written(folder: Path, rows: list[Any]) -> Path:
+    path = folder / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("row", "found", "options"),
+    [
+        ({"question": "q", "answer_a": "x", "answer_b": "y", "winner": "A"}, "question, answer_a, answer_b",
+         "--column prompt=question --column response_a=answer_a --column response_b=answer_b "
+         "--column label=winner"),
+        ({"Instruction": "q", "Output1": "x", "Output2": "y"}, "Instruction",
+         "--column prompt=Instruction --column response_a=Output1 --column response_b=Output2"),
+        ({"prompt": "q", "candidates": ["x", "y"]}, "prompt, candidates", "--column responses=candidates"),
+        ({"prompt": "q", "completion": "x"}, "prompt, completion", "--column response=completion"),
+        ({"text": "q", "one": "x"}, "text, one", "--column prompt=COLUMN --column responses=COLUMN,COLUMN"),
+    ],
+)  # fmt: skip
+def test_unmapped_columns_are_named_with_the_options_that_map_them(
+    tmp_path: Path, row: dict[str, Any], found: str, options: str
+) -> None:
+    path = written(tmp_path, [row, row])
+    with pytest.raises(ValueError, match=r"^rows\.jsonl: no row has") as raised:
+        inspected(path)
+    assert found in str(raised.value)
+    assert str(raised.value).endswith(f"map them with {options}")
+    if "COLUMN" not in options:
+        columns = Columns.parse(options.removeprefix("--column ").split(" --column "))
+        assert read_task(row, default_id="1", columns=columns).candidates
+
+
+def test_a_named_column_that_no_row_has(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"no row has the column 'q' .*; the columns are prompt, responses$"):
+        inspected(written(tmp_path, [PAIR]), "prompt=q")
+
+
+def test_labels_counted_from_one_are_refused_with_their_translation(tmp_path: Path) -> None:
+    path = written(tmp_path, [PAIR | {"label": label} for label in (1, 2, 1)])
+    with pytest.raises(ValueError, match=r"counted from 1, .* give --labels 1=A,2=B$"):
+        inspected(path)
+    assert inspected(path, labels={"1": "A", "2": "B"})[0] == []
+
+
+@pytest.mark.parametrize("labels", [(0, 1, 2), (1, 1), ("A", 2), (1, 3), (1, None)])
+def test_other_labels_are_left_alone(tmp_path: Path, labels: tuple[object, ...]) -> None:
+    assert inspected(written(tmp_path, [PAIR | {"label": label} for label in labels]))[0] == []
+
+
+def test_unusual_responses_are_counted_once(tmp_path: Path) -> None:
+    nan = float("nan")
+    responses = [["x", "y"], ["x", nan], ["x", ""], [" ", "y"], ["x", "nan"], ["x", "x"], ["x", "x", "y"]]
+    rows = [{"prompt": "p", "responses": each} for each in responses]
+    notes, read = inspected(written(tmp_path, rows))
+    assert notes == [
+        "rows.jsonl: 1 of 7 inspected rows has a response that is NaN, a missing value; such rows fail "
+        "(first: rows.jsonl:2)",
+        "rows.jsonl: 2 of 7 inspected rows have an empty response (first: rows.jsonl:3)",
+        "rows.jsonl: 1 of 7 inspected rows has a response that reads like a missing value (nan, None, null) "
+        "(first: rows.jsonl:5)",
+        "rows.jsonl: 2 of 7 inspected rows have identical responses, between which no judge can choose "
+        "(first: rows.jsonl:6)",
+    ]
+    assert len(read) == 7
+
+
+def test_nan_is_an_error_in_a_text_and_absent_elsewhere() -> None:
+    nan = float("nan")
+    for row in (PAIR | {"prompt": nan}, {"prompt": "p", "response_a": "x", "response_b": nan}):
+        with pytest.raises(ValueError, match=r"^(the )?(prompt|response B) is NaN, a missing value$"):
+            read_task(row, default_id="1")
+    task = read_task(PAIR | {"label": nan, "id": nan, "domain": nan, "tags": nan}, default_id="1")
+    assert (task.id, task.label, task.domain, task.tags) == ("1", None, "", ())
+
+
+ROWS = [{"id": str(n), "prompt": "p\n\u2028", "responses": ["x", "y"]} for n in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "note"),
+    [
+        ("r.json", json.dumps({"data": ROWS}), "the rows are the list of 3 under 'data'"),
+        ("r.json", json.dumps({"version": 2, "rows": ROWS}, indent=2),
+         "the rows are the list of 3 under 'rows'"),
+        ("r.jsonl", "\n".join(json.dumps(row, indent=4) for row in ROWS),
+         "pretty-printed JSON is read as 3 rows"),
+        ("r.json", "\ufeff" + json.dumps(ROWS[0], indent=1), "pretty-printed JSON is read as 1 row"),
+        ("r.jsonl", gzip.compress("".join(json.dumps(row) + "\n" for row in ROWS).encode()),
+         "it is compressed, and decompressed while it is read"),
+    ],
+)  # fmt: skip
+def test_json_in_other_shapes_is_read_and_reported(
+    tmp_path: Path, name: str, content: str | bytes, note: str
+) -> None:
+    path = tmp_path / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    notes, rows = inspected(path)
+    assert notes == [f"{name}: {note}; columns: id, prompt, responses"]
+    assert [row.fields for row in rows] == ROWS[: len(rows)]
+    assert len(rows) == (1 if "1 row" in note else 3)
+
+
+@pytest.mark.parametrize("mark", [";", "\t"])
+def test_other_separators_of_a_table(tmp_path: Path, mark: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text(f'question{mark}response\n"a{mark} b, c"{mark}d\n')
+    notes, rows = inspected(path, "prompt=question")
+    assert rows[0].fields == {"question": f"a{mark} b, c", "response": "d"}
+    assert notes == [
+        f"rows.csv: {'semicolons' if mark == ';' else 'tabs'} separate the columns; "
+        "columns: question, response"
+    ]
+
+
+def test_json_lines_that_begin_like_a_wrapped_list_stay_rows(tmp_path: Path) -> None:
+    rows = [{"items": [{"a": 1}], "prompt": "p", "responses": ["x", "y"]} for _ in range(2)]
+    notes, read = inspected(written(tmp_path, rows))
+    assert (notes, [row.fields for row in read]) == ([], rows)
+    broken = tmp_path / "broken.jsonl"
+    broken.write_text('{\n"prompt": \n' + json.dumps(PAIR) + "\n")
+    assert [row.fields for row in RowFile(str(broken)) if isinstance(row, Row)] == [PAIR]
+
+
+def test_a_pipe_is_inspected_while_it_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    rows_of_pipe = [PAIR | {"label": 1}, {"prompt": "p", "responses": ["x", ""], "label": 2}]
+    text = "".join(json.dumps(row) + "\n" for row in rows_of_pipe)
+    writer = threading.Thread(target=path.write_text, args=(text,))
+    writer.start()
+    rows = InspectedRows(RowFile(str(path), name="pipe"), Columns(), None)
+    assert (list(rows.inspect()), rows.count()) == ([], None)
+    assert len(list(rows)) == 2
+    writer.join()
+    fault, note = rows.left()
+    assert fault.endswith("give --labels 1=A,2=B")
+    assert note == "pipe: 1 of 2 inspected rows has an empty response (first: pipe:2)"

@@ -1,0 +1,107 @@
+"""`Judge.batch`, and how judgments and batches show themselves."""
+
+import json
+
+import pytest
+
+from tests.tirjudge.endpoint_server import chat, serving
+from tests.tirjudge.test_judge import BrokenGenerator, first_shown, measuring
+from tirjudge import Judge, NoRowJudged
+from tirjudge.generation.base import GeneratorFailed, Sampling
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.judging.batch import Failure
+from tirjudge_environments import Completion, Context
+
+
+def test_a_judgment_shows_itself_briefly_and_as_json() -> None:
+    with Judge(generator=ScriptedGenerator(measuring), order="both") as judge:
+        result = judge.compare("Which is longer?", "short", "the longest")
+    name = result.episode.task.id
+    assert repr(result) == f"<Judgment '{name}' pairwise: verdict='B', programs=2>"
+    assert [program.output for program in result.programs] == ["longer B", "longer A"]
+    assert [program.letters["B"] for program in result.programs] == [1, 0]
+    record = json.loads(json.dumps(result.to_dict()))
+    assert (record["id"], record["verdict"], record["choice"], record["stop"]) == (name, "B", 1, "verdict")
+    assert [view["letters"] for view in record["views"]] == [{"A": 0, "B": 1}, {"A": 1, "B": 0}]
+    assert [program["output"] for program in record["programs"]] == ["longer B", "longer A"]
+    with Judge(generator=ScriptedGenerator(["I do not know."]), tools=False) as judge:
+        silent = judge.score("p", "x")
+    assert "verdict=None, stop='malformed', detail='" in repr(silent)
+
+
+def test_a_batch_keeps_the_order_and_the_failures_of_rows(capsys: pytest.CaptureFixture[str]) -> None:
+    def fussy(context: Context) -> str:
+        if "xxx" in context.prompt.messages[0].content:
+            raise GeneratorFailed("the model is off")
+        return measuring(context)
+
+    rows: list[dict[str, object]] = [
+        {"id": f"r{n}", "prompt": "p", "responses": ["x" * n, "yyyy"], "label": "B"} for n in range(4)
+    ]
+    with Judge(generator=ScriptedGenerator(fussy), order="random") as judge:
+        results = judge.batch([*rows, {"prompt": "p"}], progress=True)
+    assert len(results) == 5
+    assert [one.verdict for one in results.judgments] == ["B", "B", "B"]
+    assert [one.episode.task.id for one in results.judgments] == ["r0", "r1", "r2"]
+    assert results[3] == Failure("rows[3]", "r3", "generator_down: the model is off")
+    assert isinstance(results[4], Failure)
+    assert "no responses" in results[4].reason
+    assert repr(results).startswith("<BatchResult: 5 rows, 3 with a verdict, 2 failed, accuracy 100.0% [")
+    assert len(results.programs) == 3
+    record = json.loads(json.dumps(results.to_dict()))
+    assert [row["verdict"] for row in record["judged"]] == ["B", "B", "B"]
+    assert [row["where"] for row in record["failed"]] == ["rows[3]", "rows[4]"]
+    assert capsys.readouterr().err.splitlines() == ["5 of 5 rows judged"]
+
+
+async def test_a_row_of_a_batch_is_judged_as_it_is_alone() -> None:
+    prompts = [f"p{number}" for number in range(8)]
+    rows = [{"question": prompt, "responses": ["x", "y"], "label": "2"} for prompt in prompts]
+    done: list[tuple[int, int]] = []
+    async with Judge(generator=ScriptedGenerator(first_shown), tools=False) as judge:
+        together = await judge.abatch(
+            rows,
+            columns={"prompt": "question"},
+            labels={"1": "A", "2": "B"},
+            progress=lambda *state: done.append(state),
+        )
+        alone = [(await judge.acompare(prompt, "x", "y")).verdict for prompt in prompts]
+        assert len(await judge.abatch([])) == 0
+    assert [one.verdict for one in together.judgments] == alone
+    assert set(alone) == {"A", "B"}
+    assert {one.episode.task.label for one in together.judgments} == {1}
+    assert done == [(count, 8) for count in range(1, 9)]
+
+
+def test_a_batch_without_any_judgment_raises_and_stops_trying() -> None:
+    calls: list[Context] = []
+
+    class Counted(BrokenGenerator):
+        async def generate(self, context: Context, sampling: Sampling) -> Completion:
+            calls.append(context)
+            return await super().generate(context, sampling)
+
+    rows = [{"prompt": f"p{number}", "responses": ["x", "y"]} for number in range(80)]
+    with (
+        Judge(generator=Counted(), tools=False, concurrency=1) as judge,
+        pytest.raises(NoRowJudged, match=r"none of 80 rows could be judged: .*nobody") as raised,
+    ):
+        judge.batch(rows)
+    assert len(calls) == 50
+    assert "not tried" in raised.value.failures[-1].reason
+    with (
+        Judge(generator=ScriptedGenerator(first_shown), tools=False) as judge,
+        pytest.raises(NoRowJudged, match="none of 1 rows could be judged: no prompt"),
+    ):
+        judge.batch([{"responses": ["x"]}])
+
+
+def test_a_batch_at_the_cost_limit_keeps_what_was_judged() -> None:
+    with serving() as endpoint:
+        endpoint.script = lambda body: chat("<preference>B</preference>")
+        options = {"tools": False, "price_in": 1.0, "price_out": 1.0, "max_tokens": 10, "concurrency": 1}
+        with Judge("m", endpoint.url, max_cost=1.5e-3, **options) as judge:  # type: ignore[arg-type]
+            results = judge.batch([{"prompt": f"p{n}", "responses": ["x", "y"]} for n in range(300)])
+    assert 0 < len(results.judgments) < 300
+    assert len(results.judgments) + len(results.failures) == 300
+    assert "are spent" in results.failures[0].reason

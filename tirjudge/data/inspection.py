@@ -1,0 +1,254 @@
+"""Inspection of rows before they are judged: columns that need a mapping, labels, missing values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+
+from tirjudge.data.rows import BadRow, Row, RowFile
+from tirjudge.data.sources import RowSource
+from tirjudge_environments.orders import letter
+from tirjudge_environments.tasks import Columns, RowError, read_task
+
+_SAMPLED = 1000
+"""Rows from the start of a file that are inspected."""
+_SHOWN_COLUMNS = 20
+_MISSING_WORDS = frozenset({"nan", "none", "null", "<na>"})
+"""Texts that libraries write in place of a missing value, in lower case."""
+_RESPONSE_PARTS = ("responses", "response_a", "chosen", "response")
+
+_A = (
+    "answer_a",
+    "output_a",
+    "completion_a",
+    "model_a_response",
+    "response1",
+    "answer1",
+    "output1",
+    "output_1",
+)
+_PARTNER = {"a": "b", "1": "2"}
+_KNOWN_NAMES: Mapping[str, tuple[str, ...]] = {
+    "prompt": ("question", "instruction", "query", "input", "problem", "user_prompt", "user_input"),
+    "responses": ("candidates", "answers", "outputs", "completions", "generations"),
+    "response_a": (*_A, "response_1", "answer_1", "completion_1", "responsea", "answera", "outputa"),
+    "response": ("answer", "output", "completion", "generation"),
+    "label": ("winner", "preference", "preferred", "gold_label", "gold", "better", "best"),
+}
+"""Names that public datasets use for the parts of a row, in lower case, the most likely one first."""
+
+
+@dataclass(slots=True)
+class _Kind:
+    """Rows that share a property."""
+
+    about: str
+    count: int = 0
+    first: str = ""
+
+    def add(self, where: str) -> None:
+        self.count += 1
+        self.first = self.first or where
+
+
+class RowInspection:
+    """Collects what is unusual in rows, so that it is reported once and not for every row."""
+
+    def __init__(self, name: str, columns: Columns, labels: Mapping[str, str] | None) -> None:
+        """`name` is the rows' name for messages; `columns` and `labels` are those of the run."""
+        self._name, self._columns, self._labels = name, columns, labels
+        self._unlabelled = columns.model_copy(update={"label": _NOWHERE})
+        self._found: list[str] = []
+        self._rows = 0
+        self._lacking: Counter[str] = Counter()
+        """Rows by the part or the named column that they lack."""
+        self._whole_labels: set[tuple[int, int]] = set()
+        """Labels that are whole numbers, each with the row's number of responses."""
+        self._other_labels = 0
+        self._kinds = {
+            "nan": _Kind("a response that is NaN, a missing value; such rows fail"),
+            "empty": _Kind("an empty response"),
+            "words": _Kind("a response that reads like a missing value (nan, None, null)"),
+            "identical": _Kind("identical responses, between which no judge can choose"),
+        }
+
+    def add(self, row: Row | BadRow) -> None:
+        if isinstance(row, BadRow):
+            return
+        self._rows += 1
+        if len(self._found) <= _SHOWN_COLUMNS:
+            self._found += [name for name in row.fields if name not in self._found]
+        try:
+            task = read_task(
+                {**row.fields, _NOWHERE: None}, default_id=row.default_id, columns=self._unlabelled
+            )
+        except RowError as error:
+            self._note_error(row, str(error))
+            return
+        texts = [text.strip() for text in task.candidates]
+        self._note("empty", row, any(not text for text in texts))
+        self._note("words", row, any(text.lower() in _MISSING_WORDS for text in texts))
+        self._note("identical", row, len(set(texts)) < len(texts) and any(texts))
+        self._note_label(row, len(texts))
+
+    def fault(self) -> str:
+        """Return why the rows cannot be meant as they are read, with the remedy; empty if they can."""
+        if self._rows and self._lacking.total() == self._rows:
+            lacking, _ = self._lacking.most_common(1)[0]
+            remedy = f": map them with {self.mapping()}" if self.mapping() else ""
+            return f"{self._name}: no row has {lacking}; the columns are {self._columns_found()}{remedy}"
+        if self._counted_from_one():
+            highest = max(count for _, count in self._whole_labels)
+            mapping = ",".join(f"{number + 1}={letter(number)}" for number in range(highest))
+            return (
+                f"{self._name}: the labels seem to be counted from 1, as none is 0 and some equal the "
+                f"number of responses: give --labels {mapping}"
+            )
+        return ""
+
+    def notes(self) -> Iterator[str]:
+        """Yield one line for each kind of unusual rows."""
+        for kind in self._kinds.values():
+            if kind.count:
+                rows = f"{kind.count} of {self._rows} inspected rows"
+                have = "has" if kind.count == 1 else "have"
+                yield f"{rows} {have} {kind.about} (first: {kind.first})"
+
+    def columns_note(self) -> str:
+        """Return the columns found, and the options that map them if they need any."""
+        mapping = self.mapping()
+        return f"columns: {self._columns_found()}" + (f"; map them with {mapping}" if mapping else "")
+
+    def mapping(self) -> str:
+        """Return the `--column` options for the columns found; COLUMN stands for an unknown one."""
+        known = {name.lower(): name for name in reversed(self._found)}
+        has = {*self._found, *self._columns.model_fields_set}
+        options = []
+        if "prompt" not in has:
+            options.append(f"prompt={_first(known, 'prompt') or 'COLUMN'}")
+        if not has.intersection(_RESPONSE_PARTS):
+            options += _response_options(known)
+        if "label" not in has and (label := _first(known, "label")):
+            options.append(f"label={label}")
+        return " ".join(f"--column {option}" for option in options)
+
+    def _note_error(self, row: Row, reason: str) -> None:
+        if reason.startswith("no column "):
+            self._lacking[f"the column {reason.removeprefix('no column ')}"] += 1
+        elif reason.startswith("no responses"):
+            self._lacking["responses"] += 1
+        elif reason.startswith("no prompt"):
+            self._lacking["a prompt"] += 1
+        elif reason.endswith(" is NaN, a missing value") and reason.startswith("response "):
+            self._kinds["nan"].add(row.where)
+
+    def _note(self, kind: str, row: Row, holds: bool) -> None:
+        if holds:
+            self._kinds[kind].add(row.where)
+
+    def _note_label(self, row: Row, count: int) -> None:
+        try:
+            value = self._columns.find(row.fields, "label")
+        except RowError:
+            return
+        if value is None or value == "" or value != value:  # NaN differs from itself
+            return
+        text = str(value).strip().removesuffix(".0")
+        if text.isdecimal() and count > 1:
+            self._whole_labels.add((int(text), count))
+        else:
+            self._other_labels += 1
+
+    def _counted_from_one(self) -> bool:
+        labels = self._whole_labels
+        if self._labels is not None or self._other_labels or not labels:
+            return False
+        return all(1 <= label <= count for label, count in labels) and any(
+            label == count for label, count in labels
+        )
+
+    def _columns_found(self) -> str:
+        shown = ", ".join(self._found[:_SHOWN_COLUMNS]) or "none"
+        return shown + (", ..." if len(self._found) > _SHOWN_COLUMNS else "")
+
+
+_NOWHERE = "\0"
+"""The place of a part that no row has."""
+
+
+def _first(known: Mapping[str, str], part: str) -> str:
+    return next((known[name] for name in _KNOWN_NAMES[part] if name in known), "")
+
+
+def _response_options(known: Mapping[str, str]) -> list[str]:
+    if responses := _first(known, "responses"):
+        return [f"responses={responses}"]
+    for name in _KNOWN_NAMES["response_a"]:
+        other = _partner(name)
+        if name in known and other in known:
+            return [f"response_a={known[name]}", f"response_b={known[other]}"]
+    response = _first(known, "response")
+    return [f"response={response}"] if response else ["responses=COLUMN,COLUMN"]
+
+
+def _partner(name: str) -> str:
+    """Return the name of the second response of a pair: `answer_b` for `answer_a`."""
+    if name == "model_a_response":
+        return "model_b_response"
+    return name[:-1] + _PARTNER[name[-1]]
+
+
+@dataclass(slots=True)
+class InspectedRows:
+    """A source of rows whose start is inspected before it is judged; a pipe is inspected while it is read."""
+
+    source: RowSource
+    columns: Columns
+    labels: Mapping[str, str] | None
+    name: str = field(init=False)
+    _inspection: RowInspection = field(init=False)
+    _count: int | None = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._inspection = RowInspection(self.source.name, self.columns, self.labels)
+        self.name, self._count = self.source.name, self.source.count()
+
+    @property
+    def _passing(self) -> bool:
+        """True for a pipe, which can be read only once."""
+        return self._count is None
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        for row in self.source:
+            if self._passing:
+                self._inspection.add(row)
+            yield row
+
+    def count(self) -> int | None:
+        return self._count
+
+    def is_at(self, path: Path) -> bool:
+        return self.source.is_at(path)
+
+    def inspect(self) -> Iterator[str]:
+        """Inspect the start and yield the notes; raises ValueError for rows that need an option."""
+        notes = list(self.source.notes) if isinstance(self.source, RowFile) else []
+        if not self._passing:
+            for row in islice(self.source, _SAMPLED):
+                self._inspection.add(row)
+            if fault := self._inspection.fault():
+                raise ValueError("; ".join([fault, *notes]))
+        if notes:
+            notes += [] if self._passing else [self._inspection.columns_note()]
+            yield f"{self.name}: {'; '.join(notes)}"
+        yield from () if self._passing else (f"{self.name}: {note}" for note in self._inspection.notes())
+
+    def left(self) -> Iterator[str]:
+        """Yield what was found while a pipe was read."""
+        if self._passing:
+            fault = self._inspection.fault()
+            yield from [fault] if fault else []
+            yield from (f"{self.name}: {note}" for note in self._inspection.notes())
