@@ -53,7 +53,7 @@ class Display:
     def __init__(
         self, tally: Tally, *, total: int | None, failures_file: str | None, spending: Spending | None = None
     ) -> None:
-        """`total` rows are left, None if unknown; `failures_file` lists all failures, None if no file does."""
+        """`total` rows are left, if known; `failures_file` lists all failures, if any file does."""
         self._tally, self._total, self._failures_file = tally, total, failures_file
         self.spending = spending
         """The ledger whose cost and unanswered calls are shown; it may be set after the construction."""
