@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -12,7 +13,7 @@ from typing import Any
 
 from tirjudge.cli.errors import INTERRUPTED, refuse_input, stop
 from tirjudge.cli.options import RowOptions
-from tirjudge.cli.progress import Display, print_summary
+from tirjudge.cli.progress import Display, print_summary, summary_record
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Batch, Plan, Tally, TooManyFailures
@@ -35,6 +36,8 @@ class BatchRun:
     output: Path
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Further settings that every verdict of the result file shares."""
+    as_json: bool = False
+    """Print the summary as JSON."""
     _wrapped: MeteredCache = field(init=False)
 
     def run(self) -> bool:
@@ -60,21 +63,25 @@ class BatchRun:
             tally,
             total=_left(self.rows.count(), self.plan.limit, tally.judged),
             failures_file=str(results.failures_path),
+            row_lines=self.command == "judge",
         )
         try:
             completed, model, note = asyncio.run(self._batch(results, display))
         except KeyboardInterrupt:
             reason = f"interrupted; the same command resumes, {tally.judged} rows are in {self.output}"
             stop(self.command, reason, INTERRUPTED)
-        print_summary(
-            tally,
-            seconds=display.seconds,
-            model=model,
-            note=note,
-            path=str(self.output),
-            spending=spending,
-            cached=self._wrapped.hits,
-        )
+        facts: dict[str, Any] = {
+            "seconds": display.seconds,
+            "model": model,
+            "note": note,
+            "path": str(self.output),
+            "spending": spending,
+            "cached": self._wrapped.hits,
+        }
+        if self.as_json:
+            print(json.dumps(summary_record(tally, **facts), indent=2))
+        else:
+            print_summary(tally, **facts)
         return completed and not tally.failed
 
     async def _batch(self, results: ResultFile, display: Display) -> tuple[bool, str, str]:

@@ -127,7 +127,7 @@ class BonRun:
             async with JudgeEngine(options.config, around=around) as engine:
                 note = engine.note.note
                 say(f"judging with {engine.model}" + (f", {note}" if note else ""))
-                yield _Judge(results, Judgments(engine, results), spending)
+                yield _Judge(results, Judgments(engine, results, texts=self.options.texts), spending)
 
     def _settings(self, weights: str) -> dict[str, Any]:
         """Return the settings of all judgments; not the methods, since methods share judgments."""

@@ -38,6 +38,10 @@ def judge(
             help="Result file.  [default: NAME.verdicts.jsonl in this folder]", rich_help_panel="Output"
         ),
     ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the summary as JSON.", rich_help_panel="Output"),
+    ] = False,
     column: Annotated[
         list[str] | None,
         typer.Option(
@@ -83,6 +87,7 @@ def judge(
         plan=options.plan(Columns.parse(column or ()), label_values(labels)),
         output=output_file(output, file, "verdicts"),
         rows=open_rows(file, input_format, subset, split),
+        as_json=as_json,
     )
     raise typer.Exit(0 if run.run() else SOME_FAILED)
 

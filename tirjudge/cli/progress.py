@@ -13,9 +13,11 @@ from rich.table import Table
 from rich.text import Text
 
 from tirjudge.cli.errors import say
+from tirjudge.cli.row_text import row_line
 from tirjudge.console_text import Interval, printable
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import Failure, Tally
+from tirjudge.judging.result_rows import RecordedRow
 
 SHOWN_FAILURES = 20
 
@@ -30,9 +32,13 @@ class Display:
     """A context manager that shows the progress of a run on standard error.
 
     `total` is the number of rows left, or None if it is unknown; `failures_file` lists all failures.
+    `row_lines` prints a line for each judged row, on a terminal.
     """
 
-    def __init__(self, tally: Tally, *, total: int | None, failures_file: str) -> None:
+    def __init__(
+        self, tally: Tally, *, total: int | None, failures_file: str, row_lines: bool = False
+    ) -> None:
+        self._row_lines = row_lines
         self._tally, self._total, self._failures_file = tally, total, failures_file
         self._done = 0
         self._started, self._interval = time.monotonic(), Interval()
@@ -53,6 +59,10 @@ class Display:
 
     def judged(self, row: Mapping[str, Any]) -> None:
         self._tally.add(row)
+        if self._row_lines and self._console.is_terminal:
+            line = row_line(RecordedRow.model_validate(row))
+            line.truncate(self._console.width, overflow="ellipsis")
+            self._console.print(line)
         self._advance()
 
     def failed(self, failure: Failure) -> None:
@@ -120,6 +130,43 @@ def print_summary(
     for name, value in lines:
         table.add_row(Text(name), Text(value))
     console.print(table)
+    console.print(headline(tally), style="bold")
+
+
+def headline(tally: Tally) -> str:
+    """Return a run's result in one line."""
+    line = f"{tally.verdicts} of {tally.judged} rows have a verdict"
+    if tally.ties:
+        line += f", {tally.ties} of them a tie"
+    return f"{line}; accuracy {tally.accuracy}" if tally.labelled else line
+
+
+def summary_record(
+    tally: Tally, *, seconds: float, model: str, note: str, path: str, spending: Spending, cached: int
+) -> dict[str, Any]:
+    """Return the summary as JSON; arguments as for `print_summary`."""
+    return {
+        "results": path,
+        "model": model,
+        "note": note,
+        "judged": tally.judged,
+        "failed": tally.failed,
+        "verdicts": tally.verdicts,
+        "stops": dict(tally.stops),
+        "ties": tally.ties,
+        "labelled": tally.labelled,
+        "accuracy": tally.accuracy.rate if tally.labelled else None,
+        "interval": list(tally.accuracy.interval) if tally.labelled else None,
+        "programs": tally.programs,
+        "programs_failed": tally.programs_failed,
+        "programs_refused": tally.programs_refused,
+        "prompt_tokens": tally.prompt_tokens,
+        "completion_tokens": tally.completion_tokens,
+        "calls": spending.calls,
+        "cached": cached,
+        "cost": spending.cost,
+        "seconds": round(seconds, 3),
+    }
 
 
 def _counts(tally: Tally) -> list[tuple[str, str]]:
