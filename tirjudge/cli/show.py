@@ -156,6 +156,7 @@ class _Selection:
             id, where = str(failure.get("id")), failure.get("where")
             if (self._failed and not self._ids) or id in self._missing:
                 self._missing.discard(id)
+                shown += 1
                 if as_json:
                     print(json.dumps(failure))
                 else:

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -51,10 +52,10 @@ def by_prompt(context: Context) -> str:
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One row for each of SOURCES; the one with a seed asks for four programs, and the fourth is refused."""
+    """Rows for SOURCES, five of them for the first; that with a seed asks four times, the last in vain."""
+    names = [*SOURCES, *(f"bindings {n}" for n in range(1, 5))]
     rows = [
-        {"id": name, "prompt": f"row {name}", "responses": [f"{name} one", "two\ud800", "2\n3"][:2]}
-        for name in SOURCES
+        {"id": name, "prompt": f"row {name}", "responses": [f"{name} one", "two\ud800"]} for name in names
     ]
     return judge_to(tmp_path_factory.mktemp("judged") / "out.jsonl", rows, by_prompt, seed=3)
 
@@ -67,12 +68,10 @@ def judged(original: Path, tmp_path: Path) -> Path:
 
 
 def test_what_the_judge_ran_is_what_runs_again(judged: Path) -> None:
-    found = record(judged)
-    assert (found["programs"], found["same"], found["not_same"]) == (7, 7, [])
     table = reproduce(judged)
-    assert table.exit_code == 0
+    assert table.exit_code == 0, table.output
     assert [line.split() for line in table.stdout.splitlines()] == [
-        ["programs", "7"], ["same", "7"], ["different", "0"], ["nondeterministic", "0"], ["failed", "0"],
+        ["programs", "11"], ["same", "11"], ["different", "0"], ["nondeterministic", "0"], ["failed", "0"],
     ]  # fmt: skip
 
 
@@ -101,32 +100,34 @@ def seed(row: dict[str, Any]) -> None:
     programs(row)[0]["seed"] += 1
 
 
-@pytest.mark.parametrize(
-    ("id", "change", "reason"),
-    [
-        ("bindings", stdout, "stdout was "),
-        ("bindings", source, "stdout was "),
-        ("bindings", status, "status was error and is now ok"),
-        ("bindings", swapped, "stdout was "),
-        ("bindings", shown, "the judge was shown "),
-        ("seed", seed, "stdout was "),
-    ],
-)
-def test_tampering_is_found(judged: Path, id: str, change: Callable[[Any], None], reason: str) -> None:
-    edit(judged, lambda rows: [change(row) for row in rows if row["id"] == id] and None)
+TAMPERING: dict[str, tuple[Callable[[Any], None], str]] = {
+    "bindings": (stdout, "stdout was "),
+    "bindings 1": (source, "stdout was "),
+    "bindings 2": (status, "status was error and is now ok"),
+    "bindings 3": (swapped, "stdout was "),
+    "bindings 4": (shown, "the judge was shown "),
+    "seed": (seed, "stdout was "),
+}
+
+
+def test_tampering_is_found(judged: Path) -> None:
+    edit(
+        judged, lambda rows: [TAMPERING[row["id"]][0](row) for row in rows if row["id"] in TAMPERING] and None
+    )
     found = record(judged)
-    assert (found["same"], found["different"]) == (6, 1)
-    (different,) = found["not_same"]
-    assert (different["outcome"], different["id"], different["program"]) == ("different", id, 1)
-    assert different["reason"].startswith(reason)
+    assert (found["same"], found["different"], found["nondeterministic"]) == (5, 6, 0)
+    reasons = {one["id"]: one["reason"] for one in found["not_same"]}
+    assert reasons.keys() == TAMPERING.keys()
+    for id, (_, reason) in TAMPERING.items():
+        assert reasons[id].startswith(reason), id
+    assert {one["program"] for one in found["not_same"]} == {1}
 
 
 def test_the_table_names_each_program_that_differs(judged: Path) -> None:
     def change(rows: list[dict[str, Any]]) -> None:
-        for row in rows:
-            if row["id"] == "bindings":
-                row["id"] = "\x1b[2J"
-                source(row)
+        rows[:] = [row for row in rows if row["id"] == "bindings"]
+        rows[0]["id"] = "\x1b[2J"
+        source(rows[0])
 
     edit(judged, change)
     run = reproduce(judged)
@@ -155,7 +156,7 @@ def test_a_program_that_lacks_a_part_fails_and_the_others_run(judged: Path) -> N
 
     edit(judged, remove)
     found = record(judged)
-    assert (found["same"], found["failed"]) == (4, 3)
+    assert (found["same"], found["failed"]) == (8, 3)
     assert {one["id"] for one in found["not_same"]} == {"error", "bindings", "fence"}
 
 
@@ -216,21 +217,20 @@ WEAK = Isolation(
 def test_weak_isolation_is_refused_before_a_program_runs(
     judged: Path, isolation: Isolation | None, said: str
 ) -> None:
-    async def outcomes(allowed: bool) -> tuple[list[str], list[str]]:
+    async def outcomes() -> tuple[list[str], list[str]]:
         async with open_sandbox("local", capacity=1, preload=()) as real:
             weakened: Any = Weakened(real, isolation)
-            try:
-                found = [
-                    one.outcome.value
-                    async for one in reproductions(
-                        recorded_programs(judged), weakened, Limits(), allow_weak_isolation=allowed
-                    )
-                ]
-            except WeakIsolation as error:
-                found = [str(error)]
-            return found, weakened.sources
 
-    (refusal,), sources = asyncio.run(outcomes(allowed=False))
-    assert said in refusal
-    assert sources == [""]
-    assert asyncio.run(outcomes(allowed=True))[0] == ["same"] * 7
+            async def run(allowed: bool) -> list[str]:
+                programs, limits = islice(recorded_programs(judged), 2), Limits()
+                found = reproductions(programs, weakened, limits, allow_weak_isolation=allowed)
+                return [one.outcome.value async for one in found]
+
+            with pytest.raises(WeakIsolation, match=said):
+                await run(allowed=False)
+            assert weakened.sources == [""]
+            return await run(allowed=True), weakened.sources
+
+    found, sources = asyncio.run(outcomes())
+    assert found == ["same"] * 2
+    assert len(sources) == 4
