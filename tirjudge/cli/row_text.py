@@ -64,7 +64,7 @@ def _verdict(row: RecordedRow) -> str:
 
 
 def _last_program(row: RecordedRow) -> str:
-    """Return the last line of the last program, and the first line of what it printed."""
+    """Return the first line that the last program printed, and the last line of the program."""
     programs = [one for view in row.views for one in view.segments if one.kind == "program"]
     if not programs:
         return ""
@@ -73,7 +73,8 @@ def _last_program(row: RecordedRow) -> str:
     output = (last.stdout.strip().splitlines() or ["(no output)"])[0]
     if last.status != "ok":
         output = f"{last.status}: {_last_line(last.stderr or last.reason)}"
-    return printable(f"{code[:60]} -> {output}", 120)
+    # The output comes first: it decided the verdict, and a narrow terminal cuts the end of the line.
+    return printable(f"{output[:60]} <- {code}", 120)
 
 
 def _last_line(text: str) -> str:
@@ -139,11 +140,12 @@ def _response_heading(row: RecordedRow, index: int) -> str:
 def _print_view(console: Console, row: RecordedRow, view: RecordedView) -> None:
     sample = f", sample {view.sample}" if view.sample else ""
     console.print(Text(f"view {printable(view.view)}{sample}: {order_note(view.order)}", "bold"))
+    outputs = [passage.text for passage in view.segments if passage.kind == "output"]
     number = 0
     for passage in view.segments:
         if passage.kind == "program":
             number += 1
-            _print_program(console, passage, number)
+            _print_program(console, passage, number, "".join(outputs[number - 1 : number]))
         else:
             heading = "shown to the judge" if passage.kind == "output" else passage.kind
             _print_passage(console, f"{'hidden ' * passage.hidden}{heading}", passage.text)
@@ -162,7 +164,8 @@ def order_note(order: Sequence[int]) -> str:
     return f"the judge sees the responses in another order: {', '.join(places)}"
 
 
-def _print_program(console: Console, program: RecordedPassage, number: int) -> None:
+def _print_program(console: Console, program: RecordedPassage, number: int, shown: str) -> None:
+    """Print a program with its variables, and its output unless the judge was `shown` all of it."""
     heading = f"program {number}: {printable(program.status)}"
     if program.exit_code:
         heading += f", exit code {program.exit_code}"
@@ -173,7 +176,8 @@ def _print_program(console: Console, program: RecordedPassage, number: int) -> N
     if program.status == "refused":
         _print_passage(console, "refused", program.reason)
         return
-    _print_passage(console, "standard output", program.stdout or "(none)")
+    if program.stdout.strip() not in shown:
+        _print_passage(console, "standard output", program.stdout)
     if program.stderr:
         _print_passage(console, "standard error", program.stderr)
 

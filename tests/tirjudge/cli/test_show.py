@@ -107,7 +107,7 @@ def test_flipped_and_failed_rows(tmp_path: Path) -> None:
     assert sorted(line.split()[0] for line in brief["--failed"].splitlines()) == ["crash", "mute", "rows:9:"]
     assert "rows:9: no result: generator_down: \\x1b[2Jno answer" in brief["--failed"]
     assert [line.split()[0] for line in brief["--program-failed"].splitlines()] == ["crash"]
-    assert "1/0 -> error: ZeroDivisionError" in brief["--program-failed"]
+    assert "error: ZeroDivisionError: division by zero <- 1/0" in brief["--program-failed"]
     assert "no result" in show(path, "gone").stdout
 
 
@@ -116,7 +116,7 @@ def test_without_a_selection_each_row_is_one_line(judged: Path) -> None:
     assert len(lines) == 3
     assert lines[1].split()[:4] == ["right", "A", "2/2", "right"]
     assert lines[2].split()[:4] == ["wrong", "B", "2/2", "wrong"]
-    assert all("print(response_a) -> longer: " in line for line in lines)
+    assert all("  longer: " in line and line.endswith(" <- print(response_a)") for line in lines)
 
 
 @pytest.mark.parametrize("arguments", [(), ("--limit", "3"), ("--json",)])
