@@ -45,7 +45,7 @@ def test_a_terminal_gets_a_line_per_row_and_the_headline_at_the_end(
     endpoint.script = counting
     write_rows(tmp_path / "rows.jsonl", ROWS)
     text = on_a_terminal(tmp_path, "rows.jsonl", *FAST, *through(endpoint))
-    lines = text.replace("\r", "\n").splitlines()
+    lines = text.replace("\r", "\n").rstrip().splitlines()
     (one,) = (line for line in lines if "one\\x1b]0;t\\x07  A" in line)
     (two,) = (line for line in lines if "two           B" in line)
     assert "right" in one

@@ -121,7 +121,9 @@ def test_without_a_selection_each_row_is_one_line(judged: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [(), ("--limit", "3"), ("--json",)])
 def test_hostile_text_reaches_no_terminal(judged: Path, arguments: tuple[str, ...]) -> None:
-    text = show(judged, *arguments).stdout
+    run = show(judged, *arguments)
+    assert run.exit_code == 0, run.output
+    text = run.stdout
     assert "2J" in text
     assert {mark for mark in text if unicodedata.category(mark) in ("Cc", "Cf", "Cs")} == {"\n"}
     assert not any(mark in text for mark in "│┃─━╭┌|")
