@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tirjudge.console_text import printable, printable_text
 from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, RecordedView
-from tirjudge_environments.orders import letter
+from tirjudge_environments.orders import letter, letters
 
 _NARROWEST = 36
 """Columns that a response needs to be shown next to another one."""
@@ -64,17 +64,28 @@ def _verdict(row: RecordedRow) -> str:
 
 
 def _last_program(row: RecordedRow) -> str:
-    """Return the first line that the last program printed, and the last line of the program."""
-    programs = [one for view in row.views for one in view.segments if one.kind == "program"]
-    if not programs:
+    """Return the first line that the last program printed, and the last line of the program.
+
+    A program of a view in the row's order is preferred: the letters that it prints are those of the verdict.
+    For another one, the line says what its letters stand for.
+    """
+    found = [(view.order, one) for view in row.views for one in view.segments if one.kind == "program"]
+    if not found:
         return ""
-    last = programs[-1]
+    order, last = next((pair for pair in reversed(found) if _is_given(pair[0])), found[-1])
     code = next((line.strip() for line in reversed(last.text.splitlines()) if line.strip()), "")
     output = (last.stdout.strip().splitlines() or ["(no output)"])[0]
     if last.status != "ok":
         output = f"{last.status}: {_last_line(last.stderr or last.reason)}"
+    shown, meant = letters(len(order)), map(letter, order)
+    note = "" if _is_given(order) else f" (its {','.join(shown)}: {','.join(meant)})"
     # The output comes first: it decided the verdict, and a narrow terminal cuts the end of the line.
-    return printable(f"{output[:60]} <- {code}", 120)
+    return printable(f"{output[:60]}{note} <- {code}", 140)
+
+
+def _is_given(order: Sequence[int]) -> bool:
+    """Return True if a view's letters are those of the row."""
+    return list(order) == list(range(len(order)))
 
 
 def _last_line(text: str) -> str:
@@ -158,7 +169,7 @@ def order_note(order: Sequence[int]) -> str:
     """Return what the letters in a dialogue stand for, given the candidate at each shown position."""
     if len(order) == 1:
         return f"the judge sees only response {letter(order[0])}"
-    if list(order) == sorted(order):
+    if _is_given(order):
         return "the judge sees the responses in the order of the row"
     places = [f"its {letter(place)} is response {letter(index)}" for place, index in enumerate(order)]
     return f"the judge sees the responses in another order: {', '.join(places)}"
@@ -202,7 +213,7 @@ def _view_verdict(view: RecordedView) -> str:
     if verdict.choice is None:
         return f"scores: {scores}"
     named = f"verdict: response {letter(verdict.choice)}"
-    if verdict.choice in view.order and list(view.order) != sorted(view.order):
+    if verdict.choice in view.order and not _is_given(view.order):
         named += f", which this dialogue calls {letter(view.order.index(verdict.choice))}"
     return f"{named}; scores: {scores}" if scores else named
 

@@ -119,6 +119,17 @@ def test_without_a_selection_each_row_is_one_line(judged: Path) -> None:
     assert all("  longer: " in line and line.endswith(" <- print(response_a)") for line in lines)
 
 
+def test_the_line_of_a_row_has_letters_of_the_row_or_says_what_they_stand_for(
+    judged: Path, tmp_path: Path
+) -> None:
+    assert "  longer: A <- " in next(line for line in show(judged).stdout.splitlines() if "right" in line)
+    reversed_order = tmp_path / "out.jsonl"
+    reversed_order.write_bytes(judged.read_bytes())
+    edit(reversed_order, lambda rows: [row["views"].pop(0) for row in rows] and None)
+    line = next(line for line in show(reversed_order).stdout.splitlines() if "right" in line)
+    assert "  longer: B (its A,B: B,A) <- " in line
+
+
 @pytest.mark.parametrize("arguments", [(), ("--limit", "3"), ("--json",)])
 def test_hostile_text_reaches_no_terminal(judged: Path, arguments: tuple[str, ...]) -> None:
     run = show(judged, *arguments)
