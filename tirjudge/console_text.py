@@ -8,6 +8,7 @@ from io import StringIO
 
 SECONDS = 10.0
 """Time between two progress lines."""
+_LONGEST_ESCAPE = len(r"\U0010ffff")
 _TABLE_COLUMNS = 10_000
 """Width of the virtual terminal for tables: a line is never wrapped, however long a cell is."""
 
@@ -23,6 +24,15 @@ def printable(text: str, limit: int = 400) -> str:
         for mark in text[: limit + 1]
     )
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def printable_text(text: str) -> str:
+    """Escape untrusted text for the terminal, and keep its line breaks; a tab becomes spaces.
+
+    No other control character is left, nor one that prints nothing or changes the direction of writing.
+    """
+    lines = text.replace("\r\n", "\n").expandtabs(4).split("\n")
+    return "\n".join(printable(line, len(line) * _LONGEST_ESCAPE + 1) for line in lines)
 
 
 def first_line(error: BaseException) -> str:

@@ -187,8 +187,9 @@ class JudgeSession:
             self._calls.append(Call(request, Refused(spent[1])))
             self.fail(*spent)
             return None
-        outcome = await self._outcome(request)
-        self._calls.append(Call(request, outcome))
+        call = await self._call(request)
+        self._calls.append(call)
+        outcome = call.outcome
         if isinstance(outcome, Execution) and outcome.status is Status.SANDBOX_FAILED:
             self.fail(StopReason.SANDBOX_DOWN, outcome.detail or "the sandbox failed")
             return None
@@ -214,21 +215,20 @@ class JudgeSession:
             )
         return None
 
-    async def _outcome(self, request: RunCode) -> Execution | Refused:
+    async def _call(self, request: RunCode) -> Call:
+        """Run a program, unless the budget of programs is spent."""
         number = len(self._calls)
         if number >= self._budget.tool_calls:
-            return Refused(
-                f"The budget of {self._budget.tool_calls} programs is spent: this one was not run."
-            )
-        program = Program(
-            source=request.source, bindings=request.bindings, seed=derive_seed(self._seed, number)
-        )
+            reason = f"The budget of {self._budget.tool_calls} programs is spent: this one was not run."
+            return Call(request, Refused(reason))
+        seed = derive_seed(self._seed, number)
+        program = Program(source=request.source, bindings=request.bindings, seed=seed)
         # A sandbox failure is no property of the program, so it is retried before it costs the whole rollout.
         for _ in range(_ATTEMPTS):
             outcome = await self._sandbox.run(program, self._limits)
             if outcome.status is not Status.SANDBOX_FAILED:
                 break
-        return outcome
+        return Call(request, outcome, seed)
 
     def _shown(self, request: RunCode, outcome: Execution | Refused) -> Segment:
         if not isinstance(self._environment, ToolEnvironment):

@@ -181,6 +181,8 @@ class Call:
 
     request: RunCode
     outcome: Execution | Refused
+    seed: int | None = None
+    """The seed that the program ran with; None if it was refused, or in a record without one."""
 
 
 class By(StrEnum):

@@ -9,7 +9,7 @@ from typing import Any
 
 from tirjudge.best_of_n.base import CandidateSet, RefereeUnavailable
 from tirjudge.judging.engine import JudgeEngine, Kind, kind_for
-from tirjudge.judging.judgment import result_row
+from tirjudge.judging.result_rows import result_row
 from tirjudge.storage.result_file import ResultFile, digest
 
 
@@ -30,8 +30,9 @@ class Judgments:
     At most `engine.config.concurrency` judgments run at once.
     """
 
-    def __init__(self, engine: JudgeEngine, results: ResultFile) -> None:
-        self._engine, self._results = engine, results
+    def __init__(self, engine: JudgeEngine, results: ResultFile, *, texts: bool = True) -> None:
+        """`texts` records the prompt and the candidates with every judgment."""
+        self._engine, self._results, self._texts = engine, results, texts
         self._free = asyncio.Semaphore(engine.config.concurrency)
         self._kept = {row["id"]: _kept(row) for row in results.rows()}
 
@@ -63,7 +64,7 @@ class Judgments:
             result = await self._engine.judge(task, kind or kind_for(task))
         if result.stop.unscored:
             raise RefereeUnavailable(f"{result.stop}: {result.detail}", passing=result.stop.down)
-        row = result_row(result) | {
+        row = result_row(result, texts=self._texts) | {
             "question": question.task.id,
             "candidates": list(candidates),
             "best": list(result.best),

@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command, get_group
 
 from tirjudge import __version__
-from tirjudge.cli.errors import USAGE, ending_unread
+from tirjudge.cli.errors import USAGE, ending_unread, stop
 from tirjudge.cli.help import ExampleGroup, add_command, example_lines
 from tirjudge.console_text import printable
 
@@ -23,13 +23,17 @@ _BUILT_IN = {
     "checklist": "tirjudge.cli.checklist:checklist",
     "eval": "tirjudge.cli.eval:evaluate",
     "formats": "tirjudge.cli.judge:formats",
+    "ifeval": "tirjudge.cli.ifeval:ifeval",
     "judge": "tirjudge.cli.judge:judge",
     "mcp": "tirjudge.cli.mcp:mcp",
     "models": "tirjudge.cli.models:models",
+    "reproduce": "tirjudge.cli.reproduce:reproduce",
     "sandbox": "tirjudge.cli.sandbox:sandbox",
     "serve": "tirjudge.cli.serve:serve",
-    "verify": "tirjudge.cli.verify:verify",
+    "show": "tirjudge.cli.show:show",
 }
+_RENAMED = {"verify": "ifeval"}
+"""Former names of commands, which are refused with the present one."""
 
 
 class Commands(ExampleGroup):
@@ -41,7 +45,8 @@ class Commands(ExampleGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         entry = _entries().get(cmd_name)
         if entry is None:
-            return None
+            renamed = _RENAMED.get(cmd_name)
+            return renamed and _command(cmd_name, _former(cmd_name, renamed), **_ANY_OPTIONS)
         try:
             return _command(cmd_name, entry.load())
         except Exception as error:
@@ -67,6 +72,14 @@ def _command(name: str, found: Any, **settings: Any) -> Any:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     add_command(app, found, name, **settings)
     return get_command(app)
+
+
+def _former(name: str, new_name: str) -> Any:
+    def command(arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
+        stop(name, f"this command was renamed: write tirjudge {new_name}", USAGE)
+
+    command.__doc__ = f"Renamed: write tirjudge {new_name}."
+    return command
 
 
 def _broken(name: str, error: Exception) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ from typing import Any
 from tirjudge.cli.errors import INTERRUPTED, STANDARD_OUTPUT, refuse_input, say, stop
 from tirjudge.cli.no_verdict import why_all_failed, why_no_verdict
 from tirjudge.cli.options import RowOptions
-from tirjudge.cli.progress import Display, introduction, print_summary
+from tirjudge.cli.progress import Display, introduction, print_summary, summary_record
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Batch, Plan, Tally, TooManyFailures
@@ -35,6 +36,8 @@ class BatchRun:
     """The result file, or `-`: standard output, which no run resumes."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Further settings that every verdict of the result file shares."""
+    as_json: bool = False
+    """Print the summary as JSON."""
     _wrapped: MeteredCache = field(init=False)
 
     def run(self) -> bool:
@@ -68,6 +71,7 @@ class BatchRun:
             total=_left(self.rows.count(), self.plan.limit, tally.judged),
             failures_file=str(results.failures_path) if results.failures_path else None,
             spending=spending,
+            row_lines=self.command == "judge",
         )
         try:
             completed, model, note = asyncio.run(self._batch(results, display, spending))
@@ -76,16 +80,20 @@ class BatchRun:
             streamed = f"{tally.judged} rows were written, and a run to standard output cannot be resumed"
             reason = f"interrupted; {streamed if self.output == STANDARD_OUTPUT else kept}"
             stop(self.command, reason, INTERRUPTED)
-        print_summary(
-            tally,
-            seconds=display.seconds,
-            model=model,
-            note=note,
-            path=str(self.output),
-            spending=spending,
-            cached=self._wrapped.hits,
-            retries=display.retries,
-        )
+        facts: dict[str, Any] = {
+            "seconds": display.seconds,
+            "model": model,
+            "note": note,
+            "path": str(self.output),
+            "spending": spending,
+            "cached": self._wrapped.hits,
+            "retries": display.retries,
+        }
+        if self.as_json:
+            summary = json.dumps(summary_record(tally, **facts), indent=2)
+            print(summary, file=sys.stderr if self.output == STANDARD_OUTPUT else sys.stdout)
+        else:
+            print_summary(tally, **facts)
         if not tally.verdicts:
             say(f"tirjudge {self.command}: no row got a verdict. {self._why(results, tally)}")
         return completed and not tally.failed and bool(tally.verdicts)

@@ -133,7 +133,7 @@ class BonRun:
             display.spending = spending
             async with JudgeEngine(options.config, around=around, on_retry=display.retried) as engine:
                 display.say(introduction(engine, spending))
-                yield _Judge(results, Judgments(engine, results), spending)
+                yield _Judge(results, Judgments(engine, results, texts=self.options.texts), spending)
 
     def _settings(self, weights: str) -> dict[str, Any]:
         """Return the settings of all judgments; not the methods, since methods share judgments."""

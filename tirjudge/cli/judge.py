@@ -40,6 +40,10 @@ def judge(
             rich_help_panel="Output",
         ),
     ] = None,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the summary as JSON.", rich_help_panel="Output"),
+    ] = False,
     column: Annotated[
         list[str] | None,
         typer.Option(
@@ -85,7 +89,7 @@ def judge(
     refuse_input(target, rows)
     for note in rows.inspect():
         say(note)
-    run = BatchRun(command="judge", options=options, plan=plan, output=target, rows=rows)
+    run = BatchRun(command="judge", options=options, plan=plan, output=target, rows=rows, as_json=as_json)
     judged = run.run()
     for note in rows.left():
         say(note)

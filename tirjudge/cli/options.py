@@ -39,6 +39,8 @@ class RowOptions(JudgeOptions):
     """Abort after N consecutive model or sandbox failures; 0 never aborts."""
     overwrite: Annotated[bool, Option("Output")] = False
     """Discard existing results and judge every row again."""
+    texts: Annotated[bool, Option("Output")] = True
+    """Record prompts and responses in the result file, so that it can be read and reproduced alone."""
 
     def plan(self, columns: Columns = DEFAULT_COLUMNS, labels: dict[str, str] | None = None) -> Plan:
         """Return how rows become tasks; raises ValueError for options that exclude each other."""
@@ -47,6 +49,7 @@ class RowOptions(JudgeOptions):
             columns=columns,
             labels=labels,
             truncate=self.truncate,
+            texts=self.texts,
             limit=self.limit,
             concurrency=self.concurrency,
             give_up_after=self.give_up_after,

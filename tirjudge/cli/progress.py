@@ -22,11 +22,13 @@ from rich.table import Table
 from rich.text import Text
 
 from tirjudge.cli.errors import say
+from tirjudge.cli.row_text import row_line
 from tirjudge.console_text import printable
 from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import Failure, Tally
 from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.result_rows import RecordedRow
 
 SHOWN_FAILURES = 20
 SECONDS = 60.0
@@ -51,9 +53,19 @@ class Display:
     """
 
     def __init__(
-        self, tally: Tally, *, total: int | None, failures_file: str | None, spending: Spending | None = None
+        self,
+        tally: Tally,
+        *,
+        total: int | None,
+        failures_file: str | None,
+        spending: Spending | None = None,
+        row_lines: bool = False,
     ) -> None:
-        """`total` rows are left, if known; `failures_file` lists all failures, if any file does."""
+        """`total` rows are left, if known; `failures_file` lists all failures, if any file does.
+
+        `row_lines` prints a line for each judged row, on a terminal.
+        """
+        self._row_lines = row_lines
         self._tally, self._total, self._failures_file = tally, total, failures_file
         self.spending = spending
         """The ledger whose cost and unanswered calls are shown; it may be set after the construction."""
@@ -81,6 +93,10 @@ class Display:
 
     def judged(self, row: Mapping[str, Any]) -> None:
         self._tally.add(row)
+        if self._row_lines and self._console.is_terminal:
+            line = row_line(RecordedRow.model_validate(row))
+            line.truncate(self._console.width, overflow="ellipsis")
+            self._console.print(line)
         self.finished()
 
     def finished(self) -> None:
@@ -219,6 +235,52 @@ def print_summary(
     for name, value in lines:
         table.add_row(Text(name), Text(value))
     console.print(table)
+    console.print(headline(tally), style="bold")
+
+
+def headline(tally: Tally) -> str:
+    """Return a run's result in one line."""
+    line = f"{tally.verdicts} of {tally.judged} rows have a verdict"
+    if tally.ties:
+        line += f", {tally.ties} of them a tie"
+    return f"{line}; accuracy {tally.accuracy}" if tally.labelled else line
+
+
+def summary_record(
+    tally: Tally,
+    *,
+    seconds: float,
+    model: str,
+    note: str,
+    path: str,
+    spending: Spending,
+    cached: int,
+    retries: int,
+) -> dict[str, Any]:
+    """Return the summary as JSON; arguments as for `print_summary`."""
+    return {
+        "results": path,
+        "model": model,
+        "note": note,
+        "judged": tally.judged,
+        "failed": tally.failed,
+        "verdicts": tally.verdicts,
+        "stops": dict(tally.stops),
+        "ties": tally.ties,
+        "labelled": tally.labelled,
+        "accuracy": tally.accuracy.rate if tally.labelled else None,
+        "interval": list(tally.accuracy.interval) if tally.labelled else None,
+        "programs": tally.programs,
+        "programs_failed": tally.programs_failed,
+        "programs_refused": tally.programs_refused,
+        "prompt_tokens": tally.prompt_tokens,
+        "completion_tokens": tally.completion_tokens,
+        "calls": spending.calls,
+        "cached": cached,
+        "retries": retries,
+        "cost": spending.cost,
+        "seconds": round(seconds, 3),
+    }
 
 
 def _counts(tally: Tally) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.judging.engine import JudgeEngine, Kind, kind_for, truncated
-from tirjudge.judging.judgment import result_row
+from tirjudge.judging.result_rows import result_row
 from tirjudge.rollout.concurrency import as_finished, read_in_thread
 from tirjudge.statistics import Proportion
 from tirjudge.storage.result_file import IdIndex, ResultFile, ResultStream, digest
@@ -38,6 +38,8 @@ class Plan:
     labels: Mapping[str, str] | None = None
     truncate: int | None = None
     """Characters of a response; longer ones are cut in the middle, under a visible mark."""
+    texts: bool = True
+    """Record the prompt and the responses of every row."""
     limit: int | None = None
     """Judge only this many rows from the start."""
     concurrency: int = 32
@@ -173,7 +175,8 @@ class Batch:
             return
         # Any judged row shows that model and sandbox work again.
         self._down = 0
-        row = result_row(result) | {
+        rewards = self.engine.rewards(result)
+        row = result_row(result, texts=self.plan.texts, rewards=rewards) | {
             "seconds": round(loop.time() - started, 3),
             "model": self.engine.model,
             "note": self.engine.note.note,

@@ -15,6 +15,7 @@ from tirjudge.generation.endpoint.openai import Tier
 from tirjudge.generation.spending import Price, known_price
 from tirjudge.models import is_local_name
 from tirjudge_environments.orders import Order
+from tirjudge_sandbox import ImportPolicy, Sandbox, open_sandbox
 
 KEY_VARIABLES = ("TIRJUDGE_API_KEY", "OPENAI_API_KEY")
 """Environment variables that hold the key of an endpoint; the first one that is set is used."""
@@ -41,10 +42,48 @@ class Option:
     """The field's former name, which is refused with the new one."""
 
 
-class JudgeConfig(BaseModel):
-    """Everything that a verdict depends on; result files record it, so it never holds a key."""
+class SandboxConfig(BaseModel):
+    """The sandbox that runs programs, and what they may import."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    backend: Annotated[str, Option("Sandbox", metavar="NAME")] = "local"
+    """The sandbox that runs the programs."""
+    backend_options: Annotated[
+        Mapping[str, Any], Option("Sandbox", name="backend-option", metavar="KEY=VALUE")
+    ] = Field(default_factory=dict)
+    """An option of the sandbox. Repeatable."""
+    import_policy: Annotated[bool, Option("Sandbox", former="policy")] = False
+    """Refuse imports that judging does not need, with a reason that the model can read."""
+    allow_weak_isolation: Annotated[bool, Option("Sandbox")] = False
+    """Run programs even where this machine cannot isolate them fully."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_unknown(cls, given: Any) -> Any:
+        """Name the new option for a renamed one, and the closest for one that does not exist."""
+        for name in given if isinstance(given, Mapping) else ():
+            if name in (renamed := former_names(cls)):
+                raise ValueError(f"{name} was renamed: write {renamed[name]}")
+            if name not in cls.model_fields:
+                close = get_close_matches(str(name), cls.model_fields, n=1)
+                hint = f"; did you mean {close[0]}?" if close else ""
+                raise ValueError(f"{name}: there is no such option{hint}")
+        return given
+
+    def sandbox(self) -> Sandbox:
+        """Return the sandbox, not yet open; raises ValueError for an unknown backend or option."""
+        # Pass on only what was chosen: not every backend has an import policy or can isolate less.
+        options = dict(self.backend_options)
+        if self.import_policy:
+            options["import_policy"] = ImportPolicy()
+        if self.allow_weak_isolation:
+            options["allow_weak_isolation"] = True
+        return open_sandbox(self.backend, **options)
+
+
+class JudgeConfig(SandboxConfig):
+    """Everything that a verdict depends on; result files record it, so it never holds a key."""
 
     model: Annotated[str, Option("Model", default="the embedded model")] = ""
     """Folder, GGUF file, hub id, short name (`smol`), or an endpoint's name of the model."""
@@ -120,30 +159,6 @@ class JudgeConfig(BaseModel):
     """Nucleus sampling: probability mass that is kept."""
     seed: Annotated[int, Field(ge=0), Option("Judging", metavar="N")] = 0
     """Seed of the orders and of sampling."""
-
-    backend: Annotated[str, Option("Sandbox", metavar="NAME")] = "local"
-    """The sandbox that runs the programs."""
-    backend_options: Annotated[
-        Mapping[str, Any], Option("Sandbox", name="backend-option", metavar="KEY=VALUE")
-    ] = Field(default_factory=dict)
-    """An option of the sandbox. Repeatable."""
-    import_policy: Annotated[bool, Option("Sandbox", former="policy")] = False
-    """Refuse imports that judging does not need, with a reason that the model can read."""
-    allow_weak_isolation: Annotated[bool, Option("Sandbox")] = False
-    """Run programs even where this machine cannot isolate them fully."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_unknown(cls, given: Any) -> Any:
-        """Name the new option for a renamed one, and the closest for one that does not exist."""
-        for name in given if isinstance(given, Mapping) else ():
-            if name in (renamed := former_names(cls)):
-                raise ValueError(f"{name} was renamed: write {renamed[name]}")
-            if name not in cls.model_fields:
-                close = get_close_matches(str(name), cls.model_fields, n=1)
-                hint = f"; did you mean {close[0]}?" if close else ""
-                raise ValueError(f"{name}: there is no such option{hint}")
-        return given
 
     @model_validator(mode="before")
     @classmethod

@@ -20,19 +20,17 @@ from tirjudge.judging.judgment import Judgment, consensus, judgment
 from tirjudge.model_folder import ModelNote, embedded_model, embedded_name, read_note, weights_digest
 from tirjudge.models import resolve_model
 from tirjudge.rollout import Rollout
-from tirjudge_environments import Context, Environment, JudgeTask, Message, Prompt, ToolEnvironment
+from tirjudge_environments import Context, Environment, JudgeTask, Message, Prompt, Score, ToolEnvironment
 from tirjudge_environments.outputs import cut_middle
 from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import (
     Execution,
-    ImportPolicy,
     Limits,
     Program,
     Sandbox,
     SandboxUnavailable,
     Status,
-    open_sandbox,
 )
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
@@ -98,6 +96,16 @@ class JudgeEngine:
             return judgment(name, await rollout.episode(task))
         group = await rollout.group(task, self.config.samples)
         return consensus([judgment(name, episode) for episode in group])
+
+    def rewards(self, result: Judgment) -> tuple[Score, ...]:
+        """Return the training reward of each trajectory of a judgment.
+
+        Empty without a label, and for a format whose reward needs the answers of another model.
+        """
+        group, environment = (result.episode, *result.further), self.rollout(result.kind).environment
+        if result.episode.task.label is None or environment.questions(group):
+            return ()
+        return tuple(score for scores in environment.score(group, {}) for score in scores)
 
     async def check(self) -> None:
         """Ask the model for one token and the sandbox for an empty program.
@@ -177,7 +185,7 @@ class JudgeEngine:
         """Create the sandbox; done before a model is loaded, so that an unknown backend fails at once."""
         if self._given_sandbox is not None:
             return self._given_sandbox
-        return _sandbox(self.config) if self._runs_programs else NoSandbox()
+        return self.config.sandbox() if self._runs_programs else NoSandbox()
 
 
 class NoSandbox:
@@ -324,13 +332,3 @@ def _endpoint(
         request_fields=config.request_fields,
         on_retry=on_retry,
     )
-
-
-def _sandbox(config: JudgeConfig) -> Sandbox:
-    # Pass on only what was chosen: not every backend has an import policy or can isolate less.
-    options = dict(config.backend_options)
-    if config.import_policy:
-        options["import_policy"] = ImportPolicy()
-    if config.allow_weak_isolation:
-        options["allow_weak_isolation"] = True
-    return open_sandbox(config.backend, **options)

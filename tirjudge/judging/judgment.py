@@ -9,8 +9,7 @@ from statistics import fmean
 from typing import Any
 
 from tirjudge.judging.views import JudgedProgram, JudgedView, judged_programs, judged_views
-from tirjudge.storage.records import failed, passages, verdict_record
-from tirjudge_environments import Episode, Refused, StopReason, Trajectory, Usage, Verdict, View
+from tirjudge_environments import Episode, StopReason, Trajectory, Usage, Verdict, View
 from tirjudge_environments.orders import letter
 
 
@@ -154,51 +153,6 @@ def consensus(samples: Sequence[Judgment]) -> Judgment:
         best = _highest(scores) if alone else _most_chosen(seen) or next((one.best for one in seen), ())
     further = tuple(sample.episode for sample in samples[1:])
     return replace(first, best=best, scores=scores, stop=stop, detail=detail, further=further)
-
-
-def result_row(result: Judgment) -> dict[str, Any]:
-    """Return a judgment's line of a result file (see `docs/judge.md`), without the fields that a run adds."""
-    task = result.episode.task
-    calls = [call for trajectory in result.trajectories for call in trajectory.calls]
-    refused = sum(isinstance(call.outcome, Refused) for call in calls)
-    return {
-        "id": task.id,
-        "format": result.kind,
-        "verdict": result.verdict,
-        "choice": result.choice,
-        "scores": [result.scores.get(index) for index in range(len(task.candidates))]
-        if result.scores
-        else None,
-        "label": task.label,
-        "strength": task.gold.get("strength"),
-        **({"checklist": list(task.gold["checklist"])} if "checklist" in task.gold else {}),
-        "correct": result.credit,
-        "stop": result.stop.value,
-        "detail": result.detail,
-        "domain": task.domain,
-        "tags": list(task.tags),
-        "views": [_view(trajectory) for trajectory in result.trajectories],
-        "programs": len(calls) - refused,
-        "programs_failed": sum(map(failed, calls)),
-        "programs_refused": refused,
-        "prompt_tokens": result.usage.prompt_tokens,
-        "completion_tokens": result.usage.completion_tokens,
-    }
-
-
-def _view(trajectory: Trajectory) -> dict[str, Any]:
-    return {
-        "view": trajectory.view.name,
-        "sample": trajectory.sample,
-        "order": list(trajectory.view.order),
-        "verdict": verdict_record(trajectory.verdict),
-        "stop": trajectory.stop.value,
-        "detail": trajectory.detail,
-        "segments": passages(trajectory),
-        "prompt_tokens": trajectory.usage.prompt_tokens,
-        "completion_tokens": trajectory.usage.completion_tokens,
-        "seconds": round(trajectory.seconds, 3),
-    }
 
 
 def _worst(stops: Sequence[tuple[StopReason, str]]) -> tuple[StopReason, str]:

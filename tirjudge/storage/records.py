@@ -134,6 +134,8 @@ def call_record(call: Call) -> JsonObject:
     record: JsonObject = {"source": call.request.source}
     if isinstance(call.outcome, Refused):
         return record | {"status": "refused", "reason": call.outcome.reason}
+    if call.seed is not None:
+        record["seed"] = call.seed
     record |= _EXECUTION.dump_python(call.outcome, mode="json", include=_OUTCOME)
     isolation = call.outcome.isolation
     return record | {
@@ -215,7 +217,7 @@ def _read_call(record: Mapping[str, Any], call_id: str | None) -> Call:
     request = RunCode(record["source"], call_id=call_id)
     if record["status"] == "refused":
         return Call(request, Refused(record["reason"]))
-    return Call(request, _EXECUTION.validate_python(dict(record)))
+    return Call(request, _EXECUTION.validate_python(dict(record)), record.get("seed"))
 
 
 def _read_verdict(record: Mapping[str, Any] | None) -> Verdict | None:

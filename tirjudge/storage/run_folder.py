@@ -138,7 +138,7 @@ def read_lines(path: Path) -> Iterator[JsonObject]:
                 return
             try:
                 row = json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:  # deeply nested JSON exceeds the recursion limit
                 raise ValueError(f"{path}:{number}: not JSON ({error})") from None
             if not isinstance(row, dict):
                 raise ValueError(f"{path}:{number}: not a JSON object")

@@ -19,7 +19,7 @@ from tirjudge.cli.options import RowOptions, read_options
 from tirjudge.judging.config import JudgeConfig, JudgeOptions, Option
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 
-COMMANDS = ["bon", "checklist", "eval", "formats", "judge", "mcp", "serve", "verify"]
+COMMANDS = ["bon", "checklist", "eval", "formats", "ifeval", "judge", "mcp", "reproduce", "serve", "show"]
 SANDBOX_COMMANDS = ["run", "build", "serve", "doctor"]
 MODELS_COMMANDS = ["list", "fetch", "remove"]
 

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from tirjudge.judging.judgment import Judgment, consensus, judgment, result_row
+from tirjudge.judging.judgment import Judgment, consensus, judgment
+from tirjudge.judging.result_rows import result_row
 from tirjudge_environments import Episode, JudgeTask, Message, Prompt, StopReason, Trajectory, Verdict, View
 
 End = Verdict | StopReason

@@ -1,4 +1,4 @@
-"""`tirjudge verify`: computes IFEval's numbers with one command."""
+"""`tirjudge ifeval`: computes IFEval's numbers with one command."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from tests.tirjudge.benchmark_data import benchmark_file
 from tirjudge.cli import app
 
 
-def verify(*arguments: str) -> Result:
-    return CliRunner().invoke(app, ["verify", *arguments])
+def ifeval(*arguments: str) -> Result:
+    return CliRunner().invoke(app, ["ifeval", *arguments])
 
 
 def rows(path: Path, *fields: dict[str, Any]) -> str:
@@ -25,7 +25,7 @@ def rows(path: Path, *fields: dict[str, Any]) -> str:
 
 def test_the_numbers_of_gpt_4() -> None:
     """IFEval's Table 3 prints 76.89, 83.57, 79.30 and 85.37, with randomly drawn letters."""
-    run = verify(
+    run = ifeval(
         str(benchmark_file("ifeval/responses-gpt4.jsonl")),
         "--prompts",
         str(benchmark_file("ifeval/input_data.jsonl")),
@@ -47,7 +47,7 @@ def test_a_row_may_hold_its_own_instructions_and_bad_ones_are_reported(tmp_path:
         {"prompt": "p", "response": "a", "instruction_id_list": ["no:\x1b[2Jsuch"], "kwargs": [{}]},
         {"prompt": "p", "responses": ["a", "b"], **asked},
     )
-    run = verify(file, "--output", str(tmp_path / "out.jsonl"))
+    run = ifeval(file, "--output", str(tmp_path / "out.jsonl"))
     assert run.exit_code == 1
     assert "checked   2 responses, 4 instructions, 3 rows failed" in run.stdout
     assert [line.partition("rows.jsonl:")[2][:1] for line in run.stderr.splitlines()] == ["3", "4", "5"]
@@ -71,14 +71,14 @@ def test_wrong_usage_is_one_line(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     rows(tmp_path / "rows.jsonl", {"prompt": "p", "response": "a"})
-    run = verify(*arguments)
+    run = ifeval(*arguments)
     assert run.exit_code == 2
     assert said in run.stderr
     assert len(run.stderr.splitlines()) == 1
 
 
 def test_the_checkable_instructions_are_listed() -> None:
-    names = verify("--names").stdout.splitlines()
+    names = ifeval("--names").stdout.splitlines()
     assert "keywords:letter_frequency" in names
     assert "words-at-least" in names
     assert len(names) == 25 + 23

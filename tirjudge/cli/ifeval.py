@@ -1,4 +1,4 @@
-"""`tirjudge verify`: check responses against verifiable instructions, without a model."""
+"""`tirjudge ifeval`: check responses against verifiable instructions, without a model."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from tirjudge_environments.tasks import Columns
 
 
 @examples(
-    "tirjudge verify responses.jsonl --prompts input_data.jsonl",
-    "tirjudge verify --names",
+    "tirjudge ifeval responses.jsonl --prompts input_data.jsonl",
+    "tirjudge ifeval --names",
 )
-def verify(
+def ifeval(
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="Rows with a prompt and a response; - is standard input.")
     ] = "",
@@ -61,7 +61,7 @@ def verify(
     (instruction_id_list, kwargs) of the rows or of --prompts. Exit codes: 0 all rows checked, 1 some failed,
     2 usage.
     """
-    with one_line_errors("verify"):
+    with one_line_errors("ifeval"):
         if names:
             print("\n".join(verifier_names()))
             return
@@ -71,11 +71,11 @@ def verify(
         refuse_empty(rows)
         if output is not None:
             refuse_input(output_file(output, file, "checked"), rows)
-        failed = _verify(rows, prompts, Columns.parse(column or ()), output)
+        failed = _check(rows, prompts, Columns.parse(column or ()), output)
         raise typer.Exit(SOME_FAILED if failed else 0)
 
 
-def _verify(rows: RowSource, prompts: str, columns: Columns, output: Path | None) -> int:
+def _check(rows: RowSource, prompts: str, columns: Columns, output: Path | None) -> int:
     """Print the table; return the number of failed rows."""
     instructions = instructions_by_prompt(open_rows(prompts)) if prompts else {}
     tally, failed = FollowingTally(), 0

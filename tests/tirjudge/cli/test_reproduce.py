@@ -1,0 +1,236 @@
+"""`tirjudge reproduce`: programs run again in the real sandbox, and what a foreign file cannot do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from tests.tirjudge.judged_files import FAST, asking, edit, judge_to, programs
+from tirjudge.cli import app
+from tirjudge.judging.reproduction import WeakIsolation, recorded_programs, reproductions
+from tirjudge_environments import Context
+from tirjudge_sandbox import Execution, Isolation, Limits, Program, Sandbox, open_sandbox
+
+SOURCES = {
+    "bindings": "print(ascii([prompt, response_a, response_b, responses]))",
+    "seed": "import random\nprint(random.random())",
+    "error": "print(len(response_a))\n1/0",
+    "fence": "print('```')\nprint('x' * 5000)",
+    "signal": "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
+}
+
+
+def reproduce(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["reproduce", *map(str, arguments), *FAST])
+
+
+def record(*arguments: object) -> dict[str, Any]:
+    run = reproduce(*arguments, "--json")
+    assert run.exit_code in (0, 1), run.output
+    found: dict[str, Any] = json.loads(run.stdout)
+    assert run.exit_code == (found["same"] != found["programs"])
+    return found
+
+
+def by_prompt(context: Context) -> str:
+    """Run the program that the prompt names, four times, and choose A."""
+    text = context.prompt.messages[-1].content
+    source = next((source for name, source in SOURCES.items() if f"row {name}" in text), "")
+    if len(context.segments) >= 8 or (context.segments and "row seed" not in text):
+        return "<preference>A</preference>"
+    return f"```python\n{source}\n```\n"
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Rows for SOURCES, five of them for the first; that with a seed asks four times, the last in vain."""
+    names = [*SOURCES, *(f"bindings {n}" for n in range(1, 5))]
+    rows = [
+        {"id": name, "prompt": f"row {name}", "responses": [f"{name} one", "two\ud800"]} for name in names
+    ]
+    return judge_to(tmp_path_factory.mktemp("judged") / "out.jsonl", rows, by_prompt, seed=3)
+
+
+@pytest.fixture
+def judged(original: Path, tmp_path: Path) -> Path:
+    copy = tmp_path / "out.jsonl"
+    copy.write_bytes(original.read_bytes())
+    return copy
+
+
+def test_what_the_judge_ran_is_what_runs_again(judged: Path) -> None:
+    table = reproduce(judged)
+    assert table.exit_code == 0, table.output
+    assert [line.split() for line in table.stdout.splitlines()] == [
+        ["programs", "11"], ["same", "11"], ["different", "0"], ["nondeterministic", "0"], ["failed", "0"],
+    ]  # fmt: skip
+
+
+def stdout(row: dict[str, Any]) -> None:
+    programs(row)[0]["stdout"] = programs(row)[0]["stdout"].replace("one", "0ne")
+
+
+def source(row: dict[str, Any]) -> None:
+    programs(row)[0]["text"] = "print('\x1b[2J')"
+
+
+def status(row: dict[str, Any]) -> None:
+    programs(row)[0] |= {"status": "error", "exit_code": 1}
+
+
+def swapped(row: dict[str, Any]) -> None:
+    row["responses"].reverse()
+
+
+def shown(row: dict[str, Any]) -> None:
+    (output,) = (one for one in row["views"][0]["segments"] if one["kind"] == "output")
+    output["text"] = output["text"].replace("one", "0ne")
+
+
+def seed(row: dict[str, Any]) -> None:
+    programs(row)[0]["seed"] += 1
+
+
+TAMPERING: dict[str, tuple[Callable[[Any], None], str]] = {
+    "bindings": (stdout, "stdout was "),
+    "bindings 1": (source, "stdout was "),
+    "bindings 2": (status, "status was error and is now ok"),
+    "bindings 3": (swapped, "stdout was "),
+    "bindings 4": (shown, "the judge was shown "),
+    "seed": (seed, "stdout was "),
+}
+
+
+def test_tampering_is_found(judged: Path) -> None:
+    edit(
+        judged, lambda rows: [TAMPERING[row["id"]][0](row) for row in rows if row["id"] in TAMPERING] and None
+    )
+    found = record(judged)
+    assert (found["same"], found["different"], found["nondeterministic"]) == (5, 6, 0)
+    reasons = {one["id"]: one["reason"] for one in found["not_same"]}
+    assert reasons.keys() == TAMPERING.keys()
+    for id, (_, reason) in TAMPERING.items():
+        assert reasons[id].startswith(reason), id
+    assert {one["program"] for one in found["not_same"]} == {1}
+
+
+def test_the_table_names_each_program_that_differs(judged: Path) -> None:
+    def change(rows: list[dict[str, Any]]) -> None:
+        rows[:] = [row for row in rows if row["id"] == "bindings"]
+        rows[0]["id"] = "\x1b[2J"
+        source(rows[0])
+
+    edit(judged, change)
+    run = reproduce(judged)
+    assert run.exit_code == 1
+    assert "\x1b" not in run.stdout
+    (line,) = (line for line in run.stdout.splitlines() if line.startswith("different  \\x1b[2J"))
+    assert "  1        stdout was " in line
+
+
+def test_a_program_without_a_fixed_output_is_nondeterministic(tmp_path: Path) -> None:
+    script = asking("import os\nprint(os.urandom(8))", lambda _: "A")
+    rows = [{"id": "x", "prompt": "p", "responses": ["a", "b"]}]
+    found = record(judge_to(tmp_path / "out.jsonl", rows, script))
+    assert (found["nondeterministic"], found["same"], found["different"]) == (1, 0, 0)
+
+
+def test_a_program_that_lacks_a_part_fails_and_the_others_run(judged: Path) -> None:
+    def remove(rows: list[dict[str, Any]]) -> None:
+        for row in rows:
+            if row["id"] == "error":
+                programs(row)[0].pop("seed")
+            if row["id"] == "bindings":
+                programs(row)[0]["bindings"]["response_a"] = 7
+            if row["id"] == "fence":
+                row.pop("responses")
+
+    edit(judged, remove)
+    found = record(judged)
+    assert (found["same"], found["failed"]) == (8, 3)
+    assert {one["id"] for one in found["not_same"]} == {"error", "bindings", "fence"}
+
+
+def test_limits_and_imports_come_from_the_command_line_and_never_from_the_file(tmp_path: Path) -> None:
+    script = asking("import time, socket\ntime.sleep(1.5)\nprint(1)", lambda _: "A")
+    rows = [{"id": "x", "prompt": "p", "responses": ["a", "b"]}]
+    path = judge_to(tmp_path / "out.jsonl", rows, script)
+    wishes = {"limits": {"wall_seconds": 99}, "backend": "none", "allow_weak_isolation": True}
+    edit(path, lambda rows: rows[0].update(wishes) or programs(rows[0])[0].update(wishes))
+    (tmp_path / "out.jsonl.settings.json").write_text(json.dumps({"settings": {**wishes, "x": 1}}))
+    assert record(path)["same"] == 1
+    assert "status was ok and is now wall_limit" in record(path, "--timeout", 0.3)["not_same"][0]["reason"]
+    refused = record(path, "--import-policy")["not_same"][0]["reason"]
+    assert refused.startswith("status was ok and is now error")
+
+
+def test_a_file_that_cannot_be_reproduced_is_one_line(judged: Path, tmp_path: Path) -> None:
+    old, torn, none = tmp_path / "old.jsonl", tmp_path / "torn.jsonl", tmp_path / "none.jsonl"
+    old.write_bytes(judged.read_bytes())
+    edit(old, lambda rows: [one.pop("seed", None) for row in rows for one in programs(row)] and None)
+    torn.write_bytes(judged.read_bytes()[:-9])
+    none.write_bytes(judged.read_bytes())
+    edit(none, lambda rows: [view["segments"].clear() for row in rows for view in row["views"]] and None)
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"prompt": "p", "responses": ["a"]}\n')
+    for path, said in [
+        (old, "was written by an older version, without the seeds"),
+        (torn, "ends in the middle of a row"),
+        (none, "has no program that was run"),
+        (rows, "not a row of a result file"),
+        (tmp_path / "absent", "No such file"),
+    ]:
+        run = reproduce(path)
+        assert (run.exit_code, run.stdout) == (2, "")
+        assert said in run.stderr
+        assert len(run.stderr.splitlines()) == 1
+
+
+class Weakened:
+    """A sandbox with one isolation property less than the real one; None reports nothing."""
+
+    def __init__(self, sandbox: Sandbox, isolation: Isolation | None) -> None:
+        self._sandbox, self._isolation = sandbox, isolation
+        self.capacity = sandbox.capacity
+        self.sources: list[str] = []
+
+    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        self.sources.append(program.source)
+        return replace(await self._sandbox.run(program, limits), isolation=self._isolation)
+
+
+WEAK = Isolation(
+    placement="bare", host_files_hidden=False, network_cut=True, processes_contained=True, calls_filtered=True
+)
+
+
+@pytest.mark.parametrize(("isolation", "said"), [(WEAK, "lacks host_files_hidden"), (None, "does not say")])
+def test_weak_isolation_is_refused_before_a_program_runs(
+    judged: Path, isolation: Isolation | None, said: str
+) -> None:
+    async def outcomes() -> tuple[list[str], list[str]]:
+        async with open_sandbox("local", capacity=1, preload=()) as real:
+            weakened: Any = Weakened(real, isolation)
+
+            async def run(allowed: bool) -> list[str]:
+                programs, limits = islice(recorded_programs(judged), 2), Limits()
+                found = reproductions(programs, weakened, limits, allow_weak_isolation=allowed)
+                return [one.outcome.value async for one in found]
+
+            with pytest.raises(WeakIsolation, match=said):
+                await run(allowed=False)
+            assert weakened.sources == [""]
+            return await run(allowed=True), weakened.sources
+
+    found, sources = asyncio.run(outcomes())
+    assert found == ["same"] * 2
+    assert len(sources) == 4

@@ -1,0 +1,194 @@
+"""`tirjudge show`: rows of a result file as a user reads them, whatever the candidates contain."""
+
+from __future__ import annotations
+
+import json
+import unicodedata
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from tests.tirjudge.judged_files import asking, edit, judge_to
+from tirjudge.cli import app
+from tirjudge_environments import Context
+
+HOSTILE = "\x1b[2J\x1b]0;title\x07 \x9b31m \u202e \r [red]b[/red]"
+LONGER = "print('longer:', 'A' if len(response_a) > len(response_b) else 'B')"
+
+
+def show(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["show", *map(str, arguments)], env={"COLUMNS": "120"})
+
+
+def believing(output: str) -> str:
+    return output.partition("longer: ")[2][:1]
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pairs in both orders: the longer response wins, the second row is labelled wrong, one is hostile."""
+    rows = [
+        {"id": "right", "prompt": "Which is longer?", "responses": ["long one", "short"], "label": 0},
+        {"id": "wrong", "prompt": "Which is longer?", "responses": ["s", "longer"], "label": 0},
+        {
+            "id": "hostile\x1b[2J",
+            "prompt": f"{HOSTILE}\ud800",
+            "responses": [HOSTILE, "tiny"],
+            "domain": HOSTILE,
+        },
+    ]
+    path = tmp_path_factory.mktemp("judged") / "out.jsonl"
+    return judge_to(path, rows, asking(f"{LONGER}\nprint(response_a)", believing), order="both")
+
+
+def test_a_row_shows_responses_dialogues_programs_outputs_and_reward(judged: Path) -> None:
+    run = show(judged, "right")
+    assert run.exit_code == 0, run.output
+    lines = [line.rstrip() for line in run.stdout.splitlines()]
+    assert lines[0].startswith("row right: A 2/2, the label is A: right")
+    (headings,) = (line for line in lines if line.startswith("response A"))
+    assert "response A (chosen, label):" in headings
+    assert headings.endswith("response B:")
+    texts = lines[lines.index(headings) + 1]
+    assert texts.split("  ")[0] == "long one"
+    assert texts.index("short") == headings.index("response B")
+    for part in ("    Which is", LONGER, "    longer: A", "reward 1 (correct 1, format 1, tool 1)"):
+        assert any(part.strip() in line for line in lines), part
+    assert "wrong" not in run.stdout
+
+
+def test_letters_of_a_reversed_order_are_mapped_back(judged: Path) -> None:
+    given, reversed_order = show(judged, "right").stdout.split("view BA")
+    assert "the judge sees the responses in the order of the row" in given
+    assert "verdict: response A\n" in given.replace(" \n", "\n")
+    assert "its A is response B, its B is response A" in reversed_order
+    assert "response_a is response B" in reversed_order
+    assert "longer: B" in reversed_order
+    assert "verdict: response A, which this dialogue calls B" in reversed_order
+
+
+def test_rows_are_selected(judged: Path, tmp_path: Path) -> None:
+    def ids(*arguments: object) -> list[str]:
+        run = show(judged, "--json", *arguments)
+        assert run.exit_code == 0, run.output
+        return sorted(json.loads(line)["id"] for line in run.stdout.splitlines())
+
+    everything = ["hostile\x1b[2J", "right", "wrong"]
+    assert ids() == everything
+    assert ids("--wrong") == ["wrong"]
+    assert ids("--flipped") == ids("--failed") == ids("--program-failed") == []
+    assert ids("--random", 3) == everything
+    assert ids("--random", 1, "--seed", 5) == ids("--random", 1, "--seed", 5)
+    assert {tuple(ids("--random", 1, "--seed", seed)) for seed in range(20)} == {(id,) for id in everything}
+    assert len(ids("--limit", 2)) == 2
+    assert ids("--wrong", "--limit", 1, "wrong", "right") == ["wrong"]
+
+
+def test_flipped_and_failed_rows(tmp_path: Path) -> None:
+    def turn(context: Context) -> str:
+        text = context.prompt.messages[-1].content
+        if "biased" in text:
+            return "<preference>A</preference>"
+        if "crash" in text and not context.segments:
+            return "```python\n1/0\n```\n"
+        return "no idea"
+
+    rows = [{"id": id, "prompt": id, "responses": ["x", "y"]} for id in ("biased", "crash", "mute")]
+    path = judge_to(tmp_path / "out.jsonl", rows, turn, order="both")
+    failure = {"where": "rows:9", "id": "gone", "reason": "generator_down: \x1b[2Jno answer"}
+    (tmp_path / "out.jsonl.failed.jsonl").write_text(json.dumps(failure) + "\n")
+    brief = {
+        option: show(path, "--brief", option).stdout
+        for option in ("--flipped", "--failed", "--program-failed")
+    }
+    assert [line.split()[0] for line in brief["--flipped"].splitlines()] == ["biased"]
+    assert sorted(line.split()[0] for line in brief["--failed"].splitlines()) == ["crash", "mute", "rows:9:"]
+    assert "rows:9: no result: generator_down: \\x1b[2Jno answer" in brief["--failed"]
+    assert [line.split()[0] for line in brief["--program-failed"].splitlines()] == ["crash"]
+    assert "error: ZeroDivisionError: division by zero <- 1/0" in brief["--program-failed"]
+    assert "no result" in show(path, "gone").stdout
+
+
+def test_without_a_selection_each_row_is_one_line(judged: Path) -> None:
+    lines = sorted(show(judged).stdout.splitlines())
+    assert len(lines) == 3
+    assert lines[1].split()[:4] == ["right", "A", "2/2", "right"]
+    assert lines[2].split()[:4] == ["wrong", "B", "2/2", "wrong"]
+    assert all("  longer: " in line and line.endswith(" <- print(response_a)") for line in lines)
+
+
+def test_the_line_of_a_row_has_letters_of_the_row_or_says_what_they_stand_for(
+    judged: Path, tmp_path: Path
+) -> None:
+    assert "  longer: A <- " in next(line for line in show(judged).stdout.splitlines() if "right" in line)
+    reversed_order = tmp_path / "out.jsonl"
+    reversed_order.write_bytes(judged.read_bytes())
+    edit(reversed_order, lambda rows: [row["views"].pop(0) for row in rows] and None)
+    line = next(line for line in show(reversed_order).stdout.splitlines() if "right" in line)
+    assert "  longer: B (its A,B: B,A) <- " in line
+
+
+@pytest.mark.parametrize("arguments", [(), ("--limit", "3"), ("--json",)])
+def test_hostile_text_reaches_no_terminal(judged: Path, arguments: tuple[str, ...]) -> None:
+    run = show(judged, *arguments)
+    assert run.exit_code == 0, run.output
+    text = run.stdout
+    assert "2J" in text
+    assert {mark for mark in text if unicodedata.category(mark) in ("Cc", "Cf", "Cs")} == {"\n"}
+    assert not any(mark in text for mark in "│┃─━╭┌|")
+
+
+def test_hostile_text_is_shown_as_it_is(judged: Path) -> None:
+    text = show(judged, "hostile\x1b[2J").stdout
+    assert "\\x1b[2J\\x1b]0;title\\x07 \\x9b31m \\u202e \\r [red]b[/red]\\ud800" in text
+
+
+def test_texts_can_be_left_out(tmp_path: Path) -> None:
+    rows = [{"id": "x", "prompt": "a secret prompt", "responses": ["first secret", "second"]}]
+    path = judge_to(tmp_path / "out.jsonl", rows, lambda _: "<preference>A</preference>", texts=False)
+    assert "secret" not in path.read_text()
+    assert "The prompt and the responses are not in the file." in show(path, "x").stdout
+    with_texts = judge_to(tmp_path / "more.jsonl", rows, lambda _: "<preference>A</preference>")
+    (row,) = map(json.loads, with_texts.read_text().splitlines())
+    assert row["prompt"] == [{"role": "user", "content": "a secret prompt"}]
+    assert row["responses"] == ["first secret", "second"]
+
+
+def test_wrong_usage_is_one_line(judged: Path, tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"prompt": "p", "responses": ["a"]}\n')
+    (tmp_path / "text").write_text("hello\n")
+    (tmp_path / "deep.jsonl").write_text("[" * 100_000 + "\n")
+    for arguments, said in [
+        ((judged, "rihgt"), "has no row 'rihgt' among its 3; the closest ids are right"),
+        ((tmp_path / "none",), "No such file"),
+        ((tmp_path / "rows.jsonl",), "rows.jsonl:1: not a row of a result file (id"),
+        ((tmp_path / "text",), "text:1: not JSON"),
+        ((tmp_path / "deep.jsonl",), "deep.jsonl:1: not JSON"),
+        ((tmp_path,), "Is a directory"),
+    ]:
+        run = show(*arguments)
+        assert run.exit_code == 2, run.output
+        assert said in run.stderr
+        assert len(run.stderr.splitlines()) == 1
+
+
+def test_rows_of_older_versions_and_torn_files_are_shown(judged: Path, tmp_path: Path) -> None:
+    old = tmp_path / "old.jsonl"
+    old.write_bytes(judged.read_bytes())
+
+    def age(rows: list[dict[str, object]]) -> None:
+        for row in rows:
+            row.pop("prompt"), row.pop("responses")
+            for view in row["views"]:  # type: ignore[attr-defined]
+                view.pop("reward", None)
+                for passage in view["segments"]:
+                    passage.pop("seed", None), passage.pop("bindings", None)
+
+    edit(old, age)
+    assert "view BA" in show(old, "right").stdout
+    old.write_bytes(old.read_bytes()[:-20])
+    torn = show(old)
+    assert (torn.exit_code, len(torn.stdout.splitlines())) == (0, 2)
+    assert "ends in the middle of a row" in torn.stderr

@@ -1,0 +1,233 @@
+"""Reproductions: the programs of a result file run again, and their outputs compared with the recorded ones.
+
+A result file of somebody else is hostile: its programs run in the sandbox and under the limits of the caller,
+and nothing in the file can change either.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import islice
+from pathlib import Path
+
+from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, is_truncated, read_result_rows
+from tirjudge.rollout.concurrency import as_finished
+from tirjudge_environments.outputs import cut_middle, lengthen_fences, output_text
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, SandboxUnavailable, Status
+
+_STOPPED = (Status.WALL_LIMIT, Status.CPU_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
+_OUR_FORMATS = ("pointwise", "pairwise", "listwise", "tir-pointwise", "tir-pairwise", "tir-listwise")
+"""Formats that show outputs in the way of TIR-Judge."""
+_CUT = re.compile(r"\n\.\.\. ([0-9]{1,9}) characters left out \.\.\.\n")
+_MOST_CUTS = 8
+"""Marks of a cut that are tried in one shown output, since a program may print such marks as well."""
+_WHOLE = 1 << 60
+_LONGEST_SHOWN = 80
+
+
+class Outcome(StrEnum):
+    """The result of running a recorded program again."""
+
+    SAME = "same"
+    DIFFERENT = "different"
+    NONDETERMINISTIC = "nondeterministic"
+    """It differs from the record, and also between two fresh runs."""
+    FAILED = "failed"
+    """It could not be run: the sandbox failed, or the file lacks a part of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedProgram:
+    """One program of a result file that the judge ran."""
+
+    row: RecordedRow
+    view: str
+    sample: int
+    number: int
+    """Counted from 1 within the dialogue."""
+    program: RecordedPassage
+    shown: str | None
+    """The text that the judge was shown afterwards; None if the dialogue ended before."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reproduction:
+    """The comparison of one program."""
+
+    recorded: RecordedProgram
+    outcome: Outcome
+    reason: str = ""
+    """The difference or the failure in one line; untrusted text."""
+
+
+class WeakIsolation(SandboxUnavailable):
+    """The sandbox lacks an isolation property, or does not say which ones it has."""
+
+
+def recorded_programs(path: Path) -> Iterator[RecordedProgram]:
+    """Yield every program of a result file that was run, in the order of the file.
+
+    Raises ValueError, in one line, for a file that is truncated, is no result file, or has no such program.
+    """
+    path.stat()
+    if is_truncated(path):
+        raise ValueError(
+            f"{path} ends in the middle of a row: it is truncated, or still being written; "
+            "the command that wrote it resumes it"
+        )
+    empty = True
+    for row, _ in read_result_rows(path):
+        for one in _programs(row):
+            empty = False
+            yield one
+    if empty:
+        raise ValueError(f"{path} has no program that was run: there is nothing to reproduce")
+
+
+def require_inputs(path: Path) -> None:
+    """Raise ValueError, in one line, for a file with programs of which none has its seed and variables."""
+    programs = list(islice(recorded_programs(path), 1))
+    if any(one.program.seed is not None for one in programs):
+        return
+    if all(one.program.seed is None for one in recorded_programs(path)):
+        raise ValueError(
+            f"{path} was written by an older version, without the seeds and variables of its programs: "
+            "judge the rows again to reproduce them"
+        )
+
+
+async def reproductions(
+    programs: Iterator[RecordedProgram], sandbox: Sandbox, limits: Limits, *, allow_weak_isolation: bool
+) -> AsyncGenerator[Reproduction]:
+    """Run programs in an open sandbox, and yield each comparison as it finishes.
+
+    A program whose outcome differs from the record runs once more, to see whether it is deterministic. Raises
+    WeakIsolation before any program runs if the sandbox lacks an isolation property.
+    """
+    probe = await _run(Program(source=""), sandbox, limits, allow_weak_isolation)
+    if probe.status is Status.SANDBOX_FAILED:
+        raise SandboxUnavailable(f"the sandbox cannot run an empty program: {probe.detail}")
+    works = (_reproduction(one, sandbox, limits, allow_weak_isolation) for one in programs)
+    async with aclosing(as_finished(works, 2 * sandbox.capacity)) as finished:
+        async for one in finished:
+            yield one
+
+
+def _programs(row: RecordedRow) -> Iterator[RecordedProgram]:
+    for view in row.views:
+        outputs = [passage.text for passage in view.segments if passage.kind == "output"]
+        programs = [passage for passage in view.segments if passage.kind == "program"]
+        for number, program in enumerate(programs):
+            # A failure of the sandbox says nothing about the program, and a refused one did not run.
+            if program.status not in ("refused", Status.SANDBOX_FAILED):
+                shown = outputs[number] if number < len(outputs) else None
+                yield RecordedProgram(row, view.view, view.sample, number + 1, program, shown)
+
+
+async def _reproduction(
+    recorded: RecordedProgram, sandbox: Sandbox, limits: Limits, weak: bool
+) -> Reproduction:
+    program, seed = recorded.program, recorded.program.seed
+    if seed is None:
+        return Reproduction(recorded, Outcome.FAILED, "its seed is not in the file")
+    try:
+        again = Program(source=program.text, bindings=recorded.row.variables(program), seed=seed)
+        first = await _run(again, sandbox, limits, weak)
+        if first.status is Status.SANDBOX_FAILED:
+            return Reproduction(recorded, Outcome.FAILED, first.detail)
+        difference = _difference(program, first) or _shown_difference(recorded, first)
+        if not difference:
+            return Reproduction(recorded, Outcome.SAME)
+        second = await _run(again, sandbox, limits, weak)
+    except (RecursionError, TypeError, ValueError) as error:
+        return Reproduction(recorded, Outcome.FAILED, str(error))
+    if second.status is Status.SANDBOX_FAILED:
+        return Reproduction(recorded, Outcome.FAILED, second.detail)
+    stable = _observed(first) == _observed(second)
+    return Reproduction(recorded, Outcome.DIFFERENT if stable else Outcome.NONDETERMINISTIC, difference)
+
+
+async def _run(program: Program, sandbox: Sandbox, limits: Limits, weak: bool) -> Execution:
+    execution = await sandbox.run(program, limits)
+    _require_isolation(execution, weak)
+    return execution
+
+
+def _require_isolation(execution: Execution, weak: bool) -> None:
+    if weak or execution.status is Status.SANDBOX_FAILED:
+        return
+    isolation = execution.isolation
+    if isolation is None or isolation.missing:
+        lacking = "does not say how it isolates programs"
+        if isolation is not None:
+            lacking = f"lacks {', '.join(isolation.missing)}"
+        raise WeakIsolation(
+            f"the sandbox {lacking}, and the programs of a result file may be hostile: "
+            "use another --backend, or insist with --allow-weak-isolation"
+        )
+
+
+def _observed(execution: Execution) -> tuple[object, ...]:
+    """Return the parts of an execution that are compared.
+
+    The output of a program that was stopped at a limit depends on the machine's speed, and the judge never
+    saw it.
+    """
+    if execution.status in _STOPPED:
+        return (execution.status,)
+    return execution.status, execution.exit_code, execution.signal, execution.stdout, execution.stderr
+
+
+def _difference(recorded: RecordedPassage, now: Execution) -> str:
+    """Return the first difference between the record and a fresh run; empty if there is none."""
+    if recorded.status != now.status:
+        return f"status was {recorded.status} and is now {now.status.value}"
+    if now.status in _STOPPED:
+        return ""
+    for name in ("exit_code", "signal", "stdout", "stderr"):
+        before, after = getattr(recorded, name), getattr(now, name)
+        if before != after:
+            return f"{name} was {_excerpt(before, after)} and is now {_excerpt(after, before)}"
+    return ""
+
+
+def _excerpt(value: object, other: object) -> str:
+    """Return a value, shortened to the part where it begins to differ from another one."""
+    if not isinstance(value, str) or not isinstance(other, str):
+        return str(value)
+    pairs = enumerate(zip(value, other, strict=False))
+    place = next((n for n, (one, two) in pairs if one != two), min(len(value), len(other)))
+    start = max(0, place - _LONGEST_SHOWN // 4)
+    part = value[start : start + _LONGEST_SHOWN]
+    return f"{'...' * (start > 0)}{part!r}{'...' * (start + len(part) < len(value))}"
+
+
+def _shown_difference(recorded: RecordedProgram, now: Execution) -> str:
+    """Return a line if the judge was shown something else than the program's output; empty if not.
+
+    Only TIR-Judge's formats are checked, since others may show outputs in any form.
+    """
+    shown = recorded.shown
+    if shown is None or recorded.row.format not in _OUR_FORMATS or shown in _showings(shown, now):
+        return ""
+    whole = output_text(now, _WHOLE)
+    return f"the judge was shown {_excerpt(shown, whole)}, and the output is {_excerpt(whole, shown)}"
+
+
+def _showings(shown: str, now: Execution) -> Iterator[str]:
+    """Yield all forms in which a format may show an output (`TirFormat.show`), cut where `shown` is."""
+    whole = output_text(now, _WHOLE)
+    bodies = [whole]
+    for mark in islice(_CUT.finditer(shown), _MOST_CUTS):
+        limit = len(whole) - int(mark[1])
+        if limit > 0:
+            bodies.append(cut_middle(whole, limit))
+    for text in bodies:
+        for body in (lengthen_fences(text), text):
+            for form in (body, f"{body}\n```\n", f"```output\n{body}\n```\n"):
+                yield form
+                yield "\n" + form
