@@ -17,7 +17,7 @@ from tirjudge import Judge
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.generation.spending import CostReached
-from tirjudge.judging import engine
+from tirjudge.judging import config
 from tirjudge.judging.config import JudgeConfig
 from tirjudge.judging.engine import JudgeEngine, NoSandbox
 from tirjudge_environments import Completion, Context, JudgeTask, Message, StopReason
@@ -267,7 +267,7 @@ async def test_a_judge_without_tools_opens_no_sandbox(monkeypatch: pytest.Monkey
     def refuse(name: str, **options: object) -> Sandbox:
         raise SandboxUnavailable("programs cannot be isolated here")
 
-    monkeypatch.setattr(engine, "open_sandbox", refuse)
+    monkeypatch.setattr(config, "open_sandbox", refuse)
     with pytest.raises(SandboxUnavailable):
         Judge(generator=ScriptedGenerator([])).open()
     task = JudgeTask(id="t", prompt=(Message("user", "p"),), candidates=("x", "y"))
