@@ -115,7 +115,7 @@ ROWS = [{"id": str(n), "prompt": "p\n\u2028", "responses": ["x", "y"]} for n in 
         ("r.jsonl", "\n".join(json.dumps(row, indent=4) for row in ROWS),
          "pretty-printed JSON is read as 3 rows"),
         ("r.json", "\ufeff" + json.dumps(ROWS[0], indent=1), "pretty-printed JSON is read as 1 row"),
-        ("r.jsonl", gzip.compress("".join(json.dumps(row) + "\n" for row in ROWS).encode()),
+        ("r.jsonl", gzip.compress("".join(json.dumps(row) + "\n" for row in ROWS).encode(), mtime=0),
          "it is compressed, and decompressed while it is read"),
     ],
 )  # fmt: skip
