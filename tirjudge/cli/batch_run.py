@@ -47,7 +47,8 @@ class BatchRun:
         """
         refuse_input(self.output, self.rows)
         options = self.options
-        weights = local_weights(options)
+        # Both refuse bad options, which should not leave an empty result file.
+        weights, price = local_weights(options), options.price()
         with ExitStack() as stack:
             results: ResultFile | ResultStream
             if self.output == STANDARD_OUTPUT:
@@ -57,7 +58,7 @@ class BatchRun:
                 results = stack.enter_context(ResultFile(self.output, settings, overwrite=options.overwrite))
                 calls = self.output.with_name(self.output.name + ".calls.jsonl")
             spending = stack.enter_context(
-                Spending(calls, price=options.price(), limit=options.max_cost, overwrite=options.overwrite)
+                Spending(calls, price=price, limit=options.max_cost, overwrite=options.overwrite)
             )
             self._wrapped = MeteredCache(options, spending, weights)
             return self._judge(results, spending)

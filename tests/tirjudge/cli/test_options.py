@@ -129,11 +129,15 @@ def test_the_former_name_of_an_option_is_refused_with_the_new_one(words: list[st
     assert " --policy" not in shown(*words)
 
 
-def test_half_a_price_is_refused(tmp_path: Path, endpoint: EndpointServer) -> None:
+def test_half_a_price_is_refused(
+    tmp_path: Path, endpoint: EndpointServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
     rows = write_rows(tmp_path / "rows.jsonl", pairs(1))
     run = CliRunner().invoke(app, ["judge", str(rows), "--price-in", "1", *through(endpoint)])
     assert run.exit_code == 2
     assert "give --price-in and --price-out" in run.stderr
+    assert list(tmp_path.iterdir()) == [rows], "a refused run leaves no file"
 
 
 @pytest.mark.parametrize(
