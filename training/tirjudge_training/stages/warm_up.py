@@ -40,9 +40,10 @@ class WarmUp(Stage):
         # Written to disk first, because SFT starts from a model folder.
         base = model
         run.processes.first(lambda: save(folder.path / BASE, base, tokenizer))
-        run.say(f"writing {self.config.corpus.samples} samples")
 
         async def write() -> list[Sample]:
+            # Said here, where a Ctrl-C that answers it finds an event loop that can be closed.
+            run.say(f"writing {self.config.corpus.samples} samples")
             async with open_sandbox() as sandbox:
                 return await corpus(tokenizer, sandbox, self.config.corpus, self.seed, run.say)
 
