@@ -15,7 +15,7 @@ from typing import Any
 from tirjudge.cli.errors import INTERRUPTED, STANDARD_OUTPUT, refuse_input, say, stop
 from tirjudge.cli.no_verdict import why_all_failed, why_no_verdict
 from tirjudge.cli.options import RowOptions
-from tirjudge.cli.progress import Display, introduction, print_summary, summary_record
+from tirjudge.cli.progress import Display, Summary, introduction
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Batch, Plan, Tally, TooManyFailures
@@ -81,20 +81,21 @@ class BatchRun:
             streamed = f"{tally.judged} rows were written, and a run to standard output cannot be resumed"
             reason = f"interrupted; {streamed if self.output == STANDARD_OUTPUT else kept}"
             stop(self.command, reason, INTERRUPTED)
-        facts: dict[str, Any] = {
-            "seconds": display.seconds,
-            "model": model,
-            "note": note,
-            "path": str(self.output),
-            "spending": spending,
-            "cached": self._wrapped.hits,
-            "retries": display.retries,
-        }
+        summary = Summary(
+            tally=tally,
+            seconds=display.seconds,
+            model=model,
+            note=note,
+            path=str(self.output),
+            spending=spending,
+            cached=self._wrapped.hits,
+            retries=display.retries,
+        )
         if self.as_json:
-            summary = json.dumps(summary_record(tally, **facts), indent=2)
-            print(summary, file=sys.stderr if self.output == STANDARD_OUTPUT else sys.stdout)
+            record = json.dumps(summary.record(), indent=2)
+            print(record, file=sys.stderr if self.output == STANDARD_OUTPUT else sys.stdout)
         else:
-            print_summary(tally, **facts)
+            summary.print()
         if not tally.verdicts:
             say(f"tirjudge {self.command}: no row got a verdict. {self._why(results, tally)}")
         return completed and not tally.failed and bool(tally.verdicts)

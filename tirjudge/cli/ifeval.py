@@ -68,8 +68,9 @@ def ifeval(
         if not file:
             raise ValueError("give a FILE of responses (--names lists the instructions)")
         rows = open_rows(file)
-        refuse_empty(rows)
-        if output is not None:
+        if output is None:
+            refuse_empty(rows)
+        else:
             refuse_input(output_file(output, file, "checked"), rows)
         failed = _check(rows, prompts, Columns.parse(column or ()), output)
         raise typer.Exit(SOME_FAILED if failed else 0)

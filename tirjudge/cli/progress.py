@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from threading import Event, Thread
 from types import TracebackType
 from typing import Any, Self
@@ -179,7 +180,7 @@ class Display:
 
 
 class _Status(ProgressColumn):
-    """The counts of a display, read anew for every frame."""
+    """The column with the counts of a display, which are computed again whenever the line is drawn."""
 
     def __init__(self, display: Display) -> None:
         super().__init__()
@@ -201,41 +202,73 @@ def introduction(engine: JudgeEngine, spending: Spending) -> str:
     return f"{line}, at {price.prompt:g} and {price.completion:g} USD a million tokens ({price.source})"
 
 
-def print_summary(
-    tally: Tally,
-    *,
-    seconds: float,
-    model: str,
-    note: str,
-    path: str,
-    spending: Spending,
-    cached: int,
-    retries: int,
-) -> None:
-    """Print the summary on standard output: a table on a terminal, plain lines elsewhere.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Summary:
+    """The result of a run, for the end of its output."""
 
-    With the path `-` the results are on standard output, and the summary is printed on standard error.
-    `cached` calls of this run were answered from the cache, in addition to those in `spending`, and `retries`
-    requests were repeated.
-    """
-    entries = [*_counts(tally), *_spent(spending, cached)]
-    if retries:
-        entries.append(("retries", f"{retries} requests were repeated in this run"))
-    entries.append(("seconds", f"{seconds:.1f} of judging in this run"))
-    entries.append(("model", f"{model} ({note})" if note else model))
-    if path != "-":
-        entries.append(("results", path))
-    lines = [(name, printable(value)) for name, value in entries]
-    console = Console(markup=False, highlight=False, stderr=path == "-")
-    if not console.is_terminal:
+    tally: Tally
+    seconds: float
+    """Judging time of this run."""
+    model: str
+    note: str
+    path: str
+    """The result file, or `-` for standard output."""
+    spending: Spending
+    cached: int
+    """Calls of this run that the cache answered, in addition to those in `spending`."""
+    retries: int
+    """Requests of this run that were repeated."""
+
+    def print(self) -> None:
+        """Print a table on a terminal, and plain lines elsewhere.
+
+        They go to standard output, or to standard error if the results are on standard output.
+        """
+        entries = [*_counts(self.tally), *_spent(self.spending, self.cached)]
+        if self.retries:
+            entries.append(("retries", f"{self.retries} requests were repeated in this run"))
+        entries.append(("seconds", f"{self.seconds:.1f} of judging in this run"))
+        entries.append(("model", f"{self.model} ({self.note})" if self.note else self.model))
+        if self.path != "-":
+            entries.append(("results", self.path))
+        lines = [(name, printable(value)) for name, value in entries]
+        console = Console(markup=False, highlight=False, stderr=self.path == "-")
+        if not console.is_terminal:
+            for name, value in lines:
+                print(f"{name:<10}{value}", file=console.file)
+            return
+        table = Table(show_header=False)
         for name, value in lines:
-            print(f"{name:<10}{value}", file=console.file)
-        return
-    table = Table(show_header=False)
-    for name, value in lines:
-        table.add_row(Text(name), Text(value))
-    console.print(table)
-    console.print(headline(tally), style="bold")
+            table.add_row(Text(name), Text(value))
+        console.print(table)
+        console.print(headline(self.tally), style="bold")
+
+    def record(self) -> dict[str, Any]:
+        """Return the summary as JSON values."""
+        tally, spending = self.tally, self.spending
+        return {
+            "results": self.path,
+            "model": self.model,
+            "note": self.note,
+            "judged": tally.judged,
+            "failed": tally.failed,
+            "verdicts": tally.verdicts,
+            "stops": dict(tally.stops),
+            "ties": tally.ties,
+            "labelled": tally.labelled,
+            "accuracy": tally.accuracy.rate if tally.labelled else None,
+            "interval": list(tally.accuracy.interval) if tally.labelled else None,
+            "programs": tally.programs,
+            "programs_failed": tally.programs_failed,
+            "programs_refused": tally.programs_refused,
+            "prompt_tokens": tally.prompt_tokens,
+            "completion_tokens": tally.completion_tokens,
+            "calls": spending.calls,
+            "cached": self.cached,
+            "retries": self.retries,
+            "cost": spending.cost,
+            "seconds": round(self.seconds, 3),
+        }
 
 
 def headline(tally: Tally) -> str:
@@ -244,43 +277,6 @@ def headline(tally: Tally) -> str:
     if tally.ties:
         line += f", {tally.ties} of them a tie"
     return f"{line}; accuracy {tally.accuracy}" if tally.labelled else line
-
-
-def summary_record(
-    tally: Tally,
-    *,
-    seconds: float,
-    model: str,
-    note: str,
-    path: str,
-    spending: Spending,
-    cached: int,
-    retries: int,
-) -> dict[str, Any]:
-    """Return the summary as JSON; arguments as for `print_summary`."""
-    return {
-        "results": path,
-        "model": model,
-        "note": note,
-        "judged": tally.judged,
-        "failed": tally.failed,
-        "verdicts": tally.verdicts,
-        "stops": dict(tally.stops),
-        "ties": tally.ties,
-        "labelled": tally.labelled,
-        "accuracy": tally.accuracy.rate if tally.labelled else None,
-        "interval": list(tally.accuracy.interval) if tally.labelled else None,
-        "programs": tally.programs,
-        "programs_failed": tally.programs_failed,
-        "programs_refused": tally.programs_refused,
-        "prompt_tokens": tally.prompt_tokens,
-        "completion_tokens": tally.completion_tokens,
-        "calls": spending.calls,
-        "cached": cached,
-        "retries": retries,
-        "cost": spending.cost,
-        "seconds": round(seconds, 3),
-    }
 
 
 def _counts(tally: Tally) -> list[tuple[str, str]]:

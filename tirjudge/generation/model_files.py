@@ -54,6 +54,11 @@ class Adapter:
             raise GeneratorFailed(f"{str(folder)!r} is a LoRA adapter of {named!r}: {error}") from error
 
 
+def weights_bytes(folder: str) -> int:
+    """Return the size of the safetensors files in a model folder; 0 for a hub id."""
+    return sum(file.stat().st_size for file in Path(folder).glob("*.safetensors"))
+
+
 def tokenizer_of(path: str) -> str:
     """Return where the tokenizer of a model is: an adapter without its own has its base's."""
     folder = Path(path)

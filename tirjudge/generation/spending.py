@@ -35,7 +35,7 @@ class Price:
     prompt: float
     completion: float
     source: str = ""
-    """Where a price that the user did not give comes from; in US dollars then."""
+    """The origin of a price in US dollars that was looked up; empty for the user's own price."""
 
     def of(self, usage: Usage) -> float:
         return (usage.prompt_tokens * self.prompt + usage.completion_tokens * self.completion) / _MILLION

@@ -117,7 +117,7 @@ class JudgeConfig(SandboxConfig):
     ] = TIMEOUT
     """Time that the endpoint may take for one answer before the request is repeated."""
     retries: Annotated[int, Field(ge=0), Option("Model", metavar="N")] = RETRIES
-    """How often a request is repeated after a temporary failure; at most twice until a first answer."""
+    """Further attempts of a request after a temporary failure; at most two before the first answer."""
 
     format: Annotated[str, Option("Judging", metavar="NAME", default="TIR-Judge's, by the row")] = ""
     """Judge format, one of those that `tirjudge formats` lists."""

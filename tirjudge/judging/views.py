@@ -60,7 +60,7 @@ class JudgedView(BaseModel):
     """`verdict`, or the reason why there is none."""
     detail: str
     reasoning: str
-    """What the judge wrote besides its programs, without hidden thinking; cut in the middle if long."""
+    """The judge's text without its programs and its hidden thinking; a long one is cut in the middle."""
 
 
 def judged_programs(trajectories: Sequence[Trajectory]) -> tuple[JudgedProgram, ...]:

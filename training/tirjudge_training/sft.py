@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from collections.abc import Callable, Sequence
@@ -16,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.device import Dtype, current_device, describe
+from tirjudge_training.distributed.device import Dtype, current_device, record_machine
 from tirjudge_training.distributed.interruption import Interrupted, Interruption, checkpoint_callback
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import memory_in_use
@@ -26,7 +25,7 @@ from tirjudge_training.scoring import score_learned_tokens
 SORTED = 6
 """The number of batches that are sorted by length together."""
 KEPT_CHECKPOINTS = 2
-CHECKPOINTS, METRICS, MACHINE = "checkpoints", "metrics.jsonl", "machine.json"
+CHECKPOINTS, METRICS = "checkpoints", "metrics.jsonl"
 IGNORED = -100
 """The label of a token that the loss ignores."""
 
@@ -142,9 +141,7 @@ def train_sft(
     trainer.remove_callback(PrinterCallback)  # `say` reports the progress instead
     name_base(trainer.model, start)
     score_learned_tokens(network(trainer.model))
-    machine = describe(model)
-    run.write(MACHINE, json.dumps(machine, indent=2) + "\n")
-    say(", ".join(f"{name} {value}" for name, value in machine.items()))
+    record_machine(run, say, model)
     with interruption:
         trainer.train(resume_from_checkpoint=str(saved) if saved else None)
     if interruption.requested:

@@ -1,4 +1,4 @@
-"""What `tirjudge judge` prints: rows on a terminal, plain lines in a pipe, JSON on request."""
+"""`tirjudge judge` prints one line per row on a terminal, plain lines in a pipe, and JSON with --json."""
 
 from __future__ import annotations
 

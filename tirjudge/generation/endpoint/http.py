@@ -166,7 +166,7 @@ class JsonEndpoint:
 
     async def _attempt(self, url: str, content: bytes, answer: type[Answer]) -> Answer:
         try:
-            # Of the whole attempt: an endpoint that sends white space all the time hangs too.
+            # Limits the whole attempt: an endpoint may send white space forever, which no read timeout ends.
             async with timeout(self._timeout):
                 response = await self._client.post(url, params=self._query or None, content=content)
         except httpx.TimeoutException:

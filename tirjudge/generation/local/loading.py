@@ -11,7 +11,7 @@ from typing import Any
 
 from tirjudge.console_text import first_line
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.generation.model_files import Adapter, tokenizer_of, warn_of_other_base
+from tirjudge.generation.model_files import Adapter, tokenizer_of, warn_of_other_base, weights_bytes
 from tirjudge.models import ModelUnavailable, resolve_model
 from tirjudge.models.machine import bfloat16_gain, check_memory, has_bfloat16
 
@@ -134,7 +134,7 @@ def _check_memory(base: str, config: Any, dtype: Any, device: str) -> None:
     """Raise ModelUnavailable if the weights do not fit into memory; those of a hub id are not known yet."""
     import torch
 
-    files = sum(file.stat().st_size for file in Path(base).glob("*.safetensors"))
+    files = weights_bytes(base)
     stored = _stored(config)
     if not files:
         return

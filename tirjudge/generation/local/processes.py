@@ -26,7 +26,7 @@ from typing import Any, Literal
 
 from tirjudge.generation.base import Generator, GeneratorFailed, Sampling
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge.generation.model_files import Adapter, load_encoder
+from tirjudge.generation.model_files import Adapter, load_encoder, weights_bytes
 from tirjudge.models import ModelUnavailable, resolve_model
 from tirjudge_environments import Completion, Context, Message, Prompt
 from tirjudge_environments.tokenization import ChatEncoder
@@ -69,12 +69,11 @@ def _unasked(path: str, device: str | None) -> int:
     """Return the number of processes for a model if the user does not give it."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     try:
-        folder = Path(resolve_model(path))
-        adapter = Adapter.of(folder)
+        folder = resolve_model(path)
+        adapter = Adapter.of(Path(folder))
     except (ModelUnavailable, GeneratorFailed):
         return 1  # loading explains what is wrong
-    base = Path(adapter.base) if adapter else folder
-    if cores < 2 or sum(file.stat().st_size for file in base.glob("*.safetensors")) not in SIZES:
+    if cores < 2 or weights_bytes(adapter.base if adapter else folder) not in SIZES:
         return 1
     # Asking torch would import it here too, before the workers can start to import it.
     on_cpu = device == "cpu" if device else not any(map(os.path.exists, _GPU_FILES))

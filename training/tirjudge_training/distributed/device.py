@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from tirjudge.models.machine import has_bfloat16
+from tirjudge.storage.run_folder import RunFolder
 
 Dtype = Literal["float32", "bfloat16"]
 """The type of a model's weights."""
+MACHINE = "machine.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +57,15 @@ def weights_dtype(stated: Dtype | Literal["auto"] | None) -> Dtype:
     return stated or "float32"
 
 
-def describe(model: Any, *, sampler: str | None = None, precision: str | None = None) -> dict[str, str]:
-    """Describe device and precision of training and sampling, for the log and for `machine.json`.
+def record_machine(
+    run: RunFolder,
+    say: Callable[[str], None],
+    model: Any,
+    *,
+    sampler: str | None = None,
+    precision: str | None = None,
+) -> None:
+    """Write device and precision of training and sampling to `machine.json`, and report them.
 
     `sampler` is the name of the generator's class, and `precision` the type of its matrix products; None in a
     stage that samples nothing.
@@ -65,7 +76,7 @@ def describe(model: Any, *, sampler: str | None = None, precision: str | None = 
 
     own, weights = current_device(), str(model.dtype).removeprefix("torch.")
     on_gpu = own.device == "cuda"
-    return {
+    machine = {
         "device": torch.cuda.get_device_name() if on_gpu else f"{platform.machine()} CPU",
         "torch": torch.__version__,
         "weights": weights,
@@ -73,3 +84,5 @@ def describe(model: Any, *, sampler: str | None = None, precision: str | None = 
         **({"sampling": precision} if precision else {}),
         **({"sampler": sampler} if sampler else {}),
     }
+    run.write(MACHINE, json.dumps(machine, indent=2) + "\n")
+    say(", ".join(f"{name} {value}" for name, value in machine.items()))

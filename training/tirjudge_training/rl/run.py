@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Environment
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.device import Dtype, describe
+from tirjudge_training.distributed.device import Dtype, record_machine
 from tirjudge_training.distributed.interruption import Interrupted, Interruption, checkpoint_callback
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
@@ -23,7 +22,7 @@ from tirjudge_training.rl.metrics import MetricsLog
 from tirjudge_training.rl.trainer import TaskSource
 from tirjudge_training.scoring import score_learned_tokens
 
-CHECKPOINTS, MACHINE = "checkpoints", "machine.json"
+CHECKPOINTS = "checkpoints"
 
 
 def checkpoints_kept(config: RlConfig, steps: int) -> int:
@@ -106,11 +105,13 @@ def train_rl(
         score_learned_tokens(
             model, temperature=config.temperature, differentiable_entropy=config.entropy_bonus > 0
         )
-        machine = describe(
-            model, sampler=type(engine.generator).__name__, precision=engine.generator.precision
+        record_machine(
+            run,
+            say,
+            model,
+            sampler=type(engine.generator).__name__,
+            precision=engine.generator.precision,
         )
-        run.write(MACHINE, json.dumps(machine, indent=2) + "\n")
-        say(", ".join(f"{name} {value}" for name, value in machine.items()))
         with interruption:
             trainer.train(resume_from_checkpoint=str(saved) if saved else None)
         if interruption.requested:

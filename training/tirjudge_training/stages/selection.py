@@ -26,8 +26,8 @@ class ValidationConfig(BaseModel):
     n: int = Field(default=100, gt=0)
     """Tasks per judge, at most; each checkpoint answers all of them greedily (ours)."""
     select: bool = False
-    """Whether the method `rl` ends with the choice of its best checkpoint, as every round of `iterative`
-    does, or with its last weights."""
+    """End the method `rl` with its best checkpoint, as every round of `iterative` does, instead of its last
+    weights."""
 
 
 class Selection(Stage):
