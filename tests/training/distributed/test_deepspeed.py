@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -18,11 +19,11 @@ from safetensors.torch import load_file
 
 from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_training import cli, model_folder, sft
+from tirjudge_training import cli, model_folder
 from tirjudge_training.distributed import device
 from tirjudge_training.distributed.device import Device
 from tirjudge_training.policies import transformers
-from tirjudge_training.rl import trainer
+from tirjudge_training.rl import grpo
 
 pytestmark = [
     pytest.mark.deepspeed,
@@ -63,7 +64,7 @@ def main(folder: Path, how: str) -> None:
     """Start or resume the runs in all launched processes."""
     use_cpu_accelerator()
     if how == "as on GPUs":
-        for module in (device, model_folder, transformers, trainer, sft):
+        for module in (device, model_folder, transformers, grpo):
             assert hasattr(module, "current_device"), module
             module.current_device = lambda: Device("cpu", autocast="bfloat16", checkpointing=True)
         typed(*RL, "--output", str(folder))
@@ -125,19 +126,23 @@ def test_two_processes_give_the_loss_of_one(name: str, runs: tuple[Path, Path]) 
 def test_two_processes_end_with_the_weights_of_one_also_when_resumed(
     name: str, runs: tuple[Path, Path]
 ) -> None:
-    """The weights move by about the learning rate, 1e-3, in each of two steps."""
+    """The weights move by about the learning rate, 1e-3, in each of two steps.
+
+    The distance is that of all weights together. Adam divides by the size of a gradient, so a weight whose
+    gradient is nearly zero may move differently when the same numbers are added in another order.
+    """
     one, two = (folder / name / stage(name) for folder in runs)
     expected = load_file(one / "model" / "model.safetensors")
     start = load_file(runs[0] / name / "shrunk" / "model" / "model.safetensors")
     assert largest_difference(expected, start) > 1e-3
-    assert largest_difference(load_file(two / "model" / "model.safetensors"), expected) < 1e-5
-    assert (
-        largest_difference(model_folder.load(two / "checkpoints" / "checkpoint-2")[0].state_dict(), expected)
-        < 1e-5
-    )
+    ends = [
+        load_file(two / "model" / "model.safetensors"),
+        model_folder.load(two / "checkpoints" / "checkpoint-2")[0].state_dict(),
+    ]
     if name != KILLED:
-        undisturbed = load_file(two.parent / "uninterrupted" / "model" / "model.safetensors")
-        assert largest_difference(undisturbed, expected) < 1e-5
+        ends.append(load_file(two.parent / "uninterrupted" / "model" / "model.safetensors"))
+    for end in ends:
+        assert distance(end, expected) < 2e-4 * distance(start, expected)
 
 
 def test_gradients_are_clipped_by_the_recipes_norm(runs: tuple[Path, Path]) -> None:
@@ -185,6 +190,10 @@ def test_the_shipped_bfloat16_setting_for_gpus(tmp_path: Path) -> None:
 
 def largest_difference(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
     return max((found[name] - weight).abs().max().item() for name, weight in expected.items())
+
+
+def distance(found: Mapping[str, Any], expected: Mapping[str, Any]) -> float:
+    return math.hypot(*((found[name] - weight).norm().item() for name, weight in expected.items()))
 
 
 if __name__ == "__main__":
