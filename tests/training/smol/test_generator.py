@@ -38,7 +38,7 @@ def test_rows_have_the_shares_that_were_asked_for(tmp_path: Path) -> None:
     assert 50 <= formats.count("tir-pairwise") <= 65
     assert 15 <= formats.count("tir-listwise") <= 25
     assert 15 <= formats.count("tir-pointwise") <= 25
-    assert sum(row.families == ["general"] for row in rows) == 7
+    assert sum(row.families == ["general"] for row in rows) == 13
     positions = [row.label for row in rows if row.environment == "tir-pairwise"]
     assert 0.3 < sum(positions) / len(positions) < 0.7
     assert made.report.rows["warmup"] == rows

@@ -21,7 +21,8 @@ _SOURCES = (
 )
 _FIELDS = (
     "One row: `id`, `prompt`, `responses`, `label` (index of the best response), `domain`, `environment` "
-    "(`tir-pairwise`, `tir-listwise` or `tir-pointwise`), `families` (IFEval's instruction ids, `mbpp` or "
+    "(`tir-pairwise`, `tir-listwise` or `tir-pointwise`), `families` (IFEval's instruction ids, `own:` and "
+    "the name of one of six further families, `mbpp` or "
     "`general`), and `demonstration` with `program`, `kept` (constraints or asserts that each response "
     "keeps) and `of`. A program prints exactly `kept`; `label` is its only largest value. Rows of the family "
     "`general` have no program. The held-out file has topics, instructions and problems that the other files "

@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tirjudge_training.smol.families.base import Constraint
-from tirjudge_training.smol.families.registry import choose, worded
+from tirjudge_training.smol.families.base import Constraint, Family
+from tirjudge_training.smol.families.registry import Form, choose, clauses, has_fragments, worded
 from tirjudge_training.smol.prompts import joined, takes_fragments, with_context
 from tirjudge_training.smol.requests import Request
 from tirjudge_training.smol.rows import LISTWISE, PAIRWISE, POINTWISE, Draft, program
@@ -18,6 +18,8 @@ _PUBLIC = 0.25
 """Share of the prompts that come from public instructions."""
 _GENRES = {"text": 5, "list": 2, "letter": 2, "story": 2, "question": 1}
 """Weights of the genres of our own requests."""
+_FRAGMENTS, _CLAUSES = 0.2, 0.3
+"""Shares of the prompts whose constraints continue the request, or follow "your response should"."""
 _PASSES = 4
 """One edit may undo another one, so all are tried again."""
 _CHOICES = "detectable_format:constrained_response"
@@ -42,24 +44,18 @@ class Constrained:
     def draft(self, environment: str) -> Draft | None:
         """Return a row, or None if the drawn constraints and answers do not work out."""
         rng = self.rng
-        families = choose(rng.choices([1, 2, 3], [62, 27, 11])[0], self.allowed, rng)
+        families = choose(rng.choices([1, 2, 3], [50, 32, 18])[0], self.allowed, rng)
         request = self._request(asks=any(family.id == _CHOICES for family in families))
         pen = Pen(rng, request.topic, request.area, vocabulary=self.vocabulary)
         text = with_context(request.text, rng)
         natural = self._natural(request, pen)
-        fragment = takes_fragments(request.text) and rng.random() < 0.25
-        constraints = [worded(family, natural, text, pen, fragment=fragment) for family in families]
-        # A family without fragments speaks in sentences, which do not continue a request.
-        fragment = fragment and all(one.wording[0].islower() for one in constraints)
-        if not fragment and any(
-            one.wording[0].islower() and one.wording[1:2].isalpha() for one in constraints
-        ):
-            constraints = [worded(family, natural, text, pen, fragment=False) for family in families]
-        if fragment:
+        form = self._form(request, families)
+        constraints = [worded(family, natural, text, pen, form) for family in families]
+        if form == "fragment":
             # The constraints continue the request itself, and the context follows.
-            prompt = joined(request.text, constraints, rng, fragment=True) + text.removeprefix(request.text)
+            prompt = joined(request.text, constraints, rng, form) + text.removeprefix(request.text)
         else:
-            prompt = joined(text, constraints, rng, fragment=False)
+            prompt = joined(text, constraints, rng, form)
         constraints.sort(key=lambda one: prompt.find(one.wording[1:]))
         count = rng.choice([3, 3, 4]) if environment == LISTWISE else 2
         responses = self._responses(request, natural, constraints, count, pen)
@@ -67,6 +63,15 @@ class Constrained:
             self.tried["no answers: " + ", ".join(one.family.id for one in constraints)] += 1
             return None
         return self._draft(prompt, constraints, responses, environment, request.source, pen)
+
+    def _form(self, request: Request, families: Sequence[Family]) -> Form:
+        """Draw the form of the wordings; one that a family lacks gives way to sentences."""
+        drawn = self.rng.random()
+        if drawn < _FRAGMENTS and takes_fragments(request.text):
+            return "fragment" if all(has_fragments(family.id) for family in families) else "sentence"
+        if drawn > 1 - _CLAUSES:
+            return "clause" if all(clauses(family.id) for family in families) else "sentence"
+        return "sentence"
 
     def _request(self, *, asks: bool) -> Request:
         if asks:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tirjudge_environments.instruction_checks import IFEVAL
 from tirjudge_training.corpora.output import complete_file
 from tirjudge_training.smol.benchmarks import evaluation_index
 from tirjudge_training.smol.coding import (
@@ -31,7 +32,7 @@ from tirjudge_training.smol.rows import Draft, confirmed
 
 SIZES = {"warmup": 5000, "train": 4000, "heldout": 600}
 """Rows of each file at scale 1."""
-_CODE, _GENERAL = 0.05, 0.07
+_CODE, _GENERAL = 0.05, 0.13
 
 
 @dataclass
@@ -192,8 +193,8 @@ class Generator:
 
 
 def drawn_families(count: int, seed: int) -> list[str]:
-    """Return this many families, drawn by seed, that a comparison leaves out of training."""
-    return sorted(random.Random(f"held-out families/{seed}").sample(sorted(FAMILIES), count))
+    """Return this many of IFEval's families, drawn by seed, that a comparison leaves out of training."""
+    return sorted(random.Random(f"held-out families/{seed}").sample(sorted(IFEVAL), count))
 
 
 def write(rows: Sequence[Draft], path: Path, name: str) -> None:

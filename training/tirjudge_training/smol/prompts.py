@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 
 from tirjudge_training.smol.families.base import Constraint
+from tirjudge_training.smol.families.registry import Form
 from tirjudge_training.smol.writing import sections
 
 _HEADINGS = (
@@ -47,11 +48,13 @@ def takes_fragments(request: str) -> bool:
     return "\n" not in request and request.endswith((".", "?")) and '"' not in request
 
 
-def joined(request: str, constraints: Sequence[Constraint], rng: random.Random, *, fragment: bool) -> str:
-    """Return the prompt of a request and its constraints."""
+def joined(request: str, constraints: Sequence[Constraint], rng: random.Random, form: Form) -> str:
+    """Return the prompt of a request and its constraints, whose wordings all have this form."""
     wordings = [constraint.wording for constraint in constraints]
-    if fragment:
+    if form == "fragment":
         return _continued(request, wordings, rng)
+    if form == "clause":
+        return _required(request, wordings, rng)
     # A request that is to be repeated comes first, since the wordings refer to what is above.
     repeats = any(constraint.family.id == "combination:repeat_prompt" for constraint in constraints)
     style = rng.random()
@@ -76,6 +79,20 @@ def _continued(request: str, wordings: Sequence[str], rng: random.Random) -> str
         rng.choice([" ", " ", " ", ", "]) if not text.startswith(("and ", "but ", "that ", "which ")) else " "
     )
     return f"{stem}{start}{text}{'' if text.endswith(('.', mark)) else mark}"
+
+
+def _required(request: str, clauses: Sequence[str], rng: random.Random) -> str:
+    subject = rng.choice(
+        ["Your response", "Your response", "Your answer", "The response", "Your reply", "It"]
+    )
+    start = f"{subject} {rng.choice(['should', 'should', 'must', 'has to', 'needs to'])} "
+    *most, last = clauses
+    text = f"{', '.join(most)}{rng.choice([', and ', ', and ', ' and ', ', '])}{last}" if most else last
+    text = f"{start}{text}{'' if text.endswith(('.', '!', '?')) else '.'}"
+    if rng.random() < 0.1 and "\n" not in request and subject != "It":
+        return f"{text} {request}"
+    # Many real prompts join the two without a space.
+    return f"{request}{rng.choice([' ', ' ', '', chr(10), chr(10) * 2])}{text}"
 
 
 def _sentences(wordings: Sequence[str], rng: random.Random) -> str:

@@ -84,7 +84,7 @@ def _invented_name(pen: Pen) -> str:
 
 def quoted(words: Sequence[str], last: str, rng: random.Random) -> str:
     """Write the words of a prompt in one of several styles."""
-    style = rng.choice(["{}", "{}", '"{}"', '"{}"', "'{}'", "'{}'", "*{}*", "`{}`"])
+    style = rng.choice(["{}", "{}", '"{}"', '"{}"', "'{}'", "'{}'", "*{}*", "`{}`", "{{{}}}"])
     if style == "*{}*" and rng.random() < 0.5:
         style = "**{}**"
     if style == "{}" and any(" " in word for word in words):
@@ -201,7 +201,7 @@ class KeywordFrequency(CountFamily):
         return {"keyword": given["word"]}
 
     def counted_in(self, given: Arguments) -> str:
-        return f"r.lower().count({literal(given['word'].lower())})"
+        return f"r.lower().count({lowered(given['word'])})"
 
     def count(self, text: str, given: Arguments) -> int:
         return text.lower().count(given["word"].lower())
@@ -298,6 +298,14 @@ class CapitalWords(CountFamily):
         word = pen.rng.choice(found)
         instead = {"I": "we", "A": "the"}.get(word, word.lower())
         return re.sub(rf"\b{word}\b", instead, text, count=1)
+
+
+def lowered(value: str) -> str:
+    """Write a string as Python source that is compared without case.
+
+    A small model copies a literal more reliably than it lowers it, so the program does that.
+    """
+    return literal(value) if value == value.lower() else f"{literal(value)}.lower()"
 
 
 def literal(value: str | Sequence[str]) -> str:

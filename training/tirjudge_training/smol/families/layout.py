@@ -10,8 +10,8 @@ from typing import ClassVar
 
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
 from tirjudge_environments.instruction_checks.english import count_sentences, count_words
-from tirjudge_training.smol.families.base import NUMBERS, Arguments, CountFamily, Family
-from tirjudge_training.smol.families.keywords import draw_word, literal, quoted
+from tirjudge_training.smol.families.base import INFINITE, NUMBERS, Arguments, CountFamily, Family
+from tirjudge_training.smol.families.keywords import draw_word, lowered, quoted
 from tirjudge_training.smol.writing import (
     Pen,
     insert_sentence,
@@ -181,12 +181,14 @@ class Placeholders(CountFamily):
 
 @dataclass(frozen=True)
 class BlankLines:
-    """A verifier of our own: an exact number of paragraphs, separated by blank lines."""
+    """A verifier of our own: the number of paragraphs, separated by blank lines."""
 
     count: int
+    or_more: bool
 
     def holds(self, response: str) -> bool:
-        return len([part for part in response.split("\n\n") if part.strip()]) == self.count
+        found = len([part for part in response.split("\n\n") if part.strip()])
+        return found == self.count or (self.or_more and found > self.count)
 
 
 class Paragraphs(CountFamily):
@@ -199,17 +201,20 @@ class Paragraphs(CountFamily):
         return pen.rng.choice([2, 2, 3, 3, 4, 4, 5, 6])
 
     def checks(self, given: Arguments) -> Sequence[Verifier]:
-        return (BlankLines(given["n"]),) if given["relation"] == "=b" else super().checks(given)
+        if not _blank(given):
+            return super().checks(given)
+        return (BlankLines(given["n"], or_more=given["relation"] == ">b"),)
 
     def bounds(self, given: Arguments) -> tuple[int, int]:
-        return given["n"], given["n"]
+        return given["n"], INFINITE if given["relation"] == ">b" else given["n"]
 
     def expression(self, given: Arguments) -> str:
-        divider = '"\\n\\n"' if given["relation"] == "=b" else '"***"'
-        return f"len([p for p in r.split({divider}) if p.strip()]) == {given['n']}"
+        divider = '"\\n\\n"' if _blank(given) else '"***"'
+        compared = ">=" if given["relation"] == ">b" else "=="
+        return f"len([p for p in r.split({divider}) if p.strip()]) {compared} {given['n']}"
 
     def count(self, text: str, given: Arguments) -> int:
-        divider = "\n\n" if given["relation"] == "=b" else "***"
+        divider = "\n\n" if _blank(given) else "***"
         return len([part for part in text.split(divider) if part.strip()])
 
     def add(self, text: str, given: Arguments, pen: Pen) -> str:
@@ -219,10 +224,13 @@ class Paragraphs(CountFamily):
         return self._with(text, max(1, self.count(text, given) - 1), pen)
 
     def follow(self, text: str, given: Arguments, pen: Pen) -> str:
-        return self._with(text, given["n"], pen, "\n\n" if given["relation"] == "=b" else "")
+        more = pen.rng.choice([0, 0, 1, 2]) if given["relation"] == ">b" else 0
+        return self._with(text, given["n"] + more, pen, "\n\n" if _blank(given) else "")
 
     def violate(self, text: str, given: Arguments, pen: Pen) -> str:
         n = given["n"]
+        if given["relation"] == ">b":
+            return self._with(text, max(1, n - pen.rng.choice([1, 1, 2])), pen, "\n\n")
         if given["relation"] == "=b":
             return self._with(text, pen.rng.choice([max(1, n - 1), n + 1, n + 2]), pen, "\n\n")
         if pen.chance(0.35):
@@ -231,6 +239,11 @@ class Paragraphs(CountFamily):
 
     def _with(self, text: str, count: int, pen: Pen, divider: str = "") -> str:
         return (divider or pen.rng.choice(["\n\n***\n\n", "\n***\n"])).join(regroup(text, count, pen))
+
+
+def _blank(given: Arguments) -> bool:
+    """Return True if paragraphs are separated by blank lines instead of a divider."""
+    return given["relation"] in ("=b", ">b")
 
 
 class Sections(CountFamily):
@@ -300,7 +313,7 @@ class NthParagraph(Family):
 
     def expression(self, given: Arguments) -> str:
         count = 'len([p for p in r.split("\\n\\n") if p.strip()])'
-        place, first = given["k"] - 1, literal(given["first"].lower())
+        place, first = given["k"] - 1, lowered(given["first"])
         opening = f'r.split("\\n\\n")[{place}].strip().lower().startswith({first})'
         return f"{count} == {given['n']} and {opening}"
 

@@ -10,9 +10,11 @@ from typing import ClassVar
 
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
 from tirjudge_training.smol.families.base import Arguments, Family
-from tirjudge_training.smol.families.keywords import literal
+from tirjudge_training.smol.families.keywords import lowered
 from tirjudge_training.smol.writing import Pen, insert_sentence, prose, sections, sentences
 
+_REPEATED = 8
+"""Words at the beginning of a repeated request that the program compares."""
 _LONGEST_PART = 900
 """Characters of each of two responses; together they must not be too long."""
 
@@ -61,7 +63,7 @@ class Postscript(Family):
         return (open_verifier(self.id, postscript_marker=given["marker"]),)
 
     def expression(self, given: Arguments) -> str:
-        return f"{literal(given['marker'].lower())} in r.lower()"
+        return f"{lowered(given['marker'])} in r.lower()"
 
     def follow(self, text: str, given: Arguments, pen: Pen) -> str:
         mark = pen.rng.choice(["{}", "{}:", "**{}**", "{}"]).format(given["marker"])
@@ -171,9 +173,11 @@ class RepeatPrompt(Family):
         return (open_verifier(self.id, prompt_to_repeat=given["request"]),)
 
     def expression(self, given: Arguments) -> str:
-        # The beginning is enough, and a small model copies ten words without a mistake.
-        first = " ".join(given["request"].split("\n")[0].split()[:10]).lower()
-        return f"r.strip().lower().startswith({literal(first)})"
+        # The prompt begins with the request, so that the program need not copy it; its beginning is enough.
+        words = given["request"].split()
+        if len(words) >= _REPEATED:
+            return f'" ".join(r.lower().split()).startswith(" ".join(prompt.lower().split()[:{_REPEATED}]))'
+        return f"r.strip().lower().startswith({lowered(given['request'])})"
 
     def follow(self, text: str, given: Arguments, pen: Pen) -> str:
         text = self._without(text, given)
@@ -183,7 +187,9 @@ class RepeatPrompt(Family):
         text, request = self._without(text, given), given["request"]
         words = request.split()
         changed = list(words)
-        changed[pen.rng.randrange(min(8, len(changed)))] = pen.rng.choice(["the", "some", "please", "and"])
+        changed[pen.rng.randrange(min(_REPEATED, len(changed)))] = pen.rng.choice(
+            ["the", "some", "please", "and"]
+        )
         start = pen.rng.choice(
             [
                 *(
@@ -244,7 +250,7 @@ class EndChecker(Family):
         return (open_verifier(self.id, end_phrase=given["phrase"]),)
 
     def expression(self, given: Arguments) -> str:
-        return f"r.strip().strip('\"').lower().endswith({literal(given['phrase'].lower())})"
+        return f"r.strip().strip('\"').lower().endswith({lowered(given['phrase'])})"
 
     def follow(self, text: str, given: Arguments, pen: Pen) -> str:
         text = text.rstrip().removesuffix(given["phrase"]).rstrip()

@@ -1,11 +1,20 @@
-"""All 25 families with their weights, the wordings by family, and the families that do not go together."""
+"""IFEval's 25 families and six further ones: weights, wordings, and which of them do not go together."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
+from typing import Literal
 
 from tirjudge_training.smol.families.base import Constraint, Family
+from tirjudge_training.smol.families.further import (
+    LineStart,
+    NoMark,
+    NumberedList,
+    NumberLines,
+    ParagraphSentences,
+    StartPhrase,
+)
 from tirjudge_training.smol.families.keywords import (
     CapitalWords,
     Existence,
@@ -63,6 +72,12 @@ _WEIGHTS: Mapping[type[Family], float] = {
     EndChecker: 1,
     Quotation: 0.9,
     NoComma: 1,
+    NumberedList: 1.2,
+    NumberLines: 0.8,
+    LineStart: 0.8,
+    ParagraphSentences: 0.7,
+    StartPhrase: 0.8,
+    NoMark: 0.6,
 }
 """Relative frequency; more for the families that a first model got wrong."""
 
@@ -72,6 +87,8 @@ _ALONE = {
     "detectable_format:json_format",
     "detectable_format:constrained_response",
     "language:response_language",
+    "own:line_start",
+    "own:number_lines",
 }
 _WITH: Mapping[str, set[str]] = {
     "detectable_format:json_format": {
@@ -90,6 +107,14 @@ _WITH: Mapping[str, set[str]] = {
         *("startend:quotation", "detectable_format:title", "length_constraints:number_paragraphs"),
         *("detectable_format:number_bullet_lists", "combination:two_responses"),
         "detectable_format:number_highlighted_sections",
+    },
+    "own:line_start": {
+        *("keywords:existence", "keywords:forbidden_words", "keywords:frequency", "punctuation:no_comma"),
+        *("change_case:english_lowercase", "own:number_lines"),
+    },
+    "own:number_lines": {
+        *("keywords:existence", "keywords:forbidden_words", "keywords:frequency", "punctuation:no_comma"),
+        *("change_case:english_lowercase", "own:line_start", "own:no_mark"),
     },
 }
 """The families that those of `_ALONE` may be combined with."""
@@ -112,15 +137,47 @@ _APART = (
     {"detectable_format:number_bullet_lists", "detectable_format:multiple_sections"},
     {"combination:two_responses", "startend:end_checker"},
     {"combination:two_responses", "detectable_format:number_bullet_lists"},
-    {"length_constraints:number_words", "length_constraints:number_sentences"},
+    {"own:start_phrase", "startend:quotation"},
+    {"own:start_phrase", "detectable_format:title"},
+    {"own:start_phrase", "combination:repeat_prompt"},
+    {"own:start_phrase", "length_constraints:nth_paragraph_first_word"},
+    {"own:no_mark", "combination:repeat_prompt"},
+    {"own:no_mark", "own:start_phrase"},
+    {"own:no_mark", "startend:end_checker"},
+    {"own:no_mark", "detectable_content:postscript"},
+    {"own:no_mark", "detectable_format:number_bullet_lists"},
+    {
+        *("own:numbered_list", "length_constraints:number_paragraphs", "combination:two_responses"),
+        *("length_constraints:nth_paragraph_first_word", "detectable_format:number_bullet_lists"),
+        *("detectable_format:multiple_sections", "length_constraints:number_sentences"),
+    },
+    {
+        *("own:paragraph_sentences", "length_constraints:nth_paragraph_first_word", "own:numbered_list"),
+        *("detectable_format:number_bullet_lists", "combination:two_responses"),
+    },
+    {"own:paragraph_sentences", "detectable_format:multiple_sections"},
 )
 """Groups of which a prompt takes at most one."""
-_SIGNS = (">=", "<=", "==", "=0", "=b", "..", ">", "<")
+_SIGNS = (">=", "<=", "==", "=0", "=b", ">b", "..", ">", "<")
+
+
+Form = Literal["sentence", "fragment", "clause"]
+"""A wording that stands alone, continues the request, or follows "your response should"."""
 
 
 def wordings(family: str) -> Sequence[tuple[str, str]]:
     """Return the wordings of a family, each with its relation (empty for a family without a number)."""
     return [_split(line) for line in sections("wordings")[family]]
+
+
+def clauses(family: str) -> Sequence[tuple[str, str]]:
+    """Return the clauses of a family, each with its relation; empty for a family that has none."""
+    return [_split(line) for line in sections("clauses").get(family, ())]
+
+
+def has_fragments(family: str) -> bool:
+    """Return True if a wording of the family can continue a request."""
+    return any(wording[0].islower() for _, wording in wordings(family))
 
 
 def choose(count: int, allowed: Sequence[str], rng: random.Random) -> list[Family]:
@@ -138,10 +195,11 @@ def choose(count: int, allowed: Sequence[str], rng: random.Random) -> list[Famil
     return [FAMILIES[name] for name in chosen]
 
 
-def worded(family: Family, text: str, request: str, pen: Pen, *, fragment: bool) -> Constraint:
-    """Return the family with a wording and arguments; `fragment` prefers one that continues the request."""
-    found = wordings(family.id)
-    fitting = [one for one in found if one[1][0].islower() == fragment]
+def worded(family: Family, text: str, request: str, pen: Pen, form: Form) -> Constraint:
+    """Return the family with a wording and arguments; a fragment or a clause only if the family has one."""
+    found = clauses(family.id) if form == "clause" else wordings(family.id)
+    found = found or wordings(family.id)
+    fitting = [one for one in found if one[1][0].islower() == (form != "sentence")]
     relation, template = pen.rng.choice(fitting or list(found))
     given = family.draw(relation, text, request, pen)
     fields = dict(family.fields(given, pen.rng))
@@ -151,7 +209,7 @@ def worded(family: Family, text: str, request: str, pen: Pen, *, fragment: bool)
         fields["phrase"] = f"{mark}{fields['phrase']}{mark}"
     for slot, value in fields.items():
         template = template.replace(f"{{{slot}}}", value)
-    if not fragment:
+    if form == "sentence":
         template = template[0].upper() + template[1:]
     return Constraint(family, given, template)
 
