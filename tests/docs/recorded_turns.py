@@ -1,0 +1,51 @@
+"""Replays the dialogues of a result file: the model's turns are recorded, and the sandbox runs the programs again."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tirjudge import Judge
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge_environments import By, Context
+
+
+def turns(segments: Iterable[Mapping[str, Any]]) -> list[str]:
+    """Return the texts that the model wrote; each but the last one ends with a program."""
+    written = [""]
+    for segment in segments:
+        if segment["kind"] == "output":
+            written.append("")
+        elif segment["kind"] == "program":
+            written[-1] += f"```python\n{segment['text']}```\n"
+        else:
+            written[-1] += segment["text"]
+    return written
+
+
+def replay(results: str) -> None:
+    """Let every Judge of this process say what the judge of a result file said to the same responses in the same order."""
+    recorded = {}
+    for row in map(json.loads, Path(results).read_text(encoding="utf-8").splitlines()):
+        for view in row["views"]:
+            recorded[tuple(row["responses"][index] for index in view["order"])] = turns(view["segments"])
+
+    def turn(context: Context) -> str:
+        prompt = "".join(message.content for message in context.prompt.messages)
+        number = sum(segment.by is By.SANDBOX for segment in context.segments)
+        (dialogue,) = (one for shown, one in recorded.items() if _in_order(shown, prompt))
+        return dialogue[number]
+
+    opened = Judge.__init__
+
+    def replaying(self: Judge, **options: Any) -> None:
+        opened(self, generator=ScriptedGenerator(turn), **options)
+
+    Judge.__init__ = replaying  # type: ignore[assignment,method-assign]
+
+
+def _in_order(shown: Iterable[str], prompt: str) -> bool:
+    places = [prompt.find(response) for response in shown]
+    return -1 not in places and places == sorted(places)
