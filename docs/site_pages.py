@@ -1,7 +1,8 @@
 """The pages of the site that are not in docs/: an mkdocs hook.
 
-README, CONTRIBUTING, CHANGELOG and the notebook become pages, and so does every file or folder of the repository that
-a page links to. Links are rewritten, so that the Markdown files work in the repository and on the site.
+README, CONTRIBUTING, CHANGELOG and the notebook become pages, and so does every file or folder of the
+repository that a page links to. Links are rewritten, so that the Markdown files work in the repository and on
+the site.
 """
 
 import json
@@ -61,7 +62,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Rewrite the links of a page to pages of the site."""
     here = page.file.src_uri
-    path = ORIGINS.get(here) or (here.removeprefix("source/").removesuffix(".md") if is_source(here) else f"docs/{here}")
+    path = ORIGINS.get(here) or (
+        here.removeprefix("source/").removesuffix(".md") if is_source(here) else f"docs/{here}"
+    )
 
     def rewritten(link: str) -> str:
         target, mark, anchor = link.partition("#")
@@ -97,7 +100,9 @@ def outside_code(markdown: str, change: Callable[[str], str]) -> str:
     """Change the parts of a text that are neither a code block nor inline code."""
     parts = _CODE.split(markdown)
     # Every match adds its two groups to the list: the code and its quotes.
-    return "".join(change(text) + (code or "") for text, code in zip(parts[::3], [*parts[1::3], ""], strict=True))
+    return "".join(
+        change(text) + (code or "") for text, code in zip(parts[::3], [*parts[1::3], ""], strict=True)
+    )
 
 
 def content_of(path: str) -> str:
@@ -118,7 +123,9 @@ def content_of(path: str) -> str:
 
 def shown(file: Path) -> str:
     """Return a file as a code block."""
-    language = {".py": "python", ".toml": "toml", ".jsonl": "json", ".md": "markdown"}.get(file.suffix, "text")
+    language = {".py": "python", ".toml": "toml", ".jsonl": "json", ".md": "markdown"}.get(
+        file.suffix, "text"
+    )
     return f"````{language}\n{file.read_text(encoding='utf-8').strip()}\n````\n\n"
 
 

@@ -1,4 +1,4 @@
-"""The code blocks of README and docs: every command and every Python block, with the page and line where it is."""
+"""The code blocks of README and docs: every command and every Python block, with its page and line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
 LANGUAGES = {"console", "dockerfile", "json", "python", "sh", "text", "toml", "yaml"}
-"""Commands are in `sh` blocks, or after `$ ` in `console` blocks. A block that names no language could hide one."""
+"""Commands are in `sh` blocks, or after `$ ` in `console` blocks; a block of no language could hide one."""
 
 _FENCE = re.compile(r"^ {0,3}```([\w-]*)\n(.*?)^ {0,3}```$", re.MULTILINE | re.DOTALL)
 _COMMENT = re.compile(r"\s+# .*$")
@@ -41,7 +41,7 @@ def blocks(pages: tuple[Path, ...] = PAGES) -> Iterator[Block]:
 
 
 def commands(block: Block) -> Iterator[str]:
-    """Yield the command lines of a block, without comments; continued lines are joined and `&&` separates commands."""
+    """Yield the commands of a block, without comments; continued lines are joined and `&&` is a separator."""
     lines = block.code.replace("\\\n", " ").splitlines()
     if block.language == "console":
         lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]

@@ -16,14 +16,20 @@ UNREACHABLE = (
     "and couldn't find them in the cached files."
 )
 NO_DATASET = "{0}: cannot be loaded as a dataset: Couldn't reach '{0}' on the Hub (OfflineModeIsEnabled)"
-J1 = "<think>11 is a prime.</think>\n[[A]]"
+NO_ENGINE = (
+    "the Docker engine cannot be reached: Error while fetching server API version: "
+    "('Connection aborted.', FileNotFoundError(2, 'No such file or directory'))"
+)
+J1 = "<think>11 is a prime.</think>\n<answer>[[A]]</answer>"
+REASONS = (
+    "<RESULT_START>\nList of reasons:\n- Response A is right.\n"
+    "Final assessment result: \\boxed{A>B}\n<RESULT_END>"
+)
 
 
 def _against(name: str, dataset: str) -> Fails:
-    reason = NO_DATASET.format(dataset)
-    return Fails(
-        f"tirjudge data: cannot decontaminate against {name}: {reason}; choose benchmarks or files with --against"
-    )
+    reason = f"cannot decontaminate against {name}: {NO_DATASET.format(dataset)}"
+    return Fails(f"tirjudge data: {reason}; choose benchmarks or files with --against")
 
 
 SETTING_UP: dict[str, Treatment] = {
@@ -52,28 +58,26 @@ SETTING_UP: dict[str, Treatment] = {
 
 JUDGING: dict[str, Treatment] = {
     "tirjudge judge examples/instructions.jsonl": Runs(
-        "2 rows", more="--model mini --limit 2 --max-tokens 200", code=1
+        "2 rows", more="--model mini --limit 2 --max-tokens 200"
     ),
     f"tirjudge judge --pairwise {PAIRS} {QWEN} --output verdicts.jsonl": Runs(JUDGED),
     f"tirjudge judge examples/rows.csv {QWEN}": Runs("3 rows"),
     "tirjudge judge examples/instructions.jsonl --model ./my-judge": Runs(
-        "1 rows", files=MINIATURE, more="--limit 1 --max-tokens 200", code=1
+        "1 rows", files=MINIATURE, more="--limit 1 --max-tokens 200"
     ),
     f"tirjudge judge {PAIRS} --model ./my-judge --format tir-pairwise --option prompts=tir "
-    "--option shown_chars=400": Runs(
-        "1 rows", files=MINIATURE, more="--limit 1 --max-tokens 100", code=1
-    ),
+    "--option shown_chars=400": Runs("1 rows", files=MINIATURE, more="--limit 1 --max-tokens 100"),
     "tirjudge judge ScalerLab/JudgeBench --split gpt --column id=pair_id --column prompt=question "
     "--column responses=response_A,response_B": Fails(
         f"tirjudge judge: {NO_DATASET.format('ScalerLab/JudgeBench')}"
     ),
     "tirjudge judge agentrm-ifbench-444.json --column prompt=text_chosen.0.content "
     "--column chosen=text_chosen --column rejected=text_rejected": Runs(
-        "1 rows", more="--model mini --limit 1 --max-tokens 100", code=1
+        "1 rows", more="--model mini --limit 1 --max-tokens 100"
     ),
     "tirjudge judge testset-v1.json --column id=idx --column prompt=instruction+input "
     "--column responses=response1,response2 --column label=annotator1 --labels 0=tie,1=A,2=B": Runs(
-        "1 rows", more="--model mini --limit 1 --max-tokens 100", code=1
+        "1 rows", more="--model mini --limit 1 --max-tokens 100"
     ),
     f"tirjudge judge {PAIRS} --format j1-pav --option seed_prompt=plan --model my-j1 {LOCALHOST}": Runs(
         JUDGED, answer=J1
@@ -86,10 +90,12 @@ JUDGING: dict[str, Treatment] = {
     "--model gaotang/RM-R1-DeepSeek-Distilled-Qwen-7B": Fails(
         f"tirjudge judge: {UNREACHABLE.format('gaotang/RM-R1-DeepSeek-Distilled-Qwen-7B')}"
     ),
-    f"tirjudge judge {PAIRS} --format rationale --model my-judge {LOCALHOST}": Runs(JUDGED),
+    f"tirjudge judge {PAIRS} --format rationale --model my-judge {LOCALHOST}": Runs(JUDGED, answer=REASONS),
     f"tirjudge judge --pairwise {PAIRS} {LOCALHOST} --model Qwen/Qwen3-8B": Runs(JUDGED),
     f"tirjudge judge --pairwise {PAIRS} --base-url http://localhost:8000 --model Qwen/Qwen3-8B "
-    "--tier completions --tokenizer Qwen/Qwen3-8B": Fails(""),
+    "--tier completions --tokenizer Qwen/Qwen3-8B": Fails(
+        "tirjudge judge: " + UNREACHABLE.format("Qwen/Qwen3-8B").replace("model", "tokenizer", 1)
+    ),
     f"tirjudge judge --pairwise {PAIRS} {OPENAI}": Runs(JUDGED),
     f"tirjudge judge --pairwise {PAIRS} --base-url http://localhost:8080 --model judge --concurrency 4": Runs(
         JUDGED
@@ -104,14 +110,16 @@ JUDGING: dict[str, Treatment] = {
     f"tirjudge judge --pairwise {PAIRS} {OPENAI} --max-cost 2": Runs(
         JUDGED, more="--price-in 1 --price-out 1"
     ),
-    "tirjudge show verdicts.jsonl --random 3": Runs("candidate", files={"verdicts.jsonl": VERDICTS}),
+    "tirjudge show verdicts.jsonl --random 3": Runs("verdict: response", files={"verdicts.jsonl": VERDICTS}),
     f"tirjudge show {VERDICTS}": Runs("backpack"),
     f"tirjudge show {VERDICTS} tides": Runs("tides"),
-    f"tirjudge show {VERDICTS} --wrong --random 3": Runs("wrong"),
+    f"tirjudge show {VERDICTS} --wrong --random 3": Runs("verdict: response"),
     f"tirjudge show {VERDICTS} --flipped --json": Runs('"verdict"'),
     "tirjudge reproduce verdicts.jsonl": Runs("same", files={"verdicts.jsonl": VERDICTS}),
     f"tirjudge reproduce {VERDICTS}": Runs("same"),
-    f"tirjudge reproduce {VERDICTS} --backend docker --timeout 5 --json": Fails(""),
+    f"tirjudge reproduce {VERDICTS} --backend docker --timeout 5 --json": Fails(
+        f"tirjudge reproduce: no container could be started: {NO_ENGINE}", apart=True
+    ),
     "tirjudge models fetch smol": TestedBy(
         "tests/tirjudge/cli/test_models_command.py::test_a_converted_model_is_fetched_listed_and_removed"
     ),
@@ -136,7 +144,7 @@ EVALUATING: dict[str, Treatment] = {
     f"tirjudge eval --replay {VERDICTS} --protocol both-orders": Runs("accuracy"),
     f"tirjudge eval --compare examples/miniature.verdicts.jsonl {VERDICTS}": Runs("accuracy"),
     "tirjudge eval --list": Runs("judgebench"),
-    f"tirjudge eval --replay {VERDICTS}": Runs("tir accuracy"),
+    f"tirjudge eval --replay {VERDICTS}": Runs("accuracy"),
     f"tirjudge eval --replay {VERDICTS} --protocol both-orders --protocol position": Runs("position"),
     "tirjudge eval --replay results_judgelrm3b.json --labels testset-v1.json": Runs("three-class"),
     "tirjudge eval --published judgebench": Runs("TIR-Judge"),
@@ -148,7 +156,7 @@ EVALUATING: dict[str, Treatment] = {
     "tirjudge eval --replay model.json --column id=subset+id domain=subset score_chosen=scores_chosen "
     "score_rejected=scores_rejected --protocol rewardbench": Runs("rewardbench"),
     f"tirjudge judge examples/checklists.jsonl --format rationale --model my-judge {LOCALHOST} "
-    "--output run.jsonl": Runs("2 rows"),
+    "--output run.jsonl": Runs("2 rows, 2 with a verdict", answer=REASONS),
     "tirjudge eval --replay run.jsonl --protocol rationale-consistency "
     "--meta-judge Qwen/Qwen3-235B-A22B-Instruct-2507 --meta-judge-url http://localhost:8001/v1": TestedBy(
         "tests/tirjudge/judging/test_judge_rationale.py"
@@ -162,9 +170,8 @@ EVALUATING: dict[str, Treatment] = {
     "tirjudge ifeval examples/responses.jsonl --prompts examples/instructions.jsonl": Runs("prompts"),
     "tirjudge ifeval --names": Runs("punctuation:no_comma"),
     "tirjudge eval short-answers --data examples/plugin/short_answers.jsonl --generator rule "
-    "--model examples/plugin/three_words.rule --backend kept --backend-option record=programs.jsonl": TestedBy(
-        "tests/tirjudge/test_plugins.py"
-    ),
+    "--model examples/plugin/three_words.rule --backend kept "
+    "--backend-option record=programs.jsonl": TestedBy("tests/tirjudge/test_plugins.py"),
     "vf-eval tirjudge-judge --env.taskset.rows examples/frameworks/pairs.jsonl "
     "--env.agent.harness.id null --env.agent.runtime.type subprocess --no-push": TestedBy(
         "tests/environments/adapters/test_verifiers.py"
@@ -172,7 +179,7 @@ EVALUATING: dict[str, Treatment] = {
 }
 
 SERVING: dict[str, Treatment] = {
-    "tirjudge sandbox build": Fails("", 125),
+    "tirjudge sandbox build": Fails(f"tirjudge sandbox: {NO_ENGINE}", 125, apart=True),
     "tirjudge sandbox serve": TestedBy("tests/sandbox/server/test_serve_command.py"),
     "curl -s localhost:8080/run_code -H 'content-type: application/json' "
     '-d \'{"language": "python", "code": "print(input())", "stdin": "hello"}\'': Posts(
@@ -187,6 +194,7 @@ SERVING: dict[str, Treatment] = {
     "tirjudge mcp --transport http": TestedBy("tests/tirjudge/mcp/test_mcp.py::test_tools_over_http"),
 }
 
+SHRUNK = TestedBy("tests/training/planning/test_shrink.py::test_every_recipe_can_be_shrunk")
 LAUNCH = "tests/training/distributed/test_launch.py"
 TRAINING: dict[str, Treatment] = {
     "tirjudge data build --list": Runs("tir: TIR-Judge's training data"),
@@ -198,27 +206,27 @@ TRAINING: dict[str, Treatment] = {
     "tirjudge data build j1 --generator Qwen/Qwen3-8B@http://localhost:8000/v1": _against(
         "codejudgebench", "mattymchen/codejudgebench"
     ),
-    "tirjudge data inspect data/tir": Fails(""),
+    "tirjudge data inspect data/tir": Fails(f"tirjudge data: {NO_DATASET.format('data/tir')}"),
     "tirjudge data smol --sources DIR --output data/smol": Fails(
         "tirjudge data: cannot read DIR/mbpp/mbpp.jsonl: No such file or directory; "
         "--sources names the folder of mbpp/ and self-instruct/"
     ),
     "tirjudge data decontaminate examples/instructions.jsonl --output clean.jsonl --against judgebench "
     "--against examples/my-test.jsonl:question": _against("judgebench", "ScalerLab/JudgeBench"),
-    "tirjudge data inspect runs/mini-0/rl/rollouts": Fails("", 3),
+    "tirjudge data inspect runs/mini-0/rl/rollouts": TestedBy(
+        "tests/training/rl/test_rollout_log.py::test_data_inspect_reads_them"
+    ),
     "python -c 'import datasets; "
     'print(datasets.load_dataset("runs/mini-0/rl/rollouts", split="train"))\'': TestedBy(
         "tests/training/rl/test_rollout_log.py"
     ),
     "tirjudge train --recipe mini": Runs("total", more="--plan"),
-    "tirjudge train --recipe smol": Runs("total", more="--plan"),
-    "tirjudge train --iterative --control --recipe smol": Runs("total", more="--plan"),
-    "tirjudge train --recipe smol-arms": Runs("total", more="--plan"),
-    "tirjudge train --recipe smol --shrink": Runs("total", more="--plan"),
+    "tirjudge train --recipe smol": SHRUNK,
+    "tirjudge train --iterative --control --recipe smol": SHRUNK,
+    "tirjudge train --recipe smol-arms": SHRUNK,
+    "tirjudge train --recipe smol --shrink": SHRUNK,
     "tirjudge train --recipe smol --set demonstrations.rows=16 --set rl.steps=1 --set rl.groups=2 "
-    "--set rl.samples=2 --set rl.micro_batch=4 --set validation.n=1 --set heldout.n=1": Runs(
-        "total", more="--plan"
-    ),
+    "--set rl.samples=2 --set rl.micro_batch=4 --set validation.n=1 --set heldout.n=1": SHRUNK,
     "tirjudge train --recipe tir-judge-zero-8b --plan": Runs("total"),
     "tirjudge train --recipe judgelrm-7b --plan": Runs("total"),
     "tirjudge train --recipe judgelrm-7b": Fails(

@@ -1,4 +1,4 @@
-"""Replays the dialogues of a result file: the model's turns are recorded, and the sandbox runs the programs again."""
+"""Replays the dialogues of a result file: the turns are recorded, and the sandbox runs the programs again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def turns(segments: Iterable[Mapping[str, Any]]) -> list[str]:
 
 
 def replay(results: str) -> None:
-    """Let every Judge of this process say what the judge of a result file said to the same responses in the same order."""
+    """Let every Judge of this process give the recorded answers to the same responses in the same order."""
     recorded = {}
     for row in map(json.loads, Path(results).read_text(encoding="utf-8").splitlines()):
         for view in row["views"]:
@@ -35,8 +35,9 @@ def replay(results: str) -> None:
     def turn(context: Context) -> str:
         prompt = "".join(message.content for message in context.prompt.messages)
         number = sum(segment.by is By.SANDBOX for segment in context.segments)
-        (dialogue,) = (one for shown, one in recorded.items() if _in_order(shown, prompt))
-        return dialogue[number]
+        found = [dialogue for shown, dialogue in recorded.items() if _in_order(shown, prompt)]
+        assert len(found) == 1, prompt
+        return found[0][number]
 
     opened = Judge.__init__
 
@@ -47,5 +48,10 @@ def replay(results: str) -> None:
 
 
 def _in_order(shown: Iterable[str], prompt: str) -> bool:
-    places = [prompt.find(response) for response in shown]
-    return -1 not in places and places == sorted(places)
+    end = 0
+    for response in shown:
+        place = prompt.find(response, end)
+        if place == -1:
+            return False
+        end = place + len(response)
+    return True

@@ -1,4 +1,4 @@
-"""The notebook of the documentation runs: its own code, the real sandbox, and the embedded model's recorded turns."""
+"""The notebook of the documentation runs, with the real sandbox and the embedded model's recorded turns."""
 
 from __future__ import annotations
 

@@ -23,11 +23,14 @@ ADDRESS = re.compile(r"https?://[\d.]+:\d+(,http://[\d.:]+)?|http://localhost:\d
 
 
 def answer(body: dict[str, Any]) -> dict[str, Any]:
-    """Score a single response, and prefer the first of several."""
+    """Score a single response, and prefer 11 to 12."""
     asked = str(body["messages"])
     if "matching" in asked.lower():
         return chat('{"matches": []}')
-    return chat("<score>7</score>" if "<score>" in asked else "<preference>A</preference>")
+    first = asked.rfind("11") < asked.rfind("12")
+    return chat(
+        "<score>7</score>" if "<score>" in asked else f"<preference>{'A' if first else 'B'}</preference>"
+    )
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,11 @@ RUNS = {
     "judge.md#1": Runs(),
     "notebook.md#1": Runs("ok kernel ({'text/plain': '1'},)\n{'out.txt': b'1'}\n"),
     "rollout.md#1": Runs(
-        "Verdict(", instead={"Qwen/Qwen3-4B-Instruct-2507": lambda: str(resolve_model("mini")), "size=8": lambda: "size=2"}
+        "Verdict(",
+        instead={
+            "Qwen/Qwen3-4B-Instruct-2507": lambda: str(resolve_model("mini")),
+            "size=8": lambda: "size=2",
+        },
     ),
     "sandbox.md#1": Runs("ok 3\n\n"),
     "sandbox-server.md#1": Runs("1\n", server="sandbox"),

@@ -23,7 +23,11 @@ from tests.docs.blocks import PAGES, ROOT
 LOADED = {"img": "src", "iframe": "src", "link": "href", "script": "src", "source": "src"}
 """Elements that make a browser load something, with the attribute that says what."""
 COUNTED = {"h2", "h3", "li", "ol", "pre", "table", "td", "th", "tr", "ul"}
-FORMATS = {name for name in tirjudge_environments.__all__ if name.startswith(("J1", "JudgeLrm", "Tir", "RmR1", "Rationale"))}
+FORMATS = {
+    name
+    for name in tirjudge_environments.__all__
+    if name.startswith(("J1", "JudgeLrm", "Tir", "RmR1", "Rationale"))
+}
 """The papers' formats, which docs/judges.md describes by their names on the command line."""
 
 
@@ -58,7 +62,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", check=False)
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, encoding="utf-8", check=False
+    )
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
     return folder
@@ -103,9 +109,13 @@ def test_a_page_is_read_as_on_github(page: Path, pages: dict[Path, Elements], si
 
 
 @pytest.mark.parametrize(
-    "package", [tirjudge, tirjudge_environments, tirjudge_sandbox, tirjudge_training], ids=lambda one: one.__name__
+    "package",
+    [tirjudge, tirjudge_environments, tirjudge_sandbox, tirjudge_training],
+    ids=lambda one: one.__name__,
 )
 def test_the_reference_has_every_public_name(package: object, pages: dict[Path, Elements]) -> None:
-    documented = {one for page, elements in pages.items() if page.parent.name == "reference" for one in elements.ids}
+    documented = {
+        one for page, elements in pages.items() if page.parent.name == "reference" for one in elements.ids
+    }
     names = set(package.__all__) - FORMATS - {"__version__"}  # type: ignore[attr-defined]
     assert {name for name in names if f"{package.__name__}.{name}" not in documented} == set()  # type: ignore[attr-defined]

@@ -30,6 +30,8 @@ class Fails:
     line: str
     code: int = 2
     files: Mapping[str, str] = field(default_factory=dict)
+    apart: bool = False
+    """It runs in a process of its own."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ class TestedBy:
 
 @dataclass(frozen=True)
 class Elsewhere:
-    """It sets a variable of the shell or starts a program of another project, which is not a dependency of ours."""
+    """It sets a variable of the shell, or starts a program of another project that is no dependency."""
 
 
 Treatment = Runs | Fails | Posts | Installs | TestedBy | Elsewhere
