@@ -115,7 +115,9 @@ JUDGING: dict[str, Treatment] = {
     f"tirjudge show {VERDICTS} tides": Runs("tides"),
     f"tirjudge show {VERDICTS} --wrong --random 3": Runs("verdict: response"),
     f"tirjudge show {VERDICTS} --flipped --json": Runs('"verdict"'),
-    "tirjudge reproduce verdicts.jsonl": Runs("same", files={"verdicts.jsonl": VERDICTS}),
+    "tirjudge reproduce verdicts.jsonl": Runs(
+        "same", files={"verdicts.jsonl": "examples/miniature.verdicts.jsonl"}
+    ),
     f"tirjudge reproduce {VERDICTS}": Runs("same"),
     f"tirjudge reproduce {VERDICTS} --backend docker --timeout 5 --json": Fails(
         f"tirjudge reproduce: no container could be started: {NO_ENGINE}", apart=True
@@ -235,7 +237,9 @@ TRAINING: dict[str, Treatment] = {
         1,
     ),
     "tirjudge train --iterative --recipe mini --plan": Runs("total"),
-    "tirjudge train --iterative --recipe mini --seed 0": Runs("total", more="--plan"),
+    "tirjudge train --iterative --recipe mini --seed 0": TestedBy(
+        "tests/training/pipelines/test_cycles.py::test_a_killed_cycle_ends_as_an_uninterrupted_one"
+    ),
     f"tirjudge train --iterative --recipe tir-judge-zero-8b --data {PAIRS} --plan": Runs("total"),
     "tirjudge train --distill --teacher gemini-2.5-flash "
     "--teacher-base-url https://generativelanguage.googleapis.com/v1beta/openai "
