@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = (
     ".ci",
     "benchmarks",
@@ -31,7 +31,7 @@ PACKAGES = {
 GROUPS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"])
 """Entry-point groups, which look like modules."""
 
-_FENCE = re.compile(r"^ *```[\w-]*\n.*?^ *```$", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^ {0,3}```[\w-]*\n.*?^ {0,3}```$", re.MULTILINE | re.DOTALL)
 _INLINE = re.compile(r"(`+)(.+?)\1", re.DOTALL)
 _PATH = re.compile(rf"(?<![\w./~-])(?:{'|'.join(map(re.escape, FOLDERS))})/[\w./*-]+")
 _MODULE = re.compile(rf"(?<![\w./\"'-])(?:{'|'.join(PACKAGES)})(?:\.\w+)+")
@@ -53,9 +53,12 @@ def code(text: str) -> str:
 
 
 def anchors(page: Path) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub names them."""
-    headings = re.findall(r"^#+ (.+)$", _FENCE.sub("", page.read_text(encoding="utf-8")), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+    """Return the anchors of a page's headings, as GitHub names them, and those of the reference's objects."""
+    text = _FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return set(re.findall(r"^::: (\S+)", text, re.MULTILINE)) | {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings
+    }
 
 
 def missing_name(dotted: str) -> str:

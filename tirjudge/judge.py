@@ -47,6 +47,8 @@ class Judge:
 
     spending: Spending
     """Calls, tokens, seconds and, with prices, the cost since the judge was created."""
+    options: JudgeOptions
+    """The model, the arguments and the defaults of everything else."""
 
     def __init__(
         self,

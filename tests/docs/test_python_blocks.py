@@ -1,0 +1,135 @@
+"""Every Python block of README and docs runs, with a scripted model in place of an endpoint's."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.docs.blocks import ROOT, Block, blocks
+from tests.sandbox.serving import serving as sandbox_serving
+from tests.tirjudge.endpoint_server import chat, serving
+from tests.tirjudge.judge_server import judge_serving
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.models import resolve_model
+
+ADDRESS = re.compile(r"https?://[\d.]+:\d+(,http://[\d.:]+)?|http://localhost:\d+")
+
+
+def answer(body: dict[str, Any]) -> dict[str, Any]:
+    """Score a single response, and prefer 11 to 12."""
+    asked = str(body["messages"])
+    if "matching" in asked.lower():
+        return chat('{"matches": []}')
+    first = asked.rfind("11") < asked.rfind("12")
+    return chat(
+        "<score>7</score>" if "<score>" in asked else f"<preference>{'A' if first else 'B'}</preference>"
+    )
+
+
+@dataclass(frozen=True)
+class Runs:
+    """It runs in a folder with these files, finds these names, and prints this."""
+
+    prints: str = ""
+    names: Mapping[str, Any] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    server: str = "endpoint"
+    """The server in place of its addresses: `endpoint`, `judge` or `sandbox`."""
+    instead: Mapping[str, Callable[[], str]] = field(default_factory=dict)
+    """Parts of its text, and what takes their place."""
+
+
+CONSTRAINT = {"prompt": "p", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
+ADAPTERS = "tests/environments/adapters/test_documentation.py"
+EXTENSIONS = "tests/test_extending_docs.py"
+RUNS = {
+    "README.md#1": Runs("A\n"),
+    "README.md#2": Runs("ok 3\n\n"),
+    "endpoints.md#1": Runs(),
+    "evaluation.md#1": Runs(
+        files={f"{name}.jsonl": "examples/miniature.verdicts.jsonl" for name in ("before", "after")}
+    ),
+    "evaluation.md#2": Runs(),
+    "evaluation.md#3": Runs(names={"response": "Yes.", "row": CONSTRAINT}),
+    "judge.md#1": Runs(),
+    "notebook.md#1": Runs("ok kernel ({'text/plain': '1'},)\n{'out.txt': b'1'}\n"),
+    "rollout.md#1": Runs(
+        "Verdict(",
+        instead={
+            "Qwen/Qwen3-4B-Instruct-2507": lambda: str(resolve_model("mini")),
+            "size=8": lambda: "size=2",
+        },
+    ),
+    "sandbox.md#1": Runs("ok 3\n\n"),
+    "sandbox-server.md#1": Runs("1\n", server="sandbox"),
+    "serve.md#1": Runs(),
+    "serve.md#2": Runs("A\n", server="judge"),
+}
+"""Page and number of the block on it, to what it needs and prints."""
+ELSEWHERE = {
+    "docker.md": "tests/sandbox/test_conformance.py",
+    "embedding.md": ADAPTERS,
+    "extending.md": EXTENSIONS,
+    "judges.md": "tests/tirjudge/judging/test_judge_rationale.py",
+    "training.md": "tests/training/rl/test_trl_rollout.py",
+}
+"""Pages whose blocks a test of their own runs, since they need an engine, a framework or a package."""
+
+
+def numbered() -> dict[str, Block]:
+    found: dict[str, Block] = {}
+    for block in blocks():
+        if block.language == "python":
+            number = 1 + sum(name.startswith(f"{block.page}#") for name in found)
+            found[f"{block.page}#{number}"] = block
+    return found
+
+
+BLOCKS = numbered()
+
+
+def test_every_python_block_is_in_a_table() -> None:
+    left = {name for name in BLOCKS if name.partition("#")[0] not in ELSEWHERE}
+    assert left == set(RUNS)
+    assert all((ROOT / test).exists() for test in ELSEWHERE.values())
+
+
+@pytest.mark.parametrize("name", [name for name in BLOCKS if name.partition("#")[0] in ELSEWHERE])
+def test_a_block_that_runs_elsewhere_compiles(name: str) -> None:
+    compile(BLOCKS[name].code, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_block_runs(name: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    block, wanted = BLOCKS[name], RUNS[name]
+    for file, place in wanted.files.items():
+        (folder / file).symlink_to(ROOT / place)
+    code = block.code
+    for part, replacement in wanted.instead.items():
+        assert part in code
+        code = code.replace(part, replacement())
+    with ExitStack() as stack:
+        if wanted.server == "judge":
+            model = ScriptedGenerator(["<preference>A</preference>"])
+            url = stack.enter_context(judge_serving(model, tools=False, order="given")).url
+        elif wanted.server == "sandbox":
+            url = stack.enter_context(sandbox_serving()).url
+        else:
+            server = stack.enter_context(serving())
+            server.script, url = answer, server.url
+        exec(compile(ADDRESS.sub(url, code), f"{name}", "exec"), {"__name__": "__main__", **wanted.names})
+    assert wanted.prints in capsys.readouterr().out
