@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import re
+import runpy
 import subprocess
 import sys
 import zipfile
@@ -213,3 +215,12 @@ def test_ci_runs_the_command_that_the_readme_gives() -> None:
         line for line in (ROOT / ".ci" / "run").read_text().splitlines() if line.endswith("make check test")
     ]
     assert command in readme.splitlines()
+
+
+def test_the_description_on_pypi_has_no_links_into_the_repository() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    described = runpy.run_path(str(ROOT / "hatch_build.py"))["description"](readme)
+    targets = re.findall(r"\]\(([^)\s]+)\)", described)
+    assert [target for target in targets if "://" not in target] == []
+    # Only links change: code and the texts of links stay.
+    assert described == re.sub(r"\[([^]]+)\]\((?!https?:)[^)\s]+\)", r"\1", readme)

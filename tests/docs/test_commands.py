@@ -27,6 +27,8 @@ from tests.tirjudge.judge_server import judge_serving
 from tirjudge.cli import app
 from tirjudge.generation.scripted import ScriptedGenerator
 
+pytestmark = pytest.mark.slow
+
 DOCUMENTED = documented()
 JUDGING = {"judge", "bon"}
 FAST = ("--backend-option", "capacity=1", "--backend-option", "preload=[]")

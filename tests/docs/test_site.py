@@ -20,6 +20,8 @@ import tirjudge_sandbox
 import tirjudge_training
 from tests.docs.blocks import PAGES, ROOT
 
+pytestmark = pytest.mark.slow
+
 LOADED = {"img": "src", "iframe": "src", "link": "href", "script": "src", "source": "src"}
 """Elements that make a browser load something, with the attribute that says what."""
 COUNTED = {"h2", "h3", "li", "ol", "pre", "table", "td", "th", "tr", "ul"}
