@@ -22,12 +22,11 @@ def command(*arguments: object) -> Result:
 
 def evaluated(folder: Path, *arguments: object, exit_code: int = 0) -> Figures:
     """Return the figures by protocol."""
-    out = folder / "scores.json"
-    done = command("eval", *arguments, "--json", out)
+    done = command("eval", *arguments, "--json")
     assert done.exit_code == exit_code, done.output
     return {
         record["protocol"]: {name: one["value"] for name, one in record["figures"].items()}
-        for record in json.loads(out.read_text())
+        for record in json.loads(done.stdout)
     }
 
 
@@ -135,13 +134,19 @@ def test_two_runs_are_compared_row_by_row(tmp_path: Path, server: EndpointServer
         folder = tmp_path / letter
         folder.mkdir()
         runs.append(judged(folder, server, rows, "--order", "given", "--no-tools"))
-    done = command("eval", "--compare", *runs, "--protocol", "tir", "--json", tmp_path / "out.json")
+    done = command("eval", "--compare", *runs, "--protocol", "tir", "--json")
     assert done.exit_code == 0, done.output
-    (record,) = json.loads((tmp_path / "out.json").read_text())
+    (record,) = json.loads(done.stdout)
     assert (record["gained"], record["lost"], record["common"]) == (12, 0, 12)
     assert record["p_value"] == pytest.approx(2 / 2**12)
     assert record["differences"]["accuracy"]["value"] == 1
-    assert "McNemar" in done.stdout
+    line, _, details = command("eval", "--compare", *runs, "--protocol", "tir", "--full").stdout.partition(
+        "\n"
+    )
+    assert line.startswith("accuracy +100.00 points [+100.00, +100.00], from 0.00 (")
+    assert line.endswith("protocol tir, n = 12, p = 0.000488 (McNemar, exact)")
+    assert "the second alone is right 12 times, the first alone 0 times: p = 0.000488 (McNemar" in details
+    assert command("eval", "--compare", *runs, "--protocol", "tir").stdout == f"{line}\n"
 
 
 def reasons(*points: str) -> dict[str, Any]:
@@ -330,8 +335,8 @@ def test_protocols_and_published_figures_are_listed() -> None:
 
 def test_published_figures_stand_beside_ours_under_the_same_protocol(tmp_path: Path) -> None:
     run = benchmark_file("judgebench/judge-arena-hard-o1-mini.jsonl")
-    done = command("eval", "--replay", run, "--protocol", "net-vote", "--json", tmp_path / "out.json")
-    (record,) = json.loads((tmp_path / "out.json").read_text())
+    done = command("eval", "--replay", run, "--protocol", "net-vote", "--full")
+    (record,) = json.loads(command("eval", "--replay", run, "--protocol", "net-vote", "--json").stdout)
     assert {one["model"]: one["value"] for one in record["published"]} == pytest.approx(
         {"GPT-4o": 0.566, "GPT-o1-mini": 0.657, "Claude 3.5": 0.643, "DeepSeek-R1-671B": 0.731}
     )

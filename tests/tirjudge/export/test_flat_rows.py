@@ -85,7 +85,8 @@ def test_a_missing_library_and_the_input_as_output_are_refused(
 ) -> None:
     before = judged.read_bytes()
     for kind, library, extra in [("inspect", "inspect_ai", "inspect"), ("parquet", "pyarrow", "data")]:
-        monkeypatch.setitem(sys.modules, library, None)
+        for module in {library, *(name for name in sys.modules if name.startswith(f"{library}."))}:
+            monkeypatch.setitem(sys.modules, module, None)
         run = export(kind, judged, "-o", tmp_path / "out")
         assert run.exit_code == 2
         assert f"pip install 'tirjudge[{extra}]'" in run.stderr

@@ -29,13 +29,14 @@ SECONDS = 120_000
 
 @pytest.fixture(scope="module")
 def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Pairs in both orders: one is right, one is wrong and its program fails, one is hostile."""
+    """Pairs in both orders: right, wrong, with a program that fails, and hostile; two are labelled."""
     rows = [
         {"id": "a/b", "prompt": "Which is longer?", "responses": ["long one", "short"], "label": 0},
-        {"id": "wrong", "prompt": "Which", "responses": ["s", "longer"], "label": 0},
+        {"id": "wrong", "prompt": "Which is longer?", "responses": ["s", "longer"], "label": 0},
+        {"id": "failing", "prompt": "Which", "responses": ["s", "longer"]},
         {"id": "hostile\x1b[2J", "prompt": HOSTILE, "responses": [HOSTILE, "tiny"]},
     ]
-    script = asking(LONGER, lambda output: output.partition("longer: ")[2][:1])
+    script = asking(LONGER, lambda output: output.partition("longer: ")[2][:1] or "B")
     path = judge_to(tmp_path_factory.mktemp("judged") / "pairs.verdicts.jsonl", rows, script, order="both")
     edit(path, lambda rows: rows.sort(key=lambda row: row["id"]))
     return path
@@ -62,7 +63,7 @@ def test_the_verdict_is_the_score(logs: Path, samples: dict[str, Any]) -> None:
     read = log.read_eval_log(found)
     assert (read.status, read.eval.task, read.eval.model) == ("success", "pairs", "scripted")
     correct, verdict = read.results.scores
-    assert (correct.name, correct.scored_samples, correct.unscored_samples) == ("correct", 2, 1)
+    assert (correct.name, correct.scored_samples, correct.unscored_samples) == ("correct", 2, 2)
     assert correct.metrics["accuracy"].value == 0.5
     assert correct.metrics["stderr"].value == pytest.approx(0.5)
     assert verdict.metrics["share_with_a_verdict"].value == 1
@@ -70,6 +71,7 @@ def test_the_verdict_is_the_score(logs: Path, samples: dict[str, Any]) -> None:
     assert right.choices == ["long one", "short"]
     assert (right.target, right.scores["verdict"].value, right.scores["correct"].value) == ("A", "A", 1)
     assert (wrong.target, wrong.scores["verdict"].value, wrong.scores["correct"].value) == ("A", "B", 0)
+    assert samples["failing"].scores["verdict"].value == "tie"
     assert "correct" not in samples["hostile\x1b[2J"].scores
 
 
@@ -88,7 +90,7 @@ def test_dialogue_and_tool_calls_are_events(samples: dict[str, Any]) -> None:
     assert not called.failed
     assert answered.output.completion == "So <preference>B</preference>"
     assert [message.role for message in sample.messages] == ["user", "assistant", "tool", "assistant"] * 2
-    failed = next(event for event in samples["wrong"].events if event.event == "tool")
+    failed = next(event for event in samples["failing"].events if event.event == "tool")
     assert (failed.error.type, failed.error.message) == ("unknown", "ZeroDivisionError: division by zero")
 
 
