@@ -109,7 +109,9 @@ def unpacked(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """Convert a JETTS row into the columns of tirjudge; BigCodeBench's column `test` is `tests`."""
     if _is_from_jetts(fields):
         fields = _from_jetts(fields, fields["query"])
-    return {**fields, "tests": fields.get("tests", fields.get("test"))}
+    if "tests" in fields or "test" not in fields:
+        return fields
+    return {**fields, "tests": fields["test"]}
 
 
 def _is_from_jetts(fields: Mapping[str, Any]) -> bool:
