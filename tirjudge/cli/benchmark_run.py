@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -60,8 +61,12 @@ def run_benchmark(
     return run.output, run.run()
 
 
-def print_benchmarks() -> None:
+def print_benchmarks(*, as_json: bool = False) -> None:
     """Print the rows, protocols and licence of each benchmark, and what is missing to run it."""
+    if as_json:
+        abouts = {name: dict(_about(open_benchmark(name))) for name in benchmark_names()}
+        print(json.dumps({name: {"about": one.pop(""), **one} for name, one in abouts.items()}, indent=2))
+        return
     for name in benchmark_names():
         benchmark = open_benchmark(name)
         print(printable(name))

@@ -168,11 +168,11 @@ def evaluate(
     or a requested protocol cannot score them, 2 usage, 130 interrupted.
     """
     if listing:
-        return print_benchmarks()
+        return print_benchmarks(as_json=as_json)
     if protocols:
-        return print_protocols([one.card for one in all_protocols()])
+        return print_protocols([one.card for one in all_protocols()], as_json=as_json)
     if published:
-        return print_published(published)
+        return print_published(published, as_json=as_json)
     files, places = split_words(words or [], columns=bool(column))
     if as_json and any(word.endswith(".json") and not Path(word).exists() for word in files):
         raise ValueError("--json prints to standard output: write --json > FILE")

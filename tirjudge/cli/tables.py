@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -102,7 +103,10 @@ def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
     _print_policy(terminal, card, {})
 
 
-def print_protocols(cards: Sequence[ProtocolCard]) -> None:
+def print_protocols(cards: Sequence[ProtocolCard], *, as_json: bool = False) -> None:
+    if as_json:
+        print(json.dumps([_card_record(card) | {"source": card.source} for card in cards], indent=2))
+        return
     table = new_table()
     for name in ("protocol", "what is counted", "ties", "no verdict", "source"):
         table.add_column(name, overflow="fold")
@@ -188,8 +192,9 @@ def plain(text: str) -> Text:
 
 def new_table(**settings: Any) -> Table:
     """Return a table with lines on a terminal, and without any in a pipe."""
-    lines = {} if console().is_terminal else {"box": None, "pad_edge": False}
-    return Table(**lines, **settings)
+    if console().is_terminal:
+        return Table(**settings)
+    return Table(box=None, pad_edge=False, **settings)
 
 
 def console() -> Console:
@@ -258,12 +263,15 @@ def print_others(benchmark: str, shown: Sequence[str]) -> None:
         console().print(f"tirjudge eval --published {benchmark} prints all figures", markup=False)
 
 
-def print_published(benchmark: str) -> None:
+def print_published(benchmark: str, *, as_json: bool = False) -> None:
     """Print all published figures of a benchmark; raises ValueError for one without any."""
     found = published(benchmark)
     if not found:
         known = sorted({one.benchmark for one in published()} - {"unknown"})
         raise ValueError(f"no published figures on {benchmark!r}; there are figures on {', '.join(known)}")
+    if as_json:
+        print(json.dumps([published_record(one) | {"protocol": one.protocol} for one in found], indent=2))
+        return
     table = new_table()
     for name in ("paper", "table", "model", "figure", "protocol"):
         table.add_column(name, overflow="fold")

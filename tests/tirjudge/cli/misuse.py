@@ -26,10 +26,10 @@ _SERVED = "--no-tools --retries 0 --base-url URL --model"
 """An endpoint whose model `silent` gives no verdict, and whose model `locked` needs a key."""
 HEAD = """# What misuse gets
 
-Every kind of misuse below gets one line that says what is wrong and what to do, and an exit code other than 0; in
-Python, an exception with that line. A test runs each of them and compares the line with this page, which
-`python -m tests.tirjudge.cli.misuse` writes. In the commands, `URL` is the address of an endpoint; rows.jsonl has a
-`prompt` and two `responses`, and out.jsonl is a result file.
+Every kind of misuse below gets one line that says what is wrong and what to do, and an exit code other
+than 0; in Python, an exception with that line. A test runs each of them and compares the line with this page,
+which `python -m tests.tirjudge.cli.misuse` writes. In the commands, `URL` is the address of an endpoint;
+rows.jsonl has a `prompt` and two `responses`, and out.jsonl is a result file.
 
 | misuse | command | exit | last line |
 |---|---|---|---|
@@ -44,12 +44,12 @@ COMMANDS = {
     "a file that is not JSON": f"judge text.txt --output o1 {_SERVED} m",
     "a misspelled option": "judge rows.jsonl --modle m",
     "two kinds at once": "judge rows.jsonl --pairwise --listwise",
-    "an unknown format": "judge rows.jsonl --format nope",
-    "a format's option without a format": "judge rows.jsonl --option style=instruct",
+    "an unknown format": f"judge rows.jsonl --format nope {_SERVED} m",
+    "a format's option without a format": f"judge rows.jsonl --option style=instruct {_SERVED} m",
     "labels without a meaning": "judge rows.jsonl --labels 1A",
     "a column without a place": "judge rows.jsonl --column prompt=",
     "the input as the output": "judge rows.jsonl --output rows.jsonl",
-    "somebody else's file as the output": "judge rows.jsonl --output notes.txt",
+    "somebody else's file as the output": f"judge rows.jsonl --output notes.txt {_SERVED} m",
     "a config file that does not exist": "judge rows.jsonl --config missing.toml",
     "an unknown key in a config file": "judge rows.jsonl --config judge.toml",
     "a number out of range": "judge rows.jsonl --concurrency 0",
@@ -57,7 +57,7 @@ COMMANDS = {
     "an endpoint without a model": "judge rows.jsonl --output o3 --base-url URL",
     "an address that is no URL": "judge rows.jsonl --output o4 --model m --base-url localhost:8000",
     "a password in the address": "judge rows.jsonl --output o5 --model m --base-url http://u:p@localhost/v1",
-    "an endpoint that is not there": "judge rows.jsonl --retries 0 --model m --base-url http://127.0.0.1:9",
+    "an endpoint that is not there": "judge rows.jsonl --no-tools --retries 0 --model m --base-url http://127.0.0.1:9",
     "a wrong key": f"judge rows.jsonl --output o7 {_SERVED} locked",
     "a model that gives no verdict": f"judge rows.jsonl --output o8 {_SERVED} silent",
     "a request field of the judge's own": f"judge rows.jsonl --output o9 --request-field seed=1 {_SERVED} m",

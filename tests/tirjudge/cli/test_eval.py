@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judged_files import judge_to
 from tirjudge.cli import app
 
 Figures = dict[str, dict[str, float]]
@@ -147,6 +149,47 @@ def test_two_runs_are_compared_row_by_row(tmp_path: Path, server: EndpointServer
     assert line.endswith("protocol tir, n = 12, p = 0.000488 (McNemar, exact)")
     assert "the second alone is right 12 times, the first alone 0 times: p = 0.000488 (McNemar" in details
     assert command("eval", "--compare", *runs, "--protocol", "tir").stdout == f"{line}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "formats",
+        "models list",
+        "eval --list",
+        "eval --protocols",
+        "eval --published judgebench",
+        "ifeval --names",
+        "ifeval responses.jsonl",
+        "eval --replay verdicts.jsonl",
+        "eval --compare verdicts.jsonl verdicts.jsonl",
+    ],
+)
+def test_json_is_all_that_a_command_prints(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    checked = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
+    write(Path("responses.jsonl"), [{"prompt": "p", "response": "a, b", **checked}])
+    judge_to(Path("verdicts.jsonl"), [pair("x", "A")], lambda _: "<preference>A</preference>")
+    done = command(*words.split(), "--json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert json.loads(done.stdout)
+
+
+def test_a_result_is_one_line_to_quote_and_its_details_have_no_lines_in_a_pipe(tmp_path: Path) -> None:
+    run = benchmark_file("judgebench/judge-arena-hard-o1-mini.jsonl")
+    brief = command("eval", "--replay", run, "--protocol", "net-vote")
+    assert re.fullmatch(
+        r"accuracy 65\.71 % \[\d\d\.\d\d, \d\d\.\d\d\], protocol net-vote, n = 350 \(.*o1-mini\.jsonl\)\n",
+        brief.stdout,
+    ), brief.stdout
+    full = command("eval", "--replay", run, "--protocol", "net-vote", "--full")
+    assert full.stdout.startswith(brief.stdout)
+    assert "GPT-o1-mini" in full.stdout
+    for shown in (full, command("eval", "--protocols"), command("eval", "--published", "judgebench")):
+        assert not re.search("[\u2500-\u257f]", shown.stdout), "box drawing"
 
 
 def reasons(*points: str) -> dict[str, Any]:
