@@ -129,8 +129,8 @@ def test_a_batch_starts_slowly_and_ends_after_consecutive_failures() -> None:
     rows = [{"prompt": f"p{n}", "responses": ["x", "y"]} for n in range(10)]
     with Judge(generator=Waiting(), tools=False, concurrency=8) as judge:
         judge.batch(rows)
-        assert asked[:2] == [1, 2], "two rows are judged alone"
-        assert max(asked[2:]) > 2
+        assert asked[2] <= 2, "two rows are judged alone until one of them is finished"
+        assert max(asked[3:]) > 2
         asked.clear()
         bad = [{"prompt": f"bad {n}", "responses": ["x", "y"]} for n in range(60)]
         with pytest.raises(NoRowJudged) as raised:
