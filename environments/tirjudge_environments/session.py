@@ -123,6 +123,8 @@ class JudgeSession:
         if not (completion.text or completion.token_ids or completion.tool_calls):
             cut = completion.finish is Finish.LENGTH
             wrote = "only hidden thinking" if completion.reasoning.strip() else "nothing"
+            # Its tokens were spent all the same.
+            self._usage += completion.usage
             self.fail(StopReason.TOKEN_BUDGET if cut else StopReason.MALFORMED, f"the model wrote {wrote}")
             return ()
         turn = self._take(completion)

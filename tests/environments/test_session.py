@@ -369,3 +369,10 @@ async def test_a_program_asked_for_by_a_format_without_show_is_an_error_of_the_f
     session, _ = start(OK, environment=Mute())
     with pytest.raises(TypeError, match="Mute asked for a program and has no `show`"):
         await session.step(stopped(CALL))
+
+
+async def test_the_tokens_of_an_empty_answer_are_counted(start) -> None:
+    session, _ = start()
+    await session.step(Completion(text="", finish=Finish.END, reasoning="hm", usage=Usage(7, 30)))
+    assert session.trajectory.stop is StopReason.MALFORMED
+    assert session.trajectory.usage == Usage(7, 30)

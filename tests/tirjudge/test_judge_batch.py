@@ -1,5 +1,6 @@
 """`Judge.batch`, and how judgments and batches show themselves."""
 
+import asyncio
 import json
 
 import pytest
@@ -10,7 +11,7 @@ from tirjudge import Judge, NoRowJudged
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.batch import Failure
-from tirjudge_environments import Completion, Context
+from tirjudge_environments import Completion, Context, Finish
 
 
 def test_a_judgment_shows_itself_briefly_and_as_json() -> None:
@@ -105,3 +106,38 @@ def test_a_batch_at_the_cost_limit_keeps_what_was_judged() -> None:
     assert 0 < len(results.judgments) < 300
     assert len(results.judgments) + len(results.failures) == 300
     assert "are spent" in results.failures[0].reason
+
+
+def test_a_batch_starts_slowly_and_ends_after_consecutive_failures() -> None:
+    asked: list[int] = []
+    at_once: list[int] = [0]
+
+    class Waiting:
+        model, encoder = "waiting", None
+
+        async def generate(self, context: Context, sampling: Sampling) -> Completion:
+            at_once[0] += 1
+            asked.append(at_once[0])
+            await asyncio.sleep(0.01)
+            at_once[0] -= 1
+            if "bad" in context.prompt.messages[0].content:
+                raise GeneratorFailed("the model is off")
+            return Completion(text="<preference>A</preference>", finish=Finish.END)
+
+        async def close(self) -> None: ...
+
+    rows = [{"prompt": f"p{n}", "responses": ["x", "y"]} for n in range(10)]
+    with Judge(generator=Waiting(), tools=False, concurrency=8) as judge:
+        judge.batch(rows)
+        assert asked[2] <= 2, "two rows are judged alone until one of them is finished"
+        assert max(asked[3:]) > 2
+        asked.clear()
+        bad = [{"prompt": f"bad {n}", "responses": ["x", "y"]} for n in range(60)]
+        with pytest.raises(NoRowJudged) as raised:
+            judge.batch(bad)
+    tried = [one for one in raised.value.failures if not one.reason.startswith("not tried")]
+    assert 50 <= len(tried) < 60
+    last = raised.value.failures[-1].reason
+    assert last.startswith(
+        "not tried: gave up after 50 consecutive failures, the last one because: the model"
+    )

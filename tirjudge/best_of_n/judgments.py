@@ -36,11 +36,20 @@ class Judgments:
         self._free = asyncio.Semaphore(engine.config.concurrency)
         self._kept = {row["id"]: _kept(row) for row in results.rows()}
 
-    def of(self, question: CandidateSet) -> QuestionReferee:
-        """Return a referee for the candidates of one question."""
-        return QuestionReferee(question, self)
+    def of(self, question: CandidateSet, solved: Sequence[float] | None = None) -> QuestionReferee:
+        """Return a referee for the candidates of one question.
 
-    async def judge(self, question: CandidateSet, candidates: tuple[int, ...], kind: Kind | None) -> _Kept:
+        `solved` says which of them solve it, if that is known: judgments are recorded with their reward.
+        """
+        return QuestionReferee(question, self, solved)
+
+    async def judge(
+        self,
+        question: CandidateSet,
+        candidates: tuple[int, ...],
+        kind: Kind | None,
+        solved: Sequence[float] | None,
+    ) -> _Kept:
         """Return the judgment of these candidates, from the file if it is there.
 
         Raises RefereeUnavailable, and ValueError for candidates that the format does not accept, and for a
@@ -61,10 +70,12 @@ class Judgments:
         async with self._free:
             loop = asyncio.get_running_loop()
             started = loop.time()
-            result = await self._engine.judge(task, kind or kind_for(task))
+            # No prompt and no verdict depends on the label, and neither does the digest of older files.
+            labelled = replace(task, label=_label(candidates, solved))
+            result = await self._engine.judge(labelled, kind or kind_for(task))
         if result.stop.unscored:
             raise RefereeUnavailable(f"{result.stop}: {result.detail}", passing=result.stop.down)
-        row = result_row(result, texts=self._texts) | {
+        row = result_row(result, texts=self._texts, rewards=self._engine.rewards(result)) | {
             "question": question.task.id,
             "candidates": list(candidates),
             "best": list(result.best),
@@ -84,14 +95,24 @@ class QuestionReferee:
 
     question: CandidateSet
     judgments: Judgments
+    solved: Sequence[float] | None = None
 
     async def score(self, candidate: int) -> float | None:
-        return (await self.judgments.judge(self.question, (candidate,), "pointwise")).score
+        kept = await self.judgments.judge(self.question, (candidate,), "pointwise", self.solved)
+        return kept.score
 
     async def best(self, candidates: Sequence[int]) -> tuple[int, ...]:
         shown = tuple(candidates)
-        kept = await self.judgments.judge(self.question, shown, None)
+        kept = await self.judgments.judge(self.question, shown, None, self.solved)
         return tuple(shown[place] for place in kept.best)
+
+
+def _label(candidates: Sequence[int], solved: Sequence[float] | None) -> int | None:
+    """Return the position of the one candidate that solves the question best; None without such a one."""
+    if solved is None or len(candidates) < 2:
+        return None
+    shares = [solved[candidate] for candidate in candidates]
+    return shares.index(max(shares)) if shares.count(max(shares)) == 1 else None
 
 
 def _kept(row: Mapping[str, Any]) -> _Kept:

@@ -24,6 +24,7 @@ def questions(
     *,
     check: CheckName = "auto",
     columns: Columns = DEFAULT_COLUMNS,
+    labels: Mapping[str, str] | None = None,
     most: int | None = None,
 ) -> Iterator[CandidateSet | Failure]:
     """Read every row in order as a question, or as the reason why it is none.
@@ -36,7 +37,7 @@ def questions(
             yield Failure(row.where, None, row.reason)
             continue
         try:
-            question = _question(row, check, columns, most)
+            question = _question(row, check, columns, labels, most)
         except ValueError as error:
             yield Failure(row.where, None, str(error))
             continue
@@ -56,9 +57,11 @@ def shown(question: CandidateSet, truncate: int | None) -> CandidateSet:
     return replace(question, task=replace(question.task, candidates=texts))
 
 
-def _question(row: Row, check: CheckName, columns: Columns, most: int | None) -> CandidateSet:
-    fields = _unpacked(row.fields)
-    task = read_task(fields, default_id=row.default_id, columns=columns)
+def _question(
+    row: Row, check: CheckName, columns: Columns, labels: Mapping[str, str] | None, most: int | None
+) -> CandidateSet:
+    fields = unpacked(row.fields)
+    task = read_task(fields, default_id=row.default_id, columns=columns, labels=labels)
     name = _check_of(row.fields, fields, task.label) if check == "auto" else check
     missing = task.label is None if name == "label" else fields.get(_EVIDENCE.get(name, "")) is None
     if missing and name != UNGRADED:
@@ -102,11 +105,13 @@ def _gold(name: str, fields: Mapping[str, Any], count: int, label: int | None) -
     return {"answer": _text(value, "answer")}
 
 
-def _unpacked(fields: Mapping[str, Any]) -> Mapping[str, Any]:
+def unpacked(fields: Mapping[str, Any]) -> Mapping[str, Any]:
     """Convert a JETTS row into the columns of tirjudge; BigCodeBench's column `test` is `tests`."""
     if _is_from_jetts(fields):
         fields = _from_jetts(fields, fields["query"])
-    return {**fields, "tests": fields.get("tests", fields.get("test"))}
+    if "tests" in fields or "test" not in fields:
+        return fields
+    return {**fields, "tests": fields["test"]}
 
 
 def _is_from_jetts(fields: Mapping[str, Any]) -> bool:

@@ -13,7 +13,7 @@ from tirjudge.best_of_n.grading import Grades
 from tirjudge.best_of_n.judgments import Judgments
 from tirjudge.best_of_n.methods import majority
 from tirjudge.best_of_n.questions import shown
-from tirjudge.judging.batch import Failure, TooManyFailures
+from tirjudge.judging.batch import Failure, Pace
 from tirjudge.rollout import as_finished
 from tirjudge.statistics import Proportion
 
@@ -71,16 +71,14 @@ class BestOfN:
 
     async def run(self, questions: Iterable[CandidateSet | Failure]) -> AsyncGenerator[Picked | Failure]:
         """Yield each question's result or the reason for its failure. Raises TooManyFailures."""
-        down = 0
+        pace = Pace(self.at_once, self.give_up_after)
         async with aclosing(as_finished(map(self._pick, questions), self.at_once)) as finished:
             async for picked, is_down in finished:
-                # Any other outcome shows that model and sandbox work, and resets the count.
-                down = down + 1 if is_down else 0
                 yield picked
-                if isinstance(picked, Failure) and down and down == self.give_up_after:
-                    raise TooManyFailures(
-                        f"gave up after {down} consecutive failures, the last one because: {picked.reason}"
-                    )
+                if isinstance(picked, Failure) and is_down:
+                    pace.is_down(picked.reason)
+                else:
+                    pace.works()
 
     async def _pick(self, question: CandidateSet | Failure) -> tuple[Picked | Failure, bool]:
         """Return a result, and True if the model or the sandbox failed in a way that may pass."""
@@ -98,7 +96,7 @@ class BestOfN:
         selections = {}
         if self.judgments is not None:
             seen = shown(question, self.truncate)
-            referee = self.judgments.of(seen)
+            referee = self.judgments.of(seen, grade.solved)
             # One method after the other, so that a method reuses the judgments of those before it.
             selections = {
                 name: await method.select(seen, grade, referee) for name, method in self.methods.items()

@@ -22,6 +22,7 @@ _BUILT_IN = {
     "bon": "tirjudge.cli.bon:bon",
     "checklist": "tirjudge.cli.checklist:checklist",
     "eval": "tirjudge.cli.eval:evaluate",
+    "export": "tirjudge.cli.export:export",
     "formats": "tirjudge.cli.judge:formats",
     "ifeval": "tirjudge.cli.ifeval:ifeval",
     "judge": "tirjudge.cli.judge:judge",

@@ -38,6 +38,8 @@ class BatchRun:
     """Further settings that every verdict of the result file shares."""
     as_json: bool = False
     """Print the summary as JSON."""
+    quiet: bool = False
+    """Leave standard output to the caller: the summary goes to standard error."""
     _wrapped: MeteredCache = field(init=False)
 
     def run(self) -> bool:
@@ -95,7 +97,7 @@ class BatchRun:
             record = json.dumps(summary.record(), indent=2)
             print(record, file=sys.stderr if self.output == STANDARD_OUTPUT else sys.stdout)
         else:
-            summary.print()
+            summary.print(to_standard_error=self.quiet or self.output == STANDARD_OUTPUT)
         if not tally.verdicts:
             say(f"tirjudge {self.command}: no row got a verdict. {self._why(results, tally)}")
         return completed and not tally.failed and bool(tally.verdicts)

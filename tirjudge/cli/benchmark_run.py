@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
 from tirjudge.cli.batch_run import BatchRun
-from tirjudge.cli.errors import output_file
+from tirjudge.cli.errors import output_file, say
 from tirjudge.cli.options import RowOptions
 from tirjudge.console_text import printable
+from tirjudge.data.inspection import InspectedRows
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.base import Benchmark
 from tirjudge.evaluation.benchmarks.rows import BenchmarkRows, missing
@@ -28,8 +30,12 @@ def run_benchmark(
     parts: Sequence[str],
     data: Iterable[str],
     output: Path | None,
+    quiet: bool = False,
 ) -> tuple[Path, bool]:
-    """Judge a benchmark's rows; return the result file, and whether it has every row."""
+    """Judge a benchmark's rows; return the result file, and whether it has every row.
+
+    `quiet` prints the summary of the run to standard error.
+    """
     target = output_file(output, name, "verdicts")
     benchmark = open_benchmark(name)
     chosen = [part.name for part in benchmark.chosen_parts(parts)]
@@ -38,19 +44,29 @@ def run_benchmark(
         options = options.model_copy(update={"format": benchmark.format})
     options = _ordered(options, plan.kind, benchmark)
     alone = _judges_alone(options, plan.kind)
+    given = _by_part(data, chosen)
+    rows = BenchmarkRows(benchmark, chosen, given, alone=alone)
+    if given:
+        for note in InspectedRows(rows, plan.columns, plan.labels).inspect():
+            say(note)
     run = BatchRun(
         command="eval",
-        rows=BenchmarkRows(benchmark, chosen, _by_part(data, chosen), alone=alone),
+        rows=rows,
         options=options,
         plan=plan,
         output=target,
         settings={"benchmark": name, "parts": chosen},
+        quiet=quiet,
     )
     return run.output, run.run()
 
 
-def print_benchmarks() -> None:
+def print_benchmarks(*, as_json: bool = False) -> None:
     """Print the rows, protocols and licence of each benchmark, and what is missing to run it."""
+    if as_json:
+        abouts = {name: dict(_about(open_benchmark(name))) for name in benchmark_names()}
+        print(json.dumps({name: {"about": one.pop(""), **one} for name, one in abouts.items()}, indent=2))
+        return
     for name in benchmark_names():
         benchmark = open_benchmark(name)
         print(printable(name))

@@ -8,10 +8,12 @@ from typing import Annotated, Literal
 import typer
 
 from tirjudge.best_of_n.methods import METHODS, open_method
+from tirjudge.best_of_n.questions import unpacked
 from tirjudge.cli.bon_run import BonRun
-from tirjudge.cli.errors import SOME_FAILED, output_file
+from tirjudge.cli.errors import SOME_FAILED, output_file, refuse_input, say
 from tirjudge.cli.help import examples
-from tirjudge.cli.options import RowOptions, takes_options
+from tirjudge.cli.options import RowOptions, label_values, takes_options
+from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows
 from tirjudge_environments.tasks import Columns
 
@@ -37,6 +39,9 @@ def bon(
             help="File of judgments.  [default: NAME.bon.jsonl in this folder]", rich_help_panel="Output"
         ),
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the result as JSON.", rich_help_panel="Output")
+    ] = False,
     method: Annotated[
         list[str] | None,
         typer.Option(
@@ -76,6 +81,12 @@ def bon(
             rich_help_panel="Rows",
         ),
     ] = None,
+    labels: Annotated[
+        str,
+        typer.Option(
+            metavar="VALUE=LETTER,...", help="Meaning of the label values: 1=A,2=B.", rich_help_panel="Rows"
+        ),
+    ] = "",
     subset: Annotated[
         str | None,
         typer.Option(
@@ -99,13 +110,30 @@ def bon(
     if no_judge and named:
         raise ValueError("--no-judge and a method exclude each other")
     names = () if no_judge else dict.fromkeys(named or DEFAULT_METHODS)
+    columns, meaning, target = (
+        Columns.parse(column or ()),
+        label_values(labels),
+        output_file(output, file, "bon"),
+    )
+    # Several candidates often are identical, and any of them is as good.
+    rows = InspectedRows(
+        open_rows(file, config=subset, split=split), columns, meaning, unpack=unpacked, alike=False
+    )
+    refuse_input(target, rows)
+    for note in rows.inspect():
+        say(note)
     run = BonRun(
-        rows=open_rows(file, config=subset, split=split),
-        output=output_file(output, file, "bon"),
+        rows=rows,
+        output=target,
         options=options,
         methods={name: open_method(name, group_size=group_size, seed=options.seed) for name in names},
         check=check,
-        columns=Columns.parse(column or ()),
+        columns=columns,
+        labels=meaning,
         most=n,
+        as_json=as_json,
     )
-    raise typer.Exit(0 if run.run() else SOME_FAILED)
+    done = run.run()
+    for note in rows.left():
+        say(note)
+    raise typer.Exit(0 if done else SOME_FAILED)

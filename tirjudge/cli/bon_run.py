@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import sys
 from collections.abc import AsyncIterator, Mapping
@@ -17,7 +18,7 @@ from tirjudge.best_of_n.grading import Grades
 from tirjudge.best_of_n.judgments import Judgments
 from tirjudge.best_of_n.questions import CheckName, questions
 from tirjudge.best_of_n.run import BestOfN, Picked, SolvedTally
-from tirjudge.cli.errors import INTERRUPTED, refuse_input, stop
+from tirjudge.cli.errors import INTERRUPTED, stop
 from tirjudge.cli.options import RowOptions
 from tirjudge.cli.progress import Display, introduction
 from tirjudge.console_text import printable
@@ -51,12 +52,14 @@ class BonRun:
     """Methods by name; without any no judge is opened."""
     check: CheckName
     columns: Columns
+    labels: Mapping[str, str] | None
     most: int | None
     """Candidates of each row that are used; None is all."""
+    as_json: bool = False
+    """Print the result as JSON."""
 
     def run(self) -> bool:
         """Select from every question and print the table; return whether all questions are done."""
-        refuse_input(self.output, self.rows)
         try:
             return asyncio.run(self._run())
         except KeyboardInterrupt:
@@ -78,12 +81,21 @@ class BonRun:
             tally = SolvedTally()
             with display:
                 completed = await self._select(judge, grades, picks, tally, display)
-            _print_solved(tally, seen.failed)
-            if judge is not None:
-                _print_spent(judge, display.retries)
-            print(f"seconds   {display.seconds:.1f} of this run")
-            print(f"picks     {printable(str(self._companion('picks')))}")
+            self._print(tally, seen.failed, judge, display)
             return completed and not seen.failed
+
+    def _print(self, tally: SolvedTally, failed: int, judge: _Judge | None, display: Display) -> None:
+        picks = str(self._companion("picks"))
+        if self.as_json:
+            spent = {} if judge is None else {"calls": judge.spending.calls, "cost": judge.spending.cost}
+            record = _solved_record(tally, failed) | {"retries": display.retries, **spent, "picks": picks}
+            print(json.dumps(record, indent=2))
+            return
+        _print_solved(tally, failed)
+        if judge is not None:
+            _print_spent(judge, display.retries)
+        print(f"seconds   {display.seconds:.1f} of this run")
+        print(f"picks     {printable(picks)}")
 
     async def _select(
         self, judge: _Judge | None, grades: Grades, picks: JsonLines, tally: SolvedTally, display: Display
@@ -98,7 +110,9 @@ class BonRun:
             give_up_after=self.options.give_up_after,
         )
         rows = islice(self.rows, self.options.limit)
-        candidate_sets = questions(rows, check=self.check, columns=self.columns, most=self.most)
+        candidate_sets = questions(
+            rows, check=self.check, columns=self.columns, labels=self.labels, most=self.most
+        )
         try:
             async with aclosing(best_of_n.run(candidate_sets)) as finished:
                 async for one in finished:
@@ -147,6 +161,19 @@ class BonRun:
 
     def _companion(self, name: str) -> Path:
         return self.output.with_name(f"{self.output.name}.{name}.jsonl")
+
+
+def _solved_record(tally: SolvedTally, failed: int) -> dict[str, Any]:
+    lines = {
+        line.name: {
+            "solved": None if line.solved is None else line.solved.rate,
+            "interval": None if line.solved is None else list(line.solved.interval),
+            "judgments": line.judgments,
+            "undecided": line.undecided,
+        }
+        for line in tally.lines
+    }
+    return {"rows": tally.questions, "failed": failed, "graded": tally.graded, "select_by": lines}
 
 
 def _print_solved(tally: SolvedTally, failed: int) -> None:

@@ -42,7 +42,10 @@ def one_line_errors(command: str) -> Iterator[None]:
         yield
     except ValidationError as error:
         stop(command, first_fault(error), USAGE)
-    except (GeneratorFailed, Locked, OSError, SandboxUnavailable, ValueError) as error:
+    except OSError as error:
+        known = error.filename is not None and error.strerror
+        stop(command, f"{error.filename}: {error.strerror}" if known else error, USAGE)
+    except (GeneratorFailed, Locked, SandboxUnavailable, ValueError) as error:
         stop(command, error, USAGE)
 
 

@@ -10,7 +10,7 @@ import typer
 
 from tirjudge.cli.benchmark_run import print_benchmarks, run_benchmark
 from tirjudge.cli.errors import SOME_FAILED
-from tirjudge.cli.eval_run import scored
+from tirjudge.cli.eval_run import Shown, scored
 from tirjudge.cli.help import examples
 from tirjudge.cli.options import RowOptions, takes_options
 from tirjudge.cli.replays import ReplayOptions, split_words, with_matchings
@@ -147,27 +147,35 @@ def evaluate(
             metavar="URL", help="OpenAI-compatible endpoint of the meta judge.", rich_help_panel="Model"
         ),
     ] = "",
-    json_file: Annotated[
-        Path | None,
+    full: Annotated[
+        bool,
         typer.Option(
-            "--json", metavar="FILE", help="Also write the numbers as JSON.", rich_help_panel="Output"
+            "--full",
+            help="Print every figure, its definition and counts, and published figures.",
+            rich_help_panel="Output",
         ),
-    ] = None,
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="Print the numbers as JSON, and nothing else.", rich_help_panel="Output"),
+    ] = False,
     *,
     options: RowOptions,
 ) -> None:
     """Judge a benchmark, score a stored run, or compare two.
 
-    Scores are under named protocols. Exit codes: 0 done, 1 some rows failed, none got a verdict, or a
-    requested protocol cannot score them, 2 usage, 130 interrupted.
+    Prints one line to quote for each protocol. Exit codes: 0 done, 1 some rows failed, none got a verdict,
+    or a requested protocol cannot score them, 2 usage, 130 interrupted.
     """
     if listing:
-        return print_benchmarks()
+        return print_benchmarks(as_json=as_json)
     if protocols:
-        return print_protocols([one.card for one in all_protocols()])
+        return print_protocols([one.card for one in all_protocols()], as_json=as_json)
     if published:
-        return print_published(published)
+        return print_published(published, as_json=as_json)
     files, places = split_words(words or [], columns=bool(column))
+    if as_json and any(word.endswith(".json") and not Path(word).exists() for word in files):
+        raise ValueError("--json prints to standard output: write --json > FILE")
     # A glob that the shell has expanded leaves all files but the first among the words.
     paths = [*replay, *map(Path, files)] if replay else []
     benchmarks = [] if replay else files
@@ -188,13 +196,16 @@ def evaluate(
         if "cache" not in options.model_fields_set:
             # Benchmarks are run again and again, often with one option changed.
             options = options.model_copy(update={"cache": True})
-        result, whole = run_benchmark(benchmark, options, parts=part or (), data=data or (), output=output)
+        result, whole = run_benchmark(
+            benchmark, options, parts=part or (), data=data or (), output=output, quiet=as_json
+        )
         if not result.stat().st_size:
             raise typer.Exit(0 if whole else SOME_FAILED)
         paths = [result]
     runs = [options_of_files.open(run) for run in ([paths] if paths else [[one] for one in comparison or ()])]
-    runs = [with_matchings(run, meta_judge, meta_judge_url) for run in runs]
-    records, unfit = scored(runs, protocol or [], options.seed)
-    if json_file is not None:
-        json_file.write_text(json.dumps(records, indent=2) + "\n", encoding="utf-8")
+    runs = [with_matchings(run, meta_judge, meta_judge_url, options) for run in runs]
+    shown = Shown.NOTHING if as_json else Shown.FULL if full else Shown.LINES
+    records, unfit = scored(runs, protocol or [], options.seed, shown)
+    if as_json:
+        print(json.dumps(records, indent=2))
     raise typer.Exit(SOME_FAILED if unfit or not whole else 0)

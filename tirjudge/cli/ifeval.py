@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -50,6 +51,9 @@ def ifeval(
     output: Annotated[
         Path | None, typer.Option(help="Also write one JSON line per response.", rich_help_panel="Output")
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers as JSON.", rich_help_panel="Output")
+    ] = False,
     names: Annotated[
         bool,
         typer.Option("--names", help="List the instructions that can be checked.", rich_help_panel="Output"),
@@ -63,7 +67,7 @@ def ifeval(
     """
     with one_line_errors("ifeval"):
         if names:
-            print("\n".join(verifier_names()))
+            print(json.dumps(list(verifier_names())) if as_json else "\n".join(verifier_names()))
             return
         if not file:
             raise ValueError("give a FILE of responses (--names lists the instructions)")
@@ -72,11 +76,11 @@ def ifeval(
             refuse_empty(rows)
         else:
             refuse_input(output_file(output, file, "checked"), rows)
-        failed = _check(rows, prompts, Columns.parse(column or ()), output)
+        failed = _check(rows, prompts, Columns.parse(column or ()), output, as_json=as_json)
         raise typer.Exit(SOME_FAILED if failed else 0)
 
 
-def _check(rows: RowSource, prompts: str, columns: Columns, output: Path | None) -> int:
+def _check(rows: RowSource, prompts: str, columns: Columns, output: Path | None, *, as_json: bool) -> int:
     """Print the table; return the number of failed rows."""
     instructions = instructions_by_prompt(open_rows(prompts)) if prompts else {}
     tally, failed = FollowingTally(), 0
@@ -93,7 +97,10 @@ def _check(rows: RowSource, prompts: str, columns: Columns, output: Path | None)
     finally:
         if lines is not None:
             lines.close()
-    _print(tally, failed)
+    if as_json:
+        print(json.dumps(_totals(tally, failed), indent=2))
+    else:
+        _print(tally, failed)
     return failed
 
 
@@ -106,6 +113,22 @@ def _record(checked: CheckedResponse) -> dict[str, object]:
         "loose": list(loose),
         "follows_all_strict": all(strict),
         "follows_all_loose": all(loose),
+    }
+
+
+def _totals(tally: FollowingTally, failed: int) -> dict[str, object]:
+    """Return the numbers as JSON values: rates are shares from 0 to 1."""
+
+    def rates(name: str | None = None) -> dict[str, object]:
+        strict, loose = (tally.instructions(way, name) for way in ("strict", "loose"))
+        return {"n": strict.n, "strict": strict.rate, "loose": loose.rate}
+
+    strict, loose = tally.prompts("strict"), tally.prompts("loose")
+    return {
+        "failed": failed,
+        "prompts": {"n": strict.n, "strict": strict.rate, "loose": loose.rate},
+        "instructions": rates(),
+        "by_instruction": {name: rates(name) for name in tally.names},
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -14,6 +15,7 @@ from tirjudge.cli.options import RowOptions, label_values, takes_options
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows
+from tirjudge_environments import JudgeCard
 from tirjudge_environments.registry import environment_names, environment_options, judge_cards, judge_table
 from tirjudge_environments.tasks import Columns
 
@@ -106,18 +108,30 @@ def formats(
             rich_help_panel="Output",
         ),
     ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the formats as JSON.", rich_help_panel="Output")
+    ] = False,
 ) -> None:
     """List the judge formats that `--format` accepts."""
     if markdown:
         print(judge_table(_BUILT_IN))
         return
     cards = judge_cards()
+    if as_json:
+        found = {name: {"options": sorted(environment_options(name))} for name in environment_names()}
+        print(json.dumps({name: {**one, **_card(cards.get(name))} for name, one in found.items()}, indent=2))
+        return
     for name in environment_names():
         about = {"options": ", ".join(sorted(environment_options(name)))}
         if name in cards:
-            card = cards[name]
-            about |= {"sees": card.views, "answers": card.answer, "reward": card.reward, "from": card.source}
+            about |= _card(cards[name])
         print(printable(name))
         for heading in ("sees", "answers", "reward", "from", "options"):
             if about.get(heading):
                 print(f"  {heading:<9}{printable(about[heading].replace('`', ''))}")
+
+
+def _card(card: JudgeCard | None) -> dict[str, str]:
+    if card is None:
+        return {}
+    return {"sees": card.views, "answers": card.answer, "reward": card.reward, "from": card.source}

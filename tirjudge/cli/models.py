@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Annotated
 
 import typer
@@ -27,9 +28,26 @@ def root() -> None:
 
 
 @examples("tirjudge models list", "XDG_CACHE_HOME=/data/cache tirjudge models list")
-def list_models() -> None:
+def list_models(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the models as JSON.", rich_help_panel="Output")
+    ] = False,
+) -> None:
     """List the embedded models, those with a short name, and converted GGUF files: size, checksum, place."""
     with one_line_errors("models list"):
+        if as_json:
+            records = [
+                {
+                    "name": model.name,
+                    "state": model.state,
+                    "sha256": model.sha256,
+                    "path": str(model.path) if model.path else None,
+                    "bytes": model.size if model.path else None,
+                }
+                for model in local_models()
+            ]
+            print(json.dumps(records, indent=2))
+            return
         rows = [("name", "state", "sha256", "place", "size")]
         for model in local_models():
             place = str(model.path) if model.path else model.remedy

@@ -219,11 +219,8 @@ class Summary:
     retries: int
     """Requests of this run that were repeated."""
 
-    def print(self) -> None:
-        """Print a table on a terminal, and plain lines elsewhere.
-
-        They go to standard output, or to standard error if the results are on standard output.
-        """
+    def print(self, *, to_standard_error: bool) -> None:
+        """Print a table on a terminal, and plain lines elsewhere."""
         entries = [*_counts(self.tally), *_spent(self.spending, self.cached)]
         if self.retries:
             entries.append(("retries", f"{self.retries} requests were repeated in this run"))
@@ -232,7 +229,7 @@ class Summary:
         if self.path != "-":
             entries.append(("results", self.path))
         lines = [(name, printable(value)) for name, value in entries]
-        console = Console(markup=False, highlight=False, stderr=self.path == "-")
+        console = Console(markup=False, highlight=False, stderr=to_standard_error)
         if not console.is_terminal:
             for name, value in lines:
                 print(f"{name:<10}{value}", file=console.file)

@@ -13,6 +13,7 @@ from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_replay
+from tirjudge.judging.config import JudgeOptions
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.rollout.reward_questions import AnswerStore
 from tirjudge.storage.run_folder import JsonObject, read_lines
@@ -93,18 +94,21 @@ def split_words(words: Sequence[str], *, columns: bool) -> tuple[list[str], list
     return [word for word in words if word not in places], places
 
 
-def with_matchings(run: Replay, meta_judge: str, base_url: str) -> Replay:
+def with_matchings(run: Replay, meta_judge: str, base_url: str, options: JudgeOptions) -> Replay:
     """Return the run with people's reasons matched; unchanged if no meta judge was ever asked.
 
-    Answers are stored in RESULTS.asked/ and reused. Raises NotAnswered if the model is not available,
-    ValueError for stored answers of several models of which none is named.
+    Of `options`, the meta judge takes `timeout` and `retries`. Answers are stored in RESULTS.asked/ and
+    reused. Raises NotAnswered if the model is not available, ValueError for stored answers of several models
+    of which none is named.
     """
     folder = run.path.with_name(f"{run.path.name or STANDARD_INPUT}.asked")
     if meta_judge and len(run.files.paths) > 1:
         raise ValueError("--meta-judge matches the reasons of one file at a time")
     if meta_judge:
         folder.mkdir(exist_ok=True)
-        config = MetaJudgeConfig(model=meta_judge, base_url=base_url)
+        config = MetaJudgeConfig(
+            model=meta_judge, base_url=base_url, timeout=options.timeout, retries=options.retries
+        )
         return run.with_extras(asyncio.run(_ask(run.path, config, folder)))
     kept = folder / "asked.jsonl"
     if not kept.exists():

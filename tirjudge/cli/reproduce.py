@@ -21,10 +21,13 @@ from tirjudge.judging.config import SandboxConfig
 from tirjudge.judging.reproduction import (
     Outcome,
     Reproduction,
+    has_programs,
     recorded_programs,
     reproductions,
     require_inputs,
+    verdicts,
 )
+from tirjudge.judging.rereading import CHANGED, ChangedVerdict, Rereading
 from tirjudge_sandbox import Limits
 
 _LONGEST_REASON = 240
@@ -60,24 +63,27 @@ def reproduce(
     *,
     options: SandboxConfig,
 ) -> None:
-    """Run every recorded program again and compare its output with the recorded one.
+    """Run every recorded program again, and read every verdict again; compare both with the record.
 
     A result file of somebody else is hostile code: sandbox, limits and imports come from these options and
-    never from the file. Exit codes: 0 every program gave the recorded output, 1 some did not, 2 usage, no
-    program in the file, or no sandbox; 130 interrupted.
+    never from the file. Exit codes: 0 every program gave the recorded output and every verdict follows from
+    its dialogue, 1 some did not, 2 usage, no dialogue in the file, or no sandbox; 130 interrupted.
     """
     if timeout is not None and not timeout > 0:
         raise ValueError(f"--timeout must be positive, not {timeout:g}")
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout, cpu_seconds=timeout)
-    require_inputs(file)
-    _hint_at_import_policy(file, options)
-    result = _Result(str(file))
-    try:
-        asyncio.run(_reproduce(file, options, limits, limit, result))
-    except KeyboardInterrupt:
-        stop("reproduce", f"interrupted after {result.programs} programs", INTERRUPTED)
+    result = _Result(str(file), verdicts(file))
+    if has_programs(file):
+        require_inputs(file)
+        _hint_at_import_policy(file, options)
+        try:
+            asyncio.run(_reproduce(file, options, limits, limit, result))
+        except KeyboardInterrupt:
+            stop("reproduce", f"interrupted after {result.programs} programs", INTERRUPTED)
+    else:
+        say(f"tirjudge reproduce: {file} has no program that was run: only its verdicts are read again")
     print(json.dumps(result.record(), indent=2)) if as_json else result.print()
-    raise typer.Exit(0 if result.counts[Outcome.SAME] == result.programs else SOME_FAILED)
+    raise typer.Exit(0 if result.is_same else SOME_FAILED)
 
 
 @dataclass(slots=True)
@@ -85,12 +91,17 @@ class _Result:
     """Counts of the outcomes, and the programs that did not give the recorded output."""
 
     file: str
+    verdicts: Rereading
     counts: Counter[Outcome] = field(default_factory=Counter)
     others: list[Reproduction] = field(default_factory=list)
 
     @property
     def programs(self) -> int:
         return self.counts.total()
+
+    @property
+    def is_same(self) -> bool:
+        return not self.others and not self.verdicts.changed
 
     def add(self, one: Reproduction) -> None:
         self.counts[one.outcome] += 1
@@ -102,21 +113,29 @@ class _Result:
             "file": self.file,
             "programs": self.programs,
             **{outcome.value: self.counts[outcome] for outcome in Outcome},
-            "not_same": [_record(one) for one in self.others],
+            "verdicts": self.verdicts.read,
+            "verdicts_changed": len(self.verdicts.changed),
+            "verdicts_not_read": self.verdicts.unreadable,
+            "not_same": [*map(_verdict_record, self.verdicts.changed), *map(_record, self.others)],
         }
 
     def print(self) -> None:
         rows = [("programs", str(self.programs))]
         rows += [(outcome.value, str(self.counts[outcome])) for outcome in Outcome]
+        rows.append(("verdicts read again", str(self.verdicts.read)))
+        rows.append(("verdict changed", str(len(self.verdicts.changed))))
+        if self.verdicts.unreadable:
+            rows.append(("verdicts not read", str(self.verdicts.unreadable)))
         print("\n".join(table(rows)))
-        if self.others:
+        records = [*map(_verdict_record, self.verdicts.changed), *map(_record, self.others)]
+        if records:
             print()
             heading = ("outcome", "row", "view", "program", "reason")
-            listed = [tuple(map(str, _record(one).values())) for one in self.others[:_LISTED]]
+            listed = [tuple(map(str, record.values())) for record in records[:_LISTED]]
             cells = [tuple(printable(cell, _LONGEST_REASON) for cell in row) for row in [heading, *listed]]
             print("\n".join(table(cells, words=len(heading))))
-        if len(self.others) > _LISTED:
-            print(f"and {len(self.others) - _LISTED} more; --json lists all of them")
+        if len(records) > _LISTED:
+            print(f"and {len(records) - _LISTED} more; --json lists all of them")
 
 
 async def _reproduce(
@@ -131,6 +150,10 @@ async def _reproduce(
                 result.add(one)
                 if due.over():
                     say(f"{result.programs} programs, {len(result.others)} of them not the same")
+
+
+def _verdict_record(one: ChangedVerdict) -> dict[str, Any]:
+    return {"outcome": CHANGED, "id": one.row.id, "view": one.place, "program": "-", "reason": one.reason}
 
 
 def _record(one: Reproduction) -> dict[str, Any]:

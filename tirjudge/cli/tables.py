@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -20,10 +21,39 @@ _NAMED = 5
 """Rows found in only one of two files that are named; JSON has all of them."""
 
 
+def headline(score: Score, run: str = "") -> str:
+    """Return the first figure of a score as a line to quote: value, interval, protocol, n and the run."""
+    figure, estimate = next(iter(score.estimates.items()))
+    line = f"{figure} {_quoted(estimate, score.card)}, protocol {score.card.name}, n = {_n(estimate)}"
+    return printable(f"{line} ({run})" if run else line)
+
+
+def comparison_headline(comparison: Comparison, names: Sequence[str]) -> str:
+    """Return the first difference of a comparison as a line to quote."""
+    figure, estimate = next(iter(comparison.differences.items()))
+    first, second = (_number(one[figure], comparison.card) for one in (comparison.first, comparison.second))
+    line = (
+        f"{figure} {_quoted(estimate, comparison.card, signed=True)}, from {first} ({names[0]}) to {second} "
+        f"({names[1]}), protocol {comparison.card.name}, n = {_n(estimate)}"
+    )
+    if comparison.p_value is not None:
+        line += f", p = {comparison.p_value:.3g} (McNemar, exact)"
+    return printable(line)
+
+
+def _quoted(estimate: Estimate, card: ProtocolCard, *, signed: bool = False) -> str:
+    unit = (" points" if signed else " %") if card.percent else ""
+    value = _number(estimate.value, card, signed=signed)
+    if math.isnan(estimate.low):
+        return f"{value}{unit}"
+    low, high = (_number(bound, card, signed=signed) for bound in (estimate.low, estimate.high))
+    return f"{value}{unit} [{low}, {high}]"
+
+
 def print_score(score: Score) -> None:
     """Print a table of the figures, with their definition and the counts of ties and failures below it."""
     card = score.card
-    table = Table(title=plain(card.name), title_justify="left")
+    table = new_table(title=plain(card.name), title_justify="left")
     table.add_column("", overflow="fold")
     for name in ("value", "95 % interval", "n"):
         table.add_column(name, justify="right")
@@ -37,7 +67,7 @@ def print_score(score: Score) -> None:
 def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
     """Print a table of both runs' figures and their differences; `names` are the runs' names."""
     card = comparison.card
-    table = Table(title=plain(card.name), title_justify="left")
+    table = new_table(title=plain(card.name), title_justify="left")
     table.add_column("", overflow="fold")
     for name in (*names, "difference", "95 % interval", "n"):
         table.add_column(plain(name), justify="right", overflow="fold")
@@ -73,8 +103,11 @@ def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
     _print_policy(terminal, card, {})
 
 
-def print_protocols(cards: Sequence[ProtocolCard]) -> None:
-    table = Table()
+def print_protocols(cards: Sequence[ProtocolCard], *, as_json: bool = False) -> None:
+    if as_json:
+        print(json.dumps([_card_record(card) | {"source": card.source} for card in cards], indent=2))
+        return
+    table = new_table()
     for name in ("protocol", "what is counted", "ties", "no verdict", "source"):
         table.add_column(name, overflow="fold")
     for card in cards:
@@ -157,6 +190,13 @@ def plain(text: str) -> Text:
     return Text(printable(text))
 
 
+def new_table(**settings: Any) -> Table:
+    """Return a table with lines on a terminal, and without any in a pipe."""
+    if console().is_terminal:
+        return Table(**settings)
+    return Table(box=None, pad_edge=False, **settings)
+
+
 def console() -> Console:
     """Return a console as wide as the terminal; without one, wide enough for a table."""
     terminal = Console()
@@ -190,7 +230,7 @@ def print_comparable(score: Score, found: Sequence[PublishedFigure]) -> None:
     figure = found[0].figure
     measured = score.estimates[figure].value
     over = ", over the paper's benchmarks together" if found[0].benchmark == ANY else ""
-    table = Table(title=plain(f"published under {score.card.name}: {figure}{over}"), title_justify="left")
+    table = new_table(title=plain(f"published under {score.card.name}: {figure}{over}"), title_justify="left")
     for name in ("paper", "table", "model"):
         table.add_column(name, overflow="fold")
     for name in ("value", "difference"):
@@ -223,13 +263,16 @@ def print_others(benchmark: str, shown: Sequence[str]) -> None:
         console().print(f"tirjudge eval --published {benchmark} prints all figures", markup=False)
 
 
-def print_published(benchmark: str) -> None:
+def print_published(benchmark: str, *, as_json: bool = False) -> None:
     """Print all published figures of a benchmark; raises ValueError for one without any."""
     found = published(benchmark)
     if not found:
         known = sorted({one.benchmark for one in published()} - {"unknown"})
         raise ValueError(f"no published figures on {benchmark!r}; there are figures on {', '.join(known)}")
-    table = Table()
+    if as_json:
+        print(json.dumps([published_record(one) | {"protocol": one.protocol} for one in found], indent=2))
+        return
+    table = new_table()
     for name in ("paper", "table", "model", "figure", "protocol"):
         table.add_column(name, overflow="fold")
     table.add_column("value", justify="right")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
-from tirjudge.data.rows import BadRow, Row, RowFile
+from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource
 from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks import Columns, RowError, read_task
@@ -57,8 +58,14 @@ class _Kind:
 class RowInspection:
     """Collects what is unusual in rows, so that it is reported once and not for every row."""
 
-    def __init__(self, name: str, columns: Columns, labels: Mapping[str, str] | None) -> None:
-        """`name` is the rows' name for messages; `columns` and `labels` are those of the run."""
+    def __init__(
+        self, name: str, columns: Columns, labels: Mapping[str, str] | None, *, alike: bool = True
+    ) -> None:
+        """`name` is the rows' name for messages; `columns` and `labels` are those of the run.
+
+        `alike` reports identical responses.
+        """
+        self._alike = alike
         self._name, self._columns, self._labels = name, columns, labels
         self._unlabelled = columns.model_copy(update={"label": _NOWHERE})
         self._found: list[str] = []
@@ -91,7 +98,7 @@ class RowInspection:
         texts = [text.strip() for text in task.candidates]
         self._note("empty", row, any(not text for text in texts))
         self._note("words", row, any(text.lower() in _MISSING_WORDS for text in texts))
-        self._note("identical", row, len(set(texts)) < len(texts) and any(texts))
+        self._note("identical", row, self._alike and len(set(texts)) < len(texts) and any(texts))
         self._note_label(row, len(texts))
 
     def fault(self) -> str:
@@ -208,12 +215,16 @@ class InspectedRows:
     source: RowSource
     columns: Columns
     labels: Mapping[str, str] | None
+    unpack: Callable[[Mapping[str, Any]], Mapping[str, Any]] = dict
+    """Converts the fields of a row into the columns that are inspected."""
+    alike: bool = True
+    """True if identical responses are reported."""
     name: str = field(init=False)
     _inspection: RowInspection = field(init=False)
     _count: int | None = field(init=False)
 
     def __post_init__(self) -> None:
-        self._inspection = RowInspection(self.source.name, self.columns, self.labels)
+        self._inspection = RowInspection(self.source.name, self.columns, self.labels, alike=self.alike)
         self.name, self._count = self.source.name, self.source.count()
 
     @property
@@ -224,8 +235,16 @@ class InspectedRows:
     def __iter__(self) -> Iterator[Row | BadRow]:
         for row in self.source:
             if self._passing:
-                self._inspection.add(row)
+                self._inspect(row)
             yield row
+
+    def _inspect(self, row: Row | BadRow) -> None:
+        if isinstance(row, Row):
+            try:
+                row = replace(row, fields=self.unpack(row.fields))
+            except ValueError:  # the run reports it
+                return
+        self._inspection.add(row)
 
     def count(self) -> int | None:
         return self._count
@@ -235,10 +254,10 @@ class InspectedRows:
 
     def inspect(self) -> Iterator[str]:
         """Inspect the start and yield the notes; raises ValueError for rows that need an option."""
-        notes = list(self.source.notes) if isinstance(self.source, RowFile) else []
+        notes = list(getattr(self.source, "notes", ()))
         if not self._passing:
             for row in islice(self.source, _SAMPLED):
-                self._inspection.add(row)
+                self._inspect(row)
             if fault := self._inspection.fault():
                 raise ValueError("; ".join([fault, *notes]))
         if notes:

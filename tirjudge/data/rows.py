@@ -76,6 +76,7 @@ class RowFile:
         """Properties of the file that a user may not expect, one line each."""
         self._note_compression()
         self._items: list[Any] | None = None
+        self._count: int | None = None
         self._format = format or self._detected_format()
         if self._format == "json" and self._items is None:
             self._items = self._array()
@@ -93,11 +94,19 @@ class RowFile:
             yield from self._from_lines(stream) if self._format == "jsonl" else self._from_table(stream)
 
     def count(self) -> int | None:
-        """Count the rows in a pass over the file; None for a pipe that has any, as it is read only once."""
+        """Return the number of rows, for which the file is read once.
+
+        It is None for a pipe that has any, which can be read only once.
+        """
         if self._items is not None:
             return len(self._items)
         if self._pipe is not None:
             return None if self._pipe.peek(1) else 0
+        if self._count is None:
+            self._count = self._counted()
+        return self._count
+
+    def _counted(self) -> int:
         if self._format == "parquet":
             return int(self._parquet().metadata.num_rows)
         with self._open() as stream:

@@ -66,6 +66,41 @@ class TooManyFailures(RuntimeError):
     """The model or the sandbox failed for too many consecutive rows."""
 
 
+@dataclass(slots=True)
+class Pace:
+    """The slow start of a run, and its end after too many consecutive failures."""
+
+    first: int
+    """Rows that are judged alone until one of them is finished."""
+    give_up_after: int
+    """Consecutive model or sandbox failures after which the run ends; 0 never ends it."""
+    _started: int = 0
+    _down: int = 0
+    _one_finished: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def turn(self) -> None:
+        """Wait until one more row may start."""
+        if self._started >= self.first:
+            await self._one_finished.wait()
+        self._started += 1
+
+    def finished(self) -> None:
+        """Note that a row is finished, with or without a result."""
+        self._one_finished.set()
+
+    def works(self) -> None:
+        """Note that a row was judged, so that model and sandbox work again."""
+        self._down = 0
+
+    def is_down(self, detail: str) -> None:
+        """Note that the model or the sandbox failed for a row; raises TooManyFailures at the limit."""
+        self._down += 1
+        if self._down == self.give_up_after:
+            raise TooManyFailures(
+                f"gave up after {self._down} consecutive failures, the last one because: {detail}"
+            )
+
+
 @dataclass(frozen=True, slots=True)
 class _Work:
     where: str
@@ -89,10 +124,11 @@ class Batch:
     plan: Plan = Plan()
     _seen: IdIndex = field(default_factory=IdIndex)
     """Id to the location of its row, in this run."""
-    _down: int = 0
-    """Consecutive rows that failed because the model or the sandbox was down."""
-    _one_finished: asyncio.Event = field(default_factory=asyncio.Event)
+    _pace: Pace = field(init=False)
     _read: int = 0
+
+    def __post_init__(self) -> None:
+        self._pace = Pace(self.plan.first, self.plan.give_up_after)
 
     async def run(self, rows: Iterable[Row | BadRow]) -> int:
         """Judge the rows without a result, and return the number of rows that were read.
@@ -112,13 +148,10 @@ class Batch:
 
     async def _works(self, rows: AsyncGenerator[Row | BadRow]) -> AsyncGenerator[Coroutine[Any, Any, None]]:
         """Yield the judging of each row that is not judged yet; report the other rows."""
-        started = 0
         async for row in rows:
             work = self._prepare(row)
             if isinstance(work, _Work):
-                if started == self.plan.first:
-                    await self._one_finished.wait()
-                started += 1
+                await self._pace.turn()
                 yield self._judge(work)
             elif isinstance(work, Failure):
                 self._fail(work)
@@ -158,7 +191,7 @@ class Batch:
         try:
             await self._record(work)
         finally:
-            self._one_finished.set()
+            self._pace.finished()
 
     async def _record(self, work: _Work) -> None:
         loop = asyncio.get_running_loop()
@@ -171,10 +204,9 @@ class Batch:
         if result.stop.unscored:
             self._fail(Failure(work.where, work.task.id, f"{result.stop}: {result.detail}"))
             if result.stop.down:
-                self._count_down(result.detail)
+                self._pace.is_down(result.detail)
             return
-        # Any judged row shows that model and sandbox work again.
-        self._down = 0
+        self._pace.works()
         rewards = self.engine.rewards(result)
         row = result_row(result, texts=self.plan.texts, rewards=rewards) | {
             "seconds": round(loop.time() - started, 3),
@@ -186,13 +218,6 @@ class Batch:
         }
         self.results.append(row)
         self.watcher.judged(row)
-
-    def _count_down(self, detail: str) -> None:
-        self._down += 1
-        if self._down == self.plan.give_up_after:
-            raise TooManyFailures(
-                f"gave up after {self._down} consecutive failures, the last one because: {detail}"
-            )
 
     def _fail(self, failure: Failure) -> None:
         self.results.append_failure(asdict(failure))

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, overload
 
 from tirjudge.console_text import Interval, printable
 from tirjudge.generation.spending import CostReached
-from tirjudge.judging.batch import Failure, Plan, kind_of
+from tirjudge.judging.batch import Failure, Pace, Plan, TooManyFailures, kind_of
 from tirjudge.judging.engine import JudgeEngine, truncated
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.views import JudgedProgram
@@ -118,23 +118,32 @@ class _Run:
     plan: Plan
     progress: Progress
     total: int
+    _pace: Pace = field(init=False)
     _done: int = 0
-    _down: int = 0
-    """Consecutive rows that failed because the model or the sandbox was down."""
     _stopped: str = ""
     """The reason why no further row is tried; empty while rows are tried."""
     _results: dict[int, Judgment | Failure] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        self._pace = Pace(self.plan.first, self.plan.give_up_after)
+
     async def all(self, rows: Sequence[Mapping[str, Any]]) -> BatchResult:
-        works: Iterator[Coroutine[Any, Any, None]] = (self._one(*numbered) for numbered in enumerate(rows))
-        async with aclosing(as_finished(works, self.plan.concurrency)) as finished:
+        async with aclosing(as_finished(self._works(rows), self.plan.concurrency)) as finished:
             async for _ in finished:
                 self._done += 1
                 self.progress(self._done, self.total)
         return BatchResult(tuple(self._results[index] for index in range(len(rows))))
 
+    async def _works(self, rows: Sequence[Mapping[str, Any]]) -> AsyncGenerator[Coroutine[Any, Any, None]]:
+        for index, row in enumerate(rows):
+            await self._pace.turn()
+            yield self._one(index, row)
+
     async def _one(self, index: int, row: Mapping[str, Any]) -> None:
-        self._results[index] = await self._judged(f"rows[{index}]", row)
+        try:
+            self._results[index] = await self._judged(f"rows[{index}]", row)
+        finally:
+            self._pace.finished()
 
     async def _judged(self, where: str, row: Mapping[str, Any]) -> Judgment | Failure:
         try:
@@ -155,14 +164,16 @@ class _Run:
         if judgment.stop.unscored:
             self._count(judgment)
             return Failure(where, task.id, f"{judgment.stop}: {judgment.detail}")
-        # Any judged row shows that model and sandbox work again.
-        self._down = 0
+        self._pace.works()
         return judgment
 
     def _count(self, judgment: Judgment) -> None:
-        self._down += judgment.stop.down
-        if self._down == self.plan.give_up_after and self.plan.give_up_after:
-            self._stopped = f"{self._down} consecutive failures, the last one because: {judgment.detail}"
+        try:
+            if judgment.stop.down:
+                self._pace.is_down(judgment.detail)
+        except TooManyFailures as error:
+            # A batch in memory keeps what it has, and its other rows fail with this reason.
+            self._stopped = str(error)
 
 
 def read_question(row: Mapping[str, Any], plan: Plan) -> JudgeTask:

@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.generation.base import Generator, Sampling
+from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.judging.config import Option, endpoint_key
@@ -31,6 +32,10 @@ class AskedModel(BaseModel):
     """Maximum number of concurrent questions."""
     patience: Annotated[float, Field(ge=0), Option("Model", metavar="SECONDS")] = 600.0
     """Seconds to wait for an endpoint that is down before the run stops."""
+    timeout: Annotated[float, Field(gt=0), Option("Model", metavar="SECONDS")] = TIMEOUT
+    """Seconds that one request to the endpoint may take; it is then repeated."""
+    retries: Annotated[int, Field(ge=0), Option("Model", metavar="N")] = RETRIES
+    """How often a request that failed temporarily is repeated."""
 
     def generator(self) -> Generator:
         """Return the generator; a local model is loaded at the first question.
@@ -40,7 +45,12 @@ class AskedModel(BaseModel):
         if not self.base_url:
             return _Local(self.model, self.concurrency)
         return OpenAIGenerator(
-            self.model, self.base_url, api_key=endpoint_key(), concurrency=self.concurrency
+            self.model,
+            self.base_url,
+            api_key=endpoint_key(),
+            concurrency=self.concurrency,
+            timeout=self.timeout,
+            retries=self.retries,
         )
 
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 from itertools import islice
 from pathlib import Path
 
+from tirjudge.judging.rereading import Rereading
 from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, is_truncated, read_result_rows
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge_environments.outputs import cut_middle, lengthen_fences, output_text
@@ -68,10 +69,11 @@ class WeakIsolation(SandboxUnavailable):
     """The sandbox lacks an isolation property, or does not say which ones it has."""
 
 
-def recorded_programs(path: Path) -> Iterator[RecordedProgram]:
-    """Yield every program of a result file that was run, in the order of the file.
+def verdicts(path: Path) -> Rereading:
+    """Return the verdicts of a result file, read again.
 
-    Raises ValueError, in one line, for a file that is truncated, is no result file, or has no such program.
+    Raises ValueError, in one line, for a file that is truncated, is no result file, or has neither a program
+    that was run nor a dialogue; OSError.
     """
     path.stat()
     if is_truncated(path):
@@ -79,13 +81,28 @@ def recorded_programs(path: Path) -> Iterator[RecordedProgram]:
             f"{path} ends in the middle of a row: it is truncated, or still being written; "
             "the command that wrote it resumes it"
         )
-    empty = True
-    for row, _ in read_result_rows(path):
-        for one in _programs(row):
-            empty = False
-            yield one
-    if empty:
+    found = Rereading.of(path)
+    if not has_programs(path) and not any(_has_dialogue(row) for row, _ in read_result_rows(path)):
         raise ValueError(f"{path} has no program that was run: there is nothing to reproduce")
+    return found
+
+
+def _has_dialogue(row: RecordedRow) -> bool:
+    return any(view.segments for view in row.views)
+
+
+def has_programs(path: Path) -> bool:
+    """Return True if a result file has a program that was run."""
+    return any(True for _ in recorded_programs(path))
+
+
+def recorded_programs(path: Path) -> Iterator[RecordedProgram]:
+    """Yield every program of a result file that was run, in the order of the file.
+
+    Raises ValueError, in one line, for a file that is no result file.
+    """
+    for row, _ in read_result_rows(path):
+        yield from _programs(row)
 
 
 def require_inputs(path: Path) -> None:

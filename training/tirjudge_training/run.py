@@ -36,7 +36,9 @@ UNCLAIMED = (
     "teacher.base_url",
     "teacher.concurrency",
     "teacher.give_up_after",
+    "teacher.retries",
     "teacher.sandbox",
+    "teacher.timeout",
     "teacher.token_cap",
     "rl.health",
     "rl.report_to",
@@ -45,6 +47,8 @@ UNCLAIMED = (
     "meta_judge.base_url",
     "meta_judge.concurrency",
     "meta_judge.patience",
+    "meta_judge.retries",
+    "meta_judge.timeout",
 )
 """Keys that may change when a run is resumed, since no result depends on them."""
 

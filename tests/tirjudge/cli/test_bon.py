@@ -264,3 +264,38 @@ def test_other_settings_are_refused(tmp_path: Path, endpoint: EndpointServer) ->
     run = bon(tmp_path, "rows.jsonl", "--seed", "1", *through(endpoint))
     assert run.returncode == 2
     assert "other settings (seed was 0 and is now 1)" in run.stderr
+
+
+def test_judgments_of_graded_candidates_have_a_reward_and_say_who_is_right(
+    tmp_path: Path, endpoint: EndpointServer
+) -> None:
+    row = {"prompt": "Q", "responses": [f"candidate {k}" for k in range(3)], "label": "3"}
+    (tmp_path / "rows.jsonl").write_text(json.dumps(row) + "\n")
+    command = ("rows.jsonl", "--method", "round-robin", *through(endpoint))
+    assert "give --labels 1=A,2=B,3=C" in bon(tmp_path, *command).stderr
+    run = bon(tmp_path, *command, "--labels", "1=A,2=B,3=C", "--json")
+    assert run.returncode == 0, run.stderr
+    record = json.loads(run.stdout)
+    assert (record["rows"], record["graded"], record["failed"]) == (1, 1, 0)
+    assert record["select_by"]["round-robin"]["solved"] == 1
+    judged = {tuple(one["candidates"]): one for one in lines(tmp_path / "rows.bon.jsonl")}
+    assert {pair: (one["label"], one["correct"]) for pair, one in judged.items()} == {
+        (0, 1): (None, None),
+        (0, 2): (1, 1.0),
+        (1, 2): (1, 1.0),
+    }
+    assert judged[0, 2]["views"][0]["reward"]["total"] == 1
+    assert "reward" not in judged[0, 1]["views"][0]
+
+
+def test_rows_are_inspected_before_the_judge_is_asked(tmp_path: Path, endpoint: EndpointServer) -> None:
+    rows = [{"question": "Q", "answers": ["a", "b"]}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = bon(tmp_path, "rows.jsonl", *through(endpoint))
+    assert run.returncode == 2
+    assert "map them with --column prompt=question --column responses=answers" in run.stderr
+    assert not endpoint.asked
+    (tmp_path / "alike.jsonl").write_text(json.dumps({"prompt": "Q", "responses": ["candidate 1", "", ""]}))
+    run = bon(tmp_path, "alike.jsonl", "--method", "pairwise", *through(endpoint))
+    assert "1 of 1 inspected rows has an empty response" in run.stderr
+    assert "identical" not in run.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner, Result
 
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judged_files import judge_to
 from tirjudge.cli import app
 
 Figures = dict[str, dict[str, float]]
@@ -22,12 +24,11 @@ def command(*arguments: object) -> Result:
 
 def evaluated(folder: Path, *arguments: object, exit_code: int = 0) -> Figures:
     """Return the figures by protocol."""
-    out = folder / "scores.json"
-    done = command("eval", *arguments, "--json", out)
+    done = command("eval", *arguments, "--json")
     assert done.exit_code == exit_code, done.output
     return {
         record["protocol"]: {name: one["value"] for name, one in record["figures"].items()}
-        for record in json.loads(out.read_text())
+        for record in json.loads(done.stdout)
     }
 
 
@@ -135,13 +136,60 @@ def test_two_runs_are_compared_row_by_row(tmp_path: Path, server: EndpointServer
         folder = tmp_path / letter
         folder.mkdir()
         runs.append(judged(folder, server, rows, "--order", "given", "--no-tools"))
-    done = command("eval", "--compare", *runs, "--protocol", "tir", "--json", tmp_path / "out.json")
+    done = command("eval", "--compare", *runs, "--protocol", "tir", "--json")
     assert done.exit_code == 0, done.output
-    (record,) = json.loads((tmp_path / "out.json").read_text())
+    (record,) = json.loads(done.stdout)
     assert (record["gained"], record["lost"], record["common"]) == (12, 0, 12)
     assert record["p_value"] == pytest.approx(2 / 2**12)
     assert record["differences"]["accuracy"]["value"] == 1
-    assert "McNemar" in done.stdout
+    line, _, details = command("eval", "--compare", *runs, "--protocol", "tir", "--full").stdout.partition(
+        "\n"
+    )
+    assert line.startswith("accuracy +100.00 points [+100.00, +100.00], from 0.00 (")
+    assert line.endswith("protocol tir, n = 12, p = 0.000488 (McNemar, exact)")
+    assert "the second alone is right 12 times, the first alone 0 times: p = 0.000488 (McNemar" in details
+    assert command("eval", "--compare", *runs, "--protocol", "tir").stdout == f"{line}\n"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "formats",
+        "models list",
+        "eval --list",
+        "eval --protocols",
+        "eval --published judgebench",
+        "ifeval --names",
+        "ifeval responses.jsonl",
+        "eval --replay verdicts.jsonl",
+        "eval --compare verdicts.jsonl verdicts.jsonl",
+    ],
+)
+def test_json_is_all_that_a_command_prints(
+    words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    checked = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
+    write(Path("responses.jsonl"), [{"prompt": "p", "response": "a, b", **checked}])
+    judge_to(Path("verdicts.jsonl"), [pair("x", "A")], lambda _: "<preference>A</preference>")
+    done = command(*words.split(), "--json")
+    assert (done.exit_code, done.stderr) == (0, "")
+    assert json.loads(done.stdout)
+
+
+def test_a_result_is_one_line_to_quote_and_its_details_have_no_lines_in_a_pipe(tmp_path: Path) -> None:
+    run = benchmark_file("judgebench/judge-arena-hard-o1-mini.jsonl")
+    brief = command("eval", "--replay", run, "--protocol", "net-vote")
+    assert re.fullmatch(
+        r"accuracy 65\.71 % \[\d\d\.\d\d, \d\d\.\d\d\], protocol net-vote, n = 350 \(.*o1-mini\.jsonl\)\n",
+        brief.stdout,
+    ), brief.stdout
+    full = command("eval", "--replay", run, "--protocol", "net-vote", "--full")
+    assert full.stdout.startswith(brief.stdout)
+    assert "GPT-o1-mini" in full.stdout
+    for shown in (full, command("eval", "--protocols"), command("eval", "--published", "judgebench")):
+        assert not re.search("[\u2500-\u257f]", shown.stdout), "box drawing"
 
 
 def reasons(*points: str) -> dict[str, Any]:
@@ -330,8 +378,8 @@ def test_protocols_and_published_figures_are_listed() -> None:
 
 def test_published_figures_stand_beside_ours_under_the_same_protocol(tmp_path: Path) -> None:
     run = benchmark_file("judgebench/judge-arena-hard-o1-mini.jsonl")
-    done = command("eval", "--replay", run, "--protocol", "net-vote", "--json", tmp_path / "out.json")
-    (record,) = json.loads((tmp_path / "out.json").read_text())
+    done = command("eval", "--replay", run, "--protocol", "net-vote", "--full")
+    (record,) = json.loads(command("eval", "--replay", run, "--protocol", "net-vote", "--json").stdout)
     assert {one["model"]: one["value"] for one in record["published"]} == pytest.approx(
         {"GPT-4o": 0.566, "GPT-o1-mini": 0.657, "Claude 3.5": 0.643, "DeepSeek-R1-671B": 0.731}
     )

@@ -267,8 +267,7 @@ def test_rows_without_ids_of_several_files_are_different_rows(tmp_path: Path) ->
 
 def test_standard_input_is_scored_under_every_protocol(tmp_path: Path) -> None:
     content = lines(tmp_path / "run.jsonl", VERDICTS).read_bytes()
-    out = tmp_path / "out.json"
-    arguments = ["eval", "--replay", "-", *COLUMNS, "--json", str(out)]
+    arguments = ["eval", "--replay", "-", *COLUMNS, "--json"]
     done = subprocess.run(
         [sys.executable, "-c", "from tirjudge.cli import main; main()", *arguments],
         input=content,
@@ -277,7 +276,7 @@ def test_standard_input_is_scored_under_every_protocol(tmp_path: Path) -> None:
         timeout=120,
     )
     assert done.returncode == 0, done.stderr
-    assert {record["protocol"] for record in json.loads(out.read_text())} == {
+    assert {record["protocol"] for record in json.loads(done.stdout)} == {
         "one-order",
         "tir",
         "three-class",

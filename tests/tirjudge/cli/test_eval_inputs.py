@@ -30,10 +30,9 @@ def command(*arguments: object) -> Result:
 
 
 def records(folder: Path, *arguments: object) -> list[dict[str, Any]]:
-    out = folder / "scores.json"
-    done = command(*arguments, "--json", out)
+    done = command(*arguments, "--json")
     assert done.exit_code == 0, done.output
-    read: list[dict[str, Any]] = json.loads(out.read_text())
+    read: list[dict[str, Any]] = json.loads(done.stdout)
     return read
 
 
@@ -314,11 +313,11 @@ def test_labels_that_contradict_each_other_cannot_be_compared(tmp_path: Path) ->
 @pytest.mark.parametrize("count", [270, 349])
 def test_an_incomplete_file_is_not_comparable(tmp_path: Path, count: int) -> None:
     run = lines(tmp_path / "run.jsonl", stored(O1_MINI)[:count])
-    done = command("--replay", run, "--protocol", "net-vote", "--json", tmp_path / "out.json")
+    done = command("--replay", run, "--protocol", "net-vote", "--full")
     assert done.exit_code == 0, done.output
     assert f"{count} of 350 rows: not comparable with the figures published on judgebench" in done.stdout
     assert "difference" not in done.stdout
-    (record,) = json.loads((tmp_path / "out.json").read_text())
+    (record,) = records(tmp_path, "--replay", run, "--protocol", "net-vote")
     assert (record["published"], record["not_comparable"]) == ([], f"{count} of 350 rows")
 
 

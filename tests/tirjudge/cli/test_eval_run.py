@@ -54,16 +54,17 @@ def test_a_benchmark_is_judged_in_its_orders_and_scored_under_its_protocols(
 ) -> None:
     """A judge that prefers what comes first is right in one order, consistent never, and wins no net vote."""
     data = write(tmp_path / "rows.jsonl", pairs(4))
-    run = evaluate("judgebench", "--data", data, "--json", "scores.json", url=server.url)
+    run = evaluate("judgebench", "--data", data, "--json", url=server.url)
     assert run.exit_code == 0, run.stderr
+    assert "judged" in run.stderr
     rows = results(tmp_path / "judgebench.verdicts.jsonl")
     assert {row["domain"] for row in rows.values()} == {"math"}
     assert [view["order"] for view in rows["p0"]["views"]] == [[0, 1], [1, 0]]
-    scores = {record["protocol"]: record for record in json.loads(Path("scores.json").read_text())}
+    scores = {record["protocol"]: record for record in json.loads(run.stdout)}
     assert {"net-vote", "both-orders", "first-order", "second-order", "errors", "cost"} <= set(scores)
-    again = evaluate("--replay", "judgebench.verdicts.jsonl", "--protocol", "first-order", "--json", "r.json")
+    again = evaluate("--replay", "judgebench.verdicts.jsonl", "--protocol", "first-order", "--json")
     assert again.exit_code == 0, again.stderr
-    (replayed,) = json.loads(Path("r.json").read_text())
+    (replayed,) = json.loads(again.stdout)
     assert {**replayed} == {**scores["first-order"]}
     settings = json.loads(Path("judgebench.verdicts.jsonl.settings.json").read_text())["settings"]
     assert (settings["benchmark"], settings["parts"], settings["order"]) == ("judgebench", ["gpt"], "both")
@@ -89,19 +90,20 @@ def test_published_error_rates_are_printed_with_the_benchmarks_of_their_paper_on
 ) -> None:
     """TIR-Judge's Table 3. A judge without programs has no share of them that failed."""
     data = write(tmp_path / "rows.jsonl", [dict(open_benchmark(benchmark).example)])
-    run = evaluate(benchmark, "--data", data, "--json", "one.json", url=server.url)
+    run = evaluate(benchmark, "--data", data, "--json", url=server.url)
     assert run.exit_code == 0, run.stderr
     path = tmp_path / f"{benchmark}.verdicts.jsonl"
     # One row is not comparable with figures on the whole benchmark, so that it stands for all of them.
     (row,) = results(path).values()
     write(path, [{**row, "id": id} for id in stored_ids(benchmark)])
-    again = evaluate("--replay", str(path), "--protocol", "errors", "--json", "all.json")
+    again = evaluate("--replay", str(path), "--protocol", "errors", "--json")
     assert again.exit_code == 0, again.stderr
-    one, (every,) = (json.loads(Path(name).read_text()) for name in ("one.json", "all.json"))
+    one, (every,) = (json.loads(done.stdout) for done in (run, again))
     printed = [(one["model"], one["figure"], one["value"]) for one in every["published"]]
     assert (("Qwen-3-Tool", "format errors", pytest.approx(0.0097)) in printed) == of_the_paper
     assert bool(printed) == of_the_paper
-    assert "nan" not in run.stdout + again.stdout
+    shown = evaluate("--replay", str(path), "--protocol", "errors", "--full")
+    assert "nan" not in run.stdout + again.stdout + shown.stdout
     (alone,) = [record for record in one if record["protocol"] == "errors"]
     assert not alone["published"]
     assert ("not_comparable" in alone) == of_the_paper
@@ -125,9 +127,9 @@ def test_several_samples_are_drawn_and_most_of_them_decide(tmp_path: Path, serve
     server.answers(*[chat(f"<preference>{letter}</preference>") for letter in "ABBBA"])
     data = write(tmp_path / "rows.jsonl", pairs(1))
     arguments = ("judgebench", "--data", data, "--order", "given", "--samples", "5", "--concurrency", "1")
-    run = evaluate(*arguments, "--json", "scores.json", url=server.url)
+    run = evaluate(*arguments, "--json", url=server.url)
     assert run.exit_code == 0, run.stderr
-    scored = {record["protocol"] for record in json.loads(Path("scores.json").read_text())}
+    scored = {record["protocol"] for record in json.loads(run.stdout)}
     assert {"self-consistency", "one-order", "tir"} <= scored
     row = results(tmp_path / "judgebench.verdicts.jsonl")["p0"]
     assert (row["choice"], row["correct"]) == (1, 0.0)

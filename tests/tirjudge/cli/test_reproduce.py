@@ -37,7 +37,7 @@ def record(*arguments: object) -> dict[str, Any]:
     run = reproduce(*arguments, "--json")
     assert run.exit_code in (0, 1), run.output
     found: dict[str, Any] = json.loads(run.stdout)
-    assert run.exit_code == (found["same"] != found["programs"])
+    assert run.exit_code == (found["same"] != found["programs"] or found["verdicts_changed"] > 0)
     return found
 
 
@@ -72,6 +72,7 @@ def test_what_the_judge_ran_is_what_runs_again(judged: Path) -> None:
     assert table.exit_code == 0, table.output
     assert [line.split() for line in table.stdout.splitlines()] == [
         ["programs", "11"], ["same", "11"], ["different", "0"], ["nondeterministic", "0"], ["failed", "0"],
+        ["verdicts", "read", "again", "9"], ["verdict", "changed", "0"],
     ]  # fmt: skip
 
 
@@ -121,6 +122,33 @@ def test_tampering_is_found(judged: Path) -> None:
     for id, (_, reason) in TAMPERING.items():
         assert reasons[id].startswith(reason), id
     assert {one["program"] for one in found["not_same"]} == {1}
+
+
+def test_a_verdict_that_does_not_follow_from_its_dialogue_is_a_difference(judged: Path) -> None:
+    def change(rows: list[dict[str, Any]]) -> None:
+        found = {row["id"]: row for row in rows}
+        found["bindings"]["views"][0]["verdict"]["choice"] = 1 - found["bindings"]["choice"]
+        found["error"]["verdict"] = "B" if found["error"]["verdict"] == "A" else "A"
+
+    edit(judged, change)
+    found = record(judged)
+    assert (found["same"], found["programs"], found["verdicts"], found["verdicts_changed"]) == (11, 11, 9, 3)
+    changed = {(one["id"], one["outcome"], one["view"] == "row") for one in found["not_same"]}
+    row_and_view = [("bindings", "verdict changed", True), ("bindings", "verdict changed", False)]
+    assert changed == {*row_and_view, ("error", "verdict changed", True)}
+    run = reproduce(judged)
+    assert run.exit_code == 1
+    assert "the file says verdict " in run.stdout
+
+
+def test_a_file_without_programs_has_its_verdicts_read_again(tmp_path: Path) -> None:
+    rows = [{"id": "x", "prompt": "p", "responses": ["a", "b"]}]
+    path = judge_to(tmp_path / "out.jsonl", rows, lambda _: "<preference>A</preference>")
+    run = reproduce(path)
+    assert run.exit_code == 0
+    assert "has no program that was run: only its verdicts are read again" in run.stderr
+    edit(path, lambda rows: rows[0]["views"][0]["segments"][0].update(text="no idea") and None)
+    assert reproduce(path).exit_code == 1
 
 
 def test_the_table_names_each_program_that_differs(judged: Path) -> None:

@@ -118,3 +118,12 @@ def test_rows_are_streamed(tmp_path: Path) -> None:
         assert next(rows) == Row(f"{path}:1", "line-1", {"a": 1})
     finally:
         os.close(end)
+
+
+def test_rows_are_counted_in_one_pass(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1}\n{"a": 2}\n')
+    file = RowFile(str(path))
+    assert file.count() == 2
+    path.unlink()
+    assert file.count() == 2

@@ -148,13 +148,13 @@ def test_summaries_are_compared_unpaired(tmp_path: Path) -> None:
     """The interval is the normal approximation of independent binomial subsets, which a pairing narrows."""
     first = rewardbench_summary(tmp_path / "first.json")
     second = rewardbench_summary(tmp_path / "second.json", **{"math-prm": 380 / 447, "donotanswer": 1.0})
-    out = tmp_path / "out.json"
-    done = command("eval", "--compare", first, second, "--protocol", "rewardbench", "--json", out)
+    compared = ("eval", "--compare", first, second, "--protocol", "rewardbench")
+    done = command(*compared, "--full")
     assert done.exit_code == 0, done.output
     assert "compared unpaired, as independent samples: a summary has no rows" in done.stdout
     assert "McNemar" not in done.stdout
     assert "paired bootstrap" not in done.stdout
-    (record,) = json.loads(out.read_text())
+    (record,) = json.loads(command(*compared, "--json").stdout)
     assert (record["paired"], record["p_value"], record["gained"]) == (False, None, None)
     variance = 0.0
     for path in (first, second):
@@ -171,7 +171,7 @@ def test_summaries_are_compared_unpaired(tmp_path: Path) -> None:
 
 def test_a_published_summary_differs_from_itself_by_nothing_that_is_certain() -> None:
     path = benchmark_file("rm-r1/deepseek-distilled-qwen-32b/rewardbench-subsets.json")
-    done = command("eval", "--compare", path, path, "--protocol", "rewardbench")
+    done = command("eval", "--compare", path, path, "--protocol", "rewardbench", "--full")
     assert done.exit_code == 0, done.output
     line = next(line for line in done.stdout.splitlines() if "mean of sections" in line)
     assert "+0.00" in line
@@ -180,7 +180,7 @@ def test_a_published_summary_differs_from_itself_by_nothing_that_is_certain() ->
 
 def test_rates_without_rows_have_no_interval_of_their_difference() -> None:
     path = benchmark_file("rm-r1/deepseek-distilled-qwen-32b/rm-bench.json")
-    done = command("eval", "--compare", path, path)
+    done = command("eval", "--compare", path, path, "--full")
     assert done.exit_code == 0, done.output
     assert " to " not in next(line for line in done.stdout.splitlines() if "mean of domains" in line)
     assert "bootstrap" not in done.stdout
@@ -197,10 +197,9 @@ def annotations(count: int, seed: int, **fields: object) -> list[dict[str, Any]]
 
 
 def win_rates(tmp_path: Path, first: Path, second: Path) -> tuple[dict[str, Any], str]:
-    out = tmp_path / "out.json"
-    done = command("eval", "--compare", first, second, "--json", out)
+    done = command("eval", "--compare", first, second, "--full")
     assert done.exit_code == 0, done.output
-    (record,) = json.loads(out.read_text())
+    (record,) = json.loads(command("eval", "--compare", first, second, "--json").stdout)
     return record, done.stdout
 
 

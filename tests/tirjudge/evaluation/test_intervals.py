@@ -311,14 +311,13 @@ def test_the_n_of_a_figure_is_that_of_its_own_rows() -> None:
 
 def test_every_printed_number_has_its_n(tmp_path: Path) -> None:
     """F1 and kappa over PandaLM's 999 rows, and the rates of a summary, which states no n."""
-    out = tmp_path / "scores.json"
     verdicts, labels = (benchmark_file(f"pandalm/{name}testset-v1.json") for name in ("pandalm-7b-", ""))
-    done = command(
-        "eval", "--replay", verdicts, "--labels", labels, "--protocol", "three-class", "--json", out
-    )
+    scored = ("eval", "--replay", verdicts, "--labels", labels, "--protocol", "three-class")
+    done = command(*scored, "--full")
     assert done.exit_code == 0, done.output
-    (record,) = json.loads(out.read_text())
+    (record,) = json.loads(command(*scored, "--json").stdout)
     assert {one["n"] for one in record["figures"].values()} == {999}
-    assert done.stdout.count("│ 999 │") == 4
+    assert sum(line.split()[-1:] == ["999"] for line in done.stdout.splitlines()[1:]) == 4
+    assert "n = 999 (" in done.stdout.splitlines()[0]
     folder = "rm-r1/deepseek-distilled-qwen-32b"
     assert "not stated" in command("eval", "--replay", benchmark_file(f"{folder}/rm-bench.json")).stdout

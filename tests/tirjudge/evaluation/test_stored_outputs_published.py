@@ -26,12 +26,11 @@ MACRO = ("agreement", "precision", "recall", "F1")
 
 def evaluated(tmp_path: Path, *arguments: str) -> dict[str, dict[str, float]]:
     """Run `tirjudge eval` and return the figures of each protocol in percent."""
-    out = tmp_path / "scores.json"
-    run = CliRunner().invoke(app, ["eval", *arguments, "--json", str(out)])
+    run = CliRunner().invoke(app, ["eval", *arguments, "--json"])
     assert run.exit_code == 0, run.output
     return {
         record["protocol"]: {name: 100 * one["value"] for name, one in record["figures"].items()}
-        for record in json.loads(out.read_text())
+        for record in json.loads(run.stdout)
     }
 
 
@@ -100,18 +99,10 @@ def test_o1_mini_is_printed_next_to_net_votes_only(tmp_path: Path) -> None:
     """Its 65.7 is from JudgeBench's leaderboard; TIR-Judge's own models are under tir."""
     shown = {}
     for protocol in ("net-vote", "tir", "both-orders", "one-order", "first-order"):
-        out = tmp_path / f"{protocol}.json"
-        command = [
-            "eval",
-            "--replay",
-            str(benchmark_file(O1_MINI)),
-            "--protocol",
-            protocol,
-            "--json",
-            str(out),
-        ]
-        assert CliRunner().invoke(app, command).exit_code == 0
-        (record,) = json.loads(out.read_text())
+        command = ["eval", "--replay", str(benchmark_file(O1_MINI)), "--protocol", protocol, "--json"]
+        run = CliRunner().invoke(app, command)
+        assert run.exit_code == 0
+        (record,) = json.loads(run.stdout)
         shown[protocol] = {one["model"]: round(one["value"], 3) for one in record["published"]}
     assert shown["net-vote"]["GPT-o1-mini"] == 0.657
     assert all(0.657 not in models.values() for name, models in shown.items() if name != "net-vote")

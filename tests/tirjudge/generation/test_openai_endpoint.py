@@ -48,6 +48,23 @@ async def ask(url: str, **options: Any) -> str | None:
 
 
 @pytest.mark.parametrize(
+    ("content", "read"),
+    [
+        (b"lone \\ud83d escape", "lone \ufffd escape"),
+        (b"a pair \\ud83d\\ude00", "a pair \U0001f600"),
+        (b"no utf-8 \xff\xed\xa0\x80", "no utf-8 " + "\ufffd" * 4),
+    ],
+)
+async def test_text_that_utf_8_cannot_hold_is_read_at_the_first_attempt(
+    content: bytes, read: str, server: EndpointServer, pauses: list[float]
+) -> None:
+    answer = json.dumps(chat("HERE")).encode().replace(b"HERE", content)
+    server.answers(Response(answer, media_type="application/json"))
+    assert await ask(server.url) == read
+    assert not pauses
+
+
+@pytest.mark.parametrize(
     "trouble",
     [
         failure(408, "slow"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -22,7 +24,11 @@ _PROPERTIES = tuple(field.name for field in fields(Isolation) if field.name not 
 
 
 @examples("tirjudge sandbox doctor", "tirjudge sandbox doctor || echo not isolated")
-def doctor() -> None:
+def doctor(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the findings as JSON.", rich_help_panel="Output")
+    ] = False,
+) -> None:
     """Try every sandbox on this machine and report which isolation properties hold.
 
     Exit code 0 when the local sandbox isolates programs fully, 1 when it does not.
@@ -30,6 +36,9 @@ def doctor() -> None:
     machine = Host.read()
     findings = asyncio.run(_findings())
     chosen = next((one for one in findings if one.backend == LOCAL and one.sound), None)
+    if as_json:
+        print(json.dumps(_record(machine, findings, chosen), indent=2))
+        raise typer.Exit(0 if chosen else UNSOUND)
     console = Console(soft_wrap=True)
     console.print(_description(machine), highlight=False)
     console.print(_table(findings))
@@ -47,6 +56,25 @@ def doctor() -> None:
 
 async def _findings() -> list[Finding]:
     return [finding async for finding in examine()]
+
+
+def _record(machine: Host, findings: Sequence[Finding], chosen: Finding | None) -> dict[str, object]:
+    """Return the report as JSON values."""
+    return {
+        "machine": _description(machine),
+        "local": chosen.placement if chosen else None,
+        "sandboxes": [
+            {
+                "sandbox": one.backend,
+                "placement": one.placement,
+                "isolation": asdict(one.isolation) if one.isolation else None,
+                "sound": one.sound,
+                "reason": one.reason,
+            }
+            for one in findings
+        ],
+        "remedies": [] if chosen else list(machine.advice()),
+    }
 
 
 def _description(machine: Host) -> str:

@@ -49,6 +49,11 @@ class BenchmarkRows:
         """Count the tasks in one pass over the rows."""
         return sum(1 for _ in self)
 
+    @property
+    def notes(self) -> list[str]:
+        """Properties of the files that a user may not expect, one line each (see `RowFile`)."""
+        return [note for _, source in self._sources for note in getattr(source, "notes", ())]
+
     def is_at(self, path: Path) -> bool:
         """Return True if the rows are read from this path."""
         return any(source.is_at(path) for _, source in self._sources)

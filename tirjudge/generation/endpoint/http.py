@@ -43,6 +43,8 @@ LONGEST_CONNECT = 20.0
 _BETWEEN_WARNINGS = 60.0
 """Seconds between two warnings about retries."""
 
+_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+"""The start of an escaped surrogate, alone or one of a pair."""
 _CONTEXT_FULL = re.compile(r"context[ _](length|window|size)|prompt is too long", re.IGNORECASE)
 _ADVICE = {
     301: "the API has moved: use its new address as the base URL",
@@ -179,7 +181,7 @@ class JsonEndpoint:
         if not response.is_success:
             raise self._failure(response, response.status_code)
         try:
-            return answer.model_validate_json(response.content)
+            return answer.model_validate_json(_encodable(response.content))
         except ValidationError as error:
             # Some gateways report a failure inside a 200.
             if status := _status_in_body(response):
@@ -288,6 +290,29 @@ def _json(response: httpx.Response) -> Any:
         return response.json()
     except (ValueError, RecursionError):
         return None
+
+
+def _encodable(content: bytes) -> bytes:
+    """Replace escapes of lone surrogates, and bytes that are no UTF-8, which models and proxies may write.
+
+    The same request would usually fail again, and the rest of the answer is readable. Other content, JSON or
+    not, is returned as it is.
+    """
+    try:
+        content.decode()
+        if not _SURROGATE.search(content):
+            return content
+        document = json.loads(content)
+    except UnicodeDecodeError:
+        try:
+            document = json.loads(content.decode(errors="replace"))
+        except (ValueError, RecursionError):
+            return content
+    except (ValueError, RecursionError):
+        return content
+    # Surrogates that form a pair are joined on the way; U+FFFD replaces the others.
+    text = json.dumps(document, ensure_ascii=False)
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
 def _status_in_body(response: httpx.Response) -> int | None:

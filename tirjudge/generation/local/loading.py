@@ -37,6 +37,9 @@ def load_model(path: str, *, device: str | None, dtype: str) -> tuple[Any, Any]:
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {', '.join(DTYPES)}, not {dtype!r}")
+    if not path.endswith(".gguf"):
+        # Checked before torch is imported, which takes seconds.
+        _require_folder(path, path)
     try:
         import torch
         from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
@@ -65,11 +68,16 @@ def load_model(path: str, *, device: str | None, dtype: str) -> tuple[Any, Any]:
     return model.to(device), tokenizer
 
 
+def _require_folder(folder: str, path: str) -> None:
+    """Raise GeneratorFailed if a path that cannot be a hub id is neither a folder nor a file."""
+    if folder.startswith((".", "/", "~")) and not Path(folder).expanduser().exists():
+        raise GeneratorFailed(f"cannot load the model {path!r}: no such folder")
+
+
 def _adapter(folder: str, path: str) -> Adapter | None:
     if Path(folder).is_file():
         raise GeneratorFailed(f"cannot load the model {path!r}: a file must be a GGUF file, and it is not")
-    if folder.startswith((".", "/", "~")) and not Path(folder).expanduser().is_dir():
-        raise GeneratorFailed(f"cannot load the model {path!r}: no such folder")
+    _require_folder(folder, path)
     adapter = Adapter.of(Path(folder))
     if adapter is not None:
         try:

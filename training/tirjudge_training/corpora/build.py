@@ -18,7 +18,9 @@ from tirjudge_training.corpora.source_build import DROPPED, SourceBuild
 
 CARD, REPORT = "README.md", "report.json"
 DATA, WORK, SHARDS = "data", "work", "shards"
-MOVABLE = ("generators.*.base_url", "generators.*.concurrency", "generators.*.patience")
+MOVABLE = tuple(
+    f"generators.*.{name}" for name in ("base_url", "concurrency", "patience", "retries", "timeout")
+)
 """Keys that may differ when a build is resumed: they do not change which rows are made."""
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from tirjudge.generation.endpoint.http import api_root
+from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.judging.config import KEY_VARIABLES
 from tirjudge_training.distillation.replay import Reasoning
@@ -81,6 +81,10 @@ class TeacherConfig(EndpointConfig):
     """The sandbox backend, by name (ours)."""
     concurrency: int = Field(default=32, gt=0)
     """Concurrent dialogues, and concurrent requests (ours)."""
+    timeout: float = Field(default=TIMEOUT, gt=0)
+    """Seconds that one request to a teacher may take; it is then repeated (ours)."""
+    retries: int = Field(default=RETRIES, ge=0)
+    """How often a request to a teacher that failed temporarily is repeated (ours)."""
     give_up_after: int = Field(default=16, gt=0)
     """Abort after so many consecutive dialogues failed because teacher or sandbox was down (ours)."""
     token_cap: int | None = Field(default=None, gt=0)
@@ -105,4 +109,12 @@ class TeacherConfig(EndpointConfig):
 
     def _open(self, model: str, base_url: str, tier: Tier, keys: Sequence[str]) -> OpenAIGenerator:
         key = next((os.environ[name] for name in keys if os.environ.get(name)), None)
-        return OpenAIGenerator(model, base_url, api_key=key, tier=tier, concurrency=self.concurrency)
+        return OpenAIGenerator(
+            model,
+            base_url,
+            api_key=key,
+            tier=tier,
+            concurrency=self.concurrency,
+            timeout=self.timeout,
+            retries=self.retries,
+        )

@@ -1,0 +1,210 @@
+"""Kinds of misuse, and the page that says what each gets: `python -m tests.tirjudge.cli.misuse`."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import chdir, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from starlette.responses import JSONResponse
+from typer.testing import CliRunner
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
+from tests.tirjudge.judged_files import judge_to
+from tirjudge import Judge
+from tirjudge.cli import app
+
+ROOT = Path(__file__).parents[3]
+PAGE = ROOT / "docs" / "misuse.md"
+_PAIR = {"prompt": "Which is longer?", "responses": ["a", "bb"]}
+_SERVED = "--no-tools --retries 0 --base-url URL --model"
+"""An endpoint whose model `silent` gives no verdict, and whose model `locked` needs a key."""
+HEAD = """# What misuse gets
+
+Every kind of misuse below gets one line that says what is wrong and what to do, and an exit code other
+than 0; in Python, an exception with that line. A test runs each of them and compares the line with this page,
+which `python -m tests.tirjudge.cli.misuse` writes. In the commands, `URL` is the address of an endpoint;
+rows.jsonl has a `prompt` and two `responses`, and out.jsonl is a result file.
+
+| misuse | command | exit | last line |
+|---|---|---|---|
+"""
+
+COMMANDS = {
+    "a file that does not exist": "judge missing.jsonl",
+    "a file without rows": "judge empty.jsonl",
+    "columns with other names": "judge other-columns.jsonl",
+    "labels counted from 1": "judge one-based.jsonl",
+    "a Git LFS pointer in place of the data": "judge pointer.jsonl",
+    "a file that is not JSON": f"judge text.txt --output o1 {_SERVED} m",
+    "a misspelled option": "judge rows.jsonl --modle m",
+    "two kinds at once": "judge rows.jsonl --pairwise --listwise",
+    "an unknown format": f"judge rows.jsonl --format nope {_SERVED} m",
+    "a format's option without a format": f"judge rows.jsonl --option style=instruct {_SERVED} m",
+    "labels without a meaning": "judge rows.jsonl --labels 1A",
+    "a column without a place": "judge rows.jsonl --column prompt=",
+    "the input as the output": "judge rows.jsonl --output rows.jsonl",
+    "somebody else's file as the output": f"judge rows.jsonl --output notes.txt {_SERVED} m",
+    "a config file that does not exist": "judge rows.jsonl --config missing.toml",
+    "an unknown key in a config file": "judge rows.jsonl --config judge.toml",
+    "a number out of range": "judge rows.jsonl --concurrency 0",
+    "a cost limit without a price": f"judge rows.jsonl --output o2 --max-cost 1 {_SERVED} m",
+    "an endpoint without a model": "judge rows.jsonl --output o3 --base-url URL",
+    "an address that is no URL": "judge rows.jsonl --output o4 --model m --base-url localhost:8000",
+    "a password in the address": "judge rows.jsonl --output o5 --model m --base-url http://u:p@localhost/v1",
+    "an endpoint that is not there": "judge rows.jsonl --no-tools --retries 0 --model m --base-url http://127.0.0.1:9",
+    "a wrong key": f"judge rows.jsonl --output o7 {_SERVED} locked",
+    "a model that gives no verdict": f"judge rows.jsonl --output o8 {_SERVED} silent",
+    "a request field of the judge's own": f"judge rows.jsonl --output o9 --request-field seed=1 {_SERVED} m",
+    "token ids without a tokenizer": f"judge rows.jsonl --output o10 --tier completions {_SERVED} m",
+    "a model folder that does not exist": "judge rows.jsonl --output o11 --model ./no-model",
+    "an unknown method": "bon rows.jsonl --method best",
+    "a method without a judge": "bon rows.jsonl --no-judge --method pairwise",
+    "best-of-N of rows with other columns": "bon other-columns.jsonl",
+    "best-of-N to standard output": "bon rows.jsonl --output -",
+    "nothing to evaluate": "eval",
+    "an unknown benchmark": "eval nope",
+    "an unknown protocol": "eval --replay out.jsonl --protocol nope",
+    "rows to score": "eval --replay rows.jsonl",
+    "the former form of --json": "eval scores.json --replay out.jsonl --json",
+    "figures on an unknown benchmark": "eval --published nope",
+    "a port that does not exist": "serve --port 99999",
+    "an open address without a token": "serve --host 0.0.0.0",
+    "a token file that does not exist": "serve --token-file missing",
+    "no time for an agent's code": "mcp --code-timeout 0",
+    "MCP at an open address without a token": "mcp --transport http --host 0.0.0.0",
+    "an unknown recipe": "train --recipe nope",
+    "an unknown key of a recipe": "train --recipe mini --set rl.nope=1",
+    "an unknown corpus": "data build nope",
+    "rows to inspect that do not exist": "data inspect missing.jsonl",
+    "a model folder without a model": "heldout .",
+    "results that do not exist": "show missing.jsonl",
+    "rows to show": "show rows.jsonl",
+    "a row that is not there": "show out.jsonl nobody",
+    "rows to reproduce": "reproduce rows.jsonl",
+    "a truncated result file": "reproduce torn.jsonl",
+    "a time limit below zero": "reproduce out.jsonl --timeout -1",
+    "removing a model that is not there": "models remove nope",
+    "fetching a file that does not exist": "models fetch missing.gguf",
+    "exporting rows": "export csv rows.jsonl",
+    "Parquet to standard output": "export parquet out.jsonl --output -",
+    "an unknown format to export": "export pdf out.jsonl",
+    "a program that does not exist": "sandbox run missing.py",
+    "a misspelled command": "juge rows.jsonl",
+    "a former name of a command": "verify rows.jsonl",
+}
+"""The kind of misuse and the words after `tirjudge`."""
+
+CALLS: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "a misspelled option in Python": ('Judge(modle="m")', lambda url: Judge(modle="m")),
+    "a value out of range in Python": ("Judge(concurrency=0)", lambda url: Judge(concurrency=0)),
+    "no prompt": ('judge.compare(None, "a", "b")', lambda url: _judge(url).compare(None, "a", "b")),  # type: ignore[arg-type]
+    "a text in place of a list": ('judge.rank("p", "abc")', lambda url: _judge(url).rank("p", "abc")),
+    "a response that is no text": ('judge.score("p", 7)', lambda url: _judge(url).score("p", 7)),  # type: ignore[arg-type]
+    "rows that are none": ('judge.batch("rows")', lambda url: _judge(url).batch("rows")),  # type: ignore[arg-type]
+    "a batch in which no row can be judged": (
+        'judge.batch([{"prompt": "p"}])',
+        lambda url: _judge(url).batch([{"prompt": "p"}]),
+    ),
+    "an endpoint that is not there, in Python": (
+        'Judge("m", "http://127.0.0.1:9", retries=0).score("p", "a")',
+        lambda url: Judge("m", "http://127.0.0.1:9", retries=0, tools=False).score("p", "a"),
+    ),
+}
+
+
+def _judge(url: str) -> Judge:
+    return Judge("m", url, tools=False, retries=0)
+
+
+@dataclass
+class Workplace:
+    """A folder with files to misuse, and an endpoint."""
+
+    folder: Path
+    server: EndpointServer
+
+    def outcome(self, kind: str) -> tuple[str, str, str]:
+        """Return the command or the call, the exit code or the error's name, and the last line.
+
+        Raises AssertionError for a traceback.
+        """
+        if kind in CALLS:
+            code, call = CALLS[kind]
+            try:
+                call(self.server.url)
+            except Exception as error:
+                return code, type(error).__name__, self._line(str(error))
+            return code, "none", ""
+        words = COMMANDS[kind]
+        given = [self.server.url if word == "URL" else word for word in words.split()]
+        keys = dict.fromkeys(("OPENAI_BASE_URL", "OPENAI_API_KEY", "TIRJUDGE_API_KEY"))
+        cache = str(self.folder / "cache")
+        with chdir(self.folder):
+            run = CliRunner().invoke(app, given, env={**keys, "XDG_CACHE_HOME": cache, "HF_HUB_OFFLINE": "1"})
+        if run.exception is not None and not isinstance(run.exception, SystemExit):
+            raise AssertionError(f"{words}: {run.exception!r}") from run.exception
+        assert "Traceback" not in run.output, words
+        lines = [line for line in run.stderr.splitlines() if line.strip()]
+        return f"tirjudge {words}", str(run.exit_code), self._line(lines[-1] if lines else "")
+
+    def _line(self, text: str) -> str:
+        """Return a line without what differs between machines and runs."""
+        for place, name in [
+            (f"{self.server.url}/v1", "URL/v1"),
+            (self.server.url, "URL"),
+            (f"{self.folder}/", ""),
+            (f"{ROOT}/", ""),
+        ]:
+            text = text.replace(place, name)
+        return re.sub(r"\b\d{2}:\d{2}:\d{2} ", "", " ".join(text.split()))
+
+
+@contextmanager
+def workplace(folder: Path) -> Iterator[Workplace]:
+    with serving() as server:
+        server.script = _answer
+        with chdir(folder):
+            _write_files()
+        yield Workplace(folder, server)
+
+
+def _answer(body: dict[str, Any]) -> Any:
+    if body["model"] == "locked":
+        return JSONResponse({"error": {"message": "Incorrect API key provided"}}, 401)
+    return chat("I cannot say.")
+
+
+def _write_files() -> None:
+    rows = json.dumps({**_PAIR, "id": "x"}) + "\n"
+    texts = {
+        "rows.jsonl": rows,
+        "empty.jsonl": "",
+        "other-columns.jsonl": json.dumps({"question": "q", "answers": ["a", "b"]}) + "\n",
+        "one-based.jsonl": "".join(json.dumps({**_PAIR, "label": label}) + "\n" for label in (1, 2)),
+        "pointer.jsonl": "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n",
+        "text.txt": "These are notes.\n",
+        "notes.txt": "These are notes.\n",
+        "judge.toml": "modle = 'm'\n",
+    }
+    for name, text in texts.items():
+        Path(name).write_text(text, encoding="utf-8")
+    out = judge_to(Path("out.jsonl"), [{**_PAIR, "id": "x"}], lambda _: "<preference>A</preference>")
+    Path("torn.jsonl").write_bytes(out.read_bytes()[:-9])
+
+
+def table_row(kind: str, outcome: tuple[str, str, str]) -> str:
+    command, code, line = outcome
+    shown = line.replace("|", "\\|").replace("<", "&lt;")
+    return f"| {kind} | `{command}` | {code} | {shown} |\n"
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name, workplace(Path(name)) as place:
+        rows = [table_row(kind, place.outcome(kind)) for kind in (*COMMANDS, *CALLS)]
+    PAGE.write_text(HEAD + "".join(rows), encoding="utf-8")

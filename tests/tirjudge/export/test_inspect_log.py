@@ -1,0 +1,150 @@
+"""`tirjudge export inspect`: logs read back by inspect_ai, and opened by `inspect view` in Chromium."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from shutil import which
+from socket import socket
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.tirjudge.judged_files import asking, edit, judge_to
+from tirjudge.cli import app
+
+log = pytest.importorskip("inspect_ai.log", reason="needs the extra inspect, see .ci/frameworks")
+
+LONGER = "print('longer:', 'A' if len(response_a) > len(response_b) else 'B')\nprint(1 / (len(prompt) - 5))"
+HOSTILE = (
+    "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script> \x1b[2J\ud800"
+)
+SECONDS = 120_000
+"""Milliseconds to wait for the viewer, which is slow on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Pairs in both orders: right, wrong, with a program that fails, and hostile; two are labelled."""
+    rows = [
+        {"id": "a/b", "prompt": "Which is longer?", "responses": ["long one", "short"], "label": 0},
+        {"id": "wrong", "prompt": "Which is longer?", "responses": ["s", "longer"], "label": 0},
+        {"id": "failing", "prompt": "Which", "responses": ["s", "longer"]},
+        {"id": "hostile\x1b[2J", "prompt": HOSTILE, "responses": [HOSTILE, "tiny"]},
+    ]
+    script = asking(LONGER, lambda output: output.partition("longer: ")[2][:1] or "B")
+    path = judge_to(tmp_path_factory.mktemp("judged") / "pairs.verdicts.jsonl", rows, script, order="both")
+    edit(path, lambda rows: rows.sort(key=lambda row: row["id"]))
+    return path
+
+
+@pytest.fixture(scope="module")
+def logs(judged: Path) -> Path:
+    folder = judged.parent / "logs"
+    for _ in range(2):  # the second one replaces the first
+        run = CliRunner().invoke(app, ["export", "inspect", str(judged), "-o", str(folder)])
+        assert run.exit_code == 0, run.output
+    assert run.stdout.split() == [str(path) for path in folder.iterdir()]
+    return folder
+
+
+@pytest.fixture(scope="module")
+def samples(logs: Path) -> dict[str, Any]:
+    (found,) = log.list_eval_logs(str(logs))
+    return {sample.id: sample for sample in log.read_eval_log(found).samples}
+
+
+def test_the_verdict_is_the_score(logs: Path, samples: dict[str, Any]) -> None:
+    (found,) = log.list_eval_logs(str(logs))
+    read = log.read_eval_log(found)
+    assert (read.status, read.eval.task, read.eval.model) == ("success", "pairs", "scripted")
+    correct, verdict = read.results.scores
+    assert (correct.name, correct.scored_samples, correct.unscored_samples) == ("correct", 2, 2)
+    assert correct.metrics["accuracy"].value == 0.5
+    assert correct.metrics["stderr"].value == pytest.approx(0.5)
+    assert verdict.metrics["share_with_a_verdict"].value == 1
+    right, wrong = samples["a/b"], samples["wrong"]
+    assert right.choices == ["long one", "short"]
+    assert (right.target, right.scores["verdict"].value, right.scores["correct"].value) == ("A", "A", 1)
+    assert (wrong.target, wrong.scores["verdict"].value, wrong.scores["correct"].value) == ("A", "B", 0)
+    assert samples["failing"].scores["verdict"].value == "tie"
+    assert "correct" not in samples["hostile\x1b[2J"].scores
+
+
+def test_dialogue_and_tool_calls_are_events(samples: dict[str, Any]) -> None:
+    sample = samples["a/b"]
+    one_view = ["span_begin", "info", "model", "tool", "model", "span_end"]
+    assert [event.event for event in sample.events] == [*one_view, *one_view, "score", "score"]
+    assert [event.name for event in sample.events if event.event == "span_begin"] == ["view AB", "view BA"]
+    asked, called, answered = sample.events[8:11]
+    assert "[response A]\nshort" in asked.input[0].text  # as the reversed view shows them
+    (call,) = asked.output.message.tool_calls
+    assert (call.function, call.arguments["code"].strip()) == ("python", LONGER)
+    assert call.id == called.id
+    assert called.metadata["stdout"].startswith("longer: B")
+    assert "longer: B" in called.result
+    assert not called.failed
+    assert answered.output.completion == "So <preference>B</preference>"
+    assert [message.role for message in sample.messages] == ["user", "assistant", "tool", "assistant"] * 2
+    failed = next(event for event in samples["failing"].events if event.event == "tool")
+    assert (failed.error.type, failed.error.message) == ("unknown", "ZeroDivisionError: division by zero")
+
+
+def test_a_file_without_texts_can_be_exported(tmp_path: Path) -> None:
+    path = judge_to(
+        tmp_path / "out.jsonl",
+        [{"id": "x", "prompt": "p", "responses": ["a", "b"]}],
+        lambda _: "no idea",
+        texts=False,
+    )
+    run = CliRunner().invoke(app, ["export", "inspect", str(path), "-o", str(tmp_path / "logs")])
+    assert run.exit_code == 0, run.output
+    (sample,) = log.read_eval_log(run.stdout.strip()).samples
+    assert sample.scores["verdict"].value == "none"
+    assert sample.scores["verdict"].metadata["stop"] == "malformed"
+
+
+@contextmanager
+def viewer(folder: Path) -> Iterator[str]:
+    with closing(socket()) as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = Path(sys.executable).with_name("inspect")
+    process = subprocess.Popen(
+        [command, "view", "start", "--log-dir", folder, "--port", str(port)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        assert process.stdout is not None
+        assert any(str(port) in line for line in process.stdout), "inspect view does not start"
+        yield f"http://127.0.0.1:{port}/"
+    finally:
+        process.terminate()
+        process.communicate()
+
+
+@pytest.mark.skipif(which("chromium") is None, reason="needs Debian's chromium")
+def test_inspect_view_shows_the_rows_and_keeps_hostile_text_text(logs: Path) -> None:
+    from playwright.sync_api import sync_playwright
+
+    quiet = ["--no-sandbox", "--disable-quic", "--no-first-run", "--disable-background-networking"]
+    quiet += ["--disable-component-update", "--disable-sync"]
+    with viewer(logs) as url, sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=which("chromium"), args=quiet)
+        page = browser.new_page()
+        page.set_default_timeout(SECONDS)
+        page.goto(url)
+        page.get_by_text("pairs", exact=True).first.click()
+        page.get_by_text("Which is longer?").first.wait_for()
+        assert "document.title='owned'" in page.inner_text("body")
+        assert page.title() != "owned"
+        page.get_by_text("Which is longer?").first.click()
+        page.get_by_text("longer: B").first.wait_for()
+        shown = page.inner_text("body")
+        assert "view AB" in shown
+        assert "So <preference>A</preference>" in shown
+        browser.close()

@@ -1,0 +1,87 @@
+"""Recorded verdicts read again: for every format, an honest file passes and an edited one is found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.tirjudge.judged_files import edit, judge_to
+from tirjudge.judging.rereading import Rereading
+from tirjudge_environments import Context, environment_names
+
+_THOUGHT = "<think>t</think>"
+ANSWERS: dict[str, tuple[str, int, dict[str, Any]]] = {
+    "tir-pairwise": ("<preference>A</preference>", 2, {}),
+    "tir-listwise": ("<preference>B</preference>", 3, {}),
+    "tir-pointwise": ("<score>7.5</score>", 2, {}),
+    "j1-pas": (f"{_THOUGHT}<score_A> 7.5 </score_A> <score_B> 4 </score_B>", 2, {}),
+    "j1-pav": (f"{_THOUGHT}<answer> [[A]] </answer>", 2, {}),
+    "j1-pavs": (
+        f"{_THOUGHT}<score_A> 7.5 </score_A> <score_B> 4 </score_B> <answer> [[A]] </answer>",
+        2,
+        {},
+    ),
+    "j1-pos": (f"{_THOUGHT}<score> 7.5 </score>", 2, {}),
+    "judgelrm-pair": (f"{_THOUGHT}<answer>8</answer><answer>3</answer>", 2, {}),
+    "judgelrm-single": (f"{_THOUGHT}<answer>8</answer>", 2, {}),
+    "rationale": ("<RESULT_START>\n- shorter\n\\boxed{A>B}\n<RESULT_END>", 2, {}),
+    "rm-r1": ("<answer>[[A]]</answer>", 2, {}),
+    "rm-r1 ": ("B", 2, {"options": {"style": "answer-only"}}),
+    "tir-pairwise ": ("```python\nprint(1)\n```\n<preference>A</preference>", 2, {"tools": False}),
+    "tir-pairwise  ": ("I cannot say.", 2, {}),
+}
+"""Format, with spaces behind a further answer of it, to an answer, the number of responses and options."""
+
+
+def change_verdict(row: dict[str, Any]) -> None:
+    verdict = row["views"][0]["verdict"]
+    if verdict is None:
+        row["views"][0] |= {"verdict": {"choice": 0, "tie": False, "scores": {}}, "stop": "verdict"}
+    elif verdict["choice"] is None:
+        verdict["scores"] = {index: score + 1 for index, score in verdict["scores"].items()}
+    else:
+        verdict["choice"] = 1 - min(verdict["choice"], 1)
+
+
+def change_text(row: dict[str, Any]) -> None:
+    row["views"][0]["segments"] = row["views"][0]["segments"][:-1]
+
+
+def change_row(row: dict[str, Any]) -> None:
+    row["verdict"] = "B" if row["verdict"] == "A" else "A"
+
+
+def change_credit(row: dict[str, Any]) -> None:
+    row["correct"] = 1.0 if row["correct"] == 0 else 0.0
+
+
+def always(answer: str) -> Callable[[Context], str]:
+    return lambda context: answer
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    assert {name.strip() for name in ANSWERS} == set(environment_names())
+    folder, found = tmp_path_factory.mktemp("judged"), {}
+    for number, (name, (answer, count, options)) in enumerate(ANSWERS.items()):
+        row = {"id": "x", "prompt": "p", "responses": [f"r{n}" for n in range(count)], "label": 0}
+        options = {"tools": False, **options, "format": name.strip()}
+        found[name] = judge_to(folder / f"{number}.jsonl", [row], always(answer), samples=2, **options)
+    return found
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_only_an_edited_verdict_is_found(name: str, judged: dict[str, Path], tmp_path: Path) -> None:
+    path = judged[name]
+    honest = Rereading.of(path)
+    assert (honest.read > 0, honest.unreadable, honest.changed) == (True, 0, [])
+    for change in (change_verdict, change_text, change_row, change_credit):
+        if change is change_text and name == "tir-pairwise  ":
+            continue  # there is no verdict that the text could lose
+        copy = tmp_path / f"{change.__name__}.jsonl"
+        copy.write_bytes(path.read_bytes())
+        edit(copy, lambda rows, change=change: change(rows[0]))  # type: ignore[misc]
+        assert Rereading.of(copy).changed, change.__name__

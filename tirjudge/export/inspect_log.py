@@ -1,0 +1,238 @@
+"""Result files as logs of Inspect (inspect.aisi.org.uk), written by inspect_ai's own log API.
+
+One sample is one row: the prompt is its input, the responses are its choices, the label is its target, and
+the dialogues are its messages and events. The records have the fields of inspect_ai's log classes, which
+validate them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import Counter
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from tirjudge.export.dialogues import Dialogue, JsonObject
+from tirjudge.judging.result_rows import RecordedRow, RecordedView, read_result_rows
+from tirjudge_environments.orders import letter
+
+_UNKNOWN = "unknown"
+
+
+def write_inspect_log(results: Path, folder: Path) -> Path:
+    """Write a result file as a log into a folder, and return its path; the same file gets the same name.
+
+    The whole log is in memory. Raises ValueError, in one line, without inspect_ai, for a file that is no
+    result file and for one without rows; OSError.
+    """
+    try:
+        from inspect_ai.log import EvalLog, write_eval_log
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] != "inspect_ai":
+            raise
+        raise ValueError("logs of Inspect need an extra: pip install 'tirjudge[inspect]'") from None
+    record = inspect_record(results)
+    folder.mkdir(parents=True, exist_ok=True)
+    spec = record["eval"]
+    place = folder / f"{spec['created'].replace(':', '-')}_{spec['task']}_{spec['task_id']}.eval"
+    write_eval_log(EvalLog.model_validate(record), place)
+    return place
+
+
+def inspect_record(results: Path) -> JsonObject:
+    """Return the log of a result file as JSON values with the fields of inspect_ai's `EvalLog`.
+
+    Raises as `write_inspect_log` does.
+    """
+    created = datetime.fromtimestamp(results.stat().st_mtime, UTC).isoformat(timespec="seconds")
+    settings, models, credits = _settings(results), Counter[str](), list[float]()
+    samples = []
+    for row, fields in read_result_rows(results):
+        models[row.model or _UNKNOWN] += 1
+        credits += [] if row.correct is None else [row.correct]
+        samples.append(_sample(row, fields, created))
+    if not samples:
+        raise ValueError(f"{results} has no rows")
+    model = models.most_common(1)[0][0]
+    task = str(settings.get("benchmark") or results.name.split(".")[0])
+    name = "".join(mark if mark.isalnum() or mark in "-." else "-" for mark in task)
+    digest = hashlib.blake2b(str(results.resolve()).encode(errors="surrogateescape"), digest_size=6)
+    record = {
+        "status": "success",
+        "eval": {
+            "created": created,
+            "task": name or "judgments",
+            "task_id": digest.hexdigest(),
+            "dataset": {
+                "name": results.name,
+                "samples": len(samples),
+                "sample_ids": [sample["id"] for sample in samples],
+            },
+            "model": model,
+            "config": {},
+            "packages": {"tirjudge": version("tirjudge")},
+            "metadata": {name: value for name, value in settings.items() if value not in (None, "", {})},
+        },
+        "results": _results(samples, credits),
+        "stats": {"started_at": created, "completed_at": created, "model_usage": _total(samples)},
+        "samples": samples,
+    }
+    storable: JsonObject = _storable(record)
+    return storable
+
+
+def _sample(row: RecordedRow, fields: Mapping[str, Any], created: str) -> JsonObject:
+    """Return the `EvalSample` of a row."""
+    model = row.model or _UNKNOWN
+    messages, events, seconds = [], [], 0.0
+    recorded = fields["views"]
+    for number, (view, values) in enumerate(zip(row.views, recorded, strict=True)):
+        dialogue = Dialogue(row, view, model, created, number)
+        took = _seconds(values)
+        dialogue.build(_usage(values), took)
+        messages += dialogue.messages
+        events += dialogue.events
+        seconds += took
+    scores = _scores(row)
+    target = "" if row.label is None else letter(row.label)
+    for name, score in scores.items():
+        events.append(
+            {
+                "event": "score",
+                "timestamp": created,
+                "working_start": 0.0,
+                "scorer": name,
+                "score": score,
+                "target": target,
+            }
+        )
+    answers = [message for message in messages if message["role"] == "assistant"][-1:]
+    choices = [{"message": message, "stop_reason": "stop"} for message in answers]
+    prompt = [{"role": one.role, "content": one.content} for one in row.prompt or ()]
+    return {
+        "id": row.id,
+        "epoch": 1,
+        "input": prompt or "(the prompt is not in the result file)",
+        "choices": row.responses,
+        "target": target,
+        "messages": messages,
+        "output": {"model": model, "choices": choices},
+        "scores": scores,
+        "metadata": _metadata(row),
+        "events": events,
+        "model_usage": {model: _usage(fields)},
+        "total_time": seconds,
+        "working_time": seconds,
+    }
+
+
+def _scores(row: RecordedRow) -> JsonObject:
+    """Return the verdict, and for a labelled row whether it is right: 1, 0, or a share for a tie."""
+    scores = dict(enumerate(row.scores)) if row.scores else {}
+    named = {letter(index): score for index, score in scores.items()}
+    value: str | float | None = row.verdict
+    if value is None and len(scores) == 1:
+        value = scores[0]
+    found: JsonObject = {
+        "verdict": {
+            "value": "none" if value is None else value,
+            "answer": row.verdict,
+            "explanation": row.detail or _last_words(row.views),
+            "metadata": {"scores": named or None, "stop": row.stop},
+        }
+    }
+    if row.correct is not None:
+        found["correct"] = {"value": row.correct, "answer": row.verdict}
+    return found
+
+
+def _last_words(views: list[RecordedView]) -> str:
+    """Return the judge's visible text behind its last program, of the first view."""
+    words = ""
+    for passage in views[0].segments if views else ():
+        words = words + passage.text if passage.kind == "reasoning" and not passage.hidden else ""
+    return words.strip()
+
+
+def _metadata(row: RecordedRow) -> JsonObject:
+    rewards = [view.reward and view.reward.model_dump() for view in row.views]
+    return {
+        "format": row.format,
+        "domain": row.domain,
+        "tags": row.tags,
+        "from": row.where,
+        "flipped": row.flipped,
+        "cut": row.cut,
+        "rewards": rewards if any(rewards) else None,
+    }
+
+
+def _results(samples: list[JsonObject], credits: list[float]) -> JsonObject:
+    """Return the `EvalResults`: the accuracy of labelled rows, and the share of rows with a verdict."""
+    scores = []
+    if credits:
+        mean = math.fsum(credits) / len(credits)
+        squares = math.fsum((credit - mean) ** 2 for credit in credits)
+        error = math.sqrt(squares / (len(credits) - 1) / len(credits)) if len(credits) > 1 else 0.0
+        scores.append(_eval_score("correct", len(credits), len(samples), accuracy=mean, stderr=error))
+    decided = sum(sample["scores"]["verdict"]["metadata"]["stop"] == "verdict" for sample in samples)
+    share = decided / len(samples)
+    scores.append(_eval_score("verdict", len(samples), len(samples), share_with_a_verdict=share))
+    return {"total_samples": len(samples), "completed_samples": len(samples), "scores": scores}
+
+
+def _eval_score(name: str, scored: int, total: int, **metrics: float) -> JsonObject:
+    return {
+        "name": name,
+        "scorer": name,
+        "scored_samples": scored,
+        "unscored_samples": total - scored,
+        "metrics": {metric: {"name": metric, "value": value} for metric, value in metrics.items()},
+    }
+
+
+def _total(samples: list[JsonObject]) -> JsonObject:
+    total: dict[str, Counter[str]] = {}
+    for sample in samples:
+        for model, usage in sample["model_usage"].items():
+            total.setdefault(model, Counter()).update(usage)
+    return {model: dict(usage) for model, usage in total.items()}
+
+
+def _usage(fields: Any) -> dict[str, int]:
+    """Return the tokens of a row or a view, which only other programs than `show` need."""
+    read, written = (_count(fields.get(name)) for name in ("prompt_tokens", "completion_tokens"))
+    return {"input_tokens": read, "output_tokens": written, "total_tokens": read + written}
+
+
+def _count(value: Any) -> int:
+    return value if isinstance(value, int) and 0 <= value < 2**53 else 0
+
+
+def _seconds(fields: Any) -> float:
+    value = fields.get("seconds")
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e9 else 0.0
+
+
+def _settings(results: Path) -> Mapping[str, Any]:
+    """Return the settings of the run, if their file is next to the results."""
+    try:
+        text = results.with_name(results.name + ".settings.json").read_text(encoding="utf-8")
+        settings = json.loads(text)["settings"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    return settings if isinstance(settings, dict) else {}
+
+
+def _storable(value: Any) -> Any:
+    """Replace lone surrogates, which models and programs may write and UTF-8 cannot represent."""
+    if isinstance(value, str):
+        return value.encode(errors="backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {_storable(key): _storable(one) for key, one in value.items()}
+    return [_storable(one) for one in value] if isinstance(value, list) else value

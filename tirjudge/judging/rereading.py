@@ -1,0 +1,220 @@
+"""Recorded verdicts read again from the recorded dialogues, by the judge formats' own readers.
+
+A result file of somebody else may state another verdict than its dialogues end with. A text is read with
+every option of the format that may have been used and does not appear in the file, and the recorded verdict
+is taken as it is if one of the readings gives it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from tirjudge.judging.judgment import Judgment, consensus, judgment
+from tirjudge.judging.result_rows import RecordedRow, RecordedVerdict, RecordedView, read_result_rows
+from tirjudge_environments import (
+    Completion,
+    Environment,
+    Episode,
+    Finish,
+    JudgeTask,
+    Message,
+    Prompt,
+    StopReason,
+    Trajectory,
+    Verdict,
+    View,
+)
+from tirjudge_environments.orders import letter
+from tirjudge_environments.registry import environment_names, environment_options, open_environment
+from tirjudge_environments.types import THINK
+
+_STYLES: tuple[dict[str, Any], ...] = (
+    {},
+    {"tools": False},
+    {"style": "answer-only"},
+)
+"""Options that decide how an answer is read; each applies to the formats that know it."""
+_READ = (StopReason.VERDICT.value, StopReason.MALFORMED.value)
+"""Ends of a dialogue that depend on its text alone; budgets and failures do not."""
+_MOST_RESPONSES = 1000
+CHANGED = "verdict changed"
+"""The outcome of a dialogue, or a row, whose recorded verdict does not follow from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedVerdict:
+    """A recorded verdict that does not follow from what the file says led to it."""
+
+    row: RecordedRow
+    place: str
+    """The view, or `row` for the verdict of all views together."""
+    reason: str
+    """The difference in one line; untrusted text."""
+
+
+@dataclass(slots=True)
+class Rereading:
+    """The verdicts of a result file, read again."""
+
+    changed: list[ChangedVerdict]
+    read: int = 0
+    """Dialogues whose verdict was read again."""
+    unreadable: int = 0
+    """Dialogues of a format that cannot be opened."""
+
+    @classmethod
+    def of(cls, results: Path) -> Rereading:
+        """Read every row; raises ValueError for a file that is no result file, and OSError."""
+        found = cls([])
+        for row, _ in read_result_rows(results):
+            found.add(row)
+        return found
+
+    def add(self, row: RecordedRow) -> None:
+        """Read the verdicts of a row again, and compare them."""
+        for view in row.views:
+            readings = _readings(row, view) if view.stop in _READ else []
+            if not readings:
+                self.unreadable += view.stop in _READ
+                continue
+            self.read += 1
+            recorded = _described(view.verdict)
+            if recorded not in readings:
+                reason = f"the file says {recorded}, and the dialogue says {readings[0]}"
+                self.changed.append(ChangedVerdict(row, _place(view), reason))
+        if difference := _combined_difference(row):
+            self.changed.append(ChangedVerdict(row, "row", difference))
+
+
+def _readings(row: RecordedRow, view: RecordedView) -> list[str]:
+    """Return the verdicts that the last turn of a dialogue can be read as; empty if it cannot be read."""
+    text, hidden = _last_turn(view)
+    if not 1 <= len(view.order) <= _MOST_RESPONSES or max(view.order) >= _MOST_RESPONSES:
+        return []
+    task, shown = _task(row), View(view.view, tuple(view.order))
+    found = []
+    for environment in _environments(row.format):
+        prefill = environment.prompt(task, shown).prefill
+        # The chat template of a thinking model may have opened the thinking.
+        for start in (prefill, f"{THINK}\n{prefill}"):
+            completion = Completion(text=start + text, finish=Finish.END, reasoning=hidden)
+            reading = environment.read(task, shown, completion)
+            verdict = _described(reading) if isinstance(reading, Verdict) else _described(None)
+            found += [verdict] if verdict not in found else []
+    return found
+
+
+@cache
+def _environments(format: str) -> tuple[Environment, ...]:
+    """Return a format with every way to read an answer; empty for a format that cannot be opened."""
+    name = f"tir-{format}" if format in ("pointwise", "pairwise", "listwise") else format
+    if name not in environment_names():
+        return ()
+    opened = []
+    for style in _STYLES:
+        try:
+            if style.keys() <= set(environment_options(name)):
+                opened.append(open_environment(name, **style))
+        except (TypeError, ValueError):  # a format of another package may need options
+            continue
+    return tuple(opened)
+
+
+def _last_turn(view: RecordedView) -> tuple[str, str]:
+    """Return what the judge wrote after its last program, and the hidden thinking before it."""
+    text = hidden = ""
+    for passage in view.segments:
+        if passage.kind != "reasoning":
+            text = hidden = ""
+        elif passage.hidden:
+            hidden += passage.text
+        else:
+            text += passage.text
+    return text, hidden
+
+
+def _task(row: RecordedRow) -> JudgeTask:
+    """Return the row as a task; its texts are not needed to read an answer."""
+    highest = max((index for view in row.views for index in view.order), default=0)
+    texts = row.responses or []
+    count = min(max(highest + 1, len(texts)), _MOST_RESPONSES)
+    label = row.label if row.label is not None and row.label < count else None
+    return JudgeTask(
+        id=row.id,
+        prompt=(Message("user", "?"),),
+        candidates=tuple("?" * count),
+        label=label,
+        domain=row.domain,
+    )
+
+
+def _combined_difference(row: RecordedRow) -> str:
+    """Return how the row's verdict differs from that of its views together; empty if it does not."""
+    try:
+        combined = _combined(row)
+    except (IndexError, KeyError, TypeError, ValueError) as error:
+        return f"the views cannot be combined ({error})"
+    if combined is None:
+        return ""
+    recorded = {index: score for index, score in enumerate(row.scores or ()) if score is not None}
+    for name, before, now in (
+        ("verdict", row.verdict, combined.verdict),
+        ("scores", _rounded(recorded), _rounded(combined.scores)),
+        ("correct", row.correct, combined.credit),
+    ):
+        if before != now:
+            return f"the file says {name} {before}, and its views together say {now}"
+    return ""
+
+
+def _combined(row: RecordedRow) -> Judgment | None:
+    """Return the judgment of the recorded views; None for a row without any."""
+    task = _task(row)
+    samples = []
+    for sample, views in groupby(row.views, key=lambda view: view.sample):
+        trajectories = tuple(_trajectory(view) for view in views)
+        samples.append(judgment(row.format, Episode(task, sample, trajectories)))
+    if not samples:
+        return None
+    return samples[0] if len(samples) == 1 else consensus(samples)
+
+
+def _trajectory(view: RecordedView) -> Trajectory:
+    verdict = None
+    if view.verdict is not None:
+        scores = {int(index): score for index, score in view.verdict.scores.items()}
+        verdict = Verdict(choice=view.verdict.choice, scores=scores, tie=view.verdict.tie)
+    return Trajectory(
+        view=View(view.view, tuple(view.order)),
+        sample=view.sample,
+        prompt=Prompt(messages=()),
+        prompt_ids=None,
+        segments=(),
+        calls=(),
+        stop=StopReason(view.stop),
+        verdict=verdict,
+        detail=view.detail,
+    )
+
+
+def _described(verdict: Verdict | RecordedVerdict | None) -> str:
+    """Return a verdict in the letters of the row, for a comparison and for people."""
+    if verdict is None:
+        return "none"
+    parts = ["a tie"] if verdict.tie else []
+    parts += [] if verdict.choice is None else [letter(verdict.choice)]
+    scores = {int(index): score for index, score in verdict.scores.items() if str(index).isdecimal()}
+    parts += [f"{letter(index)} = {score:.6g}" for index, score in sorted(scores.items())]
+    return ", ".join(parts) or "nothing"
+
+
+def _rounded(scores: Any) -> dict[int, float]:
+    return {index: round(score, 9) for index, score in scores.items()}
+
+
+def _place(view: RecordedView) -> str:
+    return f"{view.view} sample {view.sample}" if view.sample else view.view
