@@ -27,6 +27,7 @@ _BUILT_IN = {
     "judge": "tirjudge.cli.judge:judge",
     "mcp": "tirjudge.cli.mcp:mcp",
     "models": "tirjudge.cli.models:models",
+    "report": "tirjudge.cli.report:report",
     "reproduce": "tirjudge.cli.reproduce:reproduce",
     "sandbox": "tirjudge.cli.sandbox:sandbox",
     "serve": "tirjudge.cli.serve:serve",

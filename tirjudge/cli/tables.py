@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from rich.console import Console
 from rich.table import Table
@@ -82,48 +81,6 @@ def print_protocols(cards: Sequence[ProtocolCard]) -> None:
     console().print(table)
 
 
-def score_record(score: Score) -> dict[str, object]:
-    """Return a score as JSON: figures as shares, not as percentages; null for unknown values."""
-    return _card_record(score.card) | {
-        "figures": {name: _estimate_record(one) for name, one in score.estimates.items()},
-        "units": len(score.units.ids),
-        "counts": dict(score.units.counts),
-    }
-
-
-def comparison_record(comparison: Comparison) -> dict[str, object]:
-    return _card_record(comparison.card) | {
-        "first": {name: _finite(value) for name, value in comparison.first.items()},
-        "second": {name: _finite(value) for name, value in comparison.second.items()},
-        "differences": {name: _estimate_record(one) for name, one in comparison.differences.items()},
-        "paired": comparison.paired,
-        "common": comparison.common,
-        "left_out": comparison.left_out,
-        "only_first": list(comparison.only_first),
-        "only_second": list(comparison.only_second),
-        "gained": comparison.gained,
-        "lost": comparison.lost,
-        "p_value": comparison.p_value,
-    }
-
-
-def _card_record(card: ProtocolCard) -> dict[str, object]:
-    return {"protocol": card.name, "about": card.about, "ties": card.ties, "failures": card.failures}
-
-
-def _estimate_record(estimate: Estimate) -> dict[str, Any]:
-    return {
-        "value": _finite(estimate.value),
-        "low": _finite(estimate.low),
-        "high": _finite(estimate.high),
-        "n": estimate.n,
-    }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 def _print_policy(terminal: Console, card: ProtocolCard, counts: Mapping[str, int]) -> None:
     source = f" ({card.source})" if card.source else ""
     terminal.print(f"{card.about}{source}", markup=False)
@@ -161,26 +118,6 @@ def console() -> Console:
     """Return a console as wide as the terminal; without one, wide enough for a table."""
     terminal = Console()
     return terminal if terminal.is_terminal else Console(width=max(_NARROWEST, terminal.width))
-
-
-def comparable(score: Score, benchmark: str) -> list[PublishedFigure]:
-    """Return published values under the same protocol, for the first figure of a score that a paper prints.
-
-    Each value occurs once, the highest first; a paper's value over all of its benchmarks is included. Empty
-    if no paper has one.
-    """
-    papers = {one.paper for one in published() if one.benchmark == benchmark}
-    alike = [
-        one
-        for one in published()
-        if one.benchmark == benchmark or (one.benchmark == ANY and one.paper in papers)
-        if (one.protocol, one.unit) == (score.card.name, "share")
-    ]
-    for figure, measured in score.estimates.items():
-        found = {(one.paper, one.model, one.value): one for one in reversed(alike) if one.figure == figure}
-        if found and not math.isnan(measured.value):
-            return sorted(found.values(), key=lambda one: -one.value)
-    return []
 
 
 def print_comparable(score: Score, found: Sequence[PublishedFigure]) -> None:
@@ -238,16 +175,6 @@ def print_published(benchmark: str) -> None:
         value = _percent(one.value) if one.unit == "share" else f"{one.value:g} {one.unit}"
         table.add_row(*map(plain, (one.paper, one.table, one.model, one.figure, protocol)), value)
     console().print(table)
-
-
-def published_record(one: PublishedFigure) -> dict[str, object]:
-    return {
-        "paper": one.paper,
-        "table": one.table,
-        "model": one.model,
-        "figure": one.figure,
-        "value": one.value,
-    }
 
 
 def _percent(share: float) -> str:
