@@ -32,9 +32,7 @@ TextsOption = Annotated[
 ]
 PriceIn = Annotated[
     float | None,
-    typer.Option(
-        min=0, metavar="PRICE", help="Price of a million prompt tokens.", rich_help_panel="Cost"
-    ),
+    typer.Option(min=0, metavar="PRICE", help="Price of a million prompt tokens.", rich_help_panel="Cost"),
 ]
 PriceOut = Annotated[
     float | None,
@@ -73,9 +71,7 @@ def report(
     print(f"{output}: {_sizes(page)}")
 
 
-def page_of(
-    runs: Sequence[Path], *, texts: Texts, price: Price | None, seed: int, live: str = ""
-) -> Page:
+def page_of(runs: Sequence[Path], *, texts: Texts, price: Price | None, seed: int, live: str = "") -> Page:
     """Return the page of result files, or of one training run; see `judged_page` for `live`.
 
     Raises OSError for a missing file, and ValueError, in one line, for any other bad input.
@@ -89,7 +85,9 @@ def page_of(
         return training_page(read_training_run(folders[0]), live=live)
     if len(set(runs)) < len(runs):
         raise ValueError("the same result file is given twice")
-    return judged_page([read_run(run, texts=texts, price=price, seed=seed) for run in runs], seed=seed, live=live)
+    return judged_page(
+        [read_run(run, texts=texts, price=price, seed=seed) for run in runs], seed=seed, live=live
+    )
 
 
 def price_of(price_in: float | None, price_out: float | None) -> Price | None:

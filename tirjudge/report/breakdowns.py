@@ -1,4 +1,4 @@
-"""Numbers of a run's rows by group: accuracy by domain, tag, length and tool use, positions, scores, costs."""
+"""Numbers of a run's rows: accuracy by group, positions, distributions, costs and ends."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def accuracy(credits: Sequence[float]) -> dict[str, Any]:
 
 
 def breakdowns(facts: Sequence[RowFacts]) -> list[dict[str, Any]]:
-    """Return the accuracy of labelled rows by domain, tag, length and tool use; groups of one are left out."""
+    """Return the accuracy of labelled rows by domain, tag, length and tool use, where there are several."""
     labelled = [one for one in facts if one.credit is not None]
     if not labelled:
         return []
@@ -104,9 +104,12 @@ def _grouped(
     for one in facts:
         for name in names(one):
             credits.setdefault(name, []).append(one.credit or 0.0)
-    # Names that are put in order by their first character show the rest only.
-    named = sorted(credits.items(), key=lambda pair: pair[0] if in_order else -len(pair[1]))  # type: ignore[arg-type,return-value]
-    groups = [{"name": name[2:] if in_order else name, **accuracy(found)} for name, found in named]
+    if in_order:
+        # The first character is the place of a name, and is not shown.
+        named = [(name[2:], found) for name, found in sorted(credits.items())]
+    else:
+        named = sorted(credits.items(), key=lambda pair: -len(pair[1]))
+    groups = [{"name": name, **accuracy(found)} for name, found in named]
     return groups[:_MOST_GROUPS]
 
 
@@ -202,7 +205,7 @@ def _binned(series: Mapping[str, Sequence[float]]) -> dict[str, Any]:
 
 def costs(facts: Sequence[RowFacts], price: Price | None) -> dict[str, Any]:
     """Return totals, medians and extremes of tokens, seconds and programs, and the money at a price."""
-    columns = {
+    columns: dict[str, list[float]] = {
         "prompt tokens": [one.prompt_tokens for one in facts],
         "completion tokens": [one.completion_tokens for one in facts],
         "seconds": [one.seconds for one in facts],
@@ -214,7 +217,7 @@ def costs(facts: Sequence[RowFacts], price: Price | None) -> dict[str, Any]:
         row = {"name": name, "total": sum(values), "median": middle, "p90": most, "largest": largest}
         found["table"].append(row)
     if price is not None:
-        usage = Usage(sum(columns["prompt tokens"]), sum(columns["completion tokens"]))  # type: ignore[arg-type]
+        usage = Usage(sum(one.prompt_tokens for one in facts), sum(one.completion_tokens for one in facts))
         found["money"] = price.of(usage)
         found["money_per_row"] = found["money"] / len(facts)
     return found

@@ -96,7 +96,7 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
 
 
 def _headline(facts: Sequence[RowFacts], scored: Score | None) -> dict[str, Any]:
-    """Return the number of a run: its benchmark's, the accuracy on labelled rows, or the share of verdicts."""
+    """Return the number of a run: its benchmark's, the accuracy, or the share of rows with a verdict."""
     if scored is not None:
         found = scored.estimates[scored.headline]
         about = f"{scored.card.about}; ties {scored.card.ties}; rows without a verdict {scored.card.failures}"
@@ -213,11 +213,9 @@ def _change(runs: Sequence[JudgedRun], place: Sequence[int]) -> int:
         return 0
     (first, start), *others = known
     for table, number in others:
-        before, after = (_worth(one, at) for one, at in ((first, start), (table, number)))
+        before, after = first.credits[start], table.credits[number]
         if before is not None and after is not None and before != after:
             return 1 if after > before else -1
         if first.verdict_at(start) != table.verdict_at(number):
             return 2
     return 0
-
-

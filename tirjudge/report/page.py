@@ -40,8 +40,8 @@ class Page:
 def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0, live: str = "") -> Page:
     """Return the page of a judged run, or of several that are compared with the first.
 
-    A page with a tag of its version, `live`, asks its server for newer ones. Raises ValueError if the runs have no row in common,
-    or one with another label, and without the extra `report`.
+    A page with a tag of its version, `live`, asks its server for newer ones. Raises ValueError if
+    the runs have no row in common, or one with another label, and without the extra `report`.
     """
     rows = encoded(joined(runs))
     chunks = [(number, run.table.chunks) for number, run in enumerate(runs)]
@@ -153,7 +153,12 @@ def percent(value: float | None, *, signed: bool = False) -> str:
     """Return a share from 0 to 1 as a percentage with one decimal; a dash if it is unknown."""
     if value is None or math.isnan(value):
         return "–"
-    return f"{100 * value:{'+' if signed else ''}.1f}"
+    return _signs(f"{100 * value:{'+' if signed else ''}.1f}")
+
+
+def _signs(number: str) -> str:
+    """Return a number with a minus sign in place of a hyphen."""
+    return number.replace("-", "−") if "e" not in number else number
 
 
 def figure(value: float | None, *, is_share: bool = False, signed: bool = False) -> str:
@@ -165,7 +170,7 @@ def figure(value: float | None, *, is_share: bool = False, signed: bool = False)
     if not signed and float(value).is_integer() and abs(value) < 1e12:
         return f"{value:,.0f}"
     digits = ",.0f" if abs(value) >= 1000 else ".4g"
-    return f"{value:{'+' if signed else ''}{digits}}"
+    return _signs(f"{value:{'+' if signed else ''}{digits}}")
 
 
 def interval(found: Mapping[str, Any], *, is_share: bool = True, signed: bool = False) -> str:

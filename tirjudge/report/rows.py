@@ -230,7 +230,7 @@ def _view_record(view: RecordedView) -> dict[str, Any]:
 
 def _part(passage: RecordedPassage, heading: str) -> dict[str, Any]:
     failed = passage.kind == "program" and passage.status != "ok"
-    kind = "hidden" if passage.hidden else "failed" if failed else passage.kind
+    kind = "hidden-thinking" if passage.hidden else "failed" if failed else passage.kind
     return {"kind": kind, "heading": heading, "text": passage.text}
 
 

@@ -156,8 +156,8 @@ function drawFilters() {
   byId("filters").replaceChildren(byId("filters").firstElementChild, ...boxes);
 }
 
-const block = (kind, heading, text, ...more) => make("section", { class: `part ${kind}` },
-  make("h4", {}, visible(heading)), make("pre", { tabIndex: 0 }, visible(text) || "(empty)"), ...more);
+const block = (level, kind, heading, text, ...more) => make("div", { class: `part ${kind}` },
+  make(level, { class: "caption" }, visible(heading)), make("pre", { tabIndex: 0 }, visible(text) || "(empty)"), ...more);
 
 function drawRecord(record, run, at) {
   const outcome = coded(run.outcomes, at);
@@ -173,12 +173,12 @@ function drawRecord(record, run, at) {
   body.append(make("dl", { class: "facts" }, ...record.facts.map(([name, fact]) =>
     make("div", {}, make("dt", {}, name), make("dd", {}, visible(fact))))));
   if (record.prompt) {
-    body.append(make("div", { class: "texts" }, ...record.prompt.map(([role, text]) => block("prompt", `prompt, ${role}`, text))));
-    body.append(make("div", { class: "texts responses" }, ...record.responses.map(([heading, text]) => block("response", heading, text))));
+    body.append(make("div", { class: "texts" }, ...record.prompt.map(([role, text]) => block("h3", "prompt", `prompt, ${role}`, text))));
+    body.append(make("div", { class: "texts responses" }, ...record.responses.map(([heading, text]) => block("h3", "response", heading, text))));
     if (record.cut) body.append(make("p", { class: "note" }, record.cut));
   } else body.append(make("p", { class: "note" }, "The prompt and the responses are not in the file."));
   for (const view of record.views) {
-    const parts = view.parts.map((part) => block(part.kind, part.heading, part.text,
+    const parts = view.parts.map((part) => block("h4", part.kind, part.heading, part.text,
       ...(part.notes?.length ? [make("p", { class: "note" }, part.notes.map(visible).join("; "))] : [])));
     body.append(make("section", { class: "view" }, make("h3", {}, visible(view.heading)), ...parts,
       make("p", { class: "end" }, make("strong", {}, visible(view.verdict)), view.reward ? make("span", { class: "quiet" }, ` · ${visible(view.reward)}`) : "")));
@@ -186,11 +186,11 @@ function drawRecord(record, run, at) {
   return body;
 }
 
-async function openRow(entry) {
+async function openRow(entry, quiet) {
   const id = idOf(entry);
   state.open = entry;
   byId("rows").hidden = true;
-  for (const node of document.querySelectorAll("main > section:not(#rows):not(#row), main > details")) node.hidden = true;
+  for (const node of document.querySelectorAll("main > section:not(#rows):not(#row), main > details, main > .runs")) node.hidden = true;
   byId("row").hidden = false;
   byId("row-title").textContent = `Row ${visible(id)}`;
   const bodies = await Promise.all(data.runs.map(async (run, number) => {
@@ -204,6 +204,7 @@ async function openRow(entry) {
   const at = state.shown.indexOf(entry);
   byId("previous-row").disabled = at <= 0;
   byId("next-row").disabled = at < 0 ? !state.shown.length : at >= state.shown.length - 1;
+  if (quiet) return;
   byId("row-title").focus();
   scrollTo(0, 0);
 }
@@ -212,7 +213,7 @@ function closeRow() {
   const from = state.open;
   state.open = null;
   byId("row").hidden = true;
-  for (const node of document.querySelectorAll("main > section:not(#row), main > details")) node.hidden = false;
+  for (const node of document.querySelectorAll("main > section:not(#row), main > details, main > .runs")) node.hidden = false;
   if (from === null) return;
   const at = state.shown.indexOf(from);
   if (at >= 0) state.page = Math.floor(at / PAGE);
@@ -220,14 +221,14 @@ function closeRow() {
   focusAt(Math.max(0, at));
 }
 
-function follow() {
+function follow(quiet) {
   const match = /^#row=(.*)$/.exec(location.hash);
   if (!match) { closeRow(); return; }
   let wanted = match[1];
   try { wanted = decodeURIComponent(wanted); } catch { /* taken as it is */ }
   for (let entry = 0; entry < size; entry++) {
     const id = idOf(entry);
-    if (id === wanted || (id.toWellFormed && id.toWellFormed() === wanted)) { openRow(entry); return; }
+    if (id === wanted || (id.toWellFormed && id.toWellFormed() === wanted)) { openRow(entry, quiet); return; }
   }
   closeRow();
   byId("count").textContent = `No row has the id ${visible(wanted)}.`;
@@ -292,9 +293,10 @@ function start() {
   drawFilters();
   refresh();
   if (state.query) search(state.query);
-  if (location.hash.startsWith("#row=")) follow();
 }
 
-addEventListener("hashchange", follow);
-document.addEventListener("replaced", start);
+addEventListener("hashchange", () => follow(false));
+document.addEventListener("replaced", () => { start(); if (state.open !== null) follow(true); });
 start();
+if (data.changes?.some((change) => change)) { state.filters.add("changed"); drawFilters(); refresh(); }
+if (location.hash.startsWith("#row=")) follow(false);
