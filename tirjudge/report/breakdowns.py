@@ -15,6 +15,7 @@ from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.units import own_order, reversed_order
 from tirjudge.generation.spending import Price
 from tirjudge.judging.result_rows import RecordedRow
+from tirjudge.report.rows import number
 from tirjudge.statistics import Proportion
 from tirjudge_environments import Usage
 
@@ -49,7 +50,7 @@ class RowFacts:
     @classmethod
     def of(cls, row: RecordedRow, fields: Mapping[str, Any]) -> RowFacts:
         """Return the facts of a row; `fields` has the counts of its line."""
-        tokens = int(fields.get("prompt_tokens") or 0)
+        tokens = int(number(fields, "prompt_tokens"))
         programs = [one for view in row.views for one in view.segments if one.kind == "program"]
         has_texts = row.responses is not None
         return cls(
@@ -63,8 +64,8 @@ class RowFacts:
             stop=row.stop,
             detail=row.detail,
             prompt_tokens=tokens,
-            completion_tokens=int(fields.get("completion_tokens") or 0),
-            seconds=float(fields.get("seconds") or 0),
+            completion_tokens=int(number(fields, "completion_tokens")),
+            seconds=number(fields, "seconds"),
             label=row.label,
             scores=tuple(row.scores or ()),
             statuses=tuple(program.status for program in programs),

@@ -5,7 +5,8 @@ from __future__ import annotations
 import base64
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -155,8 +156,8 @@ class TableBuilder:
         table.flags.append(flags)
         table.credits.append(row.correct)
         table.programs.append(sum(one.kind == "program" for view in row.views for one in view.segments))
-        table.tokens.append(_count(fields.get("completion_tokens")))
-        table.seconds.append(round(float(fields.get("seconds") or 0), 2))
+        table.tokens.append(int(number(fields, "completion_tokens")))
+        table.seconds.append(round(number(fields, "seconds"), 2))
         table.briefs.append(last_program(row) if shown else "")
         if shown:
             self._numbers.append(len(table.ids) - 1)
@@ -180,8 +181,12 @@ class TableBuilder:
         self._records, self._numbers, self._size = [], [], 0
 
 
-def _count(value: Any) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+def number(fields: Mapping[str, Any], name: str) -> float:
+    """Return a number of a row's line; 0 for anything else, which `read_run` refuses later."""
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return 0
+    return value
 
 
 def row_record(row: RecordedRow) -> dict[str, Any]:

@@ -43,7 +43,7 @@ function plot(holder, chart, marks) {
   const names = Object.keys(chart.series);
   const made = new uPlot({
     width: Math.max(240, holder.clientWidth), height: 210, cursor: { sync: { key: "steps" } },
-    scales: { x: { time: false } },
+    scales: { x: { time: false }, y: { range: (_, low, high) => low === high ? [Math.min(0, low), low === 0 ? 1 : Math.max(0, 2 * low)] : uPlot.rangeNum(low, high, 0.1, true) } },
     axes: [{ ...axis }, { ...axis, size: 56, values: (_, values) => values.map(shown) }],
     series: [{ label: "step" }, ...names.map((name, at) => ({
       label: name, stroke: colours.lines[at % colours.lines.length], width: 1.75, spanGaps: true,
