@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tirjudge.data.rows import Row
 from tirjudge.evaluation.base import JudgedRow, Unscorable
 from tirjudge.evaluation.run_checks import BenchmarkRows, LabelCheck
 from tirjudge.evaluation.runs import (
@@ -20,7 +21,9 @@ from tirjudge.evaluation.runs import (
     score_record,
 )
 from tirjudge.evaluation.scoring import Score, compare, score
-from tirjudge.evaluation.stored_outputs.reading import open_replay
+from tirjudge.evaluation.stored_outputs.files import RunFiles
+from tirjudge.evaluation.stored_outputs.reading import Replay
+from tirjudge.evaluation.stored_outputs.tirjudge_results import TIRJUDGE_RESULTS
 from tirjudge.generation.spending import Price
 from tirjudge.judging.result_rows import is_truncated
 from tirjudge.report.breakdowns import (
@@ -37,8 +40,14 @@ from tirjudge.report.rows import FLAGS, RowTable, TableBuilder, Texts, distinct,
 from tirjudge.statistics import Proportion
 from tirjudge.storage.run_folder import read_lines
 
-_FORMAT = "tirjudge"
-"""The stored outputs that reports are about."""
+
+class _CompleteRows(RunFiles):
+    """The rows of a result file that may still be written: a torn last one is left out."""
+
+    def __iter__(self) -> Iterator[Row]:
+        for path in self.paths:
+            for number, fields in enumerate(read_lines(path), 1):
+                yield Row(f"{path}:{number}", f"line-{number}", fields)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,7 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
         models.append(row.model)
         formats.append(row.format)
         notes.append(str(fields.get("note") or ""))
-    run = open_replay(path, format=_FORMAT, duplicates="first")
+    run = Replay(_CompleteRows([path]), TIRJUDGE_RESULTS, duplicates="first")
     rows = list(run)
     protocols = default_protocols(run)
     scores, published, benchmark = _scores(rows, protocols, run.benchmark, seed)
