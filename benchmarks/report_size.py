@@ -47,7 +47,8 @@ def judged(path: Path, rows: int, seed: int) -> None:
             "id": f"seed-{n}",
             "prompt": "Which answer is more complete?",
             "responses": [text(60 + 9 * n), text(160 - 8 * n)],
-            "label": draw.randrange(2),
+            # The judge believes in length, and is right in three of four rows.
+            "label": int((60 + 9 * n > 160 - 8 * n) != (n % 5 == 1)),
             "domain": DOMAINS[n % len(DOMAINS)],
             "tags": ["long" if n % 3 else "short"],
         }
@@ -65,8 +66,8 @@ def judged(path: Path, rows: int, seed: int) -> None:
             file.write(json.dumps(row) + "\n")
 
 
-def built(source: Path, page: Path, texts: str) -> tuple[float, int]:
-    """Build a page; return its seconds and its peak memory in MiB."""
+def built(source: Path, page: Path, texts: str) -> tuple[float, float, int]:
+    """Build a page; return its seconds, its CPU seconds and its peak memory in MiB."""
     started = time.monotonic()
     process = subprocess.Popen(
         [TIRJUDGE, "report", str(source), "-o", str(page), "--texts", texts], stdout=subprocess.DEVNULL
@@ -75,7 +76,8 @@ def built(source: Path, page: Path, texts: str) -> tuple[float, int]:
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
         raise SystemExit(f"tirjudge report ended with {process.returncode}")
-    return time.monotonic() - started, usage.ru_maxrss // 1024
+    seconds = time.monotonic() - started
+    return seconds, usage.ru_utime + usage.ru_stime, usage.ru_maxrss // 1024
 
 
 def shown(page: Path, screenshot: Path | None) -> dict[str, Any]:
@@ -96,7 +98,7 @@ def shown(page: Path, screenshot: Path | None) -> dict[str, Any]:
             tab.screenshot(path=str(screenshot))
         started = time.monotonic()
         tab.locator("#search").fill("row-00007")
-        tab.wait_for_function("document.querySelector('#count').textContent.startsWith('1 of')")
+        tab.wait_for_function("() => document.querySelector('#count').textContent.startsWith('1 of')")
         searched = 1000 * (time.monotonic() - started)
         browser.close()
     return {"paint": paint, "loaded": loaded, "memory": memory, "searched": searched}
@@ -115,11 +117,11 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{options.rows} rows, {source.stat().st_size / 1e6:.1f} MB of results, seed {options.seed}")
         sizes = {}
         for texts in ("none", "all"):
-            seconds, memory = built(source, page, texts)
+            seconds, cpu, memory = built(source, page, texts)
             sizes[texts] = page.stat().st_size
             found = shown(page, options.screenshot if texts == "all" else None)
             print(
-                f"--texts {texts}: {sizes[texts] / 1e6:.2f} MB, built in {seconds:.1f} s with {memory} MiB; "
+                f"--texts {texts}: {sizes[texts] / 1e6:.2f} MB, built in {seconds:.1f} s ({cpu:.1f} CPU s) with {memory} MiB; "
                 f"first paint {found['paint']:.0f} ms, loaded {found['loaded']:.0f} ms, "
                 f"JavaScript {found['memory']:.0f} MiB, id found {found['searched']:.0f} ms"
             )

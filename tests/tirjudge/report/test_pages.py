@@ -122,9 +122,9 @@ def test_keys_move_open_and_close(chromium: Any, url: str) -> None:
             page.keyboard.press(key)
         assert page.evaluate("document.activeElement.textContent") == "flips 0"
         page.keyboard.press("Enter")
-        page.wait_for_function("document.querySelector('#row-title').textContent === 'Row flips 0'")
+        page.wait_for_function("() => document.querySelector('#row-title').textContent === 'Row flips 0'")
         page.keyboard.press("j")
-        page.wait_for_function("document.querySelector('#row-title').textContent === 'Row right 1'")
+        page.wait_for_function("() => document.querySelector('#row-title').textContent === 'Row right 1'")
         page.keyboard.press("Escape")
         page.wait_for_selector("#rows:not([hidden])")
         assert page.evaluate("document.activeElement.textContent") == "right 1"
