@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python -m benchmarks.report_size                # 10,000 rows
     OMP_NUM_THREADS=1 python -m benchmarks.report_size --rows 1000 --screenshot docs/report.png
 
-A scripted judge judges twelve pairs in both orders, with programs in the sandbox. The rows of the measured
+A scripted judge judges 24 pairs in both orders, with programs in the sandbox. The rows of the measured
 file are copies of these, as the result writer wrote them, each with an id, a length and words of its own.
 First paint, memory of the page's JavaScript, and the time of a search over all texts are Chromium's.
 """
@@ -46,13 +46,13 @@ def judged(path: Path, rows: int, seed: int) -> None:
         {
             "id": f"seed-{n}",
             "prompt": "Which answer is more complete?",
-            "responses": [text(60 + 9 * n), text(160 - 8 * n)],
-            # The judge believes in length, and is right in three of four rows.
-            "label": int((60 + 9 * n > 160 - 8 * n) != (n % 5 == 1)),
+            "responses": [text(60 + 4 * n), text(150 - 4 * n)],
+            # The judge prefers the longer response, and so do five of six labels.
+            "label": int((60 + 4 * n > 150 - 4 * n) == (7 * n % 24 < 4)),
             "domain": DOMAINS[n % len(DOMAINS)],
             "tags": ["long" if n % 3 else "short"],
         }
-        for n in range(12)
+        for n in range(24)
     ]
     script = asking(PROGRAM, lambda shown: shown.partition("longer: ")[2][:1])
     judge_to(path, asked, script, order="both")
@@ -121,7 +121,8 @@ def main(arguments: list[str] | None = None) -> int:
             sizes[texts] = page.stat().st_size
             found = shown(page, options.screenshot if texts == "all" else None)
             print(
-                f"--texts {texts}: {sizes[texts] / 1e6:.2f} MB, built in {seconds:.1f} s ({cpu:.1f} CPU s) with {memory} MiB; "
+                f"--texts {texts}: {sizes[texts] / 1e6:.2f} MB, "
+                f"built in {seconds:.1f} s ({cpu:.1f} CPU s) with {memory} MiB; "
                 f"first paint {found['paint']:.0f} ms, loaded {found['loaded']:.0f} ms, "
                 f"JavaScript {found['memory']:.0f} MiB, id found {found['searched']:.0f} ms"
             )
