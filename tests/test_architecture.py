@@ -39,6 +39,8 @@ HEAVY = (
     "math_verify",
     "nltk",
     "punkt",
+    "jinja2",
+    "markupsafe",
 )
 FRAMEWORKS = {"openenv", "skyrl_gym", "verifiers", "verl"}
 """An adapter whose class extends a framework's imports it at the top: there is no other place."""
@@ -204,6 +206,10 @@ def test_the_wheel_holds_four_packages_and_their_data(wheel: zipfile.ZipFile) ->
         "tirjudge/models/smol/tirjudge.json",
         "tirjudge/models/smol/README.md",
         "tirjudge/py.typed",
+        "tirjudge/report/assets/judgments.html.jinja",
+        "tirjudge/report/assets/report.css",
+        "tirjudge/report/assets/uplot-1.6.32/uPlot.iife.min.js",
+        "tirjudge/report/assets/uplot-1.6.32/LICENSE",
         "tirjudge_sandbox/containers/Dockerfile.sandbox",
         "tirjudge_sandbox/containers/requirements.lock",
     ):

@@ -121,6 +121,8 @@ def test_ctrl_c_saves_the_step_in_progress_and_the_run_ends_like_an_uninterrupte
     kept = [sorted(path.name for path in (folder / "checkpoints").iterdir()) for folder in (tmp_path, whole)]
     assert kept[0] == kept[1], "that of the interruption is gone"
     assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [1, 10, 11, 20]
+    restart = {"step": 11, "event": "resumed", "about": "resumed at step 12"}
+    assert list(read_lines(tmp_path / "events.jsonl")) == [restart]
 
 
 def test_a_second_ctrl_c_ends_at_once(start: Path, tmp_path: Path) -> None:

@@ -28,10 +28,12 @@ _BUILT_IN = {
     "judge": "tirjudge.cli.judge:judge",
     "mcp": "tirjudge.cli.mcp:mcp",
     "models": "tirjudge.cli.models:models",
+    "report": "tirjudge.cli.report:report",
     "reproduce": "tirjudge.cli.reproduce:reproduce",
     "sandbox": "tirjudge.cli.sandbox:sandbox",
     "serve": "tirjudge.cli.serve:serve",
     "show": "tirjudge.cli.show:show",
+    "view": "tirjudge.cli.view:view",
 }
 _RENAMED = {"verify": "ifeval"}
 """Former names of commands, which are refused with the present one."""

@@ -2,35 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from enum import Enum
 
 from tirjudge.cli.errors import say
 from tirjudge.cli.tables import (
-    comparable,
     comparison_headline,
-    comparison_record,
     headline,
     print_comparable,
     print_comparison,
     print_incomparable,
     print_others,
     print_score,
+)
+from tirjudge.evaluation.base import ScoringProtocol, Unscorable
+from tirjudge.evaluation.published import PublishedFigure
+from tirjudge.evaluation.run_checks import BenchmarkRows
+from tirjudge.evaluation.runs import (
+    comparable,
+    comparison_record,
+    default_protocols,
+    distinct_protocols,
+    paired_units,
     published_record,
     score_record,
 )
-from tirjudge.evaluation.base import ScoringProtocol, Units, Unscorable
-from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
-from tirjudge.evaluation.protocols import open_protocol
-from tirjudge.evaluation.published import PublishedFigure
-from tirjudge.evaluation.run_checks import BenchmarkRows, LabelCheck
 from tirjudge.evaluation.scoring import Score, compare, score
 from tirjudge.evaluation.stored_outputs.reading import Replay
 
-TIRJUDGE = "tirjudge"
-"""The format of tirjudge's own result files."""
-SAMPLED = ("self-consistency", "mean-score")
-"""Further protocols for runs with several samples of each row."""
 Records = list[dict[str, object]]
 
 
@@ -50,18 +49,10 @@ def scored(runs: list[Replay], named: list[str], seed: int, shown: Shown) -> tup
 
     Raises ValueError, in one line, for an unknown protocol, unreadable rows, and when no protocol fits.
     """
-    names = named or _protocols(runs[0])
+    names = named or default_protocols(runs[0])
     if len(runs) == 1:
         return _score_run(runs[0], names, named=bool(named), seed=seed, shown=shown)
     return _compare_runs(runs, names, named=bool(named), seed=seed, shown=shown)
-
-
-def _protocols(run: Replay) -> tuple[str, ...]:
-    """Return the protocols of the benchmark and those for every run, or else of the file's format."""
-    if run.format.name != TIRJUDGE or run.benchmark not in benchmark_names():
-        return tuple(run.format.protocols)
-    sampled = any(vote.sample for vote in next(iter(run)).votes)
-    return (*open_benchmark(run.benchmark).protocols, *(SAMPLED if sampled else ()), "errors", "cost")
 
 
 def _score_run(
@@ -76,7 +67,7 @@ def _score_run(
     unfit = []
     results: list[tuple[Score, list[PublishedFigure]]] = []
     rows = BenchmarkRows(run.benchmark)
-    for protocol in _distinct(names):
+    for protocol in distinct_protocols(names):
         try:
             result = score(protocol, rows.watch(run), seed=seed)
         except Unscorable as error:
@@ -120,9 +111,9 @@ def _compare_runs(
     records: Records = []
     unfit = []
     comparisons, files = [], [run.name for run in runs]
-    for protocol in _distinct(names):
+    for protocol in distinct_protocols(names):
         try:
-            compared = compare(protocol, *_units(protocol, runs[0], runs[1]), seed=seed)
+            compared = compare(protocol, *paired_units(protocol, runs[0], runs[1]), seed=seed)
         except Unscorable as error:
             unfit.append(_reason(protocol, error))
             continue
@@ -135,17 +126,6 @@ def _compare_runs(
         print()
         print_comparison(compared, files)
     return records, named and bool(unfit)
-
-
-def _units(protocol: ScoringProtocol, first: Replay, second: Replay) -> tuple[Units, Units]:
-    """Return the units of two runs, whose labels are compared on the way; the labels are freed afterwards."""
-    labels = LabelCheck((first.name, second.name))
-    return protocol.units(labels.first(first)), protocol.units(labels.second(second))
-
-
-def _distinct(names: Sequence[str]) -> Iterable[ScoringProtocol]:
-    """Return each protocol once, even if it was named by several of its names."""
-    return {protocol.card.name: protocol for protocol in map(open_protocol, names)}.values()
 
 
 def _reason(protocol: ScoringProtocol, error: Unscorable) -> str:

@@ -14,6 +14,7 @@ from rich.text import Text
 from tirjudge.console_text import printable
 from tirjudge.evaluation.base import ProtocolCard
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
+from tirjudge.evaluation.runs import card_record, published_record
 from tirjudge.evaluation.scoring import Comparison, Estimate, Score
 
 _NARROWEST = 100
@@ -105,7 +106,7 @@ def print_comparison(comparison: Comparison, names: Sequence[str]) -> None:
 
 def print_protocols(cards: Sequence[ProtocolCard], *, as_json: bool = False) -> None:
     if as_json:
-        print(json.dumps([_card_record(card) | {"source": card.source} for card in cards], indent=2))
+        print(json.dumps([card_record(card) | {"source": card.source} for card in cards], indent=2))
         return
     table = new_table()
     for name in ("protocol", "what is counted", "ties", "no verdict", "source"):
@@ -113,48 +114,6 @@ def print_protocols(cards: Sequence[ProtocolCard], *, as_json: bool = False) -> 
     for card in cards:
         table.add_row(*map(plain, (card.name, card.about, card.ties, card.failures, card.source)))
     console().print(table)
-
-
-def score_record(score: Score) -> dict[str, object]:
-    """Return a score as JSON: figures as shares, not as percentages; null for unknown values."""
-    return _card_record(score.card) | {
-        "figures": {name: _estimate_record(one) for name, one in score.estimates.items()},
-        "units": len(score.units.ids),
-        "counts": dict(score.units.counts),
-    }
-
-
-def comparison_record(comparison: Comparison) -> dict[str, object]:
-    return _card_record(comparison.card) | {
-        "first": {name: _finite(value) for name, value in comparison.first.items()},
-        "second": {name: _finite(value) for name, value in comparison.second.items()},
-        "differences": {name: _estimate_record(one) for name, one in comparison.differences.items()},
-        "paired": comparison.paired,
-        "common": comparison.common,
-        "left_out": comparison.left_out,
-        "only_first": list(comparison.only_first),
-        "only_second": list(comparison.only_second),
-        "gained": comparison.gained,
-        "lost": comparison.lost,
-        "p_value": comparison.p_value,
-    }
-
-
-def _card_record(card: ProtocolCard) -> dict[str, object]:
-    return {"protocol": card.name, "about": card.about, "ties": card.ties, "failures": card.failures}
-
-
-def _estimate_record(estimate: Estimate) -> dict[str, Any]:
-    return {
-        "value": _finite(estimate.value),
-        "low": _finite(estimate.low),
-        "high": _finite(estimate.high),
-        "n": estimate.n,
-    }
-
-
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
 
 
 def _print_policy(terminal: Console, card: ProtocolCard, counts: Mapping[str, int]) -> None:
@@ -201,26 +160,6 @@ def console() -> Console:
     """Return a console as wide as the terminal; without one, wide enough for a table."""
     terminal = Console()
     return terminal if terminal.is_terminal else Console(width=max(_NARROWEST, terminal.width))
-
-
-def comparable(score: Score, benchmark: str) -> list[PublishedFigure]:
-    """Return published values under the same protocol, for the first figure of a score that a paper prints.
-
-    Each value occurs once, the highest first; a paper's value over all of its benchmarks is included. Empty
-    if no paper has one.
-    """
-    papers = {one.paper for one in published() if one.benchmark == benchmark}
-    alike = [
-        one
-        for one in published()
-        if one.benchmark == benchmark or (one.benchmark == ANY and one.paper in papers)
-        if (one.protocol, one.unit) == (score.card.name, "share")
-    ]
-    for figure, measured in score.estimates.items():
-        found = {(one.paper, one.model, one.value): one for one in reversed(alike) if one.figure == figure}
-        if found and not math.isnan(measured.value):
-            return sorted(found.values(), key=lambda one: -one.value)
-    return []
 
 
 def print_comparable(score: Score, found: Sequence[PublishedFigure]) -> None:
@@ -281,16 +220,6 @@ def print_published(benchmark: str, *, as_json: bool = False) -> None:
         value = _percent(one.value) if one.unit == "share" else f"{one.value:g} {one.unit}"
         table.add_row(*map(plain, (one.paper, one.table, one.model, one.figure, protocol)), value)
     console().print(table)
-
-
-def published_record(one: PublishedFigure) -> dict[str, object]:
-    return {
-        "paper": one.paper,
-        "table": one.table,
-        "model": one.model,
-        "figure": one.figure,
-        "value": one.value,
-    }
 
 
 def _percent(share: float) -> str:

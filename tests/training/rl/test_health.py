@@ -136,6 +136,9 @@ def test_an_unhealthy_run_stops_and_resumes_when_the_cause_is_gone(
         with pytest.raises(RuntimeError, match=line) as stopped:
             train(tiny_model, tmp_path)
     assert "\n" not in str(stopped.value)
+    if isinstance(stopped.value, Unhealthy):
+        stop = {"step": 2, "event": "stopped", "about": str(stopped.value)}
+        assert list(read_lines(tmp_path / "events.jsonl")) == [stop]
     assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-1"
 
     train(tiny_model, tmp_path)

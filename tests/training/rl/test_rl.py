@@ -185,6 +185,7 @@ def test_ctrl_c_saves_the_step_in_progress_and_the_run_ends_like_an_uninterrupte
     said.clear()
     train(tiny_model, tmp_path, said.append)
     assert "rl resumes at step 2 of 3" in said
+    assert rows(tmp_path, "events.jsonl") == [{"step": 1, "event": "resumed", "about": "resumed at step 2"}]
     for name in ("metrics.jsonl", "episodes.jsonl"):
         assert rows(tmp_path, name) == rows(whole, name)
     kept = [sorted(path.name for path in (folder / "checkpoints").iterdir()) for folder in (tmp_path, whole)]

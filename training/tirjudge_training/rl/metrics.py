@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from statistics import fmean
 from typing import Any
 
@@ -15,11 +16,13 @@ from tirjudge_environments import Reward, Trajectory
 from tirjudge_environments.session import Transcript
 from tirjudge_sandbox import Execution
 from tirjudge_training.rl.dynamic_sampling import CORRECT, Batch, ScoredRollouts
-from tirjudge_training.rl.health import Health
+from tirjudge_training.rl.health import Health, Unhealthy
 from tirjudge_training.rl.rollout_log import shard, shard_name
 from tirjudge_training.rl.trainer import GenerationBatch
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
+EVENTS = "events.jsonl"
+"""Restarts and stops: `step`, `event` (resumed or stopped) and `about`."""
 
 
 class MetricsLog:
@@ -49,6 +52,8 @@ class MetricsLog:
                 repeated = f"; repeating {lost} that had no checkpoint yet" if lost else ""
                 if kept or lost:
                     self._say(f"rl resumes at step {step + 1} of {self._steps}{repeated}")
+                    about = f"resumed at step {step + 1}{repeated}"
+                    self._run.append(EVENTS, {"step": step, "event": "resumed", "about": about})
 
     def sampled(self, done: int, tasks: int) -> None:
         """Report the tasks of the batch in progress that are sampled, from time to time."""
@@ -59,7 +64,8 @@ class MetricsLog:
         """Write the episodes of a batch; return its metrics."""
         self._run.append(EPISODES, *episode_rows(generation))
         self._run.write(shard_name(generation.step), shard(generation.step, generation.batch))
-        self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.replacements))
+        with self._recorded(generation.step):
+            self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.replacements))
         self._step, self._next = generation.step, generation.step + 1
         return batch_metrics(generation)
 
@@ -72,7 +78,17 @@ class MetricsLog:
         self._run.append(METRICS, row)
         self._say(self._progress(row))
         self._interval = Interval()
-        self._health.trained(row)
+        with self._recorded(row["step"]):
+            self._health.trained(row)
+
+    @contextmanager
+    def _recorded(self, step: int) -> Iterator[None]:
+        """Write a stop of the run to its events."""
+        try:
+            yield
+        except Unhealthy as error:
+            self._run.append(EVENTS, {"step": step + 1, "event": "stopped", "about": str(error)})
+            raise
 
     def _progress(self, row: dict[str, Any]) -> str:
         if self._began is None:

@@ -1,0 +1,183 @@
+"""`tirjudge report` and `tirjudge view` without a browser: numbers, sizes, bad input, and the server."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from tests.tirjudge.judged_files import asking, judge_to
+from tests.tirjudge.report.runs import training_run
+from tirjudge.cli import app
+from tirjudge.report.judgments import read_run
+from tirjudge.report.server import LivePage, PageServer
+from tirjudge.report.training import read_training_run
+
+
+def report(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["report", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Six pairs in both orders, of which the judge is right about three, and two without a label."""
+    rows: list[dict[str, Any]] = [
+        {"id": f"row-{n}", "prompt": "Which is longer?", "responses": ["longer", "short"], "label": n % 2}
+        for n in range(6)
+    ]
+    rows += [{"id": f"open-{n}", "prompt": "?", "responses": ["longer", "x"]} for n in range(2)]
+    path = tmp_path_factory.mktemp("judged") / "out.jsonl"
+    program = "print('longer:', 'A' if len(response_a) > len(response_b) else 'B')"
+    return judge_to(
+        path, rows, asking(program, lambda shown: shown.partition("longer: ")[2][:1]), order="both"
+    )
+
+
+def test_numbers_of_a_run(judged: Path) -> None:
+    summary = read_run(judged).summary
+    assert (summary["rows"], summary["headline"]["n"], summary["headline"]["value"]) == (8, 6, 0.5)
+    # Wilson's interval of 3 of 6, by the formula of Wilson (1927).
+    assert summary["headline"]["low"] == pytest.approx(0.1876, abs=1e-4)
+    positions = summary["positions"]
+    # Response A wins at both places in all eight rows.
+    assert positions["cells"] == [[0, 8, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
+    assert positions["figures"]["consistency"]["value"] == 1.0
+    costs = {row["name"]: row for row in summary["costs"]["table"]}
+    assert (costs["programs"]["total"], costs["programs"]["median"]) == (16, 2)
+    assert dict(summary["endings"]["programs"]) == {"ok": 16}
+
+
+def test_texts_and_sizes(judged: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    sizes = {}
+    for texts in ("all", "wrong", "none"):
+        run = report(judged, "-o", page, "--texts", texts)
+        assert run.exit_code == 0, run.output
+        assert "bytes per row for 8 rows" in run.stdout
+        chunks = re.findall(r'id="texts-\d+-\d+">([^<]*)<', page.read_text())
+        rows = [row for chunk in chunks for row in json.loads(gzip.decompress(base64.b64decode(chunk)))]
+        sizes[texts] = len(rows)
+    assert sizes == {"all": 8, "wrong": 3, "none": 0}
+
+
+def test_the_policy_names_the_only_script_and_style(judged: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    report(judged, "-o", page)
+    html = page.read_text()
+    policy = re.search(r'http-equiv="Content-Security-Policy" content="([^"]*)"', html)
+    assert policy is not None
+    assert "default-src &#39;none&#39;" in policy[1]
+    for element in ("script", "style"):
+        (content,) = re.findall(rf"<{element}>(.*?)</{element}>", html, re.DOTALL)
+        digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+        assert f"{element}-src &#39;sha256-{digest}&#39;" in policy[1]
+    assert not re.search(r'(?:src|href)="(?!#)', html)
+
+
+def test_a_training_run_is_read(tmp_path: Path) -> None:
+    found = read_training_run(training_run(tmp_path / "run"))
+    measured, rl = sorted(found.summary["stages"], key=lambda stage: stage["name"])
+    assert (measured["name"], rl["name"], rl["finished"], rl["steps"]) == ("heldout-base", "rl", False, 4)
+    assert (rl["seconds"], rl["tokens_per_second"], rl["checkpoints"]) == (360.0, 10.0, [2, 4])
+    assert [event["kind"] for event in found.summary["events"]] == ["resumed", "stopped"]
+    tables = found.summary["measured"]["tables"]
+    assert tables["format"]["tir-pairwise"]["base"]["value"] == 0.8
+    assert tables["family"]["contains, tir-pairwise"]["base"]["n"] == 20
+
+
+def test_bad_input_is_one_line(judged: Path, tmp_path: Path) -> None:
+    first = json.loads(judged.read_text().splitlines()[0])
+    files = {
+        "empty.jsonl": b"",
+        "binary.jsonl": b"\xff\xfe\x00\n",
+        "other.jsonl": b'{"id": "a"}\n',
+        "torn.jsonl": judged.read_bytes()[:200],
+        "deep.jsonl": b"[" * 100_000 + b"\n",
+        "numbers.jsonl": (json.dumps(first | {"seconds": "x"}) + "\n").encode(),
+    }
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "strange").mkdir()
+    (tmp_path / "strange" / "metrics.jsonl").write_text("[]\n")
+    (tmp_path / "foreign.jsonl").write_text(json.dumps(first | {"id": "elsewhere"}) + "\n")
+    cases: dict[tuple[object, ...], str] = {
+        (tmp_path / "missing.jsonl",): "missing.jsonl",
+        (tmp_path / "folder",): "no run folder of tirjudge train",
+        (tmp_path / "strange",): "metrics.jsonl:1: not a JSON object",
+        (judged, tmp_path / "folder"): "a training run has a report of its own",
+        (judged, judged): "given twice",
+        (judged, tmp_path / "foreign.jsonl"): "no row in common",
+        (judged, "--price-in", "1"): "belong together",
+        **{(tmp_path / name,): name for name in files},
+    }
+    for arguments, reason in cases.items():
+        run = report(*arguments, "-o", tmp_path / "page.html")
+        assert (run.exit_code, run.stdout) == (2, ""), arguments
+        assert run.stderr.startswith("tirjudge report: "), run.stderr
+        assert reason in run.stderr
+        assert run.stderr.count("\n") == 1
+    assert not (tmp_path / "page.html").exists()
+    before = judged.read_bytes()
+    assert "choose a file that is not one of the runs" in report(judged, "-o", judged).stderr
+    assert judged.read_bytes() == before
+
+
+def test_a_torn_last_row_is_left_out_and_said(judged: Path, tmp_path: Path) -> None:
+    path, page = tmp_path / "torn.jsonl", tmp_path / "page.html"
+    path.write_bytes(judged.read_bytes()[:-20])
+    assert report(path, "-o", page).exit_code == 0
+    assert read_run(path).summary["rows"] == 7
+    assert "ends in the middle of a row" in page.read_text()
+
+
+@contextmanager
+def serving(page: LivePage) -> Iterator[PageServer]:
+    with PageServer(page, "127.0.0.1", 0) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_the_server_wants_its_token_and_its_host(tmp_path: Path) -> None:
+    watched = tmp_path / "watched"
+    watched.write_text("1")
+    built: list[str] = []
+
+    def build(tag: str) -> bytes:
+        built.append(tag)
+        return watched.read_bytes()
+
+    with serving(LivePage(lambda: [watched], build)) as server:
+        first = httpx.get(server.url)
+        assert (first.status_code, first.text, first.headers["cache-control"]) == (200, "1", "no-store")
+        assert first.headers["x-content-type-options"] == "nosniff"
+        tag = {"If-None-Match": first.headers["etag"]}
+        assert httpx.get(server.url, headers=tag).status_code == 304
+        assert len(built) == 1
+        watched.write_text("22")
+        assert httpx.get(server.url, headers=tag).text == "22"
+        root = server.url.rpartition(server.token)[0]
+        assert [httpx.get(root + path).status_code for path in ("", "x/", server.token)] == [404, 404, 404]
+        for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", ""):
+            assert httpx.get(server.url, headers={"Host": host}).status_code == 403
+        assert httpx.get(server.url, headers={"Host": "localhost"}).status_code == 200
+        assert httpx.post(server.url).status_code == 501
+        watched.unlink()
+        assert httpx.get(server.url).text == "22"

@@ -1,0 +1,216 @@
+"""Pages of `tirjudge report` and `tirjudge view` in a real Chromium."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.command import TIRJUDGE
+from tests.tirjudge.judged_files import edit
+from tests.tirjudge.report.conftest import HOSTILE, ROWS
+from tests.tirjudge.report.runs import training_run
+from tirjudge.cli import app
+
+pytestmark = pytest.mark.browser
+
+
+def written(folder: Path, *arguments: object) -> str:
+    """Write a report, and return its address on the disk."""
+    path = folder / "report.html"
+    run = CliRunner().invoke(app, ["report", *map(str, arguments), "-o", str(path)])
+    assert run.exit_code == 0, run.output
+    return path.as_uri()
+
+
+@contextmanager
+def opened(chromium: Any, url: str, **options: Any) -> Iterator[Any]:
+    """Open a page that may write nothing to the console and ask for nothing but itself."""
+    context = chromium.new_context(**options)
+    page = context.new_page()
+    faults: list[str] = []
+    page.on("console", lambda message: faults.append(message.text))
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", lambda sent: faults.append(sent.url) if sent.url.split("#")[0] != url else None)
+    page.goto(url)
+    try:
+        yield page
+    finally:
+        context.close()
+    assert faults == []
+
+
+def serious(page: Any) -> list[str]:
+    """Return what axe reports as serious or critical."""
+    from axe_playwright_python.sync_playwright import Axe
+
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{one['id']}: {one['nodes'][0]['html']}" for one in found if one["impact"] in ("serious", "critical")
+    ]
+
+
+def ids(page: Any) -> list[str]:
+    return list(page.locator("#list a.id").all_inner_texts())
+
+
+def count(page: Any, text: str) -> None:
+    page.wait_for_function("text => document.querySelector('#count').textContent === text", arg=text)
+
+
+def check(page: Any, name: str) -> None:
+    page.locator(f"#filters input[value='{name}']").check()
+
+
+@pytest.fixture(scope="module")
+def url(judged: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    return written(tmp_path_factory.mktemp("page"), judged)
+
+
+def test_rows_are_filtered_searched_and_paged(chromium: Any, url: str) -> None:
+    with opened(chromium, url) as page:
+        # 40 right, 40 wrong, and 40 ties that are worth a half: 50 %.
+        assert page.locator(".headline .value").inner_text().startswith("50.0")
+        count(page, f"{ROWS} of {ROWS} rows")
+        assert len(ids(page)) == 50
+        page.locator("#next-page").click()
+        page.locator("#next-page").click()
+        assert len(ids(page)) == 20
+        check(page, "flipped")
+        count(page, f"40 of {ROWS} rows")
+        assert all(one.startswith("flips") for one in ids(page))
+        page.locator("#filters input[value='flipped']").uncheck()
+        # Only in a response, that is, in the compressed texts.
+        page.locator("#search").fill("NEEDLE")
+        count(page, f"40 of {ROWS} rows")
+        assert all("onerror" in one for one in ids(page))
+
+
+def test_hostile_text_stays_text(chromium: Any, url: str, judged: Path) -> None:
+    id = f"{HOSTILE} 0"
+    with opened(chromium, url) as page:
+        page.locator("#list a.id", has_text="onerror").first.click()
+        page.wait_for_selector("#row-body .view")
+        assert page.title() == "out.jsonl – tirjudge report"
+        assert page.locator("main img").count() == 0
+        shown = page.locator("#row-body .response pre").first.inner_text()
+        assert shown.startswith(
+            "</script><img src=x onerror=document.title='owned'><!-- {{ 7*7 }} \\u001b[2J \\u202e"
+        )
+        # The letters of the other order are mapped back.
+        assert "its A is response B" in page.locator(".view h3").nth(1).inner_text()
+        assert "which this dialogue calls B" in page.locator(".view .end").nth(1).inner_text()
+        address = page.evaluate("location.href")
+    with opened(chromium, address.split("#")[0]) as page:
+        page.evaluate("hash => { location.hash = hash; }", address.split("#")[1])
+        page.wait_for_selector("#row-body .view")
+        assert page.locator("#row-title").inner_text().startswith("Row </script>")
+    assert id in [json.loads(line)["id"] for line in judged.read_text().splitlines()]
+
+
+def test_keys_move_open_and_close(chromium: Any, url: str) -> None:
+    with opened(chromium, url) as page:
+        for key in ("j", "j", "k", "j", "j"):
+            page.keyboard.press(key)
+        assert page.evaluate("document.activeElement.textContent") == "flips 0"
+        page.keyboard.press("Enter")
+        page.wait_for_function("() => document.querySelector('#row-title').textContent === 'Row flips 0'")
+        page.keyboard.press("j")
+        page.wait_for_function("() => document.querySelector('#row-title').textContent === 'Row right 1'")
+        page.keyboard.press("Escape")
+        page.wait_for_selector("#rows:not([hidden])")
+        assert page.evaluate("document.activeElement.textContent") == "right 1"
+        page.keyboard.press("/")
+        page.keyboard.type("flips 3j")
+        count(page, f"0 of {ROWS} rows")
+        page.keyboard.press("Escape")
+        page.keyboard.press("?")
+        assert page.locator("#help").is_visible()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light")])
+def test_pages_are_accessible_and_fit(chromium: Any, url: str, width: int, scheme: str) -> None:
+    view = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    with opened(chromium, url, **view) as page:
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert serious(page) == []
+        page.locator("#list a.id").first.click()
+        page.wait_for_selector("#row-body .view")
+        assert page.evaluate("document.documentElement.scrollWidth") == width
+        assert serious(page) == []
+
+
+def test_the_theme_can_be_chosen(chromium: Any, url: str) -> None:
+    with opened(chromium, url, color_scheme="light") as page:
+        paper = "getComputedStyle(document.body).backgroundColor"
+        light = page.evaluate(paper)
+        page.locator("#theme").click()
+        assert page.evaluate(paper) == light
+        page.locator("#theme").click()
+        assert page.evaluate(paper) != light
+
+
+def test_two_runs_show_the_rows_that_changed(chromium: Any, judged: Path, tmp_path: Path) -> None:
+    after = tmp_path / "after.jsonl"
+    shutil.copy(judged, after)
+
+    def fix(rows: list[dict[str, Any]]) -> None:
+        for row in rows[1:31:3]:
+            row.update(verdict="B", choice=1, correct=1.0)
+            for view in row["views"]:
+                view["verdict"]["choice"] = 1
+
+    edit(after, fix)
+    with opened(chromium, written(tmp_path, judged, after)) as page:
+        # Ten of 120 rows gained.
+        assert page.locator(".lead .value").inner_text().startswith("+8.3")
+        assert "10 rows gained, 0 lost" in page.locator(".lead").inner_text()
+        count(page, f"10 of {ROWS} rows")
+        check(page, "gained")
+        count(page, f"10 of {ROWS} rows")
+        assert serious(page) == []
+        page.locator("#list a.id").first.click()
+        page.wait_for_selector("#row-body .view")
+        assert page.locator("#row-body .record").count() == 2
+
+
+def test_a_training_run_shows_curves_marks_and_numbers(chromium: Any, tmp_path: Path) -> None:
+    run = training_run(tmp_path / "run")
+    with opened(chromium, written(tmp_path, run)) as page:
+        assert "tool use has collapsed" in page.locator("main").inner_text()
+        titles = page.locator(".chart figcaption").all_inner_texts()
+        wanted = ("Reward and its parts", "KL divergence", "Groups dropped, share", "Memory, GiB")
+        assert set(wanted) <= set(titles)
+        assert page.locator(".chart canvas").count() == len(titles)
+        chart = page.locator(".chart", has_text="Reward and its parts")
+        chart.locator("summary").click()
+        assert chart.locator(".numbers tbody tr").nth(1).inner_text().split() == ["2", "0.2", "0.4"]
+        assert serious(page) == []
+
+
+def test_view_follows_a_run_in_progress(chromium: Any, judged: Path, tmp_path: Path) -> None:
+    lines = judged.read_text().splitlines(keepends=True)
+    path = tmp_path / "growing.jsonl"
+    path.write_text("".join(lines[:9]))
+    command = [TIRJUDGE, "view", str(path), "--no-open"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            url = server.stdout.readline().strip()
+            with opened(chromium, url) as page:
+                count(page, "9 of 9 rows")
+                with path.open("a") as file:
+                    file.writelines(lines[9:15])
+                    file.write(lines[15][:50])  # a row that is being written
+                count(page, "15 of 15 rows")
+        finally:
+            server.send_signal(signal.SIGINT)
+        assert server.wait(timeout=30) == 0

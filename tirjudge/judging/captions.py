@@ -1,0 +1,155 @@
+"""Captions of a result file's rows and dialogues: verdicts, programs, rewards, and what letters stand for.
+
+Untrusted names are escaped; the texts of rows, models and programs are left to whoever shows them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tirjudge.console_text import printable
+from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, RecordedView
+from tirjudge_environments.orders import letter, letters
+
+
+def outcome_text(row: RecordedRow) -> str:
+    """Return right, wrong, the credit of a tie, or nothing for a row without a label."""
+    if row.correct is None:
+        return ""
+    return {1.0: "right", 0.0: "wrong"}.get(row.correct, f"{row.correct:.2g}")
+
+
+def verdict_text(row: RecordedRow) -> str:
+    """Return the verdict with the scores, or with the share of the views that agree."""
+    if row.verdict is None and not row.scores:
+        return row.stop
+    parts = [row.verdict] if row.verdict else []
+    if row.scores:
+        parts.append(":".join("-" if score is None else f"{score:.3g}" for score in row.scores))
+    elif len(row.views) > 1:
+        chosen = [view.verdict.choice for view in row.views if view.verdict is not None]
+        agreeing = sum(choice is not None and letter(choice) == row.verdict for choice in chosen)
+        parts.append("" if row.verdict == "tie" else f"{agreeing}/{len(row.views)}")
+    return " ".join(parts).rstrip()
+
+
+def last_program(row: RecordedRow) -> str:
+    """Return the first line that the last program printed, and the last line of the program.
+
+    A program of a view in the row's order is preferred: the letters that it prints are those of the verdict.
+    For another one, the line says what its letters stand for.
+    """
+    found = [(view.order, one) for view in row.views for one in view.segments if one.kind == "program"]
+    if not found:
+        return ""
+    order, last = next((pair for pair in reversed(found) if _is_given(pair[0])), found[-1])
+    code = next((line.strip() for line in reversed(last.text.splitlines()) if line.strip()), "")
+    output = (last.stdout.strip().splitlines() or ["(no output)"])[0]
+    if last.status != "ok":
+        output = f"{last.status}: {_last_line(last.stderr or last.reason)}"
+    shown, meant = letters(len(order)), map(letter, order)
+    note = "" if _is_given(order) else f" (its {','.join(shown)}: {','.join(meant)})"
+    # The output comes first: it decided the verdict, and a narrow terminal cuts the end of the line.
+    return printable(f"{output[:60]}{note} <- {code}", 140)
+
+
+def _is_given(order: Sequence[int]) -> bool:
+    """Return True if a view's letters are those of the row."""
+    return list(order) == list(range(len(order)))
+
+
+def _last_line(text: str) -> str:
+    return (text.strip().splitlines() or [""])[-1]
+
+
+def order_note(order: Sequence[int]) -> str:
+    """Return what the letters in a dialogue stand for, given the candidate at each shown position."""
+    if len(order) == 1:
+        return f"the judge sees only response {letter(order[0])}"
+    if _is_given(order):
+        return "the judge sees the responses in the order of the row"
+    places = [f"its {letter(place)} is response {letter(index)}" for place, index in enumerate(order)]
+    return f"the judge sees the responses in another order: {', '.join(places)}"
+
+
+def response_heading(row: RecordedRow, index: int) -> str:
+    """Return the name of a response, and whether the judge chose it and the label names it."""
+    name = letter(index)
+    notes = ["chosen"] * (row.verdict == name) + ["label"] * (row.label == index)
+    return f"response {name}" + (f" ({', '.join(notes)})" if notes else "") + ":"
+
+
+def view_verdict(view: RecordedView) -> str:
+    """Return the verdict of a dialogue in the letters of the row, and in its own."""
+    verdict = view.verdict
+    if verdict is None:
+        return f"no verdict: {printable(view.stop)}" + (f" ({printable(view.detail)})" if view.detail else "")
+    if verdict.tie:
+        return "verdict: a tie"
+    scores = ", ".join(f"{printable(_name(index))} {score:g}" for index, score in verdict.scores.items())
+    if verdict.choice is None:
+        return f"scores: {scores}"
+    named = f"verdict: response {letter(verdict.choice)}"
+    if verdict.choice in view.order and not _is_given(view.order):
+        named += f", which this dialogue calls {letter(view.order.index(verdict.choice))}"
+    return f"{named}; scores: {scores}" if scores else named
+
+
+def _name(index: str) -> str:
+    return letter(int(index)) if index.isdecimal() and len(index) < 10 else index
+
+
+def reward_text(view: RecordedView) -> str:
+    """Return the reward of a dialogue with its parts."""
+    reward = view.reward
+    if reward is None or reward.total is None:
+        return f"no reward: {printable(reward.unscored if reward else '')}"
+    parts = ", ".join(
+        f"{printable(name)} {'-' if part is None else f'{part:g}'}" for name, part in reward.parts.items()
+    )
+    return f"reward {reward.total:g}" + (f" ({parts})" if parts else "")
+
+
+def view_heading(view: RecordedView) -> str:
+    """Return the name of a dialogue and what its letters stand for."""
+    sample = f", sample {view.sample}" if view.sample else ""
+    return f"view {printable(view.view)}{sample}: {order_note(view.order)}"
+
+
+def view_passages(view: RecordedView) -> Iterator[tuple[RecordedPassage, str, str]]:
+    """Yield the passages of a dialogue, each with its heading and what the judge was shown of its output.
+
+    The last part is empty for everything but programs.
+    """
+    outputs = [passage.text for passage in view.segments if passage.kind == "output"]
+    number = 0
+    for passage in view.segments:
+        if passage.kind == "program":
+            number += 1
+            yield passage, program_heading(passage, number), "".join(outputs[number - 1 : number])
+        else:
+            heading = "shown to the judge" if passage.kind == "output" else passage.kind
+            yield passage, f"{'hidden ' * passage.hidden}{heading}", ""
+
+
+def program_heading(program: RecordedPassage, number: int) -> str:
+    heading = f"program {number}: {printable(program.status)}"
+    return f"{heading}, exit code {program.exit_code}" if program.exit_code else heading
+
+
+def variable_notes(program: RecordedPassage) -> Iterator[str]:
+    """Yield which response each variable of a program holds."""
+    for name, reference in (program.bindings or {}).items():
+        if isinstance(reference, int) and 0 <= reference < 2**31:
+            yield f"{printable(name)} is response {letter(reference)}"
+
+
+def program_outputs(program: RecordedPassage, shown: str) -> Iterator[tuple[str, str]]:
+    """Yield what a program printed, with headings; its output is left out if the judge was `shown` all."""
+    if program.status == "refused":
+        yield "refused", program.reason
+        return
+    if program.stdout.strip() not in shown:
+        yield "standard output", program.stdout
+    if program.stderr:
+        yield "standard error", program.stderr

@@ -1,0 +1,230 @@
+"""Judged runs for a page: the headline, scores under protocols, breakdowns, rows, and comparisons."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tirjudge.data.rows import Row
+from tirjudge.evaluation.base import JudgedRow, Unscorable
+from tirjudge.evaluation.run_checks import BenchmarkRows, LabelCheck
+from tirjudge.evaluation.runs import (
+    comparable,
+    comparison_record,
+    default_protocols,
+    distinct_protocols,
+    published_record,
+    score_record,
+)
+from tirjudge.evaluation.scoring import Score, compare, score
+from tirjudge.evaluation.stored_outputs.files import RunFiles
+from tirjudge.evaluation.stored_outputs.reading import Replay
+from tirjudge.evaluation.stored_outputs.tirjudge_results import TIRJUDGE_RESULTS
+from tirjudge.generation.spending import Price
+from tirjudge.judging.result_rows import is_truncated
+from tirjudge.report.breakdowns import (
+    RowFacts,
+    accuracy,
+    breakdowns,
+    costs,
+    endings,
+    histograms,
+    positions,
+    proportion,
+)
+from tirjudge.report.rows import FLAGS, RowTable, TableBuilder, Texts, distinct, read_rows
+from tirjudge.statistics import Proportion
+from tirjudge.storage.run_folder import read_lines
+
+
+class _CompleteRows(RunFiles):
+    """The rows of a result file that may still be written: a torn last one is left out."""
+
+    def __iter__(self) -> Iterator[Row]:
+        for path in self.paths:
+            for number, fields in enumerate(read_lines(path), 1):
+                yield Row(f"{path}:{number}", f"line-{number}", fields)
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedRun:
+    """A judged run, read once."""
+
+    name: str
+    path: Path
+    summary: Mapping[str, Any]
+    """Everything above the table of rows, as JSON values."""
+    table: RowTable
+    rows: Sequence[JudgedRow]
+    """The rows as protocols see them."""
+    protocols: Sequence[str]
+
+
+def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, seed: int = 0) -> JudgedRun:
+    """Read a result file of `judge`, `eval` or `bon`.
+
+    Raises OSError for a missing file, and ValueError, in one line, for one without rows and for one that is
+    no result file.
+    """
+    builder, facts, models, formats, notes = TableBuilder(texts), [], [], [], []
+    for row, fields in read_rows(path):
+        builder.add(row, fields)
+        facts.append(RowFacts.of(row, fields))
+        models.append(row.model)
+        formats.append(row.format)
+        notes.append(str(fields.get("note") or ""))
+    run = Replay(_CompleteRows([path]), TIRJUDGE_RESULTS, duplicates="first")
+    rows = list(run)
+    protocols = default_protocols(run)
+    scores, published, benchmark = _scores(rows, protocols, run.benchmark, seed)
+    summary = {
+        "name": path.name,
+        "rows": len(facts),
+        "headline": _headline(facts, scores[0] if scores and run.benchmark else None),
+        "benchmark": run.benchmark,
+        "models": distinct([one for one in models if one]),
+        "formats": distinct([one for one in formats if one]),
+        "notes": distinct([one for one in notes if one]),
+        "settings": _settings(path),
+        "truncated": is_truncated(path),
+        "dropped": run.dropped,
+        "breakdowns": breakdowns(facts),
+        "positions": positions(rows),
+        "histograms": histograms(facts),
+        "costs": costs(facts, price),
+        "endings": endings(facts, read_lines(path.with_name(path.name + ".failed.jsonl"))),
+        "scores": [score_record(one) | {"percent": one.card.percent} for one in scores],
+        "published": published,
+        "not_comparable": benchmark,
+    }
+    return JudgedRun(path.name, path, summary, builder.build(), rows, protocols)
+
+
+def _headline(facts: Sequence[RowFacts], scored: Score | None) -> dict[str, Any]:
+    """Return the number of a run: its benchmark's, the accuracy, or the share of rows with a verdict."""
+    if scored is not None:
+        found = scored.estimates[scored.headline]
+        about = f"{scored.card.about}; ties {scored.card.ties}; rows without a verdict {scored.card.failures}"
+        value = None if math.isnan(found.value) else found.value
+        return {
+            "name": f"{scored.headline}, {scored.card.name}",
+            "about": about,
+            "value": value,
+            "low": found.low,
+            "high": found.high,
+            "n": found.n,
+        }
+    credits = [one.credit for one in facts if one.credit is not None]
+    if credits:
+        about = "share of labelled rows whose verdict is the label; a tie of k is worth 1/k"
+        return {"name": "accuracy", "about": about, **accuracy(credits)}
+    verdicts = sum(one.stop == "verdict" for one in facts)
+    about = "share of rows with a verdict; no row has a label"
+    return {"name": "verdicts", "about": about, **proportion(Proportion(verdicts, len(facts)))}
+
+
+def _scores(
+    rows: Sequence[JudgedRow], protocols: Sequence[str], benchmark: str, seed: int
+) -> tuple[list[Score], list[dict[str, Any]], str]:
+    """Return the scores under the protocols that fit, published figures, or why none can be compared."""
+    watched = BenchmarkRows(benchmark)
+    scores: list[Score] = []
+    published: list[dict[str, Any]] = []
+    fault = ""
+    for protocol in distinct_protocols(protocols):
+        try:
+            scores.append(score(protocol, watched.watch(rows), seed=seed))
+        except Unscorable:
+            continue
+        found = comparable(scores[-1], benchmark)
+        if found and watched.fault:
+            fault = f"{watched.fault}: not comparable with the figures published on {benchmark}"
+        elif found:
+            figure = found[0].figure
+            published.append(
+                {
+                    "protocol": protocol.card.name,
+                    "figure": figure,
+                    "value": scores[-1].estimates[figure].value,
+                    "rows": [published_record(one) for one in found],
+                }
+            )
+    return scores, published, fault
+
+
+def _settings(path: Path) -> dict[str, str]:
+    """Return the settings that a run recorded and that differ from nothing, empty lists and the like."""
+    sidecar = path.with_name(path.name + ".settings.json")
+    try:
+        recorded = json.loads(sidecar.read_text(encoding="utf-8"))["settings"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return {}
+    if not isinstance(recorded, dict):
+        return {}
+    return {
+        str(name): value if isinstance(value, str) else json.dumps(value)
+        for name, value in recorded.items()
+        if value not in (None, "", [], {})
+    }
+
+
+def comparisons(runs: Sequence[JudgedRun], seed: int = 0) -> list[dict[str, Any]]:
+    """Return the comparison of the first run with every other one, under each protocol that fits both.
+
+    Raises ValueError if the runs have no row in common, or one with another label.
+    """
+    return [
+        {"first": runs[0].name, "second": other.name, "tables": _compared(runs[0], other, seed)}
+        for other in runs[1:]
+    ]
+
+
+def _compared(first: JudgedRun, second: JudgedRun, seed: int) -> list[dict[str, Any]]:
+    labels = LabelCheck((first.name, second.name))
+    before, after = list(labels.first(first.rows)), list(labels.second(second.rows))
+    tables, unfit = [], []
+    for protocol in distinct_protocols(first.protocols):
+        try:
+            units = protocol.units(before), protocol.units(after)
+            tables.append(comparison_record(compare(protocol, *units, seed=seed)))
+            tables[-1]["percent"] = protocol.card.percent
+        except Unscorable as error:
+            unfit.append(f"{protocol.card.name}: {error}")
+    if not tables:
+        raise ValueError(f"{first.name} and {second.name} cannot be compared: {'; '.join(unfit)}")
+    return tables
+
+
+def joined(runs: Sequence[JudgedRun]) -> dict[str, Any]:
+    """Return the rows of all runs by id, in the order of the first run, and the changes between them.
+
+    `places` has, for each id, its number in every run or -1. `changes` has 1 where a later run gained the
+    row (its credit is higher than in the first), -1 where it lost it, 2 for another verdict of the same
+    credit, and 0 for none.
+    """
+    numbers = [{id: number for number, id in enumerate(run.table.ids)} for run in runs]
+    ids = distinct([id for run in runs for id in run.table.ids])
+    places = [[found.get(id, -1) for found in numbers] for id in ids]
+    data: dict[str, Any] = {"flags": FLAGS, "runs": [{"name": run.name, **run.table.data()} for run in runs]}
+    if len(runs) > 1:
+        data["places"] = places
+        data["changes"] = [_change(runs, place) for place in places]
+    return data
+
+
+def _change(runs: Sequence[JudgedRun], place: Sequence[int]) -> int:
+    known = [(run.table, number) for run, number in zip(runs, place, strict=True) if number >= 0]
+    if len(known) < 2:
+        return 0
+    (first, start), *others = known
+    for table, number in others:
+        before, after = first.credits[start], table.credits[number]
+        if before is not None and after is not None and before != after:
+            return 1 if after > before else -1
+        if first.verdict_at(start) != table.verdict_at(number):
+            return 2
+    return 0

@@ -1,0 +1,189 @@
+"""A report as one HTML page that needs no network: its parts, its content security policy, its data."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from importlib.resources import files
+from typing import Any
+
+from tirjudge.console_text import printable
+from tirjudge.report.judgments import JudgedRun, comparisons, joined
+from tirjudge.report.training import TrainingRun
+
+_UPLOT = "uplot-1.6.32"
+_SCRIPTS = ("page.js", "rows.js")
+_CHART_SCRIPTS = (f"{_UPLOT}/uPlot.iife.min.js", "charts.js")
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page with the sizes of its parts, in bytes."""
+
+    html: bytes
+    rows: int
+    """Rows in its table; 0 for a training run."""
+    row_bytes: int
+    """Bytes of the page's data about the rows, without texts."""
+    text_bytes: int
+    """Bytes of the compressed texts."""
+    plain_text_bytes: int
+    """Bytes of the texts before compression."""
+
+
+def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0, live: str = "") -> Page:
+    """Return the page of a judged run, or of several that are compared with the first.
+
+    A page with a tag of its version, `live`, asks its server for newer ones. Raises ValueError if
+    the runs have no row in common, or one with another label, and without the extra `report`.
+    """
+    rows = encoded(joined(runs))
+    chunks = [(number, run.table.chunks) for number, run in enumerate(runs)]
+    html = _render(
+        "judgments.html.jinja",
+        title=" and ".join(run.name for run in runs),
+        live=live,
+        scripts=_SCRIPTS,
+        runs=[run.summary for run in runs],
+        comparisons=comparisons(runs, seed) if len(runs) > 1 else [],
+        data=rows,
+        chunks=chunks,
+    )
+    return Page(
+        html,
+        rows=sum(len(run.table.ids) for run in runs),
+        row_bytes=len(rows),
+        text_bytes=sum(len(chunk) for _, found in chunks for chunk in found),
+        plain_text_bytes=sum(run.table.text_bytes for run in runs),
+    )
+
+
+def training_page(run: TrainingRun, *, live: str = "") -> Page:
+    """Return the page of a training run; `live` is as in `judged_page`."""
+    data = encoded(run.charts)
+    html = _render(
+        "training.html.jinja",
+        title=run.name,
+        live=live,
+        scripts=("page.js", *_CHART_SCRIPTS),
+        run=run.summary,
+        data=data,
+    )
+    return Page(html, rows=0, row_bytes=len(data), text_bytes=0, plain_text_bytes=0)
+
+
+def encoded(data: Any) -> str:
+    """Return JSON for a script element of type application/json: hostile text cannot end the element."""
+    text = json.dumps(_finite(data), separators=(",", ":"))
+    for mark in "<>&":
+        text = text.replace(mark, f"\\u{ord(mark):04x}")
+    return text
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return value
+
+
+def _render(template: str, *, title: str, live: str, scripts: Sequence[str], **values: Any) -> bytes:
+    try:
+        from jinja2 import Environment, PackageLoader, StrictUndefined
+    except ImportError:
+        raise ValueError("a report needs Jinja2: pip install 'tirjudge[report]'") from None
+    environment = Environment(
+        loader=PackageLoader("tirjudge.report", "assets"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        # Jinja's own filters would escape nothing more; printable shows control characters as escapes.
+        finalize=lambda value: printable(value, 10_000) if type(value) is str else value,
+    )
+    environment.filters.update(percent=percent, figure=figure, interval=interval, short=short)
+    script = "\n".join(_asset(name) for name in scripts)
+    style = "\n".join(_asset(name) for name in ("report.css", f"{_UPLOT}/uPlot.min.css"))
+    policy = [
+        "default-src 'none'",
+        f"script-src {_hash(script)}",
+        f"style-src {_hash(style)}",
+        "connect-src 'self'" if live else "connect-src 'none'",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+    html = environment.get_template(template).render(
+        title=title,
+        live=live,
+        policy="; ".join(policy),
+        style=_markup(style),
+        script=_markup(script),
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        version=version("tirjudge"),
+        **{name: _markup(value) if name == "data" else value for name, value in values.items()},
+    )
+    return html.encode(errors="backslashreplace")
+
+
+def _markup(text: str) -> Any:
+    from markupsafe import Markup
+
+    return Markup(text)
+
+
+def _asset(name: str) -> str:
+    return files("tirjudge.report").joinpath("assets", name).read_text(encoding="utf-8")
+
+
+def _hash(content: str) -> str:
+    digest = base64.b64encode(hashlib.sha256(content.encode()).digest()).decode()
+    return f"'sha256-{digest}'"
+
+
+def percent(value: float | None, *, signed: bool = False) -> str:
+    """Return a share from 0 to 1 as a percentage with one decimal; a dash if it is unknown."""
+    if value is None or math.isnan(value):
+        return "–"
+    return _signs(f"{100 * value:{'+' if signed else ''}.1f}")
+
+
+def _signs(number: str) -> str:
+    """Return a number with a minus sign in place of a hyphen."""
+    return number.replace("-", "−") if "e" not in number else number
+
+
+def figure(value: float | None, *, is_share: bool = False, signed: bool = False) -> str:
+    """Return a number as a table shows it; shares as percentages."""
+    if value is None or math.isnan(value):
+        return "–"
+    if is_share:
+        return percent(value, signed=signed)
+    if not signed and float(value).is_integer() and abs(value) < 1e12:
+        return f"{value:,.0f}"
+    digits = ",.0f" if abs(value) >= 1000 else ".4g"
+    return _signs(f"{value:{'+' if signed else ''}{digits}}")
+
+
+def interval(found: Mapping[str, Any], *, is_share: bool = True, signed: bool = False) -> str:
+    """Return a 95 % interval as text; empty if there is none."""
+    low, high = found["low"], found["high"]
+    if low is None or high is None or math.isnan(low) or math.isnan(high):
+        return ""
+    shown = [figure(bound, is_share=is_share, signed=signed) for bound in (low, high)]
+    return f"{shown[0]} to {shown[1]}"
+
+
+def short(values: Iterable[str], limit: int = 6) -> str:
+    """Return names joined by commas, the first few if there are many."""
+    named = list(values)
+    more = f" and {len(named) - limit} more" if len(named) > limit else ""
+    return ", ".join(named[:limit]) + more

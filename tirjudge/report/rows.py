@@ -1,0 +1,244 @@
+"""The rows of a result file for a page: small columns for the table, and compressed chunks of texts."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from tirjudge.console_text import printable
+from tirjudge.judging.captions import (
+    last_program,
+    outcome_text,
+    program_outputs,
+    response_heading,
+    reward_text,
+    variable_notes,
+    verdict_text,
+    view_heading,
+    view_passages,
+    view_verdict,
+)
+from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, RecordedView, read_result_rows
+from tirjudge_environments.orders import letter
+
+Texts = Literal["all", "wrong", "none"]
+"""Rows whose prompt, responses and dialogues a page contains."""
+_CHUNK_BYTES = 200_000
+"""Text bytes of a chunk before compression: a search unpacks all chunks, a row view only one."""
+_LONGEST_NAME = 200
+
+
+class Coded:
+    """A column of texts that repeat: each text once, and its number for every row."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._texts: list[str] = []
+        self._codes: list[int] = []
+
+    def add(self, text: str) -> None:
+        number = self._numbers.setdefault(text, len(self._texts))
+        if number == len(self._texts):
+            self._texts.append(text)
+        self._codes.append(number)
+
+    def text_at(self, number: int) -> str:
+        return self._texts[self._codes[number]]
+
+    def column(self) -> dict[str, Any]:
+        return {"values": self._texts, "codes": self._codes}
+
+
+@dataclass(slots=True)
+class RowTable:
+    """The columns of a run's rows, and their texts in chunks."""
+
+    ids: list[str] = field(default_factory=list)
+    verdicts: Coded = field(default_factory=Coded)
+    outcomes: Coded = field(default_factory=Coded)
+    stops: Coded = field(default_factory=Coded)
+    domains: Coded = field(default_factory=Coded)
+    formats: Coded = field(default_factory=Coded)
+    flags: list[int] = field(default_factory=list)
+    """Bits of `FLAGS`."""
+    programs: list[int] = field(default_factory=list)
+    tokens: list[int] = field(default_factory=list)
+    """Completion tokens."""
+    seconds: list[float] = field(default_factory=list)
+    credits: list[float | None] = field(default_factory=list)
+    """1 for a right verdict, 1/k for a tie of k, 0 for a wrong one, None without a label."""
+    briefs: list[str] = field(default_factory=list)
+    """The last program in one line; empty for rows without texts."""
+    chunks: list[str] = field(default_factory=list)
+    """Texts as base64 of gzip of a JSON list of row records."""
+    spans: list[list[int]] = field(default_factory=list)
+    """Numbers of the rows in each chunk."""
+    text_bytes: int = 0
+    """Size of the texts before compression."""
+
+    def verdict_at(self, number: int) -> str:
+        """Return the verdict of a row."""
+        return self.verdicts.text_at(number)
+
+    def data(self) -> dict[str, Any]:
+        """Return the columns for the page, without the chunks themselves."""
+        return {
+            "ids": self.ids,
+            "verdicts": self.verdicts.column(),
+            "outcomes": self.outcomes.column(),
+            "stops": self.stops.column(),
+            "domains": self.domains.column(),
+            "formats": self.formats.column(),
+            "flags": self.flags,
+            "programs": self.programs,
+            "tokens": self.tokens,
+            "seconds": self.seconds,
+            "briefs": self.briefs if any(self.briefs) else [],
+            "spans": self.spans,
+        }
+
+
+FLAGS = ("wrong", "tie", "malformed", "program failed", "flipped")
+"""Filters of the page; the position is the bit in `RowTable.flags`."""
+
+
+def row_flags(row: RecordedRow) -> int:
+    """Return the filters that a row fits, as bits of `FLAGS`."""
+    fits = (
+        row.correct is not None and row.correct < 1,
+        row.verdict == "tie",
+        row.stop != "verdict",
+        row.programs_failed > 0,
+        row.flipped,
+    )
+    return sum(1 << bit for bit, fitting in enumerate(fits) if fitting)
+
+
+def read_rows(path: Path) -> Iterator[tuple[RecordedRow, dict[str, Any]]]:
+    """Yield the complete rows of a result file, each with its fields.
+
+    Raises OSError for a missing file, and ValueError for one without rows and for one that is no result file.
+    """
+    empty = True
+    for row, fields in read_result_rows(path):
+        empty = False
+        yield row, dict(fields)
+    if empty:
+        raise ValueError(f"{path} has no complete row")
+
+
+class TableBuilder:
+    """Collects the rows of a run into a `RowTable`."""
+
+    def __init__(self, texts: Texts) -> None:
+        self._texts: Texts = texts
+        self._table = RowTable()
+        self._records: list[str] = []
+        self._numbers: list[int] = []
+        self._size = 0
+
+    def add(self, row: RecordedRow, fields: dict[str, Any]) -> None:
+        """Add a row; `fields` has its tokens and seconds."""
+        table, flags = self._table, row_flags(row)
+        shown = self._texts == "all" or (self._texts == "wrong" and bool(flags & 0b111))
+        table.ids.append(row.id)
+        table.verdicts.add(printable(verdict_text(row), _LONGEST_NAME))
+        table.outcomes.add(outcome_text(row))
+        table.stops.add(row.stop)
+        table.domains.add(row.domain)
+        table.formats.add(row.format)
+        table.flags.append(flags)
+        table.credits.append(row.correct)
+        table.programs.append(sum(one.kind == "program" for view in row.views for one in view.segments))
+        table.tokens.append(int(number(fields, "completion_tokens")))
+        table.seconds.append(round(number(fields, "seconds"), 2))
+        table.briefs.append(last_program(row) if shown else "")
+        if shown:
+            self._numbers.append(len(table.ids) - 1)
+            self._records.append(json.dumps(row_record(row)))
+            self._size += len(self._records[-1])
+            if self._size >= _CHUNK_BYTES:
+                self._pack()
+
+    def build(self) -> RowTable:
+        self._pack()
+        return self._table
+
+    def _pack(self) -> None:
+        if not self._records:
+            return
+        content = f"[{','.join(self._records)}]".encode()
+        self._table.text_bytes += len(content)
+        # Without a time, so that the same rows give the same page.
+        self._table.chunks.append(base64.b64encode(gzip.compress(content, 6, mtime=0)).decode())
+        self._table.spans.append(self._numbers)
+        self._records, self._numbers, self._size = [], [], 0
+
+
+def number(fields: Mapping[str, Any], name: str) -> float:
+    """Return a number of a row's line; 0 for anything else, which `read_run` refuses later."""
+    value = fields.get(name)
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return 0
+    return value
+
+
+def row_record(row: RecordedRow) -> dict[str, Any]:
+    """Return all texts of a row with their captions, as `tirjudge show` prints them."""
+    label = "" if row.label is None else letter(row.label)
+    facts = {
+        "label": label,
+        "format": row.format,
+        "domain": row.domain,
+        "tags": ", ".join(row.tags),
+        "model": row.model,
+        "from": row.where,
+        "detail": row.detail,
+    }
+    record: dict[str, Any] = {
+        "facts": [[name, printable(fact)] for name, fact in facts.items() if fact],
+        "views": [_view_record(view) for view in row.views],
+    }
+    if row.prompt is not None and row.responses is not None:
+        record["prompt"] = [[message.role, message.content] for message in row.prompt]
+        record["responses"] = [
+            [response_heading(row, index).removesuffix(":"), text] for index, text in enumerate(row.responses)
+        ]
+    if row.cut:
+        record["cut"] = "Long responses were cut before they were judged (--truncate)."
+    return record
+
+
+def _view_record(view: RecordedView) -> dict[str, Any]:
+    parts: list[dict[str, Any]] = []
+    for passage, heading, shown in view_passages(view):
+        parts.append(_part(passage, heading))
+        if passage.kind == "program":
+            parts[-1]["notes"] = list(variable_notes(passage))
+            parts += [
+                {"kind": "stream", "heading": name, "text": text}
+                for name, text in program_outputs(passage, shown)
+            ]
+    return {
+        "heading": view_heading(view),
+        "parts": parts,
+        "verdict": view_verdict(view),
+        "reward": reward_text(view) if view.reward is not None else "",
+    }
+
+
+def _part(passage: RecordedPassage, heading: str) -> dict[str, Any]:
+    failed = passage.kind == "program" and passage.status != "ok"
+    kind = "hidden-thinking" if passage.hidden else "failed" if failed else passage.kind
+    return {"kind": kind, "heading": heading, "text": passage.text}
+
+
+def distinct(texts: Sequence[str]) -> list[str]:
+    """Return each text once, in order."""
+    return list(dict.fromkeys(texts))

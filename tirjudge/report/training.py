@@ -1,0 +1,231 @@
+"""Training runs for a page: their stages, curves and events, read from the files of the run folder."""
+
+from __future__ import annotations
+
+import json
+import math
+import tomllib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tirjudge.storage.run_folder import read_lines
+
+_METRICS, _DONE, _CONFIG, _EVENTS = "metrics.jsonl", "done.json", "config.toml", "events.jsonl"
+_CHECKPOINT = "checkpoint-"
+_CHARTS: Mapping[str, tuple[str, ...]] = {
+    "Reward and its parts": ("reward", "reward/*"),
+    "Accuracy by format": ("correct/*",),
+    "Token accuracy": ("mean_token_accuracy",),
+    "Loss": ("loss",),
+    "Entropy, nats per token": ("entropy",),
+    "KL divergence": ("kl",),
+    "Clipped tokens, share": ("clipped_low", "clipped_high"),
+    "Difference of sampler and trainer, logprobs": ("sampler_gap",),
+    "Programs per response": ("tools/calls",),
+    "Programs that failed, share": ("tools/error_rate",),
+    "Groups dropped, share": ("groups/dropped",),
+    "Lengths, tokens per response": ("tokens/model", "tokens/sandbox", "tokens/longest"),
+    "Ends of dialogues, share": ("stop/*",),
+    "Time, share of a step": ("share/*",),
+    "Seconds per step": ("seconds/rollout", "seconds/logprobs", "seconds/train", "seconds/step"),
+    "Memory, GiB": ("gib/*",),
+    "Gradient norm": ("grad_norm",),
+    "Learning rate": ("learning_rate",),
+}
+"""Charts of a stage by title, with their metrics; `*` is any ending."""
+_WATCHED = ("model.base", "method", "seed", "rl.steps", "rl.groups", "rl.samples", "rl.loss", "description")
+"""Settings that are shown first."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingRun:
+    """A training run, read once."""
+
+    name: str
+    summary: Mapping[str, Any]
+    """Stages, events and held-out accuracy, as JSON values."""
+    charts: Mapping[str, Any]
+    """The curves of every stage with their marks, as JSON values."""
+
+
+def is_training_run(folder: Path) -> bool:
+    """Return True if a folder, or one up to two levels below it, has metrics or measurements."""
+    return any(True for _ in _stages(folder))
+
+
+def run_files(folder: Path) -> Iterator[Path]:
+    """Yield the files and folders whose change changes the page of a run."""
+    yield folder / _CONFIG
+    for stage in _stages(folder):
+        yield from (stage / name for name in (_METRICS, _DONE, _EVENTS, "checkpoints"))
+
+
+def _stages(folder: Path) -> Iterator[Path]:
+    found = {
+        file.parent
+        for name in (_METRICS, _DONE)
+        for pattern in (name, f"*/{name}", f"*/*/{name}")
+        for file in folder.glob(pattern)
+        if file.is_file()
+    }
+    yield from sorted(found, key=lambda stage: (_started(stage), str(stage)))
+
+
+def _started(stage: Path) -> float:
+    """Return the time at which a stage wrote its settings, which is when it began."""
+    file = stage / _CONFIG
+    return (file if file.exists() else stage).stat().st_mtime
+
+
+def read_training_run(folder: Path) -> TrainingRun:
+    """Read a run folder of `tirjudge train`, or one of its stages, finished or not.
+
+    Raises OSError for files that cannot be read, and ValueError, in one line, for metrics that are no JSON.
+    """
+    stages = [_stage(stage, folder) for stage in _stages(folder)]
+    curves = [stage for stage in stages if stage["charts"]]
+    summary = {
+        "name": folder.resolve().name,
+        "settings": _settings(folder),
+        "stages": [{name: value for name, value in one.items() if name != "charts"} for one in stages],
+        "events": [{"stage": one["name"], **event} for one in stages for event in one["events"]],
+        "measured": _measured(folder),
+    }
+    charts = {
+        "stages": [{"name": one["name"], "marks": one["marks"], "charts": one["charts"]} for one in curves]
+    }
+    return TrainingRun(folder.resolve().name, summary, charts)
+
+
+def _stage(stage: Path, run: Path) -> dict[str, Any]:
+    rows = list(read_lines(stage / _METRICS))
+    done = _done(stage)
+    seconds = _number(done.get("seconds")) or sum(_number(row.get("seconds/step")) or 0 for row in rows)
+    generated = sum(_number(row.get("tokens/generated")) or 0 for row in rows)
+    trained = sum(_number(row.get("tokens/trained")) or 0 for row in rows)
+    memory = [value for row in rows if (value := _number(row.get("gib/process"))) is not None]
+    # RL counts its batches from 0; people count steps from 1.
+    offset = 1 if rows and rows[0].get("step") == 0 else 0
+    checkpoints = sorted(
+        int(number)
+        for path in (stage / "checkpoints").glob(f"{_CHECKPOINT}*")
+        if (number := path.name.removeprefix(_CHECKPOINT)).isdecimal() and path.is_dir()
+    )
+    events = _events(stage)
+    marks = [{"step": step, "kind": "checkpoint", "about": "checkpoint"} for step in checkpoints]
+    return {
+        "name": "." if stage == run else str(stage.relative_to(run)),
+        "finished": (stage / _DONE).exists(),
+        "steps": len(rows) and int(_number(rows[-1].get("step")) or 0) + offset,
+        "seconds": seconds or None,
+        "tokens_per_second": (generated + trained) / seconds if seconds and generated + trained else None,
+        "peak_gib": max(memory) if memory else None,
+        "checkpoints": checkpoints,
+        "last": {name: _number(rows[-1].get(name)) for name in ("reward", "reward/correct", "loss") if rows},
+        "events": events,
+        "marks": sorted([*marks, *events], key=lambda mark: mark["step"]),
+        "charts": _charts(rows, offset),
+    }
+
+
+def _charts(rows: Sequence[Mapping[str, Any]], offset: int) -> list[dict[str, Any]]:
+    """Return the curves that at least one row has; a metric that a row lacks is null."""
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    charts = []
+    for title, wanted in _CHARTS.items():
+        found = {name: [_number(row.get(name)) for row in rows] for name in _matching(names, wanted)}
+        series = {name: values for name, values in found.items() if set(values) != {None}}
+        if series:
+            steps = [int(_number(row.get("step")) or 0) + offset for row in rows]
+            charts.append({"title": title, "steps": steps, "series": series})
+    return charts
+
+
+def _matching(names: Iterable[str], wanted: Sequence[str]) -> list[str]:
+    found = []
+    for name in names:
+        for one in wanted:
+            if name == one or (one.endswith("*") and name.startswith(one[:-1])):
+                found.append(name)
+                break
+    return found
+
+
+def _events(stage: Path) -> list[dict[str, Any]]:
+    """Return restarts and health stops, with the step after which they happened."""
+    events = []
+    for event in read_lines(stage / _EVENTS):
+        step = _number(event.get("step"))
+        if step is not None:
+            kind = str(event.get("event"))
+            events.append({"step": int(step), "kind": kind, "about": str(event.get("about") or kind)})
+    return events
+
+
+def _measured(folder: Path) -> dict[str, Any]:
+    """Return held-out accuracy: by format, and by family, for every measurement in order."""
+    tables: dict[str, dict[str, dict[str, Any]]] = {"format": {}, "family": {}}
+    names = []
+    for stage in _stages(folder):
+        done, name = _done(stage), stage.name.removeprefix("heldout-")
+        formats = {
+            kind: found
+            for kind, found in done.items()
+            if isinstance(found, dict) and isinstance(found.get("accuracy"), dict)
+        }
+        if not formats:
+            continue
+        names.append(name)
+        for kind, found in formats.items():
+            tables["format"].setdefault(kind, {})[name] = _accuracy(found["accuracy"])
+            families = found.get("families")
+            for family, one in families.items() if isinstance(families, dict) else ():
+                if isinstance(one, dict) and isinstance(one.get("accuracy"), dict):
+                    row = tables["family"].setdefault(f"{family}, {kind}", {})
+                    row[name] = _accuracy(one["accuracy"])
+    return {"names": names, "tables": tables}
+
+
+def _accuracy(found: Mapping[str, Any]) -> dict[str, Any]:
+    n = _number(found.get("n"))
+    parts = {"value": "rate", "low": "low", "high": "high"}
+    return {
+        "n": int(n or 0),
+        **{part: _number(found.get(name)) if n else None for part, name in parts.items()},
+    }
+
+
+def _done(stage: Path) -> dict[str, Any]:
+    try:
+        done = json.loads((stage / _DONE).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return done if isinstance(done, dict) else {}
+
+
+def _settings(folder: Path) -> dict[str, str]:
+    """Return the recipe's settings as `table.key`, the most telling ones first."""
+    try:
+        recipe = tomllib.loads((folder / _CONFIG).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    flat = dict(_flat(recipe, ""))
+    first = {name: flat[name] for name in _WATCHED if name in flat}
+    return first | flat
+
+
+def _flat(table: Mapping[str, Any], prefix: str) -> Iterator[tuple[str, str]]:
+    for key, value in table.items():
+        if isinstance(value, dict):
+            yield from _flat(value, f"{prefix}{key}.")
+        elif value not in ("", []):
+            yield f"{prefix}{key}", value if isinstance(value, str) else json.dumps(value, default=str)
+
+
+def _number(value: Any) -> float | None:
+    """Return a finite number; None for everything else."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        return None
+    return float(value)
