@@ -89,7 +89,7 @@ def page_of(path: str) -> str:
 
 
 def targets(markdown: str, path: str) -> set[str]:
-    """Return the paths of the repository that a file links to, except pictures, which mkdocs copies itself."""
+    """Return the paths of the repository that a file links to, except pictures, which mkdocs copies."""
     found: set[str] = set()
     outside_code(markdown, lambda text: found.update(_LINK.findall(text)) or text)
     links = {link.partition("#")[0] for link in found if not re.match(r"[a-z]+:|#", link)}
