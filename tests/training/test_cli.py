@@ -56,6 +56,11 @@ def test_random_weights_become_a_judge_with_a_model_card(tmp_path: Path) -> None
     assert tomllib.loads((tmp_path / "config.toml").read_text())["rl"]["epsilon_high"] == 0.3
     assert "tirjudge train --recipe mini --set warmup.corpus.programs=16" in (model / "README.md").read_text()
 
+    begins = [line.split(" ", 1)[1] for line in done.stderr.splitlines() if ": stage " in line]
+    assert begins[0] == "warmup: stage 1 of 4"
+    assert begins[2].startswith("rl: stage 3 of 4; the run is expected to end in ")
+    assert len(begins) == 4
+
     written = (model / "model.safetensors").stat().st_mtime_ns
     again = small(tmp_path)
     assert again.exit_code == 0

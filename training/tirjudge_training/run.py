@@ -25,6 +25,7 @@ from tirjudge_training.miniature.tasks import GeneratedData
 from tirjudge_training.pipelines import open_method
 from tirjudge_training.pipelines.model_card import model_card, table
 from tirjudge_training.pipelines.pipeline import Pipeline
+from tirjudge_training.planning.ending import ExpectedEnd, expected_end
 from tirjudge_training.planning.preflight import check
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.run import CHECKPOINTS
@@ -123,7 +124,8 @@ def train(
             note=_note(recipe, data),
         )
         # In order: each stage may use the models and samples of those before it.
-        results = {stage.name: _done(stage, run) for stage in pipeline.stages}
+        end = expected_end(recipe, pipeline, data)
+        results = {stage.name: _done(stage, run, end) for stage in pipeline.stages}
         if pipeline.models:
             run_folder.write(RESULTS, table(pipeline, results))
         model = Path(run.model(pipeline.result))
@@ -166,12 +168,15 @@ def _claim(folder: RunFolder, recipe: Recipe) -> None:
         )
 
 
-def _done(stage: Stage, run: Run) -> JsonObject:
+def _done(stage: Stage, run: Run, end: ExpectedEnd) -> JsonObject:
     """Return the result of a stage: from its folder if it is done, else by doing its work."""
     path, processes = run.path / stage.name, run.processes
-    if processes.first((path / DONE).exists):
+    finished = processes.first((path / DONE).exists)
+    fresh = processes.first(lambda: not path.exists())
+    if finished:
         run.say(f"{stage.name}: done")
     else:
+        run.say(f"{stage.name}: {end.begins(stage.name)}")
         with disk_full_errors(path):
             # The other processes open files of their own in it, and may do so before the first one.
             processes.first(lambda: path.mkdir(parents=True, exist_ok=True))
@@ -186,6 +191,8 @@ def _done(stage: Stage, run: Run) -> JsonObject:
                 release()
                 # Written last: a stage without this file is resumed.
                 folder.write(DONE, json.dumps(result, indent=2) + "\n")
+    # A resumed stage had done some of its work before, so that its time says nothing about the rest.
+    end.ends(stage.name, timed=fresh)
     return processes.first(lambda: json.loads((path / DONE).read_text(encoding="utf-8")))
 
 

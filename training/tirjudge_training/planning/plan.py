@@ -47,7 +47,7 @@ class NoRows:
 def plan(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> Iterator[str]:
     """Yield the plan as lines of text. Loads no weights; without the model's config.json it has no times."""
     # Without a shape (no network, no config.json) the plan has sizes and tokens only.
-    shape = _shape(recipe)
+    shape = shape_of(recipe)
     sizes = [stage.size(data) for stage in pipeline.stages]
     done = [(folder / stage.name / DONE).exists() for stage in pipeline.stages]
     yield f"{len(sizes)} stage{'s' * (len(sizes) != 1)}, from {_model(recipe, shape)}"
@@ -72,7 +72,7 @@ def plan(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> Iterat
         yield from cost_lines(recipe, list(zip(pipeline.stages, sizes, strict=True)), shape.parameters)
 
 
-def _shape(recipe: Recipe) -> Shape | None:
+def shape_of(recipe: Recipe) -> Shape | None:
     """Return the shape of the trained model; None if its configuration is not available."""
     base = recipe.model.base
     if base is None:
