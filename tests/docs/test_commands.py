@@ -57,6 +57,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for file in (ROOT / "examples" / "published").iterdir():
         (tmp_path / file.name).symlink_to(file)
     monkeypatch.chdir(tmp_path)
+    # In this order: the first line may import datasets, which copies the value of the second.
+    monkeypatch.setattr("datasets.config.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     monkeypatch.setenv("NO_COLOR", "1")

@@ -44,10 +44,10 @@ def test_output_and_exit_code_pass_through(tmp_path):
             "PolicyError: the program was not run: line 1: import of requests: there is no network here",
         ),
         (
-            "import colorama",
-            ("--import-policy", "--allow-import", "colorama"),
+            "import not_installed",
+            ("--import-policy", "--allow-import", "not_installed"),
             1,
-            "ModuleNotFoundError: No module named 'colorama'",
+            "ModuleNotFoundError: No module named 'not_installed'",
         ),
         ("", ("--allow-import", "x"), 2, "tirjudge sandbox: --allow-import requires --import-policy"),
         (

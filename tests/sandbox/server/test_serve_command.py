@@ -48,7 +48,9 @@ def test_accepted_requests_are_finished_before_the_shutdown() -> None:
     with Server("--capacity", "1") as running, ThreadPoolExecutor() as threads:
         assert running.greeting.startswith(f"tirjudge sandbox: {running.url} runs 1 programs at once in `")
         source = "import time; time.sleep({}); print(1)"
-        asked = [threads.submit(running.run, source.format(seconds)) for seconds in (6, 6, 0)]
+        asked = [threads.submit(running.run, source.format(6))]
+        _until(lambda: running.number("tirjudge_sandbox_running") == 1)
+        asked += [threads.submit(running.run, source.format(0)) for _ in range(2)]
         _until(lambda: running.number("tirjudge_sandbox_queued") == 2)
         assert running.end() == (0, "tirjudge sandbox: ended\n")
         assert [answer.result()["run_result"]["stdout"] for answer in asked] == ["1\n"] * 3
