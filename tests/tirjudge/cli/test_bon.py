@@ -296,6 +296,6 @@ def test_rows_are_inspected_before_the_judge_is_asked(tmp_path: Path, endpoint: 
     assert "map them with --column prompt=question --column responses=answers" in run.stderr
     assert not endpoint.asked
     (tmp_path / "alike.jsonl").write_text(json.dumps({"prompt": "Q", "responses": ["candidate 1", "", ""]}))
-    run = bon(tmp_path, "alike.jsonl", "--method", "pairwise", *through(endpoint))
+    run = bon(tmp_path, "alike.jsonl", "--method", "pairwise", "--retries", "0", *through(endpoint))
     assert "1 of 1 inspected rows has an empty response" in run.stderr
     assert "identical" not in run.stderr
