@@ -78,6 +78,8 @@ def test_random_weights_become_a_judge_with_a_model_card(tmp_path: Path) -> None
     assert measured.exit_code == 0, measured.stderr
     assert measured.stdout.startswith("tir-pairwise: 0.0% [0.0%, 65.8%], n = 2")
     assert json.loads(numbers.read_text())["tir-listwise"]["accuracy"]["n"] == 2
+    printed = run("heldout", str(model), "--n", "2", "--json")
+    assert json.loads(printed.stdout) == json.loads(numbers.read_text())
 
 
 @pytest.mark.parametrize(

@@ -215,6 +215,9 @@ def heldout(
     output: Annotated[
         Path | None, typer.Option(help="Also write all numbers, by family too, as JSON.")
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all numbers, by family too, as JSON.")
+    ] = False,
 ) -> None:
     """Measure a miniature on held-out tasks.
 
@@ -231,10 +234,10 @@ def heldout(
         results = measure(
             str(model), data.heldout(n, seed), data.environments, rollout, enable_thinking=thinking
         )
-        for line in lines(results):
-            print(line)
+        record = json.dumps(results, indent=2)
+        print(record if as_json else "\n".join(lines(results)))
         if output is not None:
-            output.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+            output.write_text(record + "\n", encoding="utf-8")
 
 
 @contextmanager

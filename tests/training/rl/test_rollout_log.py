@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,6 +84,22 @@ def test_data_inspect_reads_them(stage: Path, rows: list[dict[str, Any]]) -> Non
     assert ran.exit_code == 0, ran.stderr
     assert f"{len(rows):,}" in ran.stdout
     assert "tir-pairwise" in ran.stdout
+
+
+def test_data_inspect_prints_json(tmp_path: Path) -> None:
+    pair = {"id": "a", "prompt": "Name a prime.", "responses": ["2", "4 or 6"], "label": 0, "domain": "math"}
+    rows = [pair, pair | {"id": "b", "label": 1}, pair | {"id": "c", "responses": "2"}]
+    (tmp_path / "rows.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    ran = CliRunner().invoke(app, ["data", "inspect", str(tmp_path / "rows.jsonl"), "--json"])
+    found = json.loads(ran.stdout)
+    assert (ran.exit_code, found["rows"], found["domains"]) == (1, 2, {"math": 2})
+    assert found["labels"] == [
+        {"responses": 2, "label": 0, "rows": 1},
+        {"responses": 2, "label": 1, "rows": 1},
+    ]
+    # Three words of the prompt and four of the responses.
+    assert found["words"]["100 %"] == 7
+    assert list(found["faults"].values()) == [1]
 
 
 def test_the_other_processes_write_nothing(tmp_path: Path) -> None:

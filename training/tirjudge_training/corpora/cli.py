@@ -164,6 +164,7 @@ def inspect(
         str, typer.Argument(help="A corpus folder, a file of rows, or a Hugging Face dataset id.")
     ],
     split: Annotated[str | None, typer.Option(help="The split to read, for a dataset.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts as JSON.")] = False,
 ) -> None:
     """Count rows by source and format, domain, label position and length, and list their faults.
 
@@ -171,9 +172,11 @@ def inspect(
     """
     with one_line_errors():
         found = Inspection.of(open_rows(rows, split=split))
-        _print_table(found.table())
-        for line in found.lines():
-            print(line)
+        if as_json:
+            print(json.dumps(found.record(), indent=2))
+        else:
+            _print_table(found.table())
+            print("\n".join(found.lines()))
         for fault, n in found.faults.most_common():
             log(f"{n:,} rows cannot be read: {fault}")
         raise typer.Exit(SHORT if found.faults else 0)

@@ -61,6 +61,20 @@ class Inspection:
         lengths = (f"{percent} %: {n:,}" for percent, n in self.lengths(50, 90, 99, 100))
         yield "words of prompt and responses: " + ", ".join(lengths)
 
+    def record(self) -> dict[str, object]:
+        """Return the same counts, and the faults, as JSON values."""
+        return {
+            "rows": sum(self.kinds.values()),
+            "kinds": [{"source": one, "kind": kind, "rows": n} for (one, kind), n in self.kinds.items()],
+            "domains": dict(self.domains),
+            "labels": [
+                {"responses": count, "label": None if place == NO_LABEL else int(place), "rows": n}
+                for (count, place), n in sorted(self.places.items())
+            ],
+            "words": {f"{percent} %": n for percent, n in self.lengths(50, 90, 99, 100)},
+            "faults": dict(self.faults),
+        }
+
     def lengths(self, *percent: int) -> Iterator[tuple[int, int]]:
         """Yield (percentage, words) pairs: so many percent of the rows have at most that many words."""
         ordered = sorted(self.words)
