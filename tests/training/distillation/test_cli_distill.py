@@ -71,7 +71,7 @@ def test_a_teachers_dialogues_become_a_trained_judge(
     assert server.asked[0].headers["authorization"] == "Bearer secret-key"
     stages = [line.split()[1] for line in done.stderr.splitlines()]
     assert list(dict.fromkeys(stages)) == [
-        "teacher:", "heldout-base:", "sft:", "heldout-sft:", "rl:", "select:", "heldout-rl:",
+        "teacher:", "heldout-base:", "lessons:", "sft:", "heldout-sft:", "rl:", "select:", "heldout-rl:",
     ]  # fmt: skip
     taught = json.loads((tmp_path / "teacher" / "done.json").read_text())
     kept = [row for row in read_lines(tmp_path / "lessons" / "samples.jsonl") if row["kept"]]

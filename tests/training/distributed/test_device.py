@@ -24,6 +24,7 @@ from tirjudge_training.distributed import device
 from tirjudge_training.distributed.device import Device
 from tirjudge_training.miniature.tasks import GeneratedData
 from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.planning.ending import ExpectedEnd
 from tirjudge_training.planning.preflight import check
 from tirjudge_training.policies import transformers
 from tirjudge_training.recipe import Recipe
@@ -176,7 +177,8 @@ def uncollected() -> Iterator[None]:
 @pytest.mark.usefixtures("uncollected")
 def test_a_stage_releases_its_memory_when_it_ends(tmp_path: Path) -> None:
     """Otherwise the next stage's engine would find the GPU memory in use."""
-    run_stage(Cyclic(name="stage"), Run(tmp_path, None, GeneratedData(DataConfig()), say=lambda line: None))
+    run = Run(tmp_path, None, GeneratedData(DataConfig()), say=lambda line: None)
+    run_stage(Cyclic(name="stage"), run, ExpectedEnd({"stage": 0}))
     assert Cyclic.left[0]() is None
 
 

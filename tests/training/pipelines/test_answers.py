@@ -70,5 +70,6 @@ def test_an_answer_that_the_judge_cannot_parse_is_refused(roomy_model: Path, tmp
     done = run(tmp_path, roomy_model, "answers.text=[[{letter}]]")
     assert done.exit_code == 1
     assert "answers.text: the judge does not read" in done.stderr
-    assert done.stderr.startswith("tirjudge train: ")
-    assert done.stderr.count("\n") == 1
+    begins, refused = done.stderr.splitlines()
+    assert begins.endswith("answers: stage 1 of 2")
+    assert refused.startswith("tirjudge train: ")
