@@ -15,22 +15,21 @@ from tirjudge.cli.tables import (
     print_others,
     print_score,
 )
-from tirjudge.evaluation.base import ScoringProtocol, Unscorable
-from tirjudge.evaluation.published import PublishedFigure
-from tirjudge.evaluation.run_checks import BenchmarkRows
 from tirjudge.evaluation.runs import (
-    comparable,
+    ScoredRun,
     comparison_record,
     default_protocols,
-    distinct_protocols,
+    fitting,
     paired_units,
     published_record,
     score_record,
+    score_run,
 )
-from tirjudge.evaluation.scoring import Score, compare, score
+from tirjudge.evaluation.scoring import compare
 from tirjudge.evaluation.stored_outputs.reading import Replay
+from tirjudge.storage.run_folder import JsonObject
 
-Records = list[dict[str, object]]
+Records = list[JsonObject]
 
 
 class Shown(Enum):
@@ -63,73 +62,50 @@ def _score_run(
     Protocols that were not `named` are shown only if they fit. Raises ValueError for an unknown name, for
     unreadable rows, and when no protocol fits.
     """
-    records: Records = []
-    unfit = []
-    results: list[tuple[Score, list[PublishedFigure]]] = []
-    rows = BenchmarkRows(run.benchmark)
-    for protocol in distinct_protocols(names):
-        try:
-            result = score(protocol, rows.watch(run), seed=seed)
-        except Unscorable as error:
-            unfit.append(_reason(protocol, error))
-            continue
-        found = comparable(result, run.benchmark)
-        record = score_record(result)
-        if found and rows.fault:
-            record["not_comparable"] = rows.fault
-        comparable_found = [] if rows.fault else found
-        results.append((result, found))
-        records.append(record | {"published": [published_record(one) for one in comparable_found]})
-    _say_unfit(unfit, named=named, some=bool(records))
+    results, unfit = score_run(run, names, run.benchmark, seed=seed)
+    _say_unfit(unfit, named=named, some=bool(results))
     if run.dropped:
         say(f"tirjudge eval: {run.dropped} rows with an id that occurred before are not counted")
     if shown is not Shown.NOTHING:
-        print("\n".join(headline(result, run.name) for result, _ in results))
+        print("\n".join(headline(one.score, run.name) for one in results))
     if shown is Shown.FULL:
-        _print_in_full(results, rows.fault, run.benchmark)
-    return records, named and bool(unfit)
+        _print_in_full(results, run.benchmark)
+    return [_record(one) for one in results], named and bool(unfit)
 
 
-def _print_in_full(
-    results: Sequence[tuple[Score, list[PublishedFigure]]], fault: str, benchmark: str
-) -> None:
-    """Print every figure of a run next to published ones, which a `fault` of its rows makes incomparable."""
-    for result, found in results:
+def _record(one: ScoredRun) -> JsonObject:
+    not_comparable = {"not_comparable": one.fault} if one.fault else {}
+    published = [] if one.fault else [published_record(figure) for figure in one.published]
+    return score_record(one.score) | not_comparable | {"published": published}
+
+
+def _print_in_full(results: Sequence[ScoredRun], benchmark: str) -> None:
+    """Print every figure of a run next to published ones, unless its rows make them incomparable."""
+    for one in results:
         print()
-        print_score(result)
-        if found and fault:
-            print_incomparable(fault, benchmark)
+        print_score(one.score)
+        if one.fault:
+            print_incomparable(one.fault, benchmark)
         else:
-            print_comparable(result, found)
-    print_others(benchmark, [result.card.name for result, _ in results])
+            print_comparable(one.score, one.published)
+    print_others(benchmark, [one.score.card.name for one in results])
 
 
 def _compare_runs(
     runs: Sequence[Replay], names: Sequence[str], *, named: bool, seed: int, shown: Shown
 ) -> tuple[Records, bool]:
     """Compare two runs under each protocol; return as `_score_run` does."""
-    records: Records = []
-    unfit = []
-    comparisons, files = [], [run.name for run in runs]
-    for protocol in distinct_protocols(names):
-        try:
-            compared = compare(protocol, *paired_units(protocol, runs[0], runs[1]), seed=seed)
-        except Unscorable as error:
-            unfit.append(_reason(protocol, error))
-            continue
-        comparisons.append(compared)
-        records.append(comparison_record(compared))
-    _say_unfit(unfit, named=named, some=bool(records))
+    files = [run.name for run in runs]
+    comparisons, unfit = fitting(
+        names, lambda protocol: compare(protocol, *paired_units(protocol, runs[0], runs[1]), seed=seed)
+    )
+    _say_unfit(unfit, named=named, some=bool(comparisons))
     if shown is not Shown.NOTHING:
         print("\n".join(comparison_headline(compared, files) for compared in comparisons))
     for compared in comparisons if shown is Shown.FULL else ():
         print()
         print_comparison(compared, files)
-    return records, named and bool(unfit)
-
-
-def _reason(protocol: ScoringProtocol, error: Unscorable) -> str:
-    return f"{protocol.card.name}: {error}"
+    return [comparison_record(compared) for compared in comparisons], named and bool(unfit)
 
 
 def _say_unfit(unfit: Sequence[str], *, named: bool, some: bool) -> None:

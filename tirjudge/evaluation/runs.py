@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
-from tirjudge.evaluation.base import ProtocolCard, ScoringProtocol, Units
+from tirjudge.evaluation.base import JudgedRow, ProtocolCard, ScoringProtocol, Units, Unscorable
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.published import ANY, PublishedFigure, published
-from tirjudge.evaluation.run_checks import LabelCheck
-from tirjudge.evaluation.scoring import Comparison, Estimate, Score
+from tirjudge.evaluation.run_checks import BenchmarkRows, LabelCheck
+from tirjudge.evaluation.scoring import Comparison, Estimate, Score, score
 from tirjudge.evaluation.stored_outputs.reading import Replay
 
+_Measured = TypeVar("_Measured")
 _TIRJUDGE = "tirjudge"
 """The format of tirjudge's own result files."""
 _SAMPLED = ("self-consistency", "mean-score")
@@ -28,9 +30,49 @@ def default_protocols(run: Replay) -> tuple[str, ...]:
     return (*open_benchmark(run.benchmark).protocols, *(_SAMPLED if sampled else ()), "errors", "cost")
 
 
-def distinct_protocols(names: Sequence[str]) -> Iterable[ScoringProtocol]:
-    """Return each protocol once, even if it was named by several of its names."""
-    return {protocol.card.name: protocol for protocol in map(open_protocol, names)}.values()
+@dataclass(frozen=True, slots=True)
+class ScoredRun:
+    """A run under one protocol, with the published figures that are under the same one."""
+
+    score: Score
+    published: Sequence[PublishedFigure]
+    """See `comparable`."""
+    fault: str
+    """The reason why the run cannot be compared with `published`; empty if it can."""
+
+
+def score_run(
+    rows: Iterable[JudgedRow], names: Sequence[str], benchmark: str, *, seed: int
+) -> tuple[list[ScoredRun], list[str]]:
+    """Score the rows of a run under each protocol; return as `fitting` does.
+
+    The rows are read once for each protocol. Raises ValueError for an unknown protocol and unreadable rows.
+    """
+    watched = BenchmarkRows(benchmark)
+
+    def scored(protocol: ScoringProtocol) -> ScoredRun:
+        result = score(protocol, watched.watch(rows), seed=seed)
+        found = comparable(result, benchmark)
+        # Read now: a later protocol that does not fit stops in the middle of the rows.
+        return ScoredRun(result, found, watched.fault if found else "")
+
+    return fitting(names, scored)
+
+
+def fitting(
+    names: Sequence[str], measure: Callable[[ScoringProtocol], _Measured]
+) -> tuple[list[_Measured], list[str]]:
+    """Measure under each protocol that fits the rows; return the results, and why the others do not fit.
+
+    A protocol that was named by several of its names counts once. Raises ValueError for an unknown one.
+    """
+    found, unfit = [], []
+    for protocol in {one.card.name: one for one in map(open_protocol, names)}.values():
+        try:
+            found.append(measure(protocol))
+        except Unscorable as error:
+            unfit.append(f"{protocol.card.name}: {error}")
+    return found, unfit
 
 
 def paired_units(protocol: ScoringProtocol, first: Replay, second: Replay) -> tuple[Units, Units]:

@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.data.rows import Row
-from tirjudge.evaluation.base import JudgedRow, Unscorable
-from tirjudge.evaluation.run_checks import BenchmarkRows, LabelCheck
+from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.run_checks import LabelCheck
 from tirjudge.evaluation.runs import (
-    comparable,
     comparison_record,
     default_protocols,
-    distinct_protocols,
+    fitting,
     published_record,
     score_record,
+    score_run,
 )
-from tirjudge.evaluation.scoring import Score, compare, score
+from tirjudge.evaluation.scoring import Score, compare
 from tirjudge.evaluation.stored_outputs.files import RunFiles
 from tirjudge.evaluation.stored_outputs.reading import Replay
 from tirjudge.evaluation.stored_outputs.tirjudge_results import TIRJUDGE_RESULTS
@@ -131,29 +131,23 @@ def _scores(
     rows: Sequence[JudgedRow], protocols: Sequence[str], benchmark: str, seed: int
 ) -> tuple[list[Score], list[dict[str, Any]], str]:
     """Return the scores under the protocols that fit, published figures, or why none can be compared."""
-    watched = BenchmarkRows(benchmark)
-    scores: list[Score] = []
+    results, _ = score_run(rows, protocols, benchmark, seed=seed)
     published: list[dict[str, Any]] = []
     fault = ""
-    for protocol in distinct_protocols(protocols):
-        try:
-            scores.append(score(protocol, watched.watch(rows), seed=seed))
-        except Unscorable:
-            continue
-        found = comparable(scores[-1], benchmark)
-        if found and watched.fault:
-            fault = f"{watched.fault}: not comparable with the figures published on {benchmark}"
-        elif found:
-            figure = found[0].figure
+    for one in results:
+        if one.fault:
+            fault = f"{one.fault}: not comparable with the figures published on {benchmark}"
+        elif one.published:
+            figure = one.published[0].figure
             published.append(
                 {
-                    "protocol": protocol.card.name,
+                    "protocol": one.score.card.name,
                     "figure": figure,
-                    "value": scores[-1].estimates[figure].value,
-                    "rows": [published_record(one) for one in found],
+                    "value": one.score.estimates[figure].value,
+                    "rows": [published_record(found) for found in one.published],
                 }
             )
-    return scores, published, fault
+    return [one.score for one in results], published, fault
 
 
 def _settings(path: Path) -> dict[str, str]:
@@ -186,17 +180,13 @@ def comparisons(runs: Sequence[JudgedRun], seed: int = 0) -> list[dict[str, Any]
 def _compared(first: JudgedRun, second: JudgedRun, seed: int) -> list[dict[str, Any]]:
     labels = LabelCheck((first.name, second.name))
     before, after = list(labels.first(first.rows)), list(labels.second(second.rows))
-    tables, unfit = [], []
-    for protocol in distinct_protocols(first.protocols):
-        try:
-            units = protocol.units(before), protocol.units(after)
-            tables.append(comparison_record(compare(protocol, *units, seed=seed)))
-            tables[-1]["percent"] = protocol.card.percent
-        except Unscorable as error:
-            unfit.append(f"{protocol.card.name}: {error}")
-    if not tables:
+    found, unfit = fitting(
+        first.protocols,
+        lambda protocol: compare(protocol, protocol.units(before), protocol.units(after), seed=seed),
+    )
+    if not found:
         raise ValueError(f"{first.name} and {second.name} cannot be compared: {'; '.join(unfit)}")
-    return tables
+    return [comparison_record(one) | {"percent": one.card.percent} for one in found]
 
 
 def joined(runs: Sequence[JudgedRun]) -> dict[str, Any]:

@@ -342,6 +342,17 @@ def test_the_benchmarks_own_rows_are_comparable(tmp_path: Path) -> None:
         assert "not_comparable" not in record
 
 
+def test_a_protocol_that_does_not_fit_leaves_the_others_comparable() -> None:
+    """It stops at the first row, and the rows that the other protocol read are those of the benchmark."""
+    done = command(
+        "--replay", benchmark_file(O1_MINI), "--protocol", "net-vote", "--protocol", "rm-bench", "--full"
+    )
+    assert done.exit_code == 1
+    assert "tirjudge eval: rm-bench: " in done.stderr
+    assert "of 350 rows" not in done.stdout
+    assert "published under net-vote" in done.stdout
+
+
 @pytest.mark.parametrize("arguments", [("--replay",), ("--compare",)])
 def test_a_run_is_read_once_for_each_protocol(arguments: tuple[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """The checks of labels and of the benchmark's rows watch the rows that a protocol reads."""
