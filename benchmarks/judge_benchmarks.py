@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tests.command import TIRJUDGE
 from tirjudge.judging.batch import Tally
+from tirjudge.storage.result_file import failures_path
 from tirjudge.storage.run_folder import read_lines
 
 DATA = Path(os.environ.get("TIRJUDGE_BENCHMARK_DATA", Path(__file__).parents[2] / "shared" / "benchmarks"))
@@ -58,7 +59,7 @@ def report(name: str, output: Path, code: int, seconds: float) -> None:
     for row in read_lines(output):
         tally.add(row)
     calls = list(read_lines(output.with_name(output.name + ".calls.jsonl")))
-    failures = sum(1 for _ in read_lines(output.with_name(output.name + ".failed.jsonl")))
+    failures = sum(1 for _ in read_lines(failures_path(output)))
     print(
         f"{name}: exit code {code}, n = {tally.judged}, failures {failures}, verdicts {tally.verdicts}, "
         f"accuracy {tally.accuracy}, programs {tally.programs} ({tally.programs_failed} failed), "

@@ -25,6 +25,7 @@ from benchmarks.smol.summary import Judged, parts, summary
 from tirjudge.model_folder import NOTE_FILE, embedded_model, read_note
 from tirjudge.models import resolve_model
 from tirjudge.models.gguf_file import file_sha256
+from tirjudge.storage.result_file import settings_path
 
 HEADLINE = "broken", "repaired"
 """The headline is the worse of these two."""
@@ -49,8 +50,8 @@ def base_of(folder: str) -> str:
 
 def shown_chars(output: Path, folder: str) -> str:
     """Return how many characters of a response the judge was shown, from the settings or the model's note."""
-    sidecar = output.with_name(output.name + ".settings.json")
-    settings = json.loads(sidecar.read_text(encoding="utf-8"))["settings"] if sidecar.exists() else {}
+    recorded = settings_path(output)
+    settings = json.loads(recorded.read_text(encoding="utf-8"))["settings"] if recorded.exists() else {}
     value = settings.get("shown_chars") or read_note(folder).shown_chars
     return str(value) if value else "whole"
 

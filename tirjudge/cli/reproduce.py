@@ -28,6 +28,7 @@ from tirjudge.judging.reproduction import (
     verdicts,
 )
 from tirjudge.judging.rereading import CHANGED, ChangedVerdict, Rereading
+from tirjudge.storage.result_file import recorded_settings
 from tirjudge_sandbox import Limits
 
 _LONGEST_REASON = 240
@@ -170,11 +171,7 @@ def _record(one: Reproduction) -> dict[str, Any]:
 
 def _hint_at_import_policy(file: Path, options: SandboxConfig) -> None:
     """Say so if the programs ran under another import policy; the file's own word changes nothing."""
-    sidecar = file.with_name(file.name + ".settings.json")
-    try:
-        judged = json.loads(sidecar.read_text(encoding="utf-8"))["settings"]["import_policy"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return
+    judged = (recorded_settings(file) or {}).get("import_policy")
     if judged is True and not options.import_policy:
         say("tirjudge reproduce: these programs ran with --import-policy, which is not given here")
     if judged is False and options.import_policy:

@@ -19,6 +19,7 @@ from tirjudge.cli.row_text import print_row, row_line
 from tirjudge.cli.tables import console
 from tirjudge.console_text import printable
 from tirjudge.judging.result_rows import RecordedRow, is_truncated, read_result_rows
+from tirjudge.storage.result_file import failures_path
 from tirjudge.storage.run_folder import read_lines
 
 _LONGEST_REASON = 1000
@@ -151,8 +152,7 @@ class _Selection:
 
     def report(self, shown: int, *, as_json: bool) -> None:
         """Print the rows without a result, and what was not found. Raises ValueError for an unknown id."""
-        failures = self._file.with_name(self._file.name + ".failed.jsonl")
-        for failure in read_lines(failures):
+        for failure in read_lines(failures_path(self._file)):
             id, where = str(failure.get("id")), failure.get("where")
             if (self._failed and not self._ids) or id in self._missing:
                 self._missing.discard(id)

@@ -14,9 +14,8 @@ from tirjudge.cli.help import examples
 from tirjudge.cli.report import PriceIn, PriceOut, Runs, Seed, TextsOption, page_of, price_of
 from tirjudge.report.server import LivePage, PageServer
 from tirjudge.report.training import run_files
+from tirjudge.storage.result_file import failures_path, settings_path
 from tirjudge_sandbox.server.guard import is_loopback
-
-_SIDECARS = ("", ".failed.jsonl", ".settings.json")
 
 
 @examples("tirjudge view rows.verdicts.jsonl", "tirjudge view runs/smol-0 --port 8765 --no-open")
@@ -73,4 +72,4 @@ def _watched(runs: Sequence[Path]) -> Iterator[Path]:
         if run.is_dir():
             yield from run_files(run)
         else:
-            yield from (run.with_name(run.name + ending) for ending in _SIDECARS)
+            yield from (run, failures_path(run), settings_path(run))

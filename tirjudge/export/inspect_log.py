@@ -8,7 +8,6 @@ validate them.
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections import Counter
 from collections.abc import Mapping
@@ -18,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.export.dialogues import Dialogue, JsonObject
-from tirjudge.judging.result_rows import RecordedRow, RecordedView, read_result_rows
+from tirjudge.judging.result_rows import RecordedRow, read_result_rows
+from tirjudge.storage.result_file import recorded_settings
 from tirjudge_environments.orders import letter
 
 _UNKNOWN = "unknown"
@@ -50,7 +50,8 @@ def inspect_record(results: Path) -> JsonObject:
     Raises as `write_inspect_log` does.
     """
     created = datetime.fromtimestamp(results.stat().st_mtime, UTC).isoformat(timespec="seconds")
-    settings, models, credits = _settings(results), Counter[str](), list[float]()
+    settings = recorded_settings(results) or {}
+    models, credits = Counter[str](), list[float]()
     samples = []
     for row, fields in read_result_rows(results):
         models[row.model or _UNKNOWN] += 1
@@ -142,21 +143,13 @@ def _scores(row: RecordedRow) -> JsonObject:
         "verdict": {
             "value": "none" if value is None else value,
             "answer": row.verdict,
-            "explanation": row.detail or _last_words(row.views),
+            "explanation": row.detail or (row.views[0].last_turn.text.strip() if row.views else ""),
             "metadata": {"scores": named or None, "stop": row.stop},
         }
     }
     if row.correct is not None:
         found["correct"] = {"value": row.correct, "answer": row.verdict}
     return found
-
-
-def _last_words(views: list[RecordedView]) -> str:
-    """Return the judge's visible text behind its last program, of the first view."""
-    words = ""
-    for passage in views[0].segments if views else ():
-        words = words + passage.text if passage.kind == "reasoning" and not passage.hidden else ""
-    return words.strip()
 
 
 def _metadata(row: RecordedRow) -> JsonObject:
@@ -217,16 +210,6 @@ def _count(value: Any) -> int:
 def _seconds(fields: Any) -> float:
     value = fields.get("seconds")
     return float(value) if isinstance(value, int | float) and 0 <= value < 1e9 else 0.0
-
-
-def _settings(results: Path) -> Mapping[str, Any]:
-    """Return the settings of the run, if their file is next to the results."""
-    try:
-        text = results.with_name(results.name + ".settings.json").read_text(encoding="utf-8")
-        settings = json.loads(text)["settings"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return {}
-    return settings if isinstance(settings, dict) else {}
 
 
 def _storable(value: Any) -> Any:

@@ -82,13 +82,9 @@ def verdicts(path: Path) -> Rereading:
             "the command that wrote it resumes it"
         )
     found = Rereading.of(path)
-    if not has_programs(path) and not any(_has_dialogue(row) for row, _ in read_result_rows(path)):
+    if not found.dialogues:
         raise ValueError(f"{path} has no program that was run: there is nothing to reproduce")
     return found
-
-
-def _has_dialogue(row: RecordedRow) -> bool:
-    return any(view.segments for view in row.views)
 
 
 def has_programs(path: Path) -> bool:

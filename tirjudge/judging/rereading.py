@@ -63,6 +63,8 @@ class Rereading:
     changed: list[ChangedVerdict]
     read: int = 0
     """Dialogues whose verdict was read again."""
+    dialogues: int = 0
+    """All dialogues that are not empty."""
     unreadable: int = 0
     """Dialogues of a format that cannot be opened."""
 
@@ -77,6 +79,7 @@ class Rereading:
     def add(self, row: RecordedRow) -> None:
         """Read the verdicts of a row again, and compare them."""
         for view in row.views:
+            self.dialogues += bool(view.segments)
             readings = _readings(row, view) if view.stop in _READ else []
             if not readings:
                 self.unreadable += view.stop in _READ
@@ -92,7 +95,7 @@ class Rereading:
 
 def _readings(row: RecordedRow, view: RecordedView) -> list[str]:
     """Return the verdicts that the last turn of a dialogue can be read as; empty if it cannot be read."""
-    text, hidden = _last_turn(view)
+    text, hidden = view.last_turn
     if not 1 <= len(view.order) <= _MOST_RESPONSES or max(view.order) >= _MOST_RESPONSES:
         return []
     task, shown = _task(row), View(view.view, tuple(view.order))
@@ -122,19 +125,6 @@ def _environments(format: str) -> tuple[Environment, ...]:
         except (TypeError, ValueError):  # a format of another package may need options
             continue
     return tuple(opened)
-
-
-def _last_turn(view: RecordedView) -> tuple[str, str]:
-    """Return what the judge wrote after its last program, and the hidden thinking before it."""
-    text = hidden = ""
-    for passage in view.segments:
-        if passage.kind != "reasoning":
-            text = hidden = ""
-        elif passage.hidden:
-            hidden += passage.text
-        else:
-            text += passage.text
-    return text, hidden
 
 
 def _task(row: RecordedRow) -> JudgeTask:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError
 
@@ -163,6 +163,14 @@ class RecordedReward(_Recorded):
     unscored: Text = ""
 
 
+class LastTurn(NamedTuple):
+    """The end of a dialogue."""
+
+    text: str
+    hidden: str
+    """Hidden thinking."""
+
+
 class RecordedView(_Recorded):
     """One dialogue."""
 
@@ -175,6 +183,19 @@ class RecordedView(_Recorded):
     detail: Text = ""
     segments: list[RecordedPassage]
     reward: RecordedReward | None = None
+
+    @property
+    def last_turn(self) -> LastTurn:
+        """The judge's words after its last program."""
+        text = hidden = ""
+        for passage in self.segments:
+            if passage.kind != "reasoning":
+                text = hidden = ""
+            elif passage.hidden:
+                hidden += passage.text
+            else:
+                text += passage.text
+        return LastTurn(text, hidden)
 
 
 class RecordedRow(_Recorded):

@@ -38,6 +38,7 @@ from tirjudge.report.breakdowns import (
 )
 from tirjudge.report.rows import FLAGS, RowTable, TableBuilder, Texts, distinct, read_rows
 from tirjudge.statistics import Proportion
+from tirjudge.storage.result_file import failures_path, recorded_settings
 from tirjudge.storage.run_folder import read_lines
 
 
@@ -96,7 +97,7 @@ def read_run(path: Path, *, texts: Texts = "all", price: Price | None = None, se
         "positions": positions(rows),
         "histograms": histograms(facts),
         "costs": costs(facts, price),
-        "endings": endings(facts, read_lines(path.with_name(path.name + ".failed.jsonl"))),
+        "endings": endings(facts, read_lines(failures_path(path))),
         "scores": [score_record(one) | {"percent": one.card.percent} for one in scores],
         "published": published,
         "not_comparable": benchmark,
@@ -152,16 +153,9 @@ def _scores(
 
 def _settings(path: Path) -> dict[str, str]:
     """Return the settings that a run recorded and that differ from nothing, empty lists and the like."""
-    sidecar = path.with_name(path.name + ".settings.json")
-    try:
-        recorded = json.loads(sidecar.read_text(encoding="utf-8"))["settings"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return {}
-    if not isinstance(recorded, dict):
-        return {}
     return {
-        str(name): value if isinstance(value, str) else json.dumps(value)
-        for name, value in recorded.items()
+        name: value if isinstance(value, str) else json.dumps(value)
+        for name, value in (recorded_settings(path) or {}).items()
         if value not in (None, "", [], {})
     }
 

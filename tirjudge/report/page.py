@@ -16,6 +16,7 @@ from typing import Any
 from tirjudge.console_text import printable
 from tirjudge.report.judgments import JudgedRun, comparisons, joined
 from tirjudge.report.training import TrainingRun
+from tirjudge.storage.run_folder import finite
 
 _UPLOT = "uplot-1.6.32"
 _SCRIPTS = ("page.js", "rows.js")
@@ -80,20 +81,10 @@ def training_page(run: TrainingRun, *, live: str = "") -> Page:
 
 def encoded(data: Any) -> str:
     """Return JSON for a script element of type application/json: hostile text cannot end the element."""
-    text = json.dumps(_finite(data), separators=(",", ":"))
+    text = json.dumps(finite(data), separators=(",", ":"))
     for mark in "<>&":
         text = text.replace(mark, f"\\u{ord(mark):04x}")
     return text
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    return value
 
 
 def _render(template: str, *, title: str, live: str, scripts: Sequence[str], **values: Any) -> bytes:

@@ -22,6 +22,25 @@ _RENAMED = {"policy": "import_policy"}
 """Settings that older versions recorded under another name."""
 
 
+def settings_path(results: Path) -> Path:
+    """Return the file next to a result file that records the settings of its rows."""
+    return results.with_name(results.name + ".settings.json")
+
+
+def failures_path(results: Path) -> Path:
+    """Return the file next to a result file that lists the rows that failed."""
+    return results.with_name(results.name + ".failed.jsonl")
+
+
+def recorded_settings(results: Path) -> JsonObject | None:
+    """Return the settings that a result file's rows were judged with; None if they cannot be read."""
+    try:
+        recorded = json.loads(settings_path(results).read_text(encoding="utf-8"))["settings"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return recorded if isinstance(recorded, dict) else None
+
+
 class ResultFile:
     """A file with one JSON line per judged row, in the order in which they finished.
 
@@ -33,8 +52,7 @@ class ResultFile:
 
     def __init__(self, path: Path, settings: Mapping[str, Any], *, overwrite: bool = False) -> None:
         self.path = path
-        self._sidecar = path.with_name(path.name + ".settings.json")
-        self.failures_path = path.with_name(path.name + ".failed.jsonl")
+        self._sidecar, self.failures_path = settings_path(path), failures_path(path)
         if not overwrite:
             self._refuse_foreign_file()
         # Locks the file until it is closed: no other process changes its rows or settings.
@@ -106,11 +124,8 @@ class ResultFile:
         write_atomically(self._sidecar, json.dumps(record, indent=2) + "\n")
 
     def _recorded(self) -> Mapping[str, Any]:
-        try:
-            recorded = json.loads(self._sidecar.read_text(encoding="utf-8"))["settings"]
-        except (OSError, ValueError, KeyError, TypeError):
-            recorded = None
-        if not isinstance(recorded, dict):
+        recorded = recorded_settings(self.path)
+        if recorded is None:
             raise ValueError(
                 f"{self._sidecar} cannot be read, so the settings of {self.path} are unknown: "
                 "choose another --output, or --overwrite"

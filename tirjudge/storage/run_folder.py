@@ -174,7 +174,7 @@ def encode_line(row: Mapping[str, Any]) -> bytes:
     try:
         text = json.dumps(row, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        row = _finite(row)
+        row = finite(row)
         text = json.dumps(row, ensure_ascii=False, allow_nan=False)
     try:
         return text.encode() + b"\n"
@@ -182,13 +182,14 @@ def encode_line(row: Mapping[str, Any]) -> bytes:
         return json.dumps(row, allow_nan=False).encode() + b"\n"
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
+    """Return a JSON value with null in place of the numbers that JSON does not have."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
+        return {key: finite(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
+        return [finite(item) for item in value]
     return value
 
 

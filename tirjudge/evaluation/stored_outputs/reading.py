@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -26,6 +25,7 @@ from tirjudge.evaluation.stored_outputs.base import (
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.files import RunFiles, SwappedFiles
 from tirjudge.evaluation.stored_outputs.labels import BadLabels, LabelFile
+from tirjudge.storage.result_file import recorded_settings
 from tirjudge_sandbox.registry import Plugins
 
 STORED_OUTPUTS = Plugins("tirjudge.stored_outputs", "format of stored outputs")
@@ -250,9 +250,5 @@ def _check(judged: JudgedRow) -> None:
 
 
 def _recorded_benchmark(path: Path) -> str:
-    settings = path.with_name(path.name + ".settings.json")
-    try:
-        recorded = json.loads(settings.read_text(encoding="utf-8"))["settings"]["benchmark"]
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+    recorded = (recorded_settings(path) or {}).get("benchmark")
     return recorded if isinstance(recorded, str) else ""
