@@ -9,7 +9,7 @@ import pytest
 
 from tirjudge_environments.instruction_checks import IFEVAL, followed, open_verifier
 from tirjudge_training.smol.families.base import Constraint, CountFamily
-from tirjudge_training.smol.families.registry import FAMILIES, Form, choose, clauses, worded, wordings
+from tirjudge_training.smol.families.registry import FAMILIES, Form, choose, worded, wordings
 from tirjudge_training.smol.prompts import joined
 from tirjudge_training.smol.rows import PAIRWISE, POINTWISE, Draft, confirmed, program
 from tirjudge_training.smol.writing import Pen, compose
@@ -59,7 +59,11 @@ def test_a_family_has_many_wordings_without_open_slots(name: str) -> None:
     found = wordings(name)
     assert len(found) >= 14
     assert len({template for _, template in found}) == len(found)
-    slots = {slot for _, template in [*found, *clauses(name)] for slot in re.findall(r"\{\w+\}", template)}
+    slots = {
+        slot
+        for _, template in [*found, *wordings(name, "clause")]
+        for slot in re.findall(r"\{\w+\}", template)
+    }
     for seed in range(40):
         constraint, _, _ = drawn(name, seed)
         # Users also write {number} for a number of their own.
@@ -155,8 +159,7 @@ def test_prompts_hold_the_request_and_all_wordings() -> None:
         assert len({family.id for family in families}) == len(families)
         text = compose(one, "text", 80)
         form: Form = ("sentence", "fragment", "clause")[seed % 3]
-        own = clauses if form == "clause" else wordings
-        if any(all(line[0].isupper() for _, line in own(family.id)) for family in families):
+        if not all(wordings(family.id, form) for family in families):
             form = "sentence"
         constraints = [worded(family, text, REQUEST, one, form) for family in families]
         prompt = joined(REQUEST, constraints, one.rng, form)

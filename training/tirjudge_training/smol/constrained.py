@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tirjudge_training.smol.families.base import Constraint, Family
-from tirjudge_training.smol.families.registry import Form, choose, clauses, has_fragments, worded
+from tirjudge_training.smol.families.registry import Form, choose, worded, wordings
 from tirjudge_training.smol.prompts import joined, takes_fragments, with_context
 from tirjudge_training.smol.requests import Request
 from tirjudge_training.smol.rows import LISTWISE, PAIRWISE, POINTWISE, Draft, program
@@ -67,11 +67,12 @@ class Constrained:
     def _form(self, request: Request, families: Sequence[Family]) -> Form:
         """Draw the form of the wordings; one that a family lacks gives way to sentences."""
         drawn = self.rng.random()
+        form: Form = "sentence"
         if drawn < _FRAGMENTS and takes_fragments(request.text):
-            return "fragment" if all(has_fragments(family.id) for family in families) else "sentence"
-        if drawn > 1 - _CLAUSES:
-            return "clause" if all(clauses(family.id) for family in families) else "sentence"
-        return "sentence"
+            form = "fragment"
+        elif drawn > 1 - _CLAUSES:
+            form = "clause"
+        return form if all(wordings(family.id, form) for family in families) else "sentence"
 
     def _request(self, *, asks: bool) -> Request:
         if asks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -76,6 +76,17 @@ class Constraint:
             return text
         edit = self.family.follow if keep else self.family.violate
         return edit(text, self.given, pen)
+
+
+@dataclass(frozen=True)
+class Holds:
+    """A verifier that is a function of the response."""
+
+    check: Callable[[str], bool]
+
+    def holds(self, response: str) -> bool:
+        """Return True if the response follows the instruction."""
+        return self.check(response)
 
 
 class CountFamily(Family):

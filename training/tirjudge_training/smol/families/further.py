@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from tirjudge_environments.instruction_checks import Verifier
-from tirjudge_training.smol.families.base import Arguments, CountFamily, Family
+from tirjudge_training.smol.families.base import Arguments, CountFamily, Family, Holds
 from tirjudge_training.smol.families.keywords import literal
 from tirjudge_training.smol.writing import Pen, insert_sentence, regroup, sections, sentences
 
 _MARKS = {"!": "exclamation mark", "?": "question mark", ";": "semicolon", "-": "hyphen"}
-
-
-@dataclass(frozen=True)
-class Holds:
-    """A verifier that is a function of the response."""
-
-    check: Callable[[str], bool]
-
-    def holds(self, response: str) -> bool:
-        """Return True if the response follows the instruction."""
-        return self.check(response)
 
 
 def _lines(text: str) -> list[str]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 from tirjudge_environments.instruction_checks import Verifier, open_verifier
 from tirjudge_environments.instruction_checks.english import count_sentences, count_words
-from tirjudge_training.smol.families.base import INFINITE, NUMBERS, Arguments, CountFamily, Family
+from tirjudge_training.smol.families.base import INFINITE, NUMBERS, Arguments, CountFamily, Family, Holds
 from tirjudge_training.smol.families.keywords import draw_word, lowered, quoted
 from tirjudge_training.smol.writing import (
     Pen,
@@ -179,18 +178,6 @@ class Placeholders(CountFamily):
         return re.sub(r"\[(.*?)\]", pen.rng.choice([r"\1", r"(\1)", r"{\1}", ""]), text, count=1)
 
 
-@dataclass(frozen=True)
-class BlankLines:
-    """A verifier of our own: the number of paragraphs, separated by blank lines."""
-
-    count: int
-    or_more: bool
-
-    def holds(self, response: str) -> bool:
-        found = len([part for part in response.split("\n\n") if part.strip()])
-        return found == self.count or (self.or_more and found > self.count)
-
-
 class Paragraphs(CountFamily):
     id: ClassVar[str] = "length_constraints:number_paragraphs"
     order: ClassVar[int] = 30
@@ -203,7 +190,7 @@ class Paragraphs(CountFamily):
     def checks(self, given: Arguments) -> Sequence[Verifier]:
         if not _blank(given):
             return super().checks(given)
-        return (BlankLines(given["n"], or_more=given["relation"] == ">b"),)
+        return (Holds(lambda text: self.holds(text, given)),)
 
     def bounds(self, given: Arguments) -> tuple[int, int]:
         return given["n"], INFINITE if given["relation"] == ">b" else given["n"]

@@ -165,19 +165,14 @@ Form = Literal["sentence", "fragment", "clause"]
 """A wording that stands alone, continues the request, or follows "your response should"."""
 
 
-def wordings(family: str) -> Sequence[tuple[str, str]]:
-    """Return the wordings of a family, each with its relation (empty for a family without a number)."""
-    return [_split(line) for line in sections("wordings")[family]]
+def wordings(family: str, form: Form | None = None) -> Sequence[tuple[str, str]]:
+    """Return the wordings of a family, each with its relation (empty for a family without a number).
 
-
-def clauses(family: str) -> Sequence[tuple[str, str]]:
-    """Return the clauses of a family, each with its relation; empty for a family that has none."""
-    return [_split(line) for line in sections("clauses").get(family, ())]
-
-
-def has_fragments(family: str) -> bool:
-    """Return True if a wording of the family can continue a request."""
-    return any(wording[0].islower() for _, wording in wordings(family))
+    Without a form they are its sentences and fragments. A family may have no fragment and no clause.
+    """
+    lines = sections("clauses").get(family, ()) if form == "clause" else sections("wordings")[family]
+    found = [_split(line) for line in lines]
+    return [one for one in found if form is None or one[1][0].islower() == (form != "sentence")]
 
 
 def choose(count: int, allowed: Sequence[str], rng: random.Random) -> list[Family]:
@@ -196,11 +191,8 @@ def choose(count: int, allowed: Sequence[str], rng: random.Random) -> list[Famil
 
 
 def worded(family: Family, text: str, request: str, pen: Pen, form: Form) -> Constraint:
-    """Return the family with a wording and arguments; a fragment or a clause only if the family has one."""
-    found = clauses(family.id) if form == "clause" else wordings(family.id)
-    found = found or wordings(family.id)
-    fitting = [one for one in found if one[1][0].islower() == (form != "sentence")]
-    relation, template = pen.rng.choice(fitting or list(found))
+    """Return the family with a wording of this form and arguments; any wording if it has none of the form."""
+    relation, template = pen.rng.choice(wordings(family.id, form) or wordings(family.id))
     given = family.draw(relation, text, request, pen)
     fields = dict(family.fields(given, pen.rng))
     if "{phrase}" in template:
