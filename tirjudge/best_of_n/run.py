@@ -13,7 +13,7 @@ from tirjudge.best_of_n.grading import Grades
 from tirjudge.best_of_n.judgments import Judgments
 from tirjudge.best_of_n.methods import majority
 from tirjudge.best_of_n.questions import shown
-from tirjudge.judging.batch import Failure, Pace
+from tirjudge.judging.batch import Failure, FailureCount
 from tirjudge.rollout import as_finished
 from tirjudge.statistics import Proportion
 
@@ -71,14 +71,14 @@ class BestOfN:
 
     async def run(self, questions: Iterable[CandidateSet | Failure]) -> AsyncGenerator[Picked | Failure]:
         """Yield each question's result or the reason for its failure. Raises TooManyFailures."""
-        pace = Pace(self.at_once, self.give_up_after)
+        failures = FailureCount(self.give_up_after)
         async with aclosing(as_finished(map(self._pick, questions), self.at_once)) as finished:
             async for picked, is_down in finished:
                 yield picked
                 if isinstance(picked, Failure) and is_down:
-                    pace.is_down(picked.reason)
+                    failures.is_down(picked.reason)
                 else:
-                    pace.works()
+                    failures.works()
 
     async def _pick(self, question: CandidateSet | Failure) -> tuple[Picked | Failure, bool]:
         """Return a result, and True if the model or the sandbox failed in a way that may pass."""

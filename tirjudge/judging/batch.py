@@ -67,15 +67,12 @@ class TooManyFailures(RuntimeError):
 
 
 @dataclass(slots=True)
-class Pace:
-    """The slow start of a run, and its end after too many consecutive failures."""
+class SlowStart:
+    """The start of a run, in which few rows are judged until one of them is finished."""
 
     first: int
-    """Rows that are judged alone until one of them is finished."""
-    give_up_after: int
-    """Consecutive model or sandbox failures after which the run ends; 0 never ends it."""
+    """Rows that are judged alone."""
     _started: int = 0
-    _down: int = 0
     _one_finished: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def turn(self) -> None:
@@ -87,6 +84,15 @@ class Pace:
     def finished(self) -> None:
         """Note that a row is finished, with or without a result."""
         self._one_finished.set()
+
+
+@dataclass(slots=True)
+class FailureCount:
+    """The consecutive failures of the model or the sandbox, after which a run ends."""
+
+    give_up_after: int
+    """0 never ends the run."""
+    _down: int = 0
 
     def works(self) -> None:
         """Note that a row was judged, so that model and sandbox work again."""
@@ -124,11 +130,12 @@ class Batch:
     plan: Plan = Plan()
     _seen: IdIndex = field(default_factory=IdIndex)
     """Id to the location of its row, in this run."""
-    _pace: Pace = field(init=False)
+    _start: SlowStart = field(init=False)
+    _failures: FailureCount = field(init=False)
     _read: int = 0
 
     def __post_init__(self) -> None:
-        self._pace = Pace(self.plan.first, self.plan.give_up_after)
+        self._start, self._failures = SlowStart(self.plan.first), FailureCount(self.plan.give_up_after)
 
     async def run(self, rows: Iterable[Row | BadRow]) -> int:
         """Judge the rows without a result, and return the number of rows that were read.
@@ -151,7 +158,7 @@ class Batch:
         async for row in rows:
             work = self._prepare(row)
             if isinstance(work, _Work):
-                await self._pace.turn()
+                await self._start.turn()
                 yield self._judge(work)
             elif isinstance(work, Failure):
                 self._fail(work)
@@ -191,7 +198,7 @@ class Batch:
         try:
             await self._record(work)
         finally:
-            self._pace.finished()
+            self._start.finished()
 
     async def _record(self, work: _Work) -> None:
         loop = asyncio.get_running_loop()
@@ -204,9 +211,9 @@ class Batch:
         if result.stop.unscored:
             self._fail(Failure(work.where, work.task.id, f"{result.stop}: {result.detail}"))
             if result.stop.down:
-                self._pace.is_down(result.detail)
+                self._failures.is_down(result.detail)
             return
-        self._pace.works()
+        self._failures.works()
         rewards = self.engine.rewards(result)
         row = result_row(result, texts=self.plan.texts, rewards=rewards) | {
             "seconds": round(loop.time() - started, 3),

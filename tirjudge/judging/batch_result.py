@@ -11,7 +11,7 @@ from typing import Any, overload
 
 from tirjudge.console_text import Interval, printable
 from tirjudge.generation.spending import CostReached
-from tirjudge.judging.batch import Failure, Pace, Plan, TooManyFailures, kind_of
+from tirjudge.judging.batch import Failure, FailureCount, Plan, SlowStart, TooManyFailures, kind_of
 from tirjudge.judging.engine import JudgeEngine, truncated
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.views import JudgedProgram
@@ -118,14 +118,15 @@ class _Run:
     plan: Plan
     progress: Progress
     total: int
-    _pace: Pace = field(init=False)
+    _start: SlowStart = field(init=False)
+    _failures: FailureCount = field(init=False)
     _done: int = 0
     _stopped: str = ""
     """The reason why no further row is tried; empty while rows are tried."""
     _results: dict[int, Judgment | Failure] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._pace = Pace(self.plan.first, self.plan.give_up_after)
+        self._start, self._failures = SlowStart(self.plan.first), FailureCount(self.plan.give_up_after)
 
     async def all(self, rows: Sequence[Mapping[str, Any]]) -> BatchResult:
         async with aclosing(as_finished(self._works(rows), self.plan.concurrency)) as finished:
@@ -136,14 +137,14 @@ class _Run:
 
     async def _works(self, rows: Sequence[Mapping[str, Any]]) -> AsyncGenerator[Coroutine[Any, Any, None]]:
         for index, row in enumerate(rows):
-            await self._pace.turn()
+            await self._start.turn()
             yield self._one(index, row)
 
     async def _one(self, index: int, row: Mapping[str, Any]) -> None:
         try:
             self._results[index] = await self._judged(f"rows[{index}]", row)
         finally:
-            self._pace.finished()
+            self._start.finished()
 
     async def _judged(self, where: str, row: Mapping[str, Any]) -> Judgment | Failure:
         try:
@@ -164,13 +165,13 @@ class _Run:
         if judgment.stop.unscored:
             self._count(judgment)
             return Failure(where, task.id, f"{judgment.stop}: {judgment.detail}")
-        self._pace.works()
+        self._failures.works()
         return judgment
 
     def _count(self, judgment: Judgment) -> None:
         try:
             if judgment.stop.down:
-                self._pace.is_down(judgment.detail)
+                self._failures.is_down(judgment.detail)
         except TooManyFailures as error:
             # A batch in memory keeps what it has, and its other rows fail with this reason.
             self._stopped = str(error)
