@@ -171,8 +171,7 @@ def _claim(folder: RunFolder, recipe: Recipe) -> None:
 def _done(stage: Stage, run: Run, end: ExpectedEnd) -> JsonObject:
     """Return the result of a stage: from its folder if it is done, else by doing its work."""
     path, processes = run.path / stage.name, run.processes
-    finished = processes.first((path / DONE).exists)
-    fresh = processes.first(lambda: not path.exists())
+    finished, fresh = processes.first(lambda: ((path / DONE).exists(), not path.exists()))
     if finished:
         run.say(f"{stage.name}: done")
     else:

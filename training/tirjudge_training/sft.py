@@ -26,8 +26,6 @@ SORTED = 6
 """The number of batches that are sorted by length together."""
 KEPT_CHECKPOINTS = 2
 CHECKPOINTS, METRICS = "checkpoints", "metrics.jsonl"
-EVENTS = "events.jsonl"
-"""Restarts: `step`, `event` (resumed) and `about`."""
 IGNORED = -100
 """The label of a token that the loss ignores."""
 
@@ -235,9 +233,7 @@ def _drop_later_metrics(run: RunFolder, step: int, say: Callable[[str], None]) -
         lost = rows[-1]["step"] - step if len(kept) < len(rows) else 0
         repeated = f"; repeating at least {lost} that had no checkpoint yet" if lost else ""
         say(f"sft resumes at step {step + 1}{repeated}")
-        run.append(
-            EVENTS, {"step": step, "event": "resumed", "about": f"resumed at step {step + 1}{repeated}"}
-        )
+        checkpoints.record_resumption(run, step, repeated)
 
 
 def _watch(run: RunFolder, say: Callable[[str], None]) -> Any:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tirjudge.storage.run_folder import write_atomically
+from tirjudge.storage.run_folder import RunFolder, write_atomically
 from tirjudge_training.distributed.processes import ALONE, Processes, Sharding
 
 APART = "interrupted"
@@ -20,6 +20,10 @@ ADAPTER, WRAPPED = ".lora_", ".base_layer."
 """Parts of PEFT's parameter names: of an adapter's own weights, and of the weights that it modifies."""
 PEFT = "base_model.model."
 """The start of PEFT's parameter names."""
+
+
+EVENTS = "events.jsonl"
+"""The file of a stage's restarts and stops: `step`, `event` (resumed or stopped) and `about`."""
 
 
 class IncompatibleCheckpoint(RuntimeError):
@@ -52,6 +56,11 @@ def latest(folder: Path, processes: Processes = ALONE) -> Path | None:
                 f"{last} was written by {writers}, and {own} cannot resume from it: launch the run as before"
             )
     return last
+
+
+def record_resumption(run: RunFolder, step: int, repeated: str) -> None:
+    """Write to a stage's events that it resumes after `step`; `repeated` says which steps are done again."""
+    run.append(EVENTS, {"step": step, "event": "resumed", "about": f"resumed at step {step + 1}{repeated}"})
 
 
 def step_of(checkpoint: Path) -> int:

@@ -15,14 +15,13 @@ from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_environments import Reward, Trajectory
 from tirjudge_environments.session import Transcript
 from tirjudge_sandbox import Execution
+from tirjudge_training.distributed.checkpoints import EVENTS, record_resumption
 from tirjudge_training.rl.dynamic_sampling import CORRECT, Batch, ScoredRollouts
 from tirjudge_training.rl.health import Health, Unhealthy
 from tirjudge_training.rl.rollout_log import shard, shard_name
 from tirjudge_training.rl.trainer import GenerationBatch
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
-EVENTS = "events.jsonl"
-"""Restarts and stops: `step`, `event` (resumed or stopped) and `about`."""
 
 
 class MetricsLog:
@@ -52,8 +51,7 @@ class MetricsLog:
                 repeated = f"; repeating {lost} that had no checkpoint yet" if lost else ""
                 if kept or lost:
                     self._say(f"rl resumes at step {step + 1} of {self._steps}{repeated}")
-                    about = f"resumed at step {step + 1}{repeated}"
-                    self._run.append(EVENTS, {"step": step, "event": "resumed", "about": about})
+                    record_resumption(self._run, step, repeated)
 
     def sampled(self, done: int, tasks: int) -> None:
         """Report the tasks of the batch in progress that are sampled, from time to time."""
