@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from io import TextIOWrapper
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, TextIO
 
 from tirjudge.judging.result_rows import read_result_rows
+from tirjudge.storage.run_folder import complete_file
 
 _TEXT, _WHOLE, _NUMBER, _FLAG, _JSON = "text", "whole", "number", "flag", "json"
 COLUMNS: Mapping[str, str] = {
@@ -62,25 +64,22 @@ def write_parquet(results: Path, place: Path) -> int:
     }
     schema = pyarrow.schema([(name, types[kind]) for name, kind in COLUMNS.items()])
 
-    def write(rows: Iterator[dict[str, Any]], file: Path) -> int:
-        count = 0
-        with parquet.ParquetWriter(file, schema, compression="zstd") as writer:
-            while batch := list(islice(rows, _BATCH)):
-                writer.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
-                count += len(batch)
-        return count
-
-    return _replace(place, _rows(results), write)
+    rows, count = _rows(results), 0
+    with complete_file(place) as file, parquet.ParquetWriter(file, schema, compression="zstd") as writer:
+        while batch := list(islice(rows, _BATCH)):
+            writer.write_table(pyarrow.Table.from_pylist(batch, schema=schema))
+            count += len(batch)
+    return count
 
 
 def write_csv(results: Path, place: Path) -> int:
     """Write a result file as CSV with a header, and return the number of rows. Raises as `write_parquet`."""
-
-    def write(rows: Iterator[dict[str, Any]], file: Path) -> int:
-        with file.open("w", encoding="utf-8", newline="") as stream:
-            return _write_lines(rows, stream)
-
-    return _replace(place, _rows(results), write)
+    rows = _rows(results)
+    with complete_file(place) as file:
+        stream = TextIOWrapper(file, encoding="utf-8", newline="")
+        count = _write_lines(rows, stream)
+        stream.detach()  # flushes, and leaves the file open for its owner
+    return count
 
 
 def stream_csv(results: Path, stream: TextIO) -> int:
@@ -95,19 +94,6 @@ def _write_lines(rows: Iterator[dict[str, Any]], stream: TextIO) -> int:
     for row in rows:
         writer.writerow(row)
         count += 1
-    return count
-
-
-def _replace(
-    place: Path, rows: Iterator[dict[str, Any]], write: Callable[[Iterator[dict[str, Any]], Path], int]
-) -> int:
-    """Write a file next to `place` and then rename it, so that an error leaves nothing behind."""
-    part = place.with_name(f"{place.name}.part")
-    try:
-        count = write(rows, part)
-        part.replace(place)
-    finally:
-        part.unlink(missing_ok=True)
     return count
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, BinaryIO, Self
 
 JsonObject = dict[str, Any]
 
@@ -145,21 +145,35 @@ def read_lines(path: Path) -> Iterator[JsonObject]:
             yield row
 
 
+@contextmanager
+def complete_file(path: Path) -> Iterator[BinaryIO]:
+    """Open a file that appears under its name only when it is complete; an error leaves the old content.
+
+    The content is streamed, unlike that of `write_atomically`, which has to fit into memory.
+    """
+    fresh = path.with_name(f".{path.name}.new")
+    try:
+        with fresh.open("wb") as file:
+            yield file
+            file.flush()
+            # Without fsync a crash after the rename could leave an empty file under the final name.
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that it holds the old content or the new one, whenever the machine stops.
 
     For one writer at a time: hold the lock of the folder, or of the file that this one accompanies. Raises
     OSError, naming the file, and leaves nothing behind if it cannot be written.
     """
-    fresh = path.with_name(f".{path.name}.new")
     try:
-        with fresh.open("wb") as file:
+        with complete_file(path) as file:
             file.write(content.encode() if isinstance(content, str) else content)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
     except OSError as error:
-        fresh.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from None
     # The rename itself is on the disk only once the folder is.
     folder = os.open(path.parent, os.O_RDONLY)

@@ -13,8 +13,8 @@ from tirjudge.data.rows import BadRow
 from tirjudge.data.sources import HubRows, RowSource, open_rows
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
 from tirjudge.evaluation.benchmarks.rows import BenchmarkRows
-from tirjudge.storage.run_folder import encode_line
-from tirjudge_training.corpora.output import Progress, complete_file
+from tirjudge.storage.run_folder import complete_file, encode_line
+from tirjudge_training.corpora.output import Progress
 from tirjudge_training.corpora.overlap import OverlapIndex, Text
 
 PROMPT, EVERY = "prompt", "all"

@@ -2,37 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, BinaryIO, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from tirjudge.console_text import Interval
+from tirjudge.storage.run_folder import complete_file
 from tirjudge_training.corpora.composition import Row
 
 T = TypeVar("T")
-
-
-@contextmanager
-def complete_file(path: Path) -> Iterator[BinaryIO]:
-    """Open a file that appears under its name only when it is complete; an error leaves the old content.
-
-    The content is streamed, unlike that of `write_atomically`, which has to fit into memory.
-    """
-    fresh = path.with_name(f".{path.name}.new")
-    try:
-        with fresh.open("wb") as file:
-            yield file
-            file.flush()
-            # Without fsync a crash after the rename could leave an empty file under the final name.
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
 
 
 class ShardWriter:

@@ -12,14 +12,14 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tirjudge.storage.run_folder import JsonObject, encode_line, read_lines, write_atomically
+from tirjudge.storage.run_folder import JsonObject, complete_file, encode_line, read_lines, write_atomically
 from tirjudge_environments import Message
 from tirjudge_sandbox import open_sandbox
 from tirjudge_training.corpora import hub
 from tirjudge_training.corpora.base import Kind, Skipped, Source, SourceItem
 from tirjudge_training.corpora.composition import Composer
 from tirjudge_training.corpora.config import CorpusConfig
-from tirjudge_training.corpora.output import Progress, ShardWriter, complete_file
+from tirjudge_training.corpora.output import Progress, ShardWriter
 from tirjudge_training.corpora.overlap import Overlap, OverlapIndex
 from tirjudge_training.corpora.question_sample import QuestionSample
 from tirjudge_training.corpora.sampling import Generators, in_order

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tirjudge.storage.run_folder import complete_file
 from tirjudge_environments.instruction_checks import IFEVAL
-from tirjudge_training.corpora.output import complete_file
 from tirjudge_training.smol.benchmarks import evaluation_index
 from tirjudge_training.smol.coding import (
     HELD_OUT,
