@@ -1,4 +1,4 @@
-"""How every command of README and docs is tested."""
+"""The table of all commands in README and docs, each with the way in which it is tested."""
 
 from __future__ import annotations
 

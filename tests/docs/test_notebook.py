@@ -22,7 +22,7 @@ from tests.docs.recorded_turns import replay
 
 replay({str(RECORDED)!r})
 """
-"""What the notebook's kernel runs first, so that no model is loaded."""
+"""Start-up code of the notebook's kernel, which replays recorded turns instead of loading a model."""
 
 
 def run(folder: Path, startup: str) -> subprocess.CompletedProcess[str]:

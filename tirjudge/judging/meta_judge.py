@@ -35,7 +35,7 @@ class AskedModel(BaseModel):
     timeout: Annotated[float, Field(gt=0), Option("Model", metavar="SECONDS")] = TIMEOUT
     """Seconds that one request to the endpoint may take; it is then repeated."""
     retries: Annotated[int, Field(ge=0), Option("Model", metavar="N")] = RETRIES
-    """How often a request that failed temporarily is repeated."""
+    """Further attempts of a request after a temporary failure."""
 
     def generator(self) -> Generator:
         """Return the generator; a local model is loaded at the first question.

@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "misuse.md"
 _PAIR = {"prompt": "Which is longer?", "responses": ["a", "bb"]}
 _SERVED = "--no-tools --retries 0 --base-url URL --model"
 """An endpoint whose model `silent` gives no verdict, and whose model `locked` needs a key."""
-HEAD = """# What misuse gets
+HEAD = """# Kinds of misuse and their messages
 
 Every kind of misuse below gets one line that says what is wrong and what to do, and an exit code other
 than 0; in Python, an exception with that line. A test runs each of them and compares the line with this page,

@@ -84,7 +84,7 @@ class TeacherConfig(EndpointConfig):
     timeout: float = Field(default=TIMEOUT, gt=0)
     """Seconds that one request to a teacher may take; it is then repeated (ours)."""
     retries: int = Field(default=RETRIES, ge=0)
-    """How often a request to a teacher that failed temporarily is repeated (ours)."""
+    """Further attempts of a request to a teacher after a temporary failure (ours)."""
     give_up_after: int = Field(default=16, gt=0)
     """Abort after so many consecutive dialogues failed because teacher or sandbox was down (ours)."""
     token_cap: int | None = Field(default=None, gt=0)
