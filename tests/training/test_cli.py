@@ -126,3 +126,6 @@ def test_the_shipped_recipes_are_valid_and_listed() -> None:
     assert result.exit_code == 0
     assert [line.split(":")[0] for line in result.stdout.splitlines()] == list(shipped())
     assert {"mini", "mini-paper"} <= set(shipped())
+    records = json.loads(run("train", "--list", "--json").stdout)
+    assert [record["name"] for record in records] == list(shipped())
+    assert {record["name"]: record["run"] for record in records}["tir-judge-zero-8b"] == "never"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from contextlib import aclosing
 from itertools import islice
 from pathlib import Path
@@ -65,6 +66,9 @@ def checklist(
     limit: Annotated[
         int | None, typer.Option(min=1, help="Read only the first N rows.", rich_help_panel="Rows")
     ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the numbers as JSON.", rich_help_panel="Output")
+    ] = False,
     *,
     options: MetaJudgeConfig,
 ) -> None:
@@ -80,10 +84,11 @@ def checklist(
     sizes = range(at_least, at_most + 1)
     work = _write(rows, options, target, Columns.parse(column or ()), remarks, sizes, limit)
     try:
-        failed = asyncio.run(work)
+        tally = asyncio.run(work)
     except KeyboardInterrupt:
         stop("checklist", "interrupted; the same command resumes", INTERRUPTED)
-    raise typer.Exit(SOME_FAILED if failed else 0)
+    print(json.dumps({"output": str(target), **tally.record()}) if as_json else target)
+    raise typer.Exit(SOME_FAILED if tally.failed else 0)
 
 
 async def _write(
@@ -94,8 +99,8 @@ async def _write(
     remarks: str,
     sizes: range,
     limit: int | None,
-) -> int:
-    """Write the checklists; return the number of failed rows."""
+) -> Tally:
+    """Write the checklists."""
     answers = output.with_name(output.name + ".asked")
     answers.mkdir(exist_ok=True)
     tally = Tally()
@@ -113,8 +118,7 @@ async def _write(
         finally:
             await reward_questions.close()
     tally.say()
-    print(output)
-    return tally.failed
+    return tally
 
 
 class Tally:
@@ -134,6 +138,10 @@ class Tally:
             self.dropped += 1
         if self._interval.over():
             self.say()
+
+    def record(self) -> dict[str, int]:
+        """Return the counts as JSON."""
+        return {"checklists": self.kept, "too_short_or_too_long": self.dropped, "failed": self.failed}
 
     def say(self) -> None:
         say(f"{self.kept} checklists, {self.dropped} too short or too long, {self.failed} rows failed")

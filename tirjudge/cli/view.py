@@ -13,8 +13,8 @@ from tirjudge.cli.errors import one_line_errors, say
 from tirjudge.cli.help import examples
 from tirjudge.cli.report import PriceIn, PriceOut, Runs, Seed, TextsOption, page_of, price_of
 from tirjudge.report.server import LivePage, PageServer
-from tirjudge.report.training import run_files
-from tirjudge.storage.result_file import failures_path, settings_path
+from tirjudge.report.training import has_settings, is_training_run, run_files
+from tirjudge.storage.result_file import failures_path, recorded_settings, settings_path
 from tirjudge_sandbox.server.guard import is_loopback
 
 
@@ -41,8 +41,8 @@ def view(
 ) -> None:
     """Serve the page of tirjudge report, and follow the run while it is in progress.
 
-    The address has a random token and is printed; Ctrl-C ends the server. Exit codes: 0 ended by Ctrl-C; 2 as
-    for report, and for an address that cannot be used.
+    The address has a random token and is printed; Ctrl-C ends the server. A run that has only begun is waited
+    for. Exit codes: 0 ended by Ctrl-C; 2 as for report, and for an address that cannot be used.
     """
     with one_line_errors("view"):
         price = price_of(price_in, price_out)
@@ -50,7 +50,12 @@ def view(
             lambda: _watched(runs),
             lambda tag: page_of(runs, texts=texts, price=price, seed=seed, live=tag).html,
         )
-        page.newest()
+        try:
+            page.newest()
+        except (OSError, ValueError):
+            if not any(map(_is_before_its_first_row, runs)):
+                raise
+            say("tirjudge view: the run has begun; the page appears with its first row or step")
         try:
             server = PageServer(page, host, port)
         except OSError as error:
@@ -65,6 +70,13 @@ def view(
             server.serve_forever()
         except KeyboardInterrupt:
             return
+
+
+def _is_before_its_first_row(run: Path) -> bool:
+    """Return True for a run whose settings are written, and no row or step yet."""
+    if run.is_dir():
+        return has_settings(run) and not is_training_run(run)
+    return recorded_settings(run) is not None and not (run.exists() and run.stat().st_size)
 
 
 def _watched(runs: Sequence[Path]) -> Iterator[Path]:

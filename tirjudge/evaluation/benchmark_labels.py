@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -76,23 +75,17 @@ _PANDALM_BEST = {0: (0, 1), 1: (0,), 2: (1,)}
 _PANDALM_CLASSES = tuple(map(str, _PANDALM_BEST))
 
 
-def pandalm_annotations(row: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the class that each of PandaLM's three annotators chose: 0 for a tie, 1 or 2 for a response.
+def pandalm_label(row: Mapping[str, Any]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the candidates in first place by majority of PandaLM's annotators, and each annotator's class.
 
-    Raises KeyError for a row without annotators, ValueError for another class.
+    Two candidates are a tie. The classes are 0 for a tie, and 1 or 2 for a response. Raises KeyError for a
+    row without annotators, and ValueError for another class or if all three disagree.
     """
     for name in _ANNOTATORS:
         if str(row[name]) not in _PANDALM_CLASSES:
             raise ValueError(f"{name} is {row[name]!r}, not 0 (tie), 1 or 2")
-    return tuple(int(row[name]) for name in _ANNOTATORS)
-
-
-def pandalm_best(row: Mapping[str, Any]) -> tuple[int, ...]:
-    """Return the candidates in first place by majority of PandaLM's annotators; two candidates are a tie.
-
-    Raises KeyError and ValueError as `pandalm_annotations`, and ValueError if all three disagree.
-    """
-    (chosen, count), *_ = Counter(pandalm_annotations(row)).most_common(1)
-    if count == 1:
+    classes = tuple(int(row[name]) for name in _ANNOTATORS)
+    chosen = max(classes, key=classes.count)
+    if classes.count(chosen) == 1:
         raise ValueError("the three annotators disagree: no majority")
-    return _PANDALM_BEST[chosen]
+    return _PANDALM_BEST[chosen], classes

@@ -66,7 +66,9 @@ class UnitsBuilder:
 
     def count_outcomes(self, *votes: Vote) -> None:
         """Count ties and missing verdicts among the votes."""
-        self.counts.update(name for vote in votes if (name := _outcome(vote)))
+        for vote in votes:
+            if name := _outcome(vote):
+                self.counts[name] += 1
 
 
 def section_means(units: Units, values: NDArray[np.float64]) -> dict[str, float]:

@@ -22,6 +22,7 @@ _HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Content-Security-Policy": "frame-ancestors 'none'",
 }
+_REFRESH_SECONDS = "3"
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
 
 
@@ -118,7 +119,8 @@ class _Handler(BaseHTTPRequestHandler):
             tag, html = self.server.page.newest()
         except (OSError, ValueError) as error:
             reason = f"{' '.join(str(error).split())}\n".encode(errors="backslashreplace")
-            self._send(HTTPStatus.SERVICE_UNAVAILABLE, reason, with_body)
+            # The browser asks again, until a run that has only begun has a row.
+            self._send(HTTPStatus.SERVICE_UNAVAILABLE, reason, with_body, {"Refresh": _REFRESH_SECONDS})
             return
         if self.headers.get("If-None-Match") == tag:
             self._send(HTTPStatus.NOT_MODIFIED, b"", False, {"ETag": tag})

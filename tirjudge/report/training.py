@@ -55,6 +55,11 @@ def is_training_run(folder: Path) -> bool:
     return any(True for _ in _stages(folder))
 
 
+def has_settings(folder: Path) -> bool:
+    """Return True if a training run has begun in a folder, with or without a step."""
+    return (folder / _CONFIG).is_file()
+
+
 def run_files(folder: Path) -> Iterator[Path]:
     """Yield the files and folders whose change changes the page of a run."""
     yield folder / _CONFIG

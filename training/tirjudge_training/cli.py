@@ -141,6 +141,9 @@ def train(
     list_recipes: Annotated[
         bool, typer.Option("--list", help="List the shipped recipes and exit.", rich_help_panel="Recipe")
     ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --list: print JSON.", rich_help_panel="Recipe")
+    ] = False,
     launch_config: Annotated[
         Literal["fsdp2", "deepspeed"] | None,
         typer.Option(
@@ -151,9 +154,7 @@ def train(
 ) -> None:
     """Train a judge. Run the same command again to resume a stopped run."""
     if list_recipes:
-        for name in shipped():
-            listed = load(Recipe, name)
-            print(f"{name}: {listed.description}{' (never run)' if listed.run == 'never' else ''}")
+        _list_recipes(as_json=as_json)
         return
     if launch_config:
         print(resources.files("tirjudge_training") / LAUNCH / f"{launch_config}.yaml")
@@ -262,6 +263,19 @@ def _out_of_memory(error: Exception) -> bool:
     """Return True if memory ran out, in the words of Python, CUDA or torch's CPU allocator."""
     text = str(error)
     return isinstance(error, MemoryError) or "out of memory" in text or "can't allocate memory" in text
+
+
+def _list_recipes(*, as_json: bool) -> None:
+    recipes = {name: load(Recipe, name) for name in shipped()}
+    if as_json:
+        records = [
+            {"name": name, "description": recipe.description, "run": recipe.run}
+            for name, recipe in recipes.items()
+        ]
+        print(json.dumps(records, indent=2))
+        return
+    for name, recipe in recipes.items():
+        print(f"{name}: {recipe.description}{' (never run)' if recipe.run == 'never' else ''}")
 
 
 def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:

@@ -56,6 +56,13 @@ def test_rows_gain_a_checklist_of_three_to_seven_points(tmp_path: Path, server: 
     assert done.exit_code == 0, done.output
     assert written(tmp_path) == [row("is wrong") | {"checklist": ["one", "two", "three"]}]
     assert "1 checklists, 1 too short or too long, 0 rows failed" in done.stderr
+    again = run(tmp_path, server, row("is wrong"), row("is short"), options=("--json",))
+    assert json.loads(again.stdout) == {
+        "output": str(tmp_path / "out.jsonl"),
+        "checklists": 1,
+        "too_short_or_too_long": 1,
+        "failed": 0,
+    }
     (question,) = (text for text in map(asked, server.bodies) if "is wrong" in text)
     assert "[Brief Evaluation Summary]Evaluator 1: @Response 1 is wrong\nEvaluator 2: Shorter.\n" in question
     evaluation = "Evaluator 1 on Response 1: Polite.\nEvaluator 1 on Response 2: Rude."

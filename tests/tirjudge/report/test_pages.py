@@ -19,6 +19,7 @@ from tests.tirjudge.judged_files import edit
 from tests.tirjudge.report.conftest import HOSTILE, ROWS
 from tests.tirjudge.report.runs import training_run
 from tirjudge.cli import app
+from tirjudge.storage.result_file import settings_path
 
 pytestmark = pytest.mark.browser
 
@@ -199,12 +200,18 @@ def test_a_training_run_shows_curves_marks_and_numbers(chromium: Any, tmp_path: 
 def test_view_follows_a_run_in_progress(chromium: Any, judged: Path, tmp_path: Path) -> None:
     lines = judged.read_text().splitlines(keepends=True)
     path = tmp_path / "growing.jsonl"
-    path.write_text("".join(lines[:9]))
+    settings_path(path).write_bytes(settings_path(judged).read_bytes())
     command = [TIRJUDGE, "view", str(path), "--no-open"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
         try:
             assert server.stdout is not None
             url = server.stdout.readline().strip()
+            early = chromium.new_page()
+            early.goto(url)
+            assert "growing.jsonl" in early.locator("body").inner_text()
+            path.write_text("".join(lines[:9]))
+            early.locator("#count").wait_for()  # the page has reloaded itself
+            early.close()
             with opened(chromium, url) as page:
                 count(page, "9 of 9 rows")
                 with path.open("a") as file:

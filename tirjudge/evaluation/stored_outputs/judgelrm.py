@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tirjudge.evaluation.base import JudgedRow, Vote
-from tirjudge.evaluation.benchmark_labels import pandalm_annotations, pandalm_best
+from tirjudge.evaluation.benchmark_labels import pandalm_label
 from tirjudge.evaluation.stored_outputs.base import Fields, need, need_text, pair_vote, reading
 from tirjudge_environments import Malformed
 from tirjudge_environments.formats.judgelrm import read_scores
@@ -25,7 +25,7 @@ class JudgeLrm:
     def read(self, row: Fields, label: Fields | None, default_id: str) -> Iterable[JudgedRow]:
         people = row if label is None else label
         with reading(people):
-            gold, annotations = pandalm_best(people), pandalm_annotations(people)
+            gold, annotations = pandalm_label(people)
         yield JudgedRow(
             id=str(need(row, "idx")),
             votes=(_vote(need_text(row, "output")),),

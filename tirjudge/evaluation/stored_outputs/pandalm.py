@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from tirjudge.evaluation.base import JudgedRow, Vote
-from tirjudge.evaluation.benchmark_labels import pandalm_annotations, pandalm_best
+from tirjudge.evaluation.benchmark_labels import pandalm_label
 from tirjudge.evaluation.stored_outputs.base import OTHER, Fields, Scale, Unreadable, need, reading
 
 _VERDICTS = ("pandalm_result", "gpt_result")
@@ -43,7 +43,7 @@ class PandaLm:
         if "annotator1" not in people:
             raise Unreadable("no annotators: give the test set with --labels", people)
         with reading(people):
-            gold, annotations = pandalm_best(people), pandalm_annotations(people)
+            gold, annotations = pandalm_label(people)
         yield JudgedRow(
             id=str(need(row, "idx")),
             votes=tuple(_vote(str(row[name])) for name in _VERDICTS if name in row),

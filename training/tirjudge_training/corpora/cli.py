@@ -77,14 +77,19 @@ def build(
         ),
     ] = None,
     list_corpora: Annotated[bool, typer.Option("--list", help="List the shipped corpora and exit.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
     """Build a corpus from its sources. The same command resumes an interrupted build.
 
     Exit codes: 0 complete, 1 fewer rows than wanted, 2 usage, 3 failed, 130 interrupted.
     """
     if list_corpora:
-        for name in shipped(MIXTURES):
-            print(f"{name}: {load(CorpusConfig, name, home=MIXTURES).description}")
+        listed = {name: load(CorpusConfig, name, home=MIXTURES).description for name in shipped(MIXTURES)}
+        if as_json:
+            records = [{"name": name, "description": about} for name, about in listed.items()]
+            print(json.dumps(records, indent=2))
+        else:
+            print("\n".join(f"{name}: {about}" for name, about in listed.items()))
         return
     with one_line_errors():
         if not corpus:
