@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import combinations
 
 from tirjudge.group_rewards.base import TIE, Comparison, Pair, PairMethod
 from tirjudge.group_rewards.estimates import bradley_terry_shares, win_shares
@@ -140,7 +141,7 @@ class Swiss:
     def _rounds(self, size: int, most: int | None) -> int:
         if most is None:
             return max(math.ceil(math.log2(size)), _least_rounds(size))
-        # Up to this number, a round without repeated pairs always exists: see `_pairing`.
+        # Up to this number, a round without repeated pairs always exists: see `_pair`.
         return _rounds(size, most, (size + 1) // 2)
 
     def pairs(self, size: int, most: int | None, seed: int, played: Sequence[Comparison]) -> tuple[Pair, ...]:
@@ -160,35 +161,39 @@ class Swiss:
             scores[member] += TIE
         met = {frozenset(one.pair) for one in played} | {frozenset(pair) for pair in byes}
         ranked = sorted(_drawn(range(size), seed, number), key=lambda member: -scores[member])
+        pairs: list[Pair] = []
         if size % 2:
-            ranked.append(size)
+            lowest = next(member for member in reversed(ranked) if frozenset((member, size)) not in met)
+            ranked.remove(lowest)
+            pairs.append((lowest, size))
             scores.append(-1.0)
-        pairs = _pairing(ranked, scores, met)
+        _pair(ranked, scores, met, pairs)
         return tuple(pair for pair in pairs if size not in pair)
 
     def rewards(self, size: int, played: Sequence[Comparison]) -> tuple[float | None, ...]:
         return bradley_terry_shares(size, played)
 
 
-def _pairing(ranked: Sequence[int], scores: Sequence[float], met: set[frozenset[int]]) -> list[Pair]:
-    """Pair everyone with the nearest opponent in the ranking that it has not met.
+def _pair(
+    ranked: Sequence[int], scores: Sequence[float], met: set[frozenset[int]], pairs: list[Pair]
+) -> None:
+    """Add pairs of members that have not met, those with the closest scores first.
 
-    The last ranked is paired first, since a bye can go only to those without one. Two members that are left
-    over have met each other; they are exchanged with a pair of which each can meet one. There is such a pair
-    as long as everyone has met less than half of the others: the two have at least N possible opponents
-    together, N being even, and these are in at most (N - 2) / 2 pairs.
+    Two members that are left over have met each other; they are exchanged with a pair of which each can meet
+    one. There is such a pair as long as everyone has met less than half of the others: the two have at least
+    N possible opponents together, N being even, and these are in at most (N - 2) / 2 pairs.
     """
-    left, pairs = list(reversed(ranked)), list[Pair]()
-    alone: list[int] = []
-    while left:
-        member = left.pop(0)
-        opponent = next((other for other in left if frozenset((member, other)) not in met), None)
-        if opponent is None:
-            alone.append(member)
-        else:
-            left.remove(opponent)
-            pairs.append((opponent, member))
-    for one, other in zip(alone[::2], alone[1::2], strict=True):
+    close = sorted(
+        (pair for pair in combinations(ranked, 2) if frozenset(pair) not in met),
+        key=lambda pair: abs(scores[pair[0]] - scores[pair[1]]),
+    )
+    alone = dict.fromkeys(ranked)
+    for one, other in close:
+        if one in alone and other in alone:
+            del alone[one], alone[other]
+            pairs.append((one, other))
+    left = list(alone)
+    for one, other in zip(left[::2], left[1::2], strict=True):
         options = [
             (index, (one, first), (other, second))
             for index, pair in enumerate(pairs)
@@ -199,7 +204,6 @@ def _pairing(ranked: Sequence[int], scores: Sequence[float], met: set[frozenset[
             options, key=lambda option: sum(abs(scores[a] - scores[b]) for a, b in option[1:])
         )
         pairs[index : index + 1] = exchanged
-    return pairs
 
 
 def _most_rounds(size: int) -> int:

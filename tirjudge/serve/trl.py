@@ -75,11 +75,14 @@ class JudgeGroupReward:
         both_orders: bool = False,
         budget: int | None = None,
         seed: int = 0,
+        group_size: int | None = None,
         token: str | None = None,
     ) -> None:
         """`judge` is a `Judge`, which stays open, or the address of `tirjudge serve`.
 
-        The options are those of `GroupOptions`, and `token` is the server's, as for `JudgeClient`.
+        The options are those of `GroupOptions`, and `token` is the server's, as for `JudgeClient`. With
+        `group_size` (TRL's num_generations) equal prompts in a batch stay apart: so many completions of a
+        prompt, in their order, are a group. Without it all completions of equal prompts are one group.
 
         Raises ValueError, in one line, for an unknown method and an invalid option.
         """
@@ -89,7 +92,7 @@ class JudgeGroupReward:
             self._options = GroupOptions(method=method, both_orders=both_orders, budget=budget, seed=seed)
         except ValidationError as error:
             raise ValueError(first_fault(error)) from None
-        self._judge, self._token = judge, token
+        self._judge, self._size, self._token = judge, group_size, token
 
     async def __call__(
         self, prompts: Sequence[Turns], completions: Sequence[Turns], **columns: Any
@@ -101,7 +104,11 @@ class JudgeGroupReward:
         groups: dict[str, list[int]] = {}
         for place, prompt in enumerate(prompts):
             groups.setdefault(repr(prompt), []).append(place)
-        members = list(groups.values())
+        members = [
+            places[start : start + (self._size or len(places))]
+            for places in groups.values()
+            for start in range(0, len(places), self._size or len(places))
+        ]
         if any(len(places) < 2 for places in members):
             raise ValueError(
                 "a group of one cannot be compared: set num_generations to 2 or more, and "
