@@ -1,7 +1,7 @@
 """Measure group rewards: `simulation` with a noisy judge of known accuracy, `training` with a real one.
 
-    python -m benchmarks.group_rewards simulation --groups 2000
-    python -m benchmarks.group_rewards training --calls 336 --seeds 3 --output FOLDER
+    python -m benchmarks.group_rewards simulation --groups 500
+    python -m benchmarks.group_rewards training --calls 168 --seeds 3 --output FOLDER
 
 `training` gives every method the same number of judge calls, and measures the share of constraints that the
 policy keeps by the constraints' own checks, which the policy's reward never sees.
@@ -113,16 +113,16 @@ def _parser() -> argparse.ArgumentParser:
     noisy = commands.add_parser("simulation", help="rank correlation with a judge of known accuracy")
     noisy.add_argument("--sizes", type=int, nargs="+", default=[8, 16])
     noisy.add_argument("--accuracies", type=float, nargs="+", default=[0.65, 0.8, 0.95])
-    noisy.add_argument("--groups", type=int, default=2000, help="groups per line")
+    noisy.add_argument("--groups", type=int, default=500, help="groups per line")
     noisy.add_argument("--seed", type=int, default=0)
     train = commands.add_parser("training", help="a policy trained by GRPO at an equal number of judge calls")
     train.add_argument("--methods", nargs="+", default=["round-robin", "swiss", "knockout", "pivot"])
-    train.add_argument("--calls", type=int, default=336, help="judge calls of one training")
+    train.add_argument("--calls", type=int, default=168, help="judge calls of one training")
     train.add_argument("--seeds", type=int, default=3)
     train.add_argument("--first-seed", type=int, default=0)
     train.add_argument("--group-size", type=int, default=8)
-    train.add_argument("--learning-rate", type=float, default=2e-3)
-    train.add_argument("--warm-up-steps", type=int, default=200)
+    train.add_argument("--learning-rate", type=float, default=5e-4)
+    train.add_argument("--warm-up-steps", type=int, default=150)
     train.add_argument("--prompts", type=int, default=200, help="prompts of the verifier")
     train.add_argument("--judge", default="mini", help="a model of `tirjudge models`, or a folder")
     train.add_argument("--judge-tokens", type=int, default=200)

@@ -45,8 +45,8 @@ class Plan:
     groups: int = 2
     """Prompts of a step."""
     both_orders: bool = False
-    learning_rate: float = 1e-3
-    warm_up_steps: int = 200
+    learning_rate: float = 5e-4
+    warm_up_steps: int = 150
     evaluations: int = 2
     """Times that the policy is verified, the end included, the start not."""
     prompts: int = 200
