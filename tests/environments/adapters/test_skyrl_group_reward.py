@@ -1,4 +1,4 @@
-"""A served judge's comparisons as the reward of SkyRL-gym: its registry, and a thread for every trajectory."""
+"""A served judge's comparisons as the reward of SkyRL-gym, with a thread for every trajectory."""
 
 from __future__ import annotations
 
