@@ -11,6 +11,7 @@ from pydantic import ValidationError
 
 from tirjudge.generation.base import Generator, GeneratorFailed
 from tirjudge.generation.spending import Spending
+from tirjudge.group_rewards import GroupJudge, GroupOptions, GroupRewards
 from tirjudge.judging.batch import Plan
 from tirjudge.judging.batch_result import BatchResult, Progress, ProgressLine, judge_rows, read_question
 from tirjudge.judging.config import JudgeOptions
@@ -91,6 +92,7 @@ class Judge:
             around=self._metered,
             api_key=api_key,
         )
+        self._groups: GroupJudge | None = None
         self._thread: EventLoopThread | None = None
         self._opening: asyncio.Lock | None = None
         self._opened = False
@@ -137,6 +139,17 @@ class Judge:
         """
         return self._loop().run(self._judge_all(rows, kind, columns, labels, progress))
 
+    def reward_group(
+        self, prompt: Conversation, completions: Sequence[str], options: GroupOptions = GroupOptions()
+    ) -> GroupRewards:
+        """Compare completions of one prompt, and return a reward for each.
+
+        Raises TypeError for arguments that are no texts, ValueError for an invalid prompt, a group of one, an
+        unknown method and a budget that is too small, and GeneratorFailed or SandboxUnavailable as `compare`
+        does. Questions that were asked before, until the judge is closed, are not asked again.
+        """
+        return self._loop().run(self._reward_group(prompt, completions, options))
+
     async def acompare(self, prompt: Conversation, a: str, b: str) -> Judgment:
         """Choose the better of two responses, as `compare` does."""
         return await self._await(prompt, {"a": a, "b": b}, "pairwise")
@@ -150,6 +163,13 @@ class Judge:
     ) -> Judgment:
         """Choose the best response or rank all of them, as `rank` does."""
         return await self._await(prompt, _numbered(responses), "pointwise" if pointwise else None)
+
+    async def areward_group(
+        self, prompt: Conversation, completions: Sequence[str], options: GroupOptions = GroupOptions()
+    ) -> GroupRewards:
+        """Compare completions of one prompt, as `reward_group` does."""
+        work = self._reward_group(prompt, completions, options)
+        return await asyncio.wrap_future(self._loop().submit(work))
 
     async def abatch(
         self,
@@ -216,6 +236,18 @@ class Judge:
             raise GeneratorFailed(judgment.detail)
         return judgment
 
+    async def _reward_group(
+        self, prompt: Conversation, completions: Sequence[str], options: GroupOptions
+    ) -> GroupRewards:
+        row = {
+            "prompt": _conversation(prompt),
+            "responses": [*_texts(_numbered(completions, "completions"))],
+        }
+        task = read_question(row, Plan())
+        await self._ready()
+        assert self._groups is not None
+        return await self._groups.rewards(task, options)
+
     async def _judge_all(
         self,
         rows: Iterable[Mapping[str, Any]],
@@ -249,6 +281,7 @@ class Judge:
         async with self._opening:
             if not self._opened:
                 await self._engine.__aenter__()
+                self._groups = GroupJudge(self._engine, self.options.truncate)
                 self._opened = True
 
     async def _shut(self) -> None:
@@ -273,11 +306,11 @@ def _is_list(value: object) -> bool:
     return isinstance(value, Sequence)
 
 
-def _numbered(responses: Sequence[str]) -> dict[str, str]:
+def _numbered(responses: Sequence[str], name: str = "responses") -> dict[str, str]:
     """Return the responses by the names that messages use; raises TypeError for a single text."""
     if isinstance(responses, str | bytes | Mapping) or not isinstance(responses, Iterable):
-        raise TypeError(f"responses must be a list of texts, not {_named(responses)}")
-    return {f"responses[{index}]": response for index, response in enumerate(responses)}
+        raise TypeError(f"{name} must be a list of texts, not {_named(responses)}")
+    return {f"{name}[{index}]": response for index, response in enumerate(responses)}
 
 
 def _texts(responses: Mapping[str, str]) -> Iterable[str]:

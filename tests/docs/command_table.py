@@ -198,6 +198,9 @@ SERVING: dict[str, Treatment] = {
         "sandbox", '"stdout":"hello\\n"'
     ),
     f"tirjudge serve {QWEN}": TestedBy("tests/tirjudge/cli/test_serve_command.py"),
+    "curl -s localhost:8082/v1/group -H 'content-type: application/json' "
+    '-d \'{"prompt": "Name a prime above 10.", "completions": ["11", "12", "13"], '
+    '"options": {"method": "knockout"}}\'': Posts("judge", '"method":"knockout","calls":2'),
     "curl -s localhost:8082/v1/judge -H 'content-type: application/json' "
     '-d \'{"prompt": "Name a prime above 10.", "responses": ["11", "12"]}\'': Posts(
         "judge", '"format":"pairwise"'

@@ -135,7 +135,7 @@ def test_a_request_is_answered(command: str) -> None:
     words = shlex.split(command)
     path = words[2].partition("/")[2]
     body, (name, _, value) = words[words.index("-d") + 1], words[words.index("-H") + 1].partition(": ")
-    judging = judge_serving(ScriptedGenerator(["<preference>A</preference>"]), tools=False)
+    judging = judge_serving(ScriptedGenerator(lambda _: "<preference>A</preference>"), tools=False)
     with judging if treatment.to == "judge" else sandbox_serving() as server:
         answer = httpx.post(f"{server.url}/{path}", content=body, headers={name: value}, timeout=60)
     assert answer.status_code == 200, answer.text

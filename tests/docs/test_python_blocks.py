@@ -58,6 +58,8 @@ RUNS = {
     ),
     "evaluation.md#2": Runs(),
     "evaluation.md#3": Runs(names={"response": "Yes.", "row": CONSTRAINT}),
+    "group-rewards.md#1": Runs("(1.0, 0.0) 1\n"),
+    "group-rewards.md#2": Runs(),
     "judge.md#1": Runs(),
     "notebook.md#1": Runs("ok kernel ({'text/plain': '1'},)\n{'out.txt': b'1'}\n"),
     "rollout.md#1": Runs(

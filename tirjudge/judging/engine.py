@@ -21,6 +21,7 @@ from tirjudge.model_folder import ModelNote, embedded_model, embedded_name, read
 from tirjudge.models import resolve_model
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Context, Environment, JudgeTask, Message, Prompt, Score, ToolEnvironment
+from tirjudge_environments.orders import Order
 from tirjudge_environments.outputs import cut_middle
 from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.types import Budget
@@ -66,7 +67,7 @@ class JudgeEngine:
         self.config, self._around, self._api_key, self._on_retry = config, around, api_key, on_retry
         self._given_generator, self._given_sandbox = generator, sandbox
         self._stack = AsyncExitStack()
-        self._rollouts: dict[str, Rollout] = {}
+        self._rollouts: dict[tuple[str, Order | None], Rollout] = {}
         self._runs_programs = config.tools
 
     async def __aenter__(self) -> Self:
@@ -85,17 +86,25 @@ class JudgeEngine:
     ) -> None:
         await self._stack.aclose()
 
-    async def judge(self, task: JudgeTask, kind: Kind | None = None) -> Judgment:
+    async def judge(
+        self, task: JudgeTask, kind: Kind | None = None, *, order: Order | None = None
+    ) -> Judgment:
         """Judge a task in the configured format, or else as `kind`, or else by its number of responses.
 
-        Raises ValueError if the format takes another number of responses.
+        `order` replaces the configured one. Raises ValueError if the format takes another number of
+        responses, or has no orders.
         """
         name = self.config.format or kind or kind_for(task)
-        rollout = self.rollout(name)
+        rollout = self.rollout(name, order)
         if self.config.samples == 1:
             return judgment(name, await rollout.episode(task))
         group = await rollout.group(task, self.config.samples)
         return consensus([judgment(name, episode) for episode in group])
+
+    def dialogues(self, task: JudgeTask, kind: Kind | None = None, *, order: Order | None = None) -> int:
+        """Return the number of dialogues in which `judge` would judge the task; raises as `judge` does."""
+        rollout = self.rollout(self.config.format or kind or kind_for(task), order)
+        return len(rollout.environment.views(task)) * self.config.samples
 
     def rewards(self, result: Judgment) -> tuple[Score, ...]:
         """Return the training reward of each trajectory of a judgment.
@@ -121,12 +130,15 @@ class JudgeEngine:
             if tried.status is not Status.OK:
                 raise SandboxUnavailable(tried.detail or f"an empty program ended with {tried.status}")
 
-    def rollout(self, name: str) -> Rollout:
-        """Return the rollout of a kind or format; raises ValueError for unknown prompts or options."""
-        if name not in self._rollouts:
+    def rollout(self, name: str, order: Order | None = None) -> Rollout:
+        """Return the rollout of a kind or format, in another order than the configured one if it is given.
+
+        Raises ValueError for unknown prompts or options.
+        """
+        if (name, order) not in self._rollouts:
             config, tokens = self.config, view_tokens(self.config, self.note)
-            self._rollouts[name] = Rollout(
-                self._environment(name),
+            self._rollouts[name, order] = Rollout(
+                self._environment(name, order),
                 self._generator,
                 self._sandbox,
                 budget=Budget(
@@ -137,9 +149,9 @@ class JudgeEngine:
                 sampling=Sampling(temperature=config.temperature, top_p=config.top_p, max_tokens=tokens),
                 seed=config.seed,
             )
-        return self._rollouts[name]
+        return self._rollouts[name, order]
 
-    def _environment(self, name: str) -> Environment:
+    def _environment(self, name: str, order: Order | None) -> Environment:
         """Open a format with those configured options that it knows."""
         config = self.config
         format = f"tir-{name}" if name in get_args(Kind) else name
@@ -156,7 +168,14 @@ class JudgeEngine:
         # Options with a default, such as `bindings`, do not apply to every format: leave out unknown ones.
         known = environment_options(format)
         taken = {key: value for key, value in wanted.items() if key in known and value is not None}
-        return open_environment(format, **{**taken, **config.options})
+        options = {**taken, **config.options}
+        if order is not None:
+            if "order" not in known:
+                raise ValueError(
+                    f"the format {format} does not show responses in an order that can be chosen"
+                )
+            options["order"] = order
+        return open_environment(format, **options)
 
     def _check_format(self) -> None:
         """Raise ValueError for a wrong format now, since loading a model may take minutes."""

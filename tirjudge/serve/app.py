@@ -3,15 +3,26 @@
 # No `from __future__ import annotations`: FastAPI reads the routes' annotations, whose names are local here.
 from typing import Any
 
+from tirjudge.group_rewards import MembersMissing
 from tirjudge.judging.engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
-from tirjudge.serve.messages import Answer, Questions
+from tirjudge.serve.messages import (
+    Answer,
+    GroupAnswer,
+    GroupRequest,
+    MemberAnswer,
+    MemberRequest,
+    Questions,
+)
 from tirjudge.serve.openrlhf import RewardRequest, RewardResponse
 from tirjudge.serve.service import Down, JudgeMetrics, JudgeServerSettings, JudgeService
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.server.app import REFUSALS, with_operations
 from tirjudge_sandbox.server.asgi import App
 
+_PATHS = frozenset(
+    {"/v1/judge", "/v1/group", "/v1/group/member", "/get_reward", "/healthz", "/readyz", "/metrics"}
+)
 _RETRY = {"retry-after": "1"}
 _ANSWERS: dict[int | str, dict[str, Any]] = {
     **REFUSALS,
@@ -22,6 +33,10 @@ _ANSWERS: dict[int | str, dict[str, Any]] = {
 _REWARDS: dict[int | str, dict[str, Any]] = {
     **_ANSWERS,
     502: {"description": "The judge ended without a score for one of the queries, so there are no rewards."},
+}
+_MEMBERS: dict[int | str, dict[str, Any]] = {
+    **_ANSWERS,
+    424: {"description": "The other completions of the group did not arrive in time: nothing was judged."},
 }
 _READY: dict[int | str, dict[str, Any]] = {
     503: {"description": "No question can be judged now; the body says why."}
@@ -47,7 +62,7 @@ def create_app(
         raise SandboxUnavailable("serving needs FastAPI and more: pip install 'tirjudge[serve]'") from None
 
     app = FastAPI(title="tirjudge", version=version, docs_url=None, redoc_url=None)
-    metrics = JudgeMetrics(frozenset({"/v1/judge", "/get_reward", "/healthz", "/readyz", "/metrics"}))
+    metrics = JudgeMetrics(_PATHS)
     service = JudgeService(engine, metrics, settings.check_seconds, truncate)
 
     @app.post("/v1/judge", responses=_ANSWERS, tags=["tirjudge"])
@@ -57,6 +72,17 @@ def create_app(
             return [Answer.of(judgment) for judgment in await service.judge(asked, "many")]
         (judgment,) = await service.judge([asked], "one")
         return Answer.of(judgment)
+
+    @app.post("/v1/group", responses=_ANSWERS, tags=["tirjudge"])
+    async def group(asked: GroupRequest) -> GroupAnswer:
+        """Compare the completions of one prompt, and return a reward for each."""
+        return GroupAnswer.of(await service.reward_group(asked))
+
+    @app.post("/v1/group/member", responses=_MEMBERS, tags=["tirjudge"])
+    async def member(asked: MemberRequest) -> MemberAnswer:
+        """Wait until all completions of the group were sent, and return the reward of this one."""
+        found, place = await service.reward_member(asked)
+        return MemberAnswer(reward=found.rewards[place], group=GroupAnswer.of(found))
 
     @app.post("/get_reward", responses=_REWARDS, tags=["OpenRLHF"])
     async def reward(asked: RewardRequest) -> RewardResponse:
@@ -84,6 +110,10 @@ def create_app(
     @app.exception_handler(NoScore)
     async def no_score(_: Request, error: Exception) -> Response:
         return JSONResponse({"detail": str(error)}, 502)
+
+    @app.exception_handler(MembersMissing)
+    async def missing(_: Request, error: Exception) -> Response:
+        return JSONResponse({"detail": str(error)}, 424)
 
     return with_operations(app, metrics, settings.access, settings.intake)
 

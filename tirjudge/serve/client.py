@@ -9,9 +9,18 @@ from typing import Self
 from weakref import WeakKeyDictionary
 
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, JsonEndpoint
-from tirjudge.serve.messages import Answer, JudgeRequest
+from tirjudge.serve.messages import (
+    Answer,
+    GroupAnswer,
+    GroupRequest,
+    JudgeRequest,
+    MemberAnswer,
+    MemberRequest,
+)
 
 TOKEN = "TIRJUDGE_SERVE_TOKEN"
+MOST_MEMBERS = 4096
+"""Members in flight at once; with a low limit, a group might never be complete."""
 
 
 class JudgeClient:
@@ -43,6 +52,17 @@ class JudgeClient:
         """Ask one question; raises GeneratorFailed, in one line, if there is no answer."""
         return await self._endpoint.post("judge", question.model_dump(exclude_none=True), Answer)
 
+    async def group(self, group: GroupRequest) -> GroupAnswer:
+        """Compare the completions of one prompt; raises GeneratorFailed as `judge` does."""
+        return await self._endpoint.post("group", group.model_dump(exclude_none=True), GroupAnswer)
+
+    async def member(self, member: MemberRequest) -> MemberAnswer:
+        """Send one completion of a group, and wait for its reward; raises GeneratorFailed as `judge` does.
+
+        All members of a group have to be in flight at the same time: see `concurrency`.
+        """
+        return await self._endpoint.post("group/member", member.model_dump(exclude_none=True), MemberAnswer)
+
     async def close(self) -> None:
         await self._endpoint.close()
 
@@ -55,14 +75,15 @@ class JudgeClient:
         await self.close()
 
 
-def client_of_this_loop(url: str, token: str | None = None) -> JudgeClient:
+def client_of_this_loop(url: str, token: str | None = None, *, concurrency: int = 64) -> JudgeClient:
     """Return the client of the running event loop, for callers that cannot keep one themselves."""
     clients = _CLIENTS.setdefault(asyncio.get_running_loop(), {})
-    if (url, token) not in clients:
-        clients[url, token] = JudgeClient(url, token=token)
-    return clients[url, token]
+    key = (url, token, concurrency)
+    if key not in clients:
+        clients[key] = JudgeClient(url, token=token, concurrency=concurrency)
+    return clients[key]
 
 
-_CLIENTS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str | None], JudgeClient]] = (
+_CLIENTS: WeakKeyDictionary[asyncio.AbstractEventLoop, dict[tuple[str, str | None, int], JudgeClient]] = (
     WeakKeyDictionary()
 )

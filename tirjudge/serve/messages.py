@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag
 
+from tirjudge.group_rewards import GroupOptions, GroupRewards
 from tirjudge.judging.engine import Kind
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.views import JudgedProgram, JudgedView
@@ -26,11 +28,14 @@ class ChatMessage(Message):
     content: Text
 
 
+Prompt = Annotated[Text, Field(min_length=1)] | Annotated[list[ChatMessage], Field(min_length=1)]
+"""A text, or the chat messages so far."""
+
+
 class JudgeRequest(Message):
     """A prompt, and the responses to judge."""
 
-    prompt: Annotated[Text, Field(min_length=1)] | Annotated[list[ChatMessage], Field(min_length=1)]
-    """A text, or the chat messages so far."""
+    prompt: Prompt
     responses: Annotated[list[Text], Field(min_length=1, max_length=MOST_RESPONSES)]
     kind: Kind | None = None
     """None: one response is scored, the better of two or the best of more is chosen."""
@@ -87,6 +92,79 @@ class Answer(Message):
             prompt_tokens=judgment.usage.prompt_tokens,
             completion_tokens=judgment.usage.completion_tokens,
         )
+
+
+class GroupRequest(Message):
+    """A prompt, and the completions to compare: a request to `/v1/group`."""
+
+    prompt: Prompt
+    completions: Annotated[list[Text], Field(min_length=1, max_length=MOST_RESPONSES)]
+    options: GroupOptions = GroupOptions()
+    domain: Text = ""
+    """Such as `math` or `safety`, for formats that depend on it."""
+
+    def task(self) -> JudgeTask:
+        """Return the task. Raises RowError for a prompt without text."""
+        row = self.model_dump(include={"prompt", "domain"}) | {"responses": self.completions}
+        return read_task(row, default_id="group")
+
+
+class MemberRequest(Message):
+    """One completion of a group that is sent one by one: a request to `/v1/group/member`."""
+
+    prompt: Prompt
+    completion: Text
+    size: Annotated[int, Field(ge=1, le=MOST_RESPONSES)]
+    """Completions of the group. Members of a group agree in the prompt, the size and the options."""
+    member: Annotated[Text, Field(min_length=1)]
+    """A name that no other request has; a request that is repeated keeps it."""
+    group: Text = ""
+    """Tells groups of the same prompt apart, where a framework can name them."""
+    options: GroupOptions = GroupOptions()
+    domain: Text = ""
+    wait_seconds: Annotated[float, Field(gt=0, le=3600)] = 300.0
+    """Seconds in which the other members must arrive."""
+
+    @property
+    def key(self) -> str:
+        """The group's name: what its members agree in."""
+        return repr((self.prompt, self.size, self.group, self.options, self.domain))
+
+    def whole(self, completions: Sequence[str]) -> GroupRequest:
+        """Return the request of the group."""
+        return GroupRequest(
+            prompt=self.prompt, completions=[*completions], options=self.options, domain=self.domain
+        )
+
+
+class GroupAnswer(Message):
+    """The rewards of a group."""
+
+    rewards: list[float | None]
+    """One per completion; null for a completion without any verdict."""
+    method: str
+    calls: int
+    """Judge calls that the method needed: one per dialogue, so two per comparison in both orders."""
+    cached: int
+    """Those of the calls that were not made, since the same texts were judged before."""
+    comparisons: int
+    ties: int
+    no_verdict: int
+    """Comparisons without a verdict; they have no influence on the rewards."""
+    duplicates: int
+    """Completions with the text of an earlier one, whose reward they share."""
+
+    @classmethod
+    def of(cls, found: GroupRewards) -> Self:
+        return cls.model_validate(found.to_dict())
+
+
+class MemberAnswer(Message):
+    """The reward of one completion."""
+
+    reward: float | None
+    group: GroupAnswer
+    """The rewards of the whole group, in the order in which its members arrived."""
 
 
 def _count(body: Any) -> str:

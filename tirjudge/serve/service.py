@@ -10,10 +10,11 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, PositiveFloat
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.spending import CostReached
+from tirjudge.group_rewards import GroupJudge, GroupMeeting, GroupRewards
 from tirjudge.judging.engine import JudgeEngine, truncated
 from tirjudge.judging.judgment import Judgment
 from tirjudge.rollout import all_or_none
-from tirjudge.serve.messages import JudgeRequest
+from tirjudge.serve.messages import GroupRequest, JudgeRequest, MemberRequest
 from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.server.guard import Access
@@ -89,6 +90,8 @@ class JudgeService:
         self._check_seconds, self._truncate = check_seconds, truncate
         self._reason = "not checked yet"
         self._checking = asyncio.Lock()
+        self._groups = GroupJudge(engine, truncate, metrics.judged)
+        self._meeting = GroupMeeting()
 
     async def judge(self, questions: Sequence[JudgeRequest], *way: str) -> list[Judgment]:
         """Judge questions; raises Down, and FieldRefused for unfit ones, which `way` locates."""
@@ -97,6 +100,34 @@ class JudgeService:
             self._one(question, (*way, index) if several else way) for index, question in enumerate(questions)
         ]
         return await all_or_none(works)
+
+    async def reward_group(self, asked: GroupRequest) -> GroupRewards:
+        """Judge a group; raises Down, and FieldRefused for a group that cannot be judged."""
+        try:
+            found = await self._groups.rewards(asked.task(), asked.options)
+        except RowError as error:
+            raise FieldRefused(str(error), "prompt") from None
+        except ValueError as error:
+            raise FieldRefused(str(error), "completions") from None
+        except (CostReached, GeneratorFailed, SandboxUnavailable) as error:
+            self._reason = str(error)
+            raise Down(self._reason) from None
+        self._reason = ""
+        return found
+
+    async def reward_member(self, asked: MemberRequest) -> tuple[GroupRewards, int]:
+        """Return the rewards of the member's group, once it is complete, and the member's place in it.
+
+        Raises MembersMissing, and as `reward_group` does.
+        """
+        return await self._meeting.join(
+            asked.key,
+            asked.member,
+            asked.completion,
+            size=asked.size,
+            seconds=asked.wait_seconds,
+            judge=lambda completions: self.reward_group(asked.whole(completions)),
+        )
 
     async def check(self) -> str:
         """Return why no question can be judged now; empty if nothing is known to be wrong.

@@ -1,13 +1,17 @@
-"""A reward function for TRL's trainers that asks a judge server; it does not import TRL."""
+"""Reward functions for TRL's trainers that ask a judge; this module does not import TRL."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Awaitable, Mapping, Sequence
+from typing import Any, Protocol
 
+from pydantic import ValidationError
+
+from tirjudge.group_rewards import METHODS, GroupOptions, GroupRewards
 from tirjudge.serve.client import client_of_this_loop
-from tirjudge.serve.messages import JudgeRequest
+from tirjudge.serve.messages import GroupAnswer, GroupRequest, JudgeRequest
+from tirjudge_environments.registry import first_fault
 
 Turns = str | Sequence[Mapping[str, Any]]
 """A text, or chat messages with `role` and `content`."""
@@ -40,8 +44,117 @@ class JudgeReward:
         return scores
 
 
+class GroupSource(Protocol):
+    """A judge in this process that rewards groups, such as `tirjudge.Judge`."""
+
+    def areward_group(
+        self, prompt: Turns, completions: Sequence[str], options: GroupOptions
+    ) -> Awaitable[GroupRewards]:
+        """Return the rewards of the completions of one prompt."""
+        ...
+
+
+class JudgeGroupReward:
+    """Rewards from comparisons within every group: `GRPOTrainer(reward_funcs=JudgeGroupReward(judge), ...)`.
+
+    The completions of a batch are grouped by their prompt, and all groups are judged at the same time. A
+    completion without any verdict gets None, which TRL leaves out of its group. A judge that stays down
+    raises GeneratorFailed or SandboxUnavailable, which stops the training: a reward is never invented.
+    Logged metrics: `judge/calls` and `judge/cached` (calls that were needed, and those of them that were
+    known, per group), `judge/ties`, `judge/no_comparison` and `judge/no_verdict` (shares of comparisons and
+    of completions) and `judge/duplicates` (share of completions).
+    """
+
+    __name__ = "judge_group"
+
+    def __init__(
+        self,
+        judge: GroupSource | str,
+        method: str = "swiss",
+        *,
+        both_orders: bool = False,
+        budget: int | None = None,
+        seed: int = 0,
+        group_size: int | None = None,
+        token: str | None = None,
+    ) -> None:
+        """`judge` is a `Judge`, which stays open, or the address of `tirjudge serve`.
+
+        The options are those of `GroupOptions`, and `token` is the server's, as for `JudgeClient`. With
+        `group_size` (TRL's num_generations) equal prompts in a batch stay apart: so many completions of a
+        prompt, in their order, are a group. Without it all completions of equal prompts are one group.
+
+        Raises ValueError, in one line, for an unknown method and an invalid option.
+        """
+        if method not in METHODS:
+            raise ValueError(f"no method {method!r}; there are {', '.join(METHODS)}")
+        try:
+            self._options = GroupOptions(method=method, both_orders=both_orders, budget=budget, seed=seed)
+        except ValidationError as error:
+            raise ValueError(first_fault(error)) from None
+        self._judge, self._size, self._token = judge, group_size, token
+
+    async def __call__(
+        self, prompts: Sequence[Turns], completions: Sequence[Turns], **columns: Any
+    ) -> list[float | None]:
+        """Reward completions, called by TRL with equally many prompts and further columns by name.
+
+        Raises ValueError, in one line, for a prompt with a single completion.
+        """
+        groups: dict[str, list[int]] = {}
+        for place, prompt in enumerate(prompts):
+            groups.setdefault(repr(prompt), []).append(place)
+        members = [
+            places[start : start + (self._size or len(places))]
+            for places in groups.values()
+            for start in range(0, len(places), self._size or len(places))
+        ]
+        if any(len(places) < 2 for places in members):
+            raise ValueError(
+                "a group of one cannot be compared: set num_generations to 2 or more, and "
+                "per_device_train_batch_size to a multiple of it"
+            )
+        texts = [_text(completion) for completion in completions]
+        found = await asyncio.gather(
+            *(self._group(prompts[places[0]], [texts[place] for place in places]) for places in members)
+        )
+        rewards: list[float | None] = [None] * len(texts)
+        for places, group in zip(members, found, strict=True):
+            for place, reward in zip(places, group.rewards, strict=True):
+                rewards[place] = reward
+        if log := columns.get("log_metric"):
+            _log_groups(log, rewards, found)
+        return rewards
+
+    async def _group(self, prompt: Turns, completions: list[str]) -> GroupRewards | GroupAnswer:
+        asked = _prompt(prompt)
+        if not isinstance(self._judge, str):
+            return await self._judge.areward_group(asked, completions, self._options)
+        request = {"prompt": asked, "completions": completions, "options": self._options}
+        client = client_of_this_loop(self._judge, self._token)
+        return await client.group(GroupRequest.model_validate(request))
+
+
+def _log_groups(
+    log: Any, rewards: Sequence[float | None], groups: Sequence[GroupRewards | GroupAnswer]
+) -> None:
+    comparisons = sum(group.comparisons for group in groups) or 1
+    log("judge/calls", sum(group.calls for group in groups) / len(groups))
+    log("judge/cached", sum(group.cached for group in groups) / len(groups))
+    log("judge/ties", sum(group.ties for group in groups) / comparisons)
+    log("judge/no_comparison", sum(group.no_verdict for group in groups) / comparisons)
+    log("judge/no_verdict", rewards.count(None) / len(rewards))
+    log("judge/duplicates", sum(group.duplicates for group in groups) / len(rewards))
+
+
 def _question(prompt: Turns, completion: Turns) -> JudgeRequest:
-    """Return the question; the last of several chat messages of a completion is judged."""
-    response = completion if isinstance(completion, str) else completion[-1]["content"]
-    asked = prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
-    return JudgeRequest.model_validate({"prompt": asked, "responses": [response]})
+    return JudgeRequest.model_validate({"prompt": _prompt(prompt), "responses": [_text(completion)]})
+
+
+def _prompt(prompt: Turns) -> str | list[dict[str, Any]]:
+    return prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
+
+
+def _text(completion: Turns) -> str:
+    """Return the text to judge: the last of several chat messages."""
+    return completion if isinstance(completion, str) else str(completion[-1]["content"])

@@ -1,18 +1,22 @@
-"""A reward function for verl (as of 0.9.1) that asks a judge server; it does not import verl.
+"""Reward functions for verl (as of 0.9.1) that ask a judge server; this module does not import verl.
 
 reward.custom_reward_function.path=pkg://tirjudge.serve.verl
 reward.custom_reward_function.name=compute_score
 +reward.custom_reward_function.reward_kwargs.url=http://127.0.0.1:8082
+
+`compute_group_score` compares the responses to a prompt with each other instead, and needs
+`+reward.custom_reward_function.reward_kwargs.group_size=N` in addition.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+from uuid import uuid4
 
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.serve.client import client_of_this_loop
-from tirjudge.serve.messages import JudgeRequest
+from tirjudge.serve.client import MOST_MEMBERS, client_of_this_loop
+from tirjudge.serve.messages import JudgeRequest, MemberRequest
 
 
 async def compute_score(
@@ -33,12 +37,7 @@ async def compute_score(
     not pass otherwise. Raises ValueError without it, and GeneratorFailed when the server stays down or,
     unless `no_verdict_reward` is given, when the judge ends without a score: a reward is never invented.
     """
-    prompt = (extra_info or {}).get(prompt_key)
-    if prompt is None:
-        raise ValueError(
-            f"a row of {data_source!r} has no extra_info[{prompt_key!r}]: the judge needs the prompt"
-        )
-    asked = prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
+    asked = _prompt(data_source, extra_info, prompt_key)
     question = JudgeRequest.model_validate({"prompt": asked, "responses": [solution_str]})
     answer = await client_of_this_loop(url, token).judge(question)
     score = answer.scores[0] if answer.scores else None
@@ -47,3 +46,58 @@ async def compute_score(
         raise GeneratorFailed(f"the judge ended without a score: {answer.stop} {answer.detail}".rstrip())
     programs = float(len(answer.programs))
     return {"score": reward, "judge_programs": programs, "judge_no_verdict": float(score is None)}
+
+
+async def compute_group_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: Any,
+    extra_info: Mapping[str, Any] | None = None,
+    *,
+    url: str,
+    group_size: int,
+    method: str = "swiss",
+    both_orders: bool = False,
+    budget: int | None = None,
+    token: str | None = None,
+    prompt_key: str = "question",
+    group_key: str | None = None,
+    wait_seconds: float = 300.0,
+    no_verdict_reward: float | None = None,
+    **_: Any,
+) -> dict[str, float]:
+    """Return the reward of one response from comparisons with the others of its group.
+
+    verl scores every response by itself, in several processes; the server waits until all `group_size`
+    responses to the prompt (`actor_rollout_ref.rollout.n`) have arrived, for up to `wait_seconds`, and judges
+    a group while others are generated. `group_key` is a key of `extra_info` that tells rows with equal
+    prompts apart. Raises as `compute_score` does, also if the group is not complete in time.
+    """
+    member = MemberRequest.model_validate(
+        {
+            "prompt": _prompt(data_source, extra_info, prompt_key),
+            "completion": solution_str,
+            "size": group_size,
+            "member": uuid4().hex,
+            "group": "" if group_key is None else str((extra_info or {}).get(group_key, "")),
+            "options": {"method": method, "both_orders": both_orders, "budget": budget},
+            "wait_seconds": wait_seconds,
+        }
+    )
+    answer = await client_of_this_loop(url, token, concurrency=MOST_MEMBERS).member(member)
+    reward = no_verdict_reward if answer.reward is None else answer.reward
+    if reward is None:
+        raise GeneratorFailed("the judge ended without a verdict on any comparison of this response")
+    calls = answer.group.calls / group_size
+    return {"score": reward, "judge_calls": calls, "judge_no_verdict": float(answer.reward is None)}
+
+
+def _prompt(
+    data_source: str, extra_info: Mapping[str, Any] | None, prompt_key: str
+) -> str | list[dict[str, Any]]:
+    prompt = (extra_info or {}).get(prompt_key)
+    if prompt is None:
+        raise ValueError(
+            f"a row of {data_source!r} has no extra_info[{prompt_key!r}]: the judge needs the prompt"
+        )
+    return prompt if isinstance(prompt, str) else [dict(message) for message in prompt]

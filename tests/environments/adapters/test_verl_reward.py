@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 from collections.abc import AsyncIterator, Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,7 +22,7 @@ from tests.tirjudge.judge_server import JudgeServer, judge_serving
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.serve.client import client_of_this_loop
+from tirjudge.serve.client import MOST_MEMBERS, client_of_this_loop
 from tirjudge_environments import Context
 
 LENGTH = 16
@@ -28,7 +30,14 @@ TOKENIZER = bpe_tokenizer("Mark it. xxx")
 
 
 def marks(context: Context) -> str:
-    """Score a response by its number of crosses; one with a question mark has no score."""
+    """Score a response by its number of crosses; one with a question mark has no score.
+
+    Of two responses, prefer the one with more crosses.
+    """
+    pair = re.findall(r"\nResponse [AB]:\n(.*)\n", context.prompt.messages[-1].content)
+    if pair:
+        first, second = (response.count("x") for response in pair)
+        return f"<preference>{'A' if first > second else 'B'}</preference>"
     response = context.prompt.messages[-1].content.partition("\nResponse:\n")[2].partition("\n")[0]
     return "Hm." if "?" in response else f"<score>{1 + response.count('x')}</score>"
 
@@ -43,14 +52,15 @@ def served() -> Iterator[JudgeServer]:
 async def url(served: JudgeServer) -> AsyncIterator[str]:
     yield served.url
     await client_of_this_loop(served.url).close()
+    await client_of_this_loop(served.url, concurrency=MOST_MEMBERS).close()
 
 
-def config(url: str, *more: str) -> DictConfig:
+def config(url: str, *more: str, function: str = "compute_score") -> DictConfig:
     """Return verl's configuration with the options that docs/serve.md gives."""
     folder = Path(next(iter(find_spec("verl").submodule_search_locations))) / "trainer" / "config"
     options = [
         "reward.custom_reward_function.path=pkg://tirjudge.serve.verl",
-        "reward.custom_reward_function.name=compute_score",
+        f"reward.custom_reward_function.name={function}",
         f"+reward.custom_reward_function.reward_kwargs.url={url}",
     ]
     with initialize_config_dir(str(folder), version_base=None):
@@ -92,3 +102,16 @@ async def test_a_missing_score_is_an_error_or_the_configured_reward(url: str) ->
     named = config(url, "+reward.custom_reward_function.reward_kwargs.no_verdict_reward=0.5")
     told = await manager(named).run_single(rollout("?"))
     assert (told["reward_score"], told["reward_extra_info"]["judge_no_verdict"]) == (0.5, 1.0)
+
+
+async def test_verl_gets_the_comparisons_of_a_group(served: JudgeServer, url: str) -> None:
+    settings = config(
+        url,
+        "+reward.custom_reward_function.reward_kwargs.group_size=2",
+        "+reward.custom_reward_function.reward_kwargs.method=pivot",
+        function="compute_group_score",
+    )
+    one = manager(settings)
+    found = await asyncio.gather(*(one.run_single(rollout(text)) for text in ("x", "xx")))
+    assert [told["reward_score"] for told in found] == [0, 1]
+    assert found[0]["reward_extra_info"] == {"score": 0, "judge_calls": 0.5, "judge_no_verdict": 0}

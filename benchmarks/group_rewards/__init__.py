@@ -1,0 +1,1 @@
+"""Measurements of group rewards: the order that each method finds, and policies trained on it."""

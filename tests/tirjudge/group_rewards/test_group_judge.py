@@ -1,0 +1,246 @@
+"""A judge's rewards for groups: calls, orders, budgets, the cache, overlap, failures and bad input."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import re
+from collections.abc import Callable
+from itertools import combinations
+from typing import Any
+
+import pytest
+
+from tirjudge import Judge
+from tirjudge.generation.base import GeneratorFailed, Sampling
+from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.group_rewards import GroupOptions, GroupRewards
+from tirjudge_environments import Completion, Context, Finish
+
+RESPONSE = re.compile(r"Response ([A-Z]):\n(.*?)\n\n(?=Response [A-Z]:|Guidelines)", re.DOTALL)
+
+
+def shown(context: Context) -> dict[str, str]:
+    """Return the responses of a question by their letters."""
+    return dict(RESPONSE.findall(context.prompt.messages[-1].content))
+
+
+def longest(context: Context) -> str:
+    """Prefer the longest response; say nothing about a response with a question mark."""
+    responses = shown(context)
+    if any("?" in text for text in responses.values()):
+        return "I cannot say."
+    return f"<preference>{max(responses, key=lambda letter: len(responses[letter]))}</preference>"
+
+
+class Counting:
+    """A scripted judge, with the questions that it was asked."""
+
+    def __init__(self, script: Callable[[Context], str] = longest, **options: Any) -> None:
+        self.asked: list[tuple[str, ...]] = []
+        self._script = script
+        self.judge = Judge(generator=ScriptedGenerator(self._answer), **{"tools": False, **options})
+
+    def _answer(self, context: Context) -> str:
+        self.asked.append(tuple(shown(context).values()))
+        return self._script(context)
+
+    def __call__(self, *completions: str, prompt: str = "Write.", **options: Any) -> GroupRewards:
+        return self.judge.reward_group(prompt, completions, GroupOptions(**options))
+
+
+def texts(size: int) -> list[str]:
+    return ["x" * (length + 1) for length in range(size)]
+
+
+@pytest.mark.parametrize("both_orders", [False, True])
+@pytest.mark.parametrize(
+    ("method", "budget", "comparisons"),
+    [
+        ("round-robin", None, 28),
+        ("round-robin", 17, 16),
+        ("knockout", None, 7),
+        ("pivot", None, 7),
+        ("swiss", None, 12),
+        ("swiss", 9, 8),
+        ("listwise", None, 1),
+    ],
+)
+def test_the_judge_is_called_as_often_as_documented(
+    method: str, budget: int | None, comparisons: int, both_orders: bool
+) -> None:
+    counting = Counting()
+    each = 2 if both_orders else 1
+    with counting.judge:
+        found = counting(*texts(8), method=method, both_orders=both_orders, budget=budget and budget * each)
+    assert len(counting.asked) == found.calls == comparisons * each
+    assert (found.comparisons, found.cached, found.ties, found.no_verdict) == (comparisons, 0, 0, 0)
+    assert found.rewards[7] == max(reward for reward in found.rewards if reward is not None)
+    if both_orders:
+        assert {pair[::-1] for pair in counting.asked} == set(counting.asked)
+
+
+def test_two_orders_that_disagree_are_a_tie() -> None:
+    with (first := Counting(lambda _: "<preference>A</preference>")).judge:
+        found = first("x", "yy", "zzz", method="round-robin", both_orders=True)
+    assert (found.rewards, found.ties) == ((0.5, 0.5, 0.5), 3)
+
+
+def test_the_order_of_a_judge_without_that_option_cannot_be_chosen() -> None:
+    judge = Judge(generator=ScriptedGenerator(["5"]), format="tir-pointwise", tools=False)
+    with judge, pytest.raises(ValueError, match="tir-pointwise does not show responses in an order"):
+        judge.reward_group("p", ["a", "b"], GroupOptions(both_orders=True))
+
+
+def test_an_equal_question_is_asked_once() -> None:
+    """A second method, a larger group and the reversed order find the pairs that are known."""
+    with (counting := Counting()).judge:
+        counting(*texts(4), method="round-robin")
+        assert len(counting.asked) == 6
+        again = counting(*reversed(texts(4)), method="knockout")
+        assert (again.calls, again.cached, len(counting.asked)) == (3, 3, 6)
+        more = counting(*texts(5), method="round-robin")
+        assert (more.calls, more.cached, len(counting.asked)) == (10, 6, 10)
+        other = counting(*texts(4), method="round-robin", prompt="Another prompt.")
+        assert (other.cached, len(counting.asked)) == (0, 16)
+
+
+class Gate:
+    """A model that answers only once `most` questions are waiting, so that less overlap would never end."""
+
+    model, encoder = "gate", None
+
+    def __init__(self, most: int) -> None:
+        self.most, self.waiting, self.asked = most, 0, 0
+        self.opened: asyncio.Event | None = None
+
+    async def generate(self, context: Context, sampling: Sampling) -> Completion:
+        self.opened = self.opened or asyncio.Event()
+        self.asked += 1
+        self.waiting += 1
+        if self.waiting == self.most:
+            self.opened.set()
+        await asyncio.wait_for(self.opened.wait(), 10)
+        return Completion(text="<preference>A</preference>", finish=Finish.END)
+
+    async def close(self) -> None:
+        """Do nothing."""
+
+
+async def test_pairs_and_groups_are_judged_at_the_same_time_and_equal_ones_together() -> None:
+    gate = Gate(6 + 3)
+    async with Judge(generator=gate, tools=False) as judge:
+        options = GroupOptions(method="round-robin")
+        found = await asyncio.gather(
+            judge.areward_group("one", texts(4), options),
+            judge.areward_group("one", texts(4), options),
+            judge.areward_group("two", texts(3), options),
+        )
+    assert gate.asked == 9
+    assert found[0].rewards == found[1].rewards
+    assert [one.cached for one in found] == [0, 6, 0]
+
+
+async def test_the_configured_concurrency_is_the_limit_over_all_groups() -> None:
+    gate = Gate(2)
+    async with Judge(generator=gate, tools=False, concurrency=2) as judge:
+        work = [asyncio.create_task(judge.areward_group(name, texts(4))) for name in ("one", "two")]
+        gate.most = 3  # never reached
+        await asyncio.sleep(0.2)
+        assert gate.waiting == 2
+        for one in work:
+            one.cancel()
+        await asyncio.gather(*work, return_exceptions=True)
+
+
+def test_without_a_verdict_there_is_no_reward() -> None:
+    with (counting := Counting()).judge:
+        found = counting("a?", "bb", "ccc", method="round-robin")
+        assert (found.rewards, found.no_verdict) == ((None, 0.0, 1.0), 2)
+        assert counting("a?", "b?", method="swiss").rewards == (None, None)
+        assert counting("a?", "b?", "cc", method="listwise").rewards == (None, None, None)
+
+
+def test_a_judge_that_is_down_raises_and_is_asked_again_afterwards() -> None:
+    down = [True]
+
+    def script(context: Context) -> str:
+        if down[0]:
+            raise GeneratorFailed("the machine is off")
+        return longest(context)
+
+    with (counting := Counting(script)).judge:
+        for method in ("round-robin", "listwise"):
+            with pytest.raises(GeneratorFailed, match="the machine is off"):
+                counting(*texts(3), method=method)
+        down[0] = False
+        assert counting(*texts(3), method="round-robin").rewards == (0, 0.5, 1)
+
+
+def test_equal_completions_share_a_reward_and_are_judged_once(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING), (counting := Counting()).judge:
+        found = counting("x", "yy", "x", "zzz", method="round-robin")
+        assert (found.rewards, found.calls, found.duplicates) == ((0, 0.5, 0, 1), 3, 1)
+        same = counting("x", "x", "x")
+        assert (same.rewards, same.calls, same.duplicates) == ((0.5, 0.5, 0.5), 0, 2)
+    assert [record.message for record in caplog.records] == [
+        "1 of 4 completions of a group repeat another: each text is judged once, and equal texts share a "
+        "reward (said once)"
+    ]
+
+
+def test_a_list_gets_the_scores_of_a_judge_that_gives_scores() -> None:
+    def by_length(context: Context) -> str:
+        response = context.prompt.messages[-1].content.partition("\nResponse:\n")[2].partition("\n")[0]
+        return f"<score>{len(response)}</score>"
+
+    judge = Judge(generator=ScriptedGenerator(by_length), format="tir-pointwise", tools=False)
+    with judge:
+        found = judge.reward_group("p", ["x", "xxx", "xx"], GroupOptions(method="listwise"))
+    assert (found.rewards, found.calls) == ((1.0, 3.0, 2.0), 3)
+
+
+def test_every_pair_is_judged_in_the_order_of_a_draw_that_no_bracket_changes() -> None:
+    seen = []
+    for seed in (0, 1):
+        with (counting := Counting(order="given")).judge:
+            counting(*texts(6), method="round-robin", seed=seed)
+        seen.append(sorted(counting.asked))
+    assert seen[0] == seen[1]
+    longer_first = sum(len(first) > len(second) for first, second in seen[0])
+    assert 0 < longer_first < len(list(combinations(range(6), 2)))
+
+
+@pytest.mark.parametrize(
+    ("completions", "options", "line"),
+    [
+        (["a"], {}, "a group of 1 cannot be compared: give two completions of a prompt or more"),
+        (
+            texts(8),
+            {"method": "knockout", "budget": 6},
+            "a budget of 6 judge calls is too small: knockout needs 7 to compare all of 8 completions",
+        ),
+        (
+            texts(5),
+            {"budget": 7, "both_orders": True},
+            "a budget of 7 judge calls is too small: swiss needs 8 to compare all of 5 completions in both "
+            "orders",
+        ),
+        (
+            texts(2),
+            {"method": "elo"},
+            "no method 'elo'; there are round-robin, knockout, pivot, swiss, listwise",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(completions: list[str], options: dict[str, Any], line: str) -> None:
+    with (counting := Counting()).judge:
+        with pytest.raises(ValueError, match=f"^{re.escape(line)}$"):
+            counting(*completions, **options)
+        assert counting.asked == []
+
+
+def test_a_format_that_cannot_take_the_question_is_named() -> None:
+    judge = Judge(generator=ScriptedGenerator(["[[A]]"]), format="tir-pairwise", tools=False)
+    with judge, pytest.raises(ValueError, match=r"^listwise does not suit this judge: a pair has"):
+        judge.reward_group("p", texts(3), GroupOptions(method="listwise"))

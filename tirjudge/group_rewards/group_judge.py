@@ -1,0 +1,250 @@
+"""Groups of completions judged by an engine: planning, calls, the cache and the rewards."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from tirjudge.generation.base import GeneratorFailed
+from tirjudge.group_rewards.base import TIE, Comparison, GroupOptions, GroupRewards, PairMethod
+from tirjudge.group_rewards.tournaments import LISTWISE, METHODS, open_method
+from tirjudge.judging.engine import JudgeEngine, truncated
+from tirjudge.judging.judgment import Judgment
+from tirjudge.rollout import all_or_none
+from tirjudge_environments import JudgeTask, StopReason, derive_seed
+from tirjudge_environments.orders import Order
+from tirjudge_sandbox import SandboxUnavailable
+
+logger = logging.getLogger(__name__)
+
+_MOST_KNOWN = 100_000
+"""Answers that are kept; the oldest are dropped first."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The parts of a judgment that rewards are computed from."""
+
+    best: tuple[int, ...]
+    scores: tuple[float | None, ...] | None
+
+
+@dataclass(slots=True)
+class _Question:
+    """A question that the judge is working on, and the number of groups that wait for it."""
+
+    work: asyncio.Task[_Answer]
+    waiting: int = 0
+
+
+class GroupJudge:
+    """Rewards for groups of completions, from an open judge; belongs to one event loop.
+
+    The comparisons of a round run at the same time, and so do groups; over all of them at most
+    `engine.config.concurrency` judgments run at once. A question (a prompt and the texts to compare, in
+    whichever order) is asked once: later ones are answered from memory, and a question that is being asked is
+    waited for.
+    """
+
+    def __init__(
+        self,
+        engine: JudgeEngine,
+        truncate: int | None = None,
+        on_judgment: Callable[[Judgment, float], None] | None = None,
+    ) -> None:
+        """`truncate` is the most characters of a completion that the judge sees.
+
+        `on_judgment` is called with every judgment, failed ones included, and its seconds.
+        """
+        self._engine, self._truncate, self._on_judgment = engine, truncate, on_judgment
+        self._free = asyncio.Semaphore(engine.config.concurrency)
+        self._known: dict[bytes, _Answer] = {}
+        self._asked: dict[bytes, _Question] = {}
+        self._warned = False
+
+    async def rewards(self, task: JudgeTask, options: GroupOptions) -> GroupRewards:
+        """Return one reward for each candidate of the task.
+
+        Equal texts are judged once and share a reward; if all are equal, there is nothing to compare, and
+        every reward is 1/2. A member without any verdict gets None. Raises GeneratorFailed or
+        SandboxUnavailable if the model or the sandbox fails, so that a failure is never a reward, and
+        ValueError, in one line, for a group of one, an unknown method, a budget that is too small, and a
+        judge format that cannot judge such a question.
+        """
+        order: Order | None = "both" if options.both_orders else None
+        self._check(task, options, order)
+        texts = tuple(dict.fromkeys(task.candidates))
+        duplicates = len(task.candidates) - len(texts)
+        if duplicates and not self._warned:
+            self._warned = True
+            logger.warning(
+                "%d of %d completions of a group repeat another: each text is judged once, and equal texts "
+                "share a reward (said once)",
+                duplicates,
+                len(task.candidates),
+            )
+        distinct = replace(task, candidates=texts)
+        found = await self._judge_group(distinct, options, order)
+        of_text = dict(zip(texts, found.rewards, strict=True))
+        rewards = tuple(of_text[text] for text in task.candidates)
+        return replace(found, rewards=rewards, duplicates=duplicates)
+
+    def _check(self, task: JudgeTask, options: GroupOptions, order: Order | None) -> None:
+        """Raise ValueError for a group that cannot be judged with these options, before any call."""
+        size = len(task.candidates)
+        if size < 2:
+            raise ValueError(
+                f"a group of {size} cannot be compared: give two completions of a prompt or more"
+            )
+        # Checked for the whole group, so that an error does not depend on which completions are equal.
+        if options.method == LISTWISE:
+            needed = self._dialogues(task, options, order)
+        else:
+            each = self._dialogues(replace(task, candidates=task.candidates[:2]), options, order)
+            needed = open_method(options.method).least(size) * each
+        if options.budget is not None and options.budget < needed:
+            orders = " in both orders" if options.both_orders else ""
+            raise ValueError(
+                f"a budget of {options.budget} judge calls is too small: {options.method} needs {needed} to "
+                f"compare all of {size} completions{orders}"
+            )
+
+    def _dialogues(self, task: JudgeTask, options: GroupOptions, order: Order | None) -> int:
+        """Return the judge calls of one question; raises ValueError if the judge's format cannot take it."""
+        if options.method not in METHODS:
+            raise ValueError(f"no method {options.method!r}; there are {', '.join(METHODS)}")
+        try:
+            return self._engine.dialogues(task, order=order)
+        except ValueError as error:
+            raise ValueError(f"{options.method} does not suit this judge: {error}") from None
+
+    async def _judge_group(self, task: JudgeTask, options: GroupOptions, order: Order | None) -> GroupRewards:
+        size = len(task.candidates)
+        if size == 1:
+            none = {"calls": 0, "cached": 0, "comparisons": 0, "ties": 0, "no_verdict": 0}
+            return GroupRewards(rewards=(TIE,), method=options.method, duplicates=0, **none)
+        if options.method == LISTWISE:
+            return await self._listwise(task, options, order)
+        each = self._dialogues(replace(task, candidates=task.candidates[:2]), options, order)
+        most = None if options.budget is None else options.budget // each
+        method = open_method(options.method)
+        played, cached = await self._play(method, task, most, options.seed, order)
+        return GroupRewards(
+            rewards=method.rewards(size, played),
+            method=options.method,
+            calls=len(played) * each,
+            cached=cached * each,
+            comparisons=len(played),
+            ties=sum(one.share == TIE for one in played),
+            no_verdict=sum(one.share is None for one in played),
+            duplicates=0,
+        )
+
+    async def _play(
+        self, method: PairMethod, task: JudgeTask, most: int | None, seed: int, order: Order | None
+    ) -> tuple[list[Comparison], int]:
+        """Compare the pairs of all rounds; return the comparisons, and how many of them were known."""
+        # Another bracket for every group, which is a function of its texts alone.
+        drawn = derive_seed(seed, "group", repr(task.prompt), *task.candidates)
+        size, known = len(task.candidates), 0
+        played: list[Comparison] = []
+        while pairs := method.pairs(size, most, drawn, played):
+            asked = [self._ask(task, pair, order) for pair in pairs]
+            answers = await all_or_none(asked)
+            played += [
+                Comparison(pair, _share(pair, answer.best))
+                for pair, (answer, _) in zip(pairs, answers, strict=True)
+            ]
+            known += sum(was_known for _, was_known in answers)
+        return played, known
+
+    async def _listwise(self, task: JudgeTask, options: GroupOptions, order: Order | None) -> GroupRewards:
+        """Ask once: the judge's scores if its format gives any, else 1 for the best and 0 for all others."""
+        size = len(task.candidates)
+        answer, was_known = await self._ask(task, tuple(range(size)), order)
+        rewards: tuple[float | None, ...] = answer.scores or (None,) * size
+        if answer.scores is None and answer.best:
+            rewards = tuple(float(member in answer.best) for member in range(size))
+        each = self._dialogues(task, options, order)
+        return GroupRewards(
+            rewards=rewards,
+            method=options.method,
+            calls=each,
+            cached=each * was_known,
+            comparisons=1,
+            ties=int(len(answer.best) > 1),
+            no_verdict=int(all(reward is None for reward in rewards)),
+            duplicates=0,
+        )
+
+    async def _ask(
+        self, task: JudgeTask, members: Sequence[int], order: Order | None
+    ) -> tuple[_Answer, bool]:
+        """Return the judge's answer, by places in the group, and True if the question was asked before."""
+        texts = task.candidates
+        # One question for a set of texts, whichever way round a bracket puts them. The position that a text
+        # is shown at does not depend on anything that can be read in it.
+        shown = sorted(members, key=lambda member: (derive_seed("shown", texts[member]), texts[member]))
+        asked = truncated(
+            replace(task, id="", candidates=tuple(texts[member] for member in shown)), self._truncate
+        )
+        named = f"{derive_seed(repr(asked.prompt), *asked.candidates):08x}"
+        answer, was_known = await self._answer(replace(asked, id=named), order)
+        scores = answer.scores
+        if scores is not None:
+            by_member = dict(zip(shown, scores, strict=True))
+            scores = tuple(by_member[member] for member in members)
+        return _Answer(tuple(sorted(shown[place] for place in answer.best)), scores), was_known
+
+    async def _answer(self, task: JudgeTask, order: Order | None) -> tuple[_Answer, bool]:
+        text = repr((task.prompt, task.domain, task.candidates, order))
+        key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if key in self._known:
+            return self._known[key], True
+        was_asked = key in self._asked
+        if not was_asked:
+            self._asked[key] = _Question(asyncio.create_task(self._judge(task, order)))
+        question = self._asked[key]
+        question.waiting += 1
+        try:
+            # Shielded, since another group may wait for the same answer.
+            answer = await asyncio.shield(question.work)
+        finally:
+            question.waiting -= 1
+            if not question.waiting:
+                question.work.cancel()
+                self._asked.pop(key, None)
+        self._known[key] = answer
+        if len(self._known) > _MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+        return answer, was_asked
+
+    async def _judge(self, task: JudgeTask, order: Order | None) -> _Answer:
+        async with self._free:
+            started = time.monotonic()
+            judgment = await self._engine.judge(task, order=order)
+        if self._on_judgment is not None:
+            self._on_judgment(judgment, time.monotonic() - started)
+        if judgment.stop is StopReason.SANDBOX_DOWN:
+            raise SandboxUnavailable(judgment.detail or judgment.stop.value)
+        if judgment.stop.down:
+            raise GeneratorFailed(judgment.detail or judgment.stop.value)
+        return _Answer(judgment.best, _scores(judgment))
+
+
+def _scores(judgment: Judgment) -> tuple[float | None, ...] | None:
+    """Return one score per candidate; None if the format gives none, or the judge gave no verdict."""
+    if judgment.stop is not StopReason.VERDICT or not judgment.scores:
+        return None
+    return tuple(judgment.scores.get(index) for index in range(len(judgment.episode.task.candidates)))
+
+
+def _share(pair: Sequence[int], best: Sequence[int]) -> float | None:
+    """Return the first member's share of the win; None without a verdict."""
+    if not best:
+        return None
+    return TIE if len(best) > 1 else float(best[0] == pair[0])

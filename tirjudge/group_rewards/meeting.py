@@ -1,0 +1,119 @@
+"""Groups whose members arrive one by one, from frameworks that score each completion by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
+
+from tirjudge.group_rewards.base import GroupRewards
+
+_MOST_PLACES = 10_000
+"""Members of groups that are remembered for a request that is repeated; the oldest are dropped first."""
+
+
+class MembersMissing(RuntimeError):
+    """The other completions of a group did not arrive in time; the text is one line."""
+
+
+@dataclass(slots=True)
+class _Gathering:
+    members: dict[str, str] = field(default_factory=dict)
+    """Completions by the id of their request."""
+    full: asyncio.Event = field(default_factory=asyncio.Event)
+    work: asyncio.Task[GroupRewards] | None = None
+    """The judging of the group, from the moment that it is full."""
+    waiting: int = 0
+
+
+class GroupMeeting:
+    """Gathers the members of groups, and judges a group when its last member is there.
+
+    Belongs to one event loop. A group is judged while the members of others are still being generated.
+    """
+
+    def __init__(self) -> None:
+        self._open: dict[Hashable, _Gathering] = {}
+        self._places: dict[tuple[Hashable, str], _Gathering] = {}
+
+    async def join(
+        self,
+        group: Hashable,
+        member: str,
+        completion: str,
+        *,
+        size: int,
+        seconds: float,
+        judge: Callable[[tuple[str, ...]], Awaitable[GroupRewards]],
+    ) -> tuple[GroupRewards, int]:
+        """Wait until `size` members of `group` are there; return the group's rewards and the member's place.
+
+        `member` is unique to the request: one that is repeated takes its old place. After a full group, the
+        next member opens a new group of the same name. Raises MembersMissing after `seconds`, and what
+        `judge` raises; the group then forms again from members that are sent again.
+        """
+        gathering = self._gathering(group, member, completion, size, judge)
+        gathering.waiting += 1
+        try:
+            async with asyncio.timeout(seconds):
+                await gathering.full.wait()
+            assert gathering.work is not None
+            # Shielded, since the other members wait for the same rewards.
+            rewards = await asyncio.shield(gathering.work)
+        except TimeoutError:
+            if gathering.full.is_set():
+                raise  # of the judging itself
+            raise MembersMissing(
+                f"{len(gathering.members)} of {size} completions of the group arrived within {seconds:g} s: "
+                "send all of them, from any process, at the same time"
+            ) from None
+        finally:
+            gathering.waiting -= 1
+            self._leave(group, member, gathering)
+        return rewards, [*gathering.members].index(member)
+
+    def _gathering(
+        self,
+        group: Hashable,
+        member: str,
+        completion: str,
+        size: int,
+        judge: Callable[[tuple[str, ...]], Awaitable[GroupRewards]],
+    ) -> _Gathering:
+        if (group, member) in self._places:
+            return self._places[group, member]
+        gathering = self._open.setdefault(group, _Gathering())
+        gathering.members[member] = completion
+        self._places[group, member] = gathering
+        if len(gathering.members) == size:
+            del self._open[group]
+            gathering.work = asyncio.ensure_future(_run(judge, tuple(gathering.members.values())))
+            gathering.full.set()
+        return gathering
+
+    def _leave(self, group: Hashable, member: str, gathering: _Gathering) -> None:
+        if gathering.work is None:
+            # It gave up before the group was full, so it is no member any more.
+            del gathering.members[member], self._places[group, member]
+            if not gathering.members and self._open.get(group) is gathering:
+                del self._open[group]
+            return
+        if not gathering.waiting and not gathering.work.done():
+            gathering.work.cancel()
+            self._forget(group, gathering)
+        elif gathering.work.done() and (gathering.work.cancelled() or gathering.work.exception()):
+            self._forget(group, gathering)
+        while len(self._places) > _MOST_PLACES:
+            del self._places[next(iter(self._places))]
+
+    def _forget(self, group: Hashable, gathering: _Gathering) -> None:
+        """Free the places of a group that was not judged, so that its members can be sent again."""
+        for member in gathering.members:
+            if self._places.get((group, member)) is gathering:
+                del self._places[group, member]
+
+
+async def _run(
+    judge: Callable[[tuple[str, ...]], Awaitable[GroupRewards]], completions: tuple[str, ...]
+) -> GroupRewards:
+    return await judge(completions)

@@ -1,0 +1,1 @@
+"""Environments of RL frameworks whose reward is a served judge's."""
