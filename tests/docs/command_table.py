@@ -64,6 +64,7 @@ JUDGING: dict[str, Treatment] = {
     ),
     f"tirjudge judge --pairwise {PAIRS} {QWEN} --output verdicts.jsonl": Runs(JUDGED),
     f"tirjudge judge examples/rows.csv {QWEN}": Runs("3 rows"),
+    f"tirjudge judge {PAIRS} {QWEN} --order both --abstain-below 0.8": Runs("left open 4 of 4 rows"),
     "tirjudge judge examples/instructions.jsonl --model ./my-judge": Runs(
         "1 rows", files=MINIATURE, more="--limit 1 --max-tokens 200"
     ),
@@ -159,6 +160,8 @@ EVALUATING: dict[str, Treatment] = {
     f"tirjudge eval --replay {VERDICTS}": Runs("accuracy"),
     f"tirjudge eval --replay {VERDICTS} --protocol both-orders --protocol position": Runs("position"),
     "tirjudge eval --replay results_judgelrm3b.json --labels testset-v1.json": Runs("three-class"),
+    "tirjudge eval --replay results_judgelrm3b.json --labels testset-v1.json --calibrate testset-v1.json "
+    "--confidence margin --target-risk 0.2": Runs("no threshold of margin", code=1),
     "tirjudge eval --published judgebench": Runs("TIR-Judge"),
     "tirjudge eval --published best-of-n": Runs("TIR-Judge"),
     'tirjudge eval --replay result.json --column prediction="results.-1.swap = False.winner" '

@@ -121,6 +121,10 @@ class JudgeEngine:
             if tried.status is not Status.OK:
                 raise SandboxUnavailable(tried.detail or f"an empty program ended with {tried.status}")
 
+    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        """Run a program of our own in the judge's sandbox."""
+        return await self._sandbox.run(program, limits)
+
     def rollout(self, name: str) -> Rollout:
         """Return the rollout of a kind or format; raises ValueError for unknown prompts or options."""
         if name not in self._rollouts:
