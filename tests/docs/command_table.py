@@ -158,6 +158,11 @@ EVALUATING: dict[str, Treatment] = {
     f"tirjudge eval --compare examples/miniature.verdicts.jsonl {VERDICTS}": Runs("accuracy"),
     "tirjudge eval --list": Runs("judgebench"),
     f"tirjudge eval --replay {VERDICTS}": Runs("accuracy"),
+    f"tirjudge eval --replay {VERDICTS} --bundle run.zip": Runs("run.zip: 12 rows"),
+    "tirjudge eval --check run.zip": TestedBy("tests/tirjudge/cli/test_bundle.py::findings"),
+    "tirjudge eval --check run.zip --data examples/instructions.jsonl": TestedBy(
+        "tests/tirjudge/cli/test_bundle.py::findings"
+    ),
     f"tirjudge eval --replay {VERDICTS} --protocol both-orders --protocol position": Runs("position"),
     "tirjudge eval --replay results_judgelrm3b.json --labels testset-v1.json": Runs("three-class"),
     "tirjudge eval --replay results_judgelrm3b.json --labels testset-v1.json --calibrate testset-v1.json "
