@@ -55,6 +55,9 @@ SETTING_UP: dict[str, Treatment] = {
     "pip install examples/frameworks/verifiers_package": Installs(),
     "pip install examples/plugin": Installs(),
     "export OPENAI_API_KEY=...": Elsewhere(),
+    "inspect eval summaries.py --model openai/gpt-5-mini": Elsewhere(),
+    "inspect score logs/summaries.eval --scorer tirjudge/tirjudge_scorer -S model=Qwen/Qwen3-8B "
+    "-S base_url=http://localhost:8000/v1 -S against=target --action append --overwrite": Elsewhere(),
     "export TIRJUDGE_TEACHER_API_KEY=...": Elsewhere(),
 }
 
