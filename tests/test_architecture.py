@@ -42,7 +42,7 @@ HEAVY = (
     "jinja2",
     "markupsafe",
 )
-FRAMEWORKS = {"openenv", "skyrl_gym", "verifiers", "verl"}
+FRAMEWORKS = {"inspect_ai", "openenv", "skyrl_gym", "verifiers", "verl"}
 """An adapter whose class extends a framework's imports it at the top: there is no other place."""
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "misc", "manager"}
 

@@ -55,6 +55,9 @@ SETTING_UP: dict[str, Treatment] = {
     "pip install examples/frameworks/verifiers_package": Installs(),
     "pip install examples/plugin": Installs(),
     "export OPENAI_API_KEY=...": Elsewhere(),
+    "inspect eval summaries.py --model openai/gpt-5-mini": Elsewhere(),
+    "inspect score logs/summaries.eval --scorer tirjudge/tirjudge_scorer -S model=Qwen/Qwen3-8B "
+    "-S base_url=http://localhost:8000/v1 -S against=target --action append --overwrite": Elsewhere(),
     "export TIRJUDGE_TEACHER_API_KEY=...": Elsewhere(),
 }
 
@@ -64,6 +67,7 @@ JUDGING: dict[str, Treatment] = {
     ),
     f"tirjudge judge --pairwise {PAIRS} {QWEN} --output verdicts.jsonl": Runs(JUDGED),
     f"tirjudge judge examples/rows.csv {QWEN}": Runs("3 rows"),
+    f"tirjudge judge {PAIRS} {QWEN} --order both --abstain-below 0.8": Runs("left open 4 of 4 rows"),
     "tirjudge judge examples/instructions.jsonl --model ./my-judge": Runs(
         "1 rows", files=MINIATURE, more="--limit 1 --max-tokens 200"
     ),
@@ -157,8 +161,15 @@ EVALUATING: dict[str, Treatment] = {
     f"tirjudge eval --compare examples/miniature.verdicts.jsonl {VERDICTS}": Runs("accuracy"),
     "tirjudge eval --list": Runs("judgebench"),
     f"tirjudge eval --replay {VERDICTS}": Runs("accuracy"),
+    f"tirjudge eval --replay {VERDICTS} --bundle run.zip": Runs("run.zip: 12 rows"),
+    "tirjudge eval --check run.zip": TestedBy("tests/tirjudge/cli/test_bundle.py::findings"),
+    "tirjudge eval --check run.zip --data examples/instructions.jsonl": TestedBy(
+        "tests/tirjudge/cli/test_bundle.py::findings"
+    ),
     f"tirjudge eval --replay {VERDICTS} --protocol both-orders --protocol position": Runs("position"),
     "tirjudge eval --replay results_judgelrm3b.json --labels testset-v1.json": Runs("three-class"),
+    "tirjudge eval --replay results_judgelrm3b.json --labels testset-v1.json --calibrate testset-v1.json "
+    "--confidence margin --target-risk 0.2": Runs("no threshold of margin", code=1),
     "tirjudge eval --published judgebench": Runs("TIR-Judge"),
     "tirjudge eval --published best-of-n": Runs("TIR-Judge"),
     'tirjudge eval --replay result.json --column prediction="results.-1.swap = False.winner" '

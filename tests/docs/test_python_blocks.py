@@ -79,6 +79,7 @@ ELSEWHERE = {
     "docker.md": "tests/sandbox/test_conformance.py",
     "embedding.md": ADAPTERS,
     "extending.md": EXTENSIONS,
+    "inspect.md": "tests/tirjudge/adapters/test_inspect_ai.py",
     "judges.md": "tests/tirjudge/judging/test_judge_rationale.py",
     "training.md": "tests/training/rl/test_trl_rollout.py",
 }

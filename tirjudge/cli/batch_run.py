@@ -45,7 +45,7 @@ class BatchRun:
     def run(self) -> bool:
         """Judge the rows without a result and print the summary.
 
-        Returns True if every row has a result and at least one has a verdict.
+        Returns True if every row has a result and at least one has a verdict, which may be left open.
         """
         refuse_input(self.output, self.rows)
         options = self.options
@@ -98,9 +98,10 @@ class BatchRun:
             print(record, file=sys.stderr if self.output == STANDARD_OUTPUT else sys.stdout)
         else:
             summary.print(to_standard_error=self.quiet or self.output == STANDARD_OUTPUT)
-        if not tally.verdicts:
+        answered = tally.verdicts + tally.open
+        if not answered:
             say(f"tirjudge {self.command}: no row got a verdict. {self._why(results, tally)}")
-        return completed and not tally.failed and bool(tally.verdicts)
+        return completed and not tally.failed and bool(answered)
 
     def _why(self, results: ResultFile | ResultStream, tally: Tally) -> str:
         """Return the likely reason why no row got a verdict."""

@@ -61,6 +61,11 @@ def run_benchmark(
     return run.output, run.run()
 
 
+def parts_of(benchmark: Benchmark, parts: Sequence[str], data: Iterable[str]) -> dict[str, str]:
+    """Return the file of each chosen part, from `[PART=]FILE`; raises ValueError for an unknown part."""
+    return _by_part(data, [part.name for part in benchmark.chosen_parts(parts)])
+
+
 def print_benchmarks(*, as_json: bool = False) -> None:
     """Print the rows, protocols and licence of each benchmark, and what is missing to run it."""
     if as_json:

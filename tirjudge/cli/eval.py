@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from tirjudge.cli.benchmark_run import print_benchmarks, run_benchmark
+from tirjudge.cli.bundle import check, pack
+from tirjudge.cli.calibration import CalibrationOptions, calibrated, show
 from tirjudge.cli.errors import SOME_FAILED
 from tirjudge.cli.eval_run import Shown, scored
 from tirjudge.cli.help import examples
@@ -16,6 +18,7 @@ from tirjudge.cli.options import RowOptions, takes_options
 from tirjudge.cli.replays import ReplayOptions, split_words, with_matchings
 from tirjudge.cli.tables import print_protocols, print_published
 from tirjudge.evaluation.protocols import all_protocols
+from tirjudge.judging.result_rows import Confidence
 
 
 @examples(
@@ -133,6 +136,54 @@ def evaluate(
             metavar="BENCHMARK", help="List published figures on a benchmark.", rich_help_panel="Output"
         ),
     ] = "",
+    calibrate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="LABELS",
+            help="File of people's labels: measure agreement with them, variance, and risk against coverage.",
+            rich_help_panel="Calibration",
+        ),
+    ] = None,
+    confidence: Annotated[
+        Confidence | None,
+        typer.Option(
+            help="Confidence that orders the verdicts.  [default: vote-share]",
+            rich_help_panel="Calibration",
+        ),
+    ] = None,
+    target_risk: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SHARE",
+            help="Choose a threshold for this risk on one half of the rows, and verify it on the other.",
+            rich_help_panel="Calibration",
+        ),
+    ] = None,
+    rerun: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="FILE",
+            help="A further run over the same rows, as another sample of each. Repeatable.",
+            rich_help_panel="Calibration",
+        ),
+    ] = None,
+    bundle: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Pack the run, with the hashes of its rows and its scores, into one file.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    check_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--check",
+            metavar="BUNDLE",
+            help="Check a bundle: read verdicts, run programs and score again; --data gives its rows.",
+            rich_help_panel="Rows",
+        ),
+    ] = None,
     meta_judge: Annotated[
         str,
         typer.Option(
@@ -165,7 +216,8 @@ def evaluate(
     """Judge a benchmark, score a stored run, or compare two.
 
     Prints one line to quote for each protocol. Exit codes: 0 done, 1 some rows failed, none got a verdict,
-    or a requested protocol cannot score them, 2 usage, 130 interrupted.
+    a requested protocol cannot score them, a target risk is not met or a bundle does not hold, 2 usage,
+    130 interrupted.
     """
     if listing:
         return print_benchmarks(as_json=as_json)
@@ -173,6 +225,11 @@ def evaluate(
         return print_protocols([one.card for one in all_protocols()], as_json=as_json)
     if published:
         return print_published(published, as_json=as_json)
+    if check_file is not None:
+        if words or replay or comparison or calibrate or bundle:
+            raise ValueError("--check BUNDLE stands alone; --data gives the rows to compare with")
+        holds = check(check_file, options, data or (), as_json=as_json)
+        raise typer.Exit(0 if holds else SOME_FAILED)
     files, places = split_words(words or [], columns=bool(column))
     if as_json and any(word.endswith(".json") and not Path(word).exists() for word in files):
         raise ValueError("--json prints to standard output: write --json > FILE")
@@ -184,12 +241,19 @@ def evaluate(
             "give one of BENCHMARK, --replay FILE, --compare FILE FILE (--list lists the benchmarks, "
             "--protocols the protocols)"
         )
+    if bundle is not None and (comparison is not None or calibrate is not None):
+        raise ValueError("--bundle packs one scored run: leave out --compare and --calibrate")
+    if calibrate is None and (confidence is not None or target_risk is not None or rerun):
+        raise ValueError("--confidence, --target-risk and --rerun belong to --calibrate LABELS")
+    if calibrate is not None and (comparison is not None or protocol):
+        raise ValueError("--calibrate measures one run under no protocol: leave out --compare and --protocol")
     options_of_files = ReplayOptions.parse(
         columns=[*(column or ()), *places],
         labels=labels or (),
         swapped=swapped,
         format=replay_format,
         duplicates=duplicates,
+        calibrates=calibrate is not None,
     )
     whole = True
     for benchmark in benchmarks:
@@ -202,10 +266,27 @@ def evaluate(
         if not result.stat().st_size:
             raise typer.Exit(0 if whole else SOME_FAILED)
         paths = [result]
+    if calibrate is not None:
+        measured = calibrated(
+            options_of_files.open(paths),
+            CalibrationOptions(
+                labels=calibrate,
+                confidence=confidence or "vote-share",
+                target_risk=target_risk,
+                reruns=[options_of_files.open([one]) for one in rerun or ()],
+                meaning=options_of_files.meaning,
+                seed=options.seed,
+            ),
+            options,
+        )
+        show(measured, full=full, as_json=as_json)
+        raise typer.Exit(0 if measured.reached and whole else SOME_FAILED)
     runs = [options_of_files.open(run) for run in ([paths] if paths else [[one] for one in comparison or ()])]
     runs = [with_matchings(run, meta_judge, meta_judge_url, options) for run in runs]
     shown = Shown.NOTHING if as_json else Shown.FULL if full else Shown.LINES
     records, unfit = scored(runs, protocol or [], options.seed, shown)
+    if bundle is not None:
+        pack(bundle, runs[0], records, seed=options.seed, quiet=as_json)
     if as_json:
         print(json.dumps(records, indent=2))
     raise typer.Exit(SOME_FAILED if unfit or not whole else 0)

@@ -14,6 +14,7 @@ PANELS = (
     "Model",
     "Method",
     "Judging",
+    "Calibration",
     "Sandbox",
     "Cost",
     "Server",

@@ -28,6 +28,7 @@ from tirjudge.console_text import printable
 from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import Failure, Tally
+from tirjudge.judging.confidence import OPEN
 from tirjudge.judging.engine import JudgeEngine
 from tirjudge.judging.result_rows import RecordedRow
 
@@ -252,6 +253,7 @@ class Summary:
             "verdicts": tally.verdicts,
             "stops": dict(tally.stops),
             "ties": tally.ties,
+            "open": tally.open,
             "labelled": tally.labelled,
             "accuracy": tally.accuracy.rate if tally.labelled else None,
             "interval": list(tally.accuracy.interval) if tally.labelled else None,
@@ -273,12 +275,18 @@ def headline(tally: Tally) -> str:
     line = f"{tally.verdicts} of {tally.judged} rows have a verdict"
     if tally.ties:
         line += f", {tally.ties} of them a tie"
+    if tally.open:
+        line += f"; {tally.open} left open"
     return f"{line}; accuracy {tally.accuracy}" if tally.labelled else line
 
 
 def _counts(tally: Tally) -> list[tuple[str, str]]:
     lines = [("judged", f"{tally.judged} rows, {tally.verdicts} with a verdict{_without(tally)}")]
     lines.append(("failed", f"{tally.failed} rows"))
+    if tally.open:
+        lines.append(
+            ("left open", f"{tally.open} of {tally.judged} rows, which are not part of the accuracy")
+        )
     if tally.labelled:
         lines.append(("accuracy", f"{tally.accuracy} (ties are shared, a missing verdict is wrong)"))
     lines.append(("ties", str(tally.ties)))
@@ -305,7 +313,7 @@ def _spent(spending: Spending, cached: int) -> list[tuple[str, str]]:
 
 
 def _without(tally: Tally) -> str:
-    others = [f"{count} {stop}" for stop, count in tally.stops.most_common() if stop != "verdict"]
+    others = [f"{count} {stop}" for stop, count in tally.stops.most_common() if stop not in ("verdict", OPEN)]
     return f" ({', '.join(others)})" if others else ""
 
 

@@ -30,6 +30,8 @@ class ReplayOptions:
     swapped: Path | None
     format: str
     duplicates: Duplicates
+    meaning: dict[str, str] | None
+    """The meaning of the values of labels; of `columns` too, if there are any."""
 
     @classmethod
     def parse(
@@ -40,10 +42,12 @@ class ReplayOptions:
         swapped: str,
         format: str,
         duplicates: str,
+        calibrates: bool = False,
     ) -> ReplayOptions:
         """Read `--column PART=PLACE` and `--labels` (a file, or the meaning of values: `1=A,2=B,0=tie`).
 
-        Raises ValueError, in one line, for options that do not belong together.
+        With `calibrates`, a meaning may belong to the labels of people instead of to columns. Raises
+        ValueError, in one line, for options that do not belong together.
         """
         chosen = next((one for one in _DUPLICATES if one == duplicates), None)
         if chosen is None:
@@ -53,20 +57,21 @@ class ReplayOptions:
         if len(files) > 1 or len(meanings) > 1:
             raise ValueError("--labels takes one file, and once what the values mean (1=A,2=B,0=tie)")
         places = list(columns)
-        if not places and (meanings or swapped):
-            option = "--labels VALUE=LETTER" if meanings else "--swapped"
+        stray = bool(meanings) and not calibrates
+        if not places and (stray or swapped):
+            option = "--labels VALUE=LETTER" if stray else "--swapped"
             raise ValueError(f"{option} belongs to --column, which names the columns of a file")
-        read = None
+        read, meaning = None, label_values(meanings[0]) if meanings else None
         if places:
             read = VerdictColumns.parse([*places, *(["place_swapped=place_swapped"] if swapped else [])])
-            if meanings:
-                read = read.meaning(label_values(meanings[0]) or {})
+            read = read.meaning(meaning) if meaning else read
         return cls(
             columns=read,
             labels=files[0] if files else None,
             swapped=Path(swapped) if swapped else None,
             format=format,
             duplicates=chosen,
+            meaning=meaning,
         )
 
     def open(self, paths: Sequence[Path]) -> Replay:

@@ -21,6 +21,10 @@ Index = Annotated[int, Field(ge=0, lt=_LARGEST)]
 Number = Annotated[float, Field(gt=-_LARGEST, lt=_LARGEST, allow_inf_nan=False)]
 
 
+DECISION = "decision"
+"""Key of a row's extras: the candidates in first place of a recorded verdict; empty for none."""
+
+
 class SummaryId(str):
     """The id of a row that was rebuilt from a summary: no row of another run is its counterpart."""
 

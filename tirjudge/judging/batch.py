@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from tirjudge.data.rows import BadRow, Row
+from tirjudge.judging.confidence import OPEN, Abstention
 from tirjudge.judging.engine import JudgeEngine, Kind, kind_for, truncated
 from tirjudge.judging.result_rows import result_row
 from tirjudge.rollout.concurrency import as_finished, read_in_thread
@@ -48,6 +49,8 @@ class Plan:
     wrong key, before the model starts on `concurrency` rows."""
     give_up_after: int = 50
     """Abort after this many consecutive model or sandbox failures; 0 never aborts."""
+    abstention: Abstention | None = None
+    """The rule by which verdicts are left open; None keeps every verdict."""
 
 
 class Watcher(Protocol):
@@ -223,6 +226,8 @@ class Batch:
             "cut": work.cut,
             "digest": work.digest,
         }
+        if self.plan.abstention is not None:
+            row = await self.plan.abstention.apply(row, result, self.engine.run)
         self.results.append(row)
         self.watcher.judged(row)
 
@@ -252,6 +257,8 @@ class Tally:
     verdicts: int = 0
     """Rows with a choice, a tie or a score."""
     ties: int = 0
+    open: int = 0
+    """Rows whose verdict was left open for its low confidence."""
     labelled: int = 0
     credit: float = 0.0
     """Sum over labelled rows: 1 for a right choice, a share for a tie, 0 for a wrong or missing verdict."""
@@ -271,6 +278,7 @@ class Tally:
         self.stops[row["stop"]] += 1
         self.verdicts += row["stop"] == "verdict"
         self.ties += row["verdict"] == "tie"
+        self.open += row["stop"] == OPEN
         if row["correct"] is not None:
             self.labelled += 1
             self.credit += row["correct"]

@@ -25,14 +25,7 @@ from tirjudge_environments.orders import Order
 from tirjudge_environments.outputs import cut_middle
 from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.types import Budget
-from tirjudge_sandbox import (
-    Execution,
-    Limits,
-    Program,
-    Sandbox,
-    SandboxUnavailable,
-    Status,
-)
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, SandboxUnavailable, Status
 
 Kind = Literal["pointwise", "pairwise", "listwise"]
 _MAX_TOKENS = 8192
@@ -129,6 +122,10 @@ class JudgeEngine:
             tried = await self._sandbox.run(Program(source=""))
             if tried.status is not Status.OK:
                 raise SandboxUnavailable(tried.detail or f"an empty program ended with {tried.status}")
+
+    async def run(self, program: Program, limits: Limits = Limits()) -> Execution:
+        """Run a program of our own in the judge's sandbox."""
+        return await self._sandbox.run(program, limits)
 
     def rollout(self, name: str, order: Order | None = None) -> Rollout:
         """Return the rollout of a kind or format, in another order than the configured one if it is given.

@@ -121,7 +121,7 @@ async def reproductions(
     A program whose outcome differs from the record runs once more, to see whether it is deterministic. Raises
     WeakIsolation before any program runs if the sandbox lacks an isolation property.
     """
-    probe = await _run(Program(source=""), sandbox, limits, allow_weak_isolation)
+    probe = await run_isolated(Program(source=""), sandbox, limits, allow_weak_isolation)
     if probe.status is Status.SANDBOX_FAILED:
         raise SandboxUnavailable(f"the sandbox cannot run an empty program: {probe.detail}")
     works = (_reproduction(one, sandbox, limits, allow_weak_isolation) for one in programs)
@@ -149,13 +149,13 @@ async def _reproduction(
         return Reproduction(recorded, Outcome.FAILED, "its seed is not in the file")
     try:
         again = Program(source=program.text, bindings=recorded.row.variables(program), seed=seed)
-        first = await _run(again, sandbox, limits, weak)
+        first = await run_isolated(again, sandbox, limits, weak)
         if first.status is Status.SANDBOX_FAILED:
             return Reproduction(recorded, Outcome.FAILED, first.detail)
         difference = _difference(program, first) or _shown_difference(recorded, first)
         if not difference:
             return Reproduction(recorded, Outcome.SAME)
-        second = await _run(again, sandbox, limits, weak)
+        second = await run_isolated(again, sandbox, limits, weak)
     except (RecursionError, TypeError, ValueError) as error:
         return Reproduction(recorded, Outcome.FAILED, str(error))
     if second.status is Status.SANDBOX_FAILED:
@@ -164,7 +164,8 @@ async def _reproduction(
     return Reproduction(recorded, Outcome.DIFFERENT if stable else Outcome.NONDETERMINISTIC, difference)
 
 
-async def _run(program: Program, sandbox: Sandbox, limits: Limits, weak: bool) -> Execution:
+async def run_isolated(program: Program, sandbox: Sandbox, limits: Limits, weak: bool) -> Execution:
+    """Run a program of somebody else; raises WeakIsolation if the sandbox lacks a property, unless `weak`."""
     execution = await sandbox.run(program, limits)
     _require_isolation(execution, weak)
     return execution

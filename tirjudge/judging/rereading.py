@@ -13,8 +13,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from tirjudge.judging.confidence import OPEN, confidence_of
 from tirjudge.judging.judgment import Judgment, consensus, judgment
-from tirjudge.judging.result_rows import RecordedRow, RecordedVerdict, RecordedView, read_result_rows
+from tirjudge.judging.result_rows import (
+    RecordedConfidence,
+    RecordedRow,
+    RecordedVerdict,
+    RecordedView,
+    read_result_rows,
+)
 from tirjudge_environments import (
     Completion,
     Environment,
@@ -151,13 +158,28 @@ def _combined_difference(row: RecordedRow) -> str:
     if combined is None:
         return ""
     recorded = {index: score for index, score in enumerate(row.scores or ()) if score is not None}
+    given, is_open = row.confidence, row.stop == OPEN
     for name, before, now in (
-        ("verdict", row.verdict, combined.verdict),
+        ("verdict", given.verdict if given and is_open else row.verdict, combined.verdict),
         ("scores", _rounded(recorded), _rounded(combined.scores)),
-        ("correct", row.correct, combined.credit),
+        ("correct", row.correct, None if is_open else combined.credit),
     ):
         if before != now:
             return f"the file says {name} {before}, and its views together say {now}"
+    return _confidence_difference(row, given, combined) if given else ""
+
+
+def _confidence_difference(row: RecordedRow, given: RecordedConfidence, combined: Judgment) -> str:
+    """Return how a confidence does not follow from the views, or the row's state not from the confidence."""
+    value = given.value
+    if given.name != "separated":
+        now = confidence_of(combined, given.name) if combined.best else None
+        if (value is None) != (now is None) or (value is not None and now and abs(value - now) > 1e-9):
+            return f"the file says {given.name} {value}, and its views together say {now}"
+    is_open = bool(combined.best) and (value is None or value < given.below)
+    if is_open != (row.stop == OPEN):
+        state = "open" if row.stop == OPEN else "decided"
+        return f"the file says that the row is {state}, and {given.name} is {value} (below {given.below:g})"
     return ""
 
 

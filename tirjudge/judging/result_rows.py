@@ -100,6 +100,8 @@ def _references(bindings: Mapping[str, Any], task: JudgeTask, *, texts: bool) ->
     return references
 
 
+Confidence = Literal["vote-share", "margin", "separated"]
+"""Names of the confidences in `tirjudge.judging.confidence`."""
 Text = InstanceOf[str]
 """A text, which may have lone surrogates, unlike pydantic's own."""
 Index = Annotated[int, Field(ge=0, lt=2**31)]
@@ -198,6 +200,17 @@ class RecordedView(_Recorded):
         return LastTurn(text, hidden)
 
 
+class RecordedConfidence(_Recorded):
+    """The confidence by which a verdict was kept or left open."""
+
+    name: Confidence
+    value: float | None
+    below: float
+    """Verdicts with a lower confidence were left open."""
+    verdict: Text | None
+    """The verdict, also if it was left open."""
+
+
 class RecordedRow(_Recorded):
     """A row of a result file."""
 
@@ -212,6 +225,8 @@ class RecordedRow(_Recorded):
     domain: Text = ""
     tags: list[Text] = Field(default_factory=list)
     views: list[RecordedView]
+    confidence: RecordedConfidence | None = None
+    """None if the run left no verdicts open."""
     programs_failed: Index = 0
     model: Text = ""
     where: Text = ""

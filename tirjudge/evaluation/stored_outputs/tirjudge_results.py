@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, TypeAdapter
 
-from tirjudge.evaluation.base import Cost, Index, JudgedRow
+from tirjudge.evaluation.base import DECISION, Cost, Index, JudgedRow
 from tirjudge.evaluation.stored_outputs.base import SHAPE_TAGS, Fields, Unreadable, need, read_choice
 from tirjudge.evaluation.stored_outputs.recorded_views import (
     Count,
@@ -89,6 +89,7 @@ class TirjudgeResults:
                 seconds=row["seconds"],
                 calls=row["programs"],
             ),
+            extras=_decision(row, candidates),
         )
 
 
@@ -104,6 +105,18 @@ def _labelled(label: Fields, candidates: int) -> tuple[int | None, bool]:
     except ValueError as error:
         raise Unreadable(f"label is {error}", label) from None
     return (best[0] if len(best) == 1 else None), len(best) > 1
+
+
+def _decision(row: Fields, candidates: int) -> dict[str, Any]:
+    """Return the row's verdict as extras, also one that was left open; none if there is no comparison."""
+    held = row.get("confidence")
+    verdict = held.get("verdict") if isinstance(held, Mapping) else row.get("verdict")
+    if candidates < 2:
+        return {}
+    try:
+        return {DECISION: read_choice(verdict, candidates)}
+    except ValueError:
+        return {}
 
 
 def _programs(views: Iterable[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

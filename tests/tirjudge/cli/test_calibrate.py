@@ -1,0 +1,264 @@
+"""`tirjudge eval --calibrate` and `tirjudge judge --abstain-below`: verdicts that are left open, and when."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from tests.tirjudge.benchmark_data import benchmark_file
+from tests.tirjudge.endpoint_server import EndpointServer, chat
+from tests.tirjudge.judge_command import counting, results, write_rows
+from tests.tirjudge.judged_files import FAST, edit
+from tirjudge.cli import app
+
+PEOPLE = "pandalm/testset-v1.json"
+
+
+def command(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def calibration(*arguments: object, exit_code: int = 0) -> dict[str, Any]:
+    done = command("eval", *arguments, "--json")
+    assert done.exit_code == exit_code, done.output
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def judge(folder: Path, server: EndpointServer, *arguments: object) -> Result:
+    output = folder / "verdicts.jsonl"
+    words = ("--output", output, "--model", "m", "--base-url", server.url, *FAST)
+    return command("judge", folder / "rows.jsonl", *words, *arguments)
+
+
+def pair(id: str, first: str, second: str, label: str) -> dict[str, Any]:
+    return {"id": id, "prompt": f"Q {id}: which is better?", "responses": [first, second], "label": label}
+
+
+def kappas(found: dict[str, Any]) -> dict[str, float]:
+    return {" and ".join(one["raters"]): one["kappa"]["value"] for one in found["agreement"]}
+
+
+def test_published_verdicts_on_pandalm_agree_with_each_annotator() -> None:
+    """Agreement of JudgeLRM, Table 1, and the annotators' kappas of PandaLM's README."""
+    run = benchmark_file("judgelrm/results_judgelrm3b.json")
+    words = ("--replay", run, "--calibrate", benchmark_file(PEOPLE), "--confidence", "margin")
+    found = calibration(*words, "--target-risk", 0.15)
+    by_raters = {" and ".join(one["raters"]): one for one in found["agreement"]}
+    assert round(100 * by_raters["judge and majority"]["agreement"]["value"], 2) == 77.68
+    people = ("annotator1 and annotator2", "annotator1 and annotator3", "annotator2 and annotator3")
+    assert [round(kappas(found)[one], 2) for one in people] == [0.85, 0.88, 0.86]
+    assert all(
+        one["kappa"]["low"] < one["kappa"]["value"] < one["kappa"]["high"] for one in found["agreement"]
+    )
+    assert found["base_rates"]["annotator1"] == {"A": 427 / 999, "B": 475 / 999, "tie": 97 / 999, "n": 999}
+    # The verdicts with the largest margins are wrong less often than all of them.
+    assert found["curve"][2]["risk"]["high"] < found["curve"][-1]["risk"]["low"]
+    assert found["aurc"]["best"] < found["aurc"]["value"] < found["aurc"]["random"]
+    assert found["threshold"]["holds"]
+    chosen, verified = found["threshold"]["chosen"], found["threshold"]["verified"]
+    assert chosen["threshold"] == verified["threshold"]
+    assert chosen["coverage"]["n"] + verified["coverage"]["n"] == 999
+
+
+def test_published_judges_as_reruns_of_each_other_vote() -> None:
+    people = benchmark_file(PEOPLE)
+    words = ["--replay", benchmark_file("pandalm/pandalm-7b-testset-v1.json"), "--labels", people]
+    words += ["--calibrate", people, "--rerun", benchmark_file("pandalm/gpt-3.5-turbo-testset-v1.json")]
+    words += ["--rerun", benchmark_file("judgelrm/results_judgelrm3b.json")]
+    found = calibration(*words, "--target-risk", 0.01, exit_code=1)
+    accuracies = [round(100 * one["value"], 2) for one in found["variance"]["reruns"]["accuracies"]]
+    assert (accuracies[0], accuracies[2]) == (66.77, 77.68)  # PandaLM's README; JudgeLRM, Table 1
+    unanimous, everything = found["curve"][0], found["curve"][-1]
+    assert unanimous["threshold"] == 1
+    assert unanimous["risk"]["high"] < everything["risk"]["low"]
+    assert found["threshold"]["chosen"] is None
+    # Rounded up, two thirds of the votes would not reach the threshold that is printed for them.
+    assert "\n0.6666 " in command("eval", *words).stdout
+
+
+def first_shown(body: dict[str, Any]) -> dict[str, Any]:
+    """Choose the longer response, but the one shown first where the prompt says `biased`."""
+    text = body["messages"][-1]["content"]
+    longer = "A" if text.index("long") < text.index("tiny") else "B"
+    return chat(f"<preference>{'A' if 'biased' in text else longer}</preference>")
+
+
+def test_a_vote_share_leaves_rows_open(tmp_path: Path, server: EndpointServer) -> None:
+    server.script = first_shown
+    rows = [pair("sure", "long", "tiny", "A"), pair("biased", "tiny", "long", "B")]
+    write_rows(tmp_path / "rows.jsonl", rows)
+    done = judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 0.7)
+    assert done.exit_code == 0, done.output
+    assert "left open 1 of 2 rows" in done.stdout
+    assert "accuracy  100.0% [20.7%, 100.0%], n = 1" in done.stdout
+    sure, biased = sorted(
+        results(tmp_path / "verdicts.jsonl"), key=lambda row: -len(str(row["verdict"] or ""))
+    )
+    assert (sure["verdict"], sure["stop"], sure["correct"]) == ("A", "verdict", 1.0)
+    assert sure["confidence"] == {"name": "vote-share", "value": 1.0, "below": 0.7, "verdict": "A"}
+    assert (biased["verdict"], biased["choice"], biased["correct"]) == (None, None, None)
+    assert (biased["stop"], biased["detail"]) == ("abstained", "left open: vote-share 0 is below 0.7")
+    assert biased["confidence"]["verdict"] == "tie"
+    assert [view["verdict"]["choice"] for view in biased["views"]] == [0, 1]
+    # The same command resumes, and another threshold would mix two rules in one file.
+    again = judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 0.7)
+    assert (again.exit_code, len(results(tmp_path / "verdicts.jsonl"))) == (0, 2)
+    other = judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 0.4)
+    assert other.exit_code == 2
+    assert "was judged with other settings (abstention was" in other.stderr
+    # The file's verdicts follow from its views, and its confidences are those that eval computes.
+    assert command("reproduce", tmp_path / "verdicts.jsonl").exit_code == 0
+    labels = write_rows(tmp_path / "labels.jsonl", [{"id": row["id"], "label": row["label"]} for row in rows])
+    found = calibration("--replay", tmp_path / "verdicts.jsonl", "--calibrate", labels)
+    assert [(one["threshold"], one["coverage"]["value"]) for one in found["curve"]] == [(1, 0.5), (0, 1)]
+    assert found["variance"]["orders"]["changed"]["value"] == 0.5
+    shown = command("show", tmp_path / "verdicts.jsonl", "biased")
+    assert "left open: vote-share 0 is below 0.7" in shown.stdout
+
+
+def test_every_row_may_be_left_open(tmp_path: Path, server: EndpointServer) -> None:
+    server.script = first_shown
+    write_rows(tmp_path / "rows.jsonl", [pair("biased", "tiny", "long", "B")])
+    done = judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 1)
+    assert done.exit_code == 0, done.output
+    assert "no row got a verdict" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda row: row.update(verdict="B", stop="verdict", choice=1, correct=1.0),
+        lambda row: row["confidence"].update(value=0.9),
+        lambda row: row["confidence"].update(verdict="B"),
+        lambda row: row.pop("confidence"),
+    ],
+)
+def test_a_row_that_was_falsely_opened_or_decided_is_found(
+    change: Any, tmp_path: Path, server: EndpointServer
+) -> None:
+    server.script = first_shown
+    write_rows(tmp_path / "rows.jsonl", [pair("biased", "tiny", "long", "B")])
+    judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 0.7)
+    edit(tmp_path / "verdicts.jsonl", lambda rows: change(rows[0]))
+    done = command("reproduce", tmp_path / "verdicts.jsonl")
+    assert done.exit_code == 1
+    assert "verdict changed      1\n" in done.stdout
+
+
+def test_a_program_that_tells_the_responses_apart(tmp_path: Path, server: EndpointServer) -> None:
+    """The program prints the longer one: exchanged responses of equal length change nothing."""
+
+    def measuring(body: dict[str, Any]) -> dict[str, Any]:
+        several = "(len(one) for one in responses)"
+        sizes = (
+            several if "Q differ" in body["messages"][0]["content"] else "(len(response_a), len(response_b))"
+        )
+        asked = chat(f"```python\nprint('longer:', 'BA'[tuple({sizes})[0] > 2])\n```\n")
+        return asked if len(body["messages"]) == 1 else counting(body)
+
+    server.script = measuring
+    write_rows(
+        tmp_path / "rows.jsonl", [pair("differ", "a longer one", "b", "A"), pair("equal", "aa", "bb", "A")]
+    )
+    words = ("--abstain-below", 0.5, "--confidence", "separated")
+    done = judge(tmp_path, server, "--pairwise", "--no-texts", *words)
+    assert done.exit_code == 0, done.output
+    found = {row["id"]: row for row in results(tmp_path / "verdicts.jsonl")}
+    assert (found["differ"]["stop"], found["differ"]["confidence"]["value"]) == ("verdict", 1.0)
+    assert (found["equal"]["stop"], found["equal"]["confidence"]["value"]) == ("abstained", 0.0)
+    (tmp_path / "verdicts.jsonl").unlink()
+    assert judge(tmp_path, server, "--pairwise").exit_code == 0
+    labels = write_rows(
+        tmp_path / "labels.jsonl", [{"id": "differ", "label": "A"}, {"id": "equal", "label": "tie"}]
+    )
+    words = (
+        "--replay",
+        tmp_path / "verdicts.jsonl",
+        "--calibrate",
+        labels,
+        "--confidence",
+        "separated",
+        *FAST,
+    )
+    curve = calibration(*words)["curve"]
+    assert [(one["threshold"], one["risk"]["value"]) for one in curve] == [(1, 0), (0, 0.5)]
+
+
+def test_the_margin_of_scores(tmp_path: Path, server: EndpointServer) -> None:
+    def scores(body: dict[str, Any]) -> dict[str, Any]:
+        text = body["messages"][-1]["content"]
+        return chat(f"<score>{9 if 'long' in text else 6 if 'mid' in text else 5}</score>")
+
+    server.script = scores
+    write_rows(
+        tmp_path / "rows.jsonl", [pair("wide", "long", "tiny", "A"), pair("close", "mid", "tiny", "A")]
+    )
+    words = ("--pointwise", "--no-tools", "--abstain-below", 2, "--confidence", "margin")
+    assert judge(tmp_path, server, *words).exit_code == 0
+    found = {row["id"]: row for row in results(tmp_path / "verdicts.jsonl")}
+    assert (found["wide"]["verdict"], found["wide"]["confidence"]["value"]) == ("A", 4.0)
+    assert (found["close"]["stop"], found["close"]["confidence"]["value"]) == ("abstained", 1.0)
+    assert found["close"]["scores"] == [6.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--abstain-below", 0.5), "a single vote has no share: give --order both or --samples N to"),
+        (
+            ("--abstain-below", 1.5, "--samples", 3),
+            "--abstain-below 1.5: vote-share needs a number above 0 and at",
+        ),
+        (
+            ("--abstain-below", "nan", "--confidence", "margin"),
+            "--abstain-below nan: margin needs a number above 0",
+        ),
+        (("--confidence", "margin"), "--confidence belongs to --abstain-below X"),
+        (
+            ("--abstain-below", 1, "--confidence", "separated", "--no-tools"),
+            "--confidence separated needs the prog",
+        ),
+    ],
+)
+def test_a_rule_that_could_leave_nothing_open_is_refused(
+    words: tuple[object, ...], line: str, tmp_path: Path, server: EndpointServer
+) -> None:
+    write_rows(tmp_path / "rows.jsonl", [pair("a", "x", "y", "A")])
+    done = judge(tmp_path, server, *words)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1)
+    assert done.stderr.startswith(f"tirjudge judge: {line}")
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (("--confidence", "margin"), "--confidence, --target-risk and --rerun belong to --calibrate LABELS"),
+        (("--calibrate", "{0}", "--protocol", "tir"), "--calibrate measures one run under no protocol: "),
+        (("--calibrate", "{0}", "--target-risk", 2), "--target-risk 2: a share from 0 to below 1, such as"),
+        (
+            ("--calibrate", "{0}", "--confidence", "margin"),
+            "--confidence margin: the judge gives no scores; ",
+        ),
+        (("--calibrate", "{1}"), "{1}: every label is A, so that a judge that agrees cannot be told"),
+        (("--calibrate", "nothing.jsonl"), "nothing.jsonl: No such file or directory"),
+        (("--calibrate", "{0}", "--target-risk", 0.1), "1 labelled rows are too few to choose a threshold"),
+    ],
+)
+def test_what_cannot_be_calibrated_gets_one_line(
+    words: tuple[object, ...], line: str, tmp_path: Path
+) -> None:
+    run = write_rows(tmp_path / "run.jsonl", [{"id": n, "p": "A"} for n in range(2)])
+    good = write_rows(
+        tmp_path / "good.jsonl",
+        [{"id": 0, "annotators": ["A", "A", "B"]}, {"id": 1, "annotators": ["A", "B", "tie"]}],
+    )
+    same = write_rows(tmp_path / "same.jsonl", [{"id": n, "label": "A"} for n in range(2)])
+    given = [str(word).format(good, same) for word in words]
+    done = command("eval", "--replay", run, "--column", "prediction=p", *given)
+    assert (done.exit_code, done.stderr.count("\n")) == (2, 1), done.output
+    assert done.stderr.startswith(f"tirjudge eval: {line.format(good, same)}")

@@ -1,0 +1,341 @@
+"""`tirjudge eval --calibrate`: agreement with people, variance, and the risk of kept verdicts, printed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tirjudge.cli.tables import console, new_table, plain
+from tirjudge.console_text import printable
+from tirjudge.evaluation.calibration.agreement import (
+    JUDGE,
+    MAJORITY,
+    Agreement,
+    BaseRates,
+    agreements,
+    base_rates,
+)
+from tirjudge.evaluation.calibration.people import PeopleLabels
+from tirjudge.evaluation.calibration.rows import CalibratedRows, separations, with_reruns
+from tirjudge.evaluation.calibration.selective import (
+    Curve,
+    Point,
+    Verified,
+    chosen_and_verified,
+    curve,
+    labelled,
+)
+from tirjudge.evaluation.calibration.variance import Variance, variances
+from tirjudge.evaluation.stored_outputs.reading import Replay
+from tirjudge.judging.confidence import ABOUT
+from tirjudge.judging.config import SandboxConfig
+from tirjudge.judging.result_rows import Confidence
+from tirjudge.statistics import Proportion
+
+_SHOWN_POINTS = 11
+"""Points of a curve that are printed without --full."""
+_DIGITS = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationOptions:
+    """The options of `tirjudge eval --calibrate`."""
+
+    labels: Path
+    confidence: Confidence
+    target_risk: float | None
+    reruns: Sequence[Replay]
+    meaning: dict[str, str] | None
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.target_risk is not None and not 0 <= self.target_risk < 1:
+            raise ValueError(f"--target-risk {self.target_risk:g}: a share from 0 to below 1, such as 0.1")
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """Everything that `--calibrate` measures."""
+
+    run: str
+    confidence: Confidence
+    counts: Counter[str]
+    rows: int
+    agreements: list[Agreement]
+    rates: list[BaseRates]
+    variances: list[Variance]
+    curve: Curve
+    verified: Verified | None
+
+    @property
+    def reached(self) -> bool:
+        """False if a target was given that no threshold reaches, or that the second half does not confirm."""
+        return self.verified is None or self.verified.holds
+
+
+def calibrated(run: Replay, options: CalibrationOptions, sandbox: SandboxConfig) -> Calibration:
+    """Measure a run. Raises ValueError, in one line, for labels and runs that cannot be measured."""
+    labels = PeopleLabels(options.labels, options.meaning)
+    if options.confidence == "separated":
+        if options.reruns or run.format.name != "tirjudge" or len(run.files.paths) > 1:
+            raise ValueError("--confidence separated runs the programs of one result file of tirjudge")
+        run = run.with_extras(asyncio.run(_separations(run.path, sandbox)))
+    counts = Counter[str]()
+    reruns = [{row.id: row for row in one} for one in options.reruns]
+    found = CalibratedRows.of(with_reruns(run, reruns, counts) if reruns else run, labels, options.confidence)
+    rows, seed = labelled(found.rows), options.seed
+    target = options.target_risk
+    if not rows:
+        raise ValueError(f"{labels.name}: the annotators of no row agree on a majority")
+    return Calibration(
+        run=run.name,
+        confidence=options.confidence,
+        counts=found.counts + counts,
+        rows=len(found.rows),
+        agreements=agreements(found.rows, found.annotators, seed=seed),
+        rates=base_rates(found.rows, found.annotators),
+        variances=variances(rows),
+        curve=_curve(found, options),
+        verified=None if target is None else chosen_and_verified(rows, target, seed=seed),
+    )
+
+
+def _curve(found: CalibratedRows, options: CalibrationOptions) -> Curve:
+    try:
+        return curve(labelled(found.rows), seed=options.seed)
+    except ValueError:
+        hints = {
+            "vote-share": "no row has a verdict",
+            "margin": "the judge gives no scores; choose another --confidence",
+            "separated": "the rows have one response each, or were judged with --no-texts",
+        }
+        raise ValueError(f"--confidence {options.confidence}: {hints[options.confidence]}") from None
+
+
+async def _separations(path: Path, sandbox: SandboxConfig) -> dict[str, dict[str, float | None]]:
+    async with sandbox.sandbox() as opened:
+        return await separations(path, opened, allow_weak_isolation=sandbox.allow_weak_isolation)
+
+
+def print_calibration(one: Calibration, *, full: bool) -> None:
+    """Print the tables of a calibration, each with the line that says what it shows."""
+    _print_agreement(one)
+    for variance in one.variances:
+        _print_variance(variance)
+    _print_curve(one, full=full)
+    if one.verified is not None:
+        _print_verified(one.verified, one.confidence)
+    left = ", ".join(f"{name} {count}" for name, count in one.counts.items() if count)
+    if left:
+        _say(f"rows {left}")
+
+
+def _print_agreement(one: Calibration) -> None:
+    judge = [pair for pair in one.agreements if pair.first == JUDGE]
+    named = next((pair for pair in judge if pair.second == MAJORITY), judge[0])
+    _say(
+        f"kappa {_interval(named.kappa, named.interval)} of the judge with {named.second}, "
+        f"n = {named.agreement.n} ({one.run})"
+    )
+    _table(
+        ("raters", "agreement", "by chance", "kappa", "n"),
+        [
+            (
+                f"{pair.first}, {pair.second}",
+                _share(pair.agreement),
+                _percent(pair.by_chance),
+                "not defined: one class" if math.isnan(pair.kappa) else _interval(pair.kappa, pair.interval),
+                str(pair.agreement.n),
+            )
+            for pair in one.agreements
+        ],
+    )
+    classes = list(dict.fromkeys(name for rates in one.rates for name in rates.shares))
+    _table(
+        ("base rates", *classes, "n"),
+        [
+            (rates.rater, *(_percent(rates.shares.get(name, 0.0)) for name in classes), str(rates.n))
+            for rates in one.rates
+        ],
+    )
+
+
+def _print_variance(one: Variance) -> None:
+    _say(f"variance over {one.over}: verdicts change in {one.changed}")
+    rows = [
+        (f"{one.over.removesuffix('s')} {n}", _share(p), str(p.n)) for n, p in enumerate(one.accuracies, 1)
+    ]
+    _table(("right", "accuracy", "n"), rows)
+    _say(
+        f"standard deviation of the accuracies {_percent(one.deviation)}, "
+        f"{_percent(one.expected_deviation)} if repetitions of a row are independent"
+    )
+
+
+def _print_curve(one: Calibration, *, full: bool) -> None:
+    found = one.curve
+    _say(f"confidence {one.confidence}: {ABOUT[one.confidence]}")
+    _say(
+        f"AURC {_interval(found.aurc, found.interval)}, n = {found.ordered}; "
+        f"{found.random:.4g} for a confidence that says nothing, {found.best:.4g} for the best one"
+    )
+    if found.is_constant:
+        _say(f"every verdict has the same {one.confidence}, which cannot order them")
+    points = found.points if full else _spread(found.points)
+    _table(
+        ("keep from", "coverage", "risk", "kept", "of"),
+        [
+            (_threshold(p.threshold), _share(p.coverage), _share(p.risk), _kept(p), str(p.coverage.n))
+            for p in points
+        ],
+    )
+    if len(points) < len(found.points):
+        _say(f"{len(points)} of {len(found.points)} thresholds; --full prints all of them")
+
+
+def _print_verified(one: Verified, confidence: Confidence) -> None:
+    target = _percent(one.target)
+    if one.chosen is None or one.verified is None:
+        _say(
+            f"no threshold of {confidence} has a risk on the first half whose interval ends below {target}: "
+            f"the lowest is {one.lowest.risk}, from {_threshold(one.lowest.threshold)} on"
+        )
+        return
+    threshold = _threshold(one.chosen.threshold)
+    _say(
+        f"threshold {threshold} of {confidence}, chosen on one half, where the interval of the risk ends "
+        f"below {target} (coverage {one.chosen.coverage}; risk {one.chosen.risk})"
+    )
+    found = "is" if one.holds else "is not"
+    _say(
+        f"on the other half the risk {found} below it: {one.verified.risk}; coverage {one.verified.coverage}"
+    )
+    _say(f"tirjudge judge ROWS --abstain-below {threshold} --confidence {confidence}")
+
+
+def record(one: Calibration) -> dict[str, Any]:
+    """Return a calibration as JSON values; shares from 0 to 1, null for unknown ones."""
+    verified = one.verified
+    return {
+        "run": one.run,
+        "rows": one.rows,
+        "counts": dict(one.counts),
+        "agreement": [
+            {
+                "raters": [pair.first, pair.second],
+                "agreement": _estimate(pair.agreement),
+                "by_chance": pair.by_chance,
+                "kappa": {**_bounds(pair.kappa, pair.interval), "n": pair.agreement.n},
+            }
+            for pair in one.agreements
+        ],
+        "base_rates": {rates.rater: {**rates.shares, "n": rates.n} for rates in one.rates},
+        "variance": {
+            variance.over: {
+                "accuracies": list(map(_estimate, variance.accuracies)),
+                "deviation": variance.deviation,
+                "expected_deviation": variance.expected_deviation,
+                "changed": _estimate(variance.changed),
+            }
+            for variance in one.variances
+        },
+        "confidence": one.confidence,
+        "aurc": {
+            **_bounds(one.curve.aurc, one.curve.interval),
+            "n": one.curve.ordered,
+            "random": one.curve.random,
+            "best": one.curve.best,
+        },
+        "curve": list(map(_point, one.curve.points)),
+        "threshold": None
+        if verified is None
+        else {
+            "target_risk": verified.target,
+            "chosen": verified.chosen and _point(verified.chosen),
+            "verified": verified.verified and _point(verified.verified),
+            "lowest": _point(verified.lowest),
+            "holds": verified.holds,
+        },
+    }
+
+
+def show(one: Calibration, *, full: bool, as_json: bool) -> None:
+    """Print a calibration as tables or as JSON."""
+    if as_json:
+        print(json.dumps(record(one), indent=2, allow_nan=False))
+    else:
+        print_calibration(one, full=full)
+
+
+def _spread(points: Sequence[Point]) -> list[Point]:
+    """Return a few points, spread over the coverage, with the first and the last one."""
+    if len(points) <= _SHOWN_POINTS:
+        return list(points)
+    wanted = [number / (_SHOWN_POINTS - 1) for number in range(_SHOWN_POINTS)]
+    ends = points[0].coverage.rate, points[-1].coverage.rate
+    aims = [ends[0] + share * (ends[1] - ends[0]) for share in wanted]
+    near = {min(points, key=lambda one: abs(one.coverage.rate - aim)).threshold for aim in aims}
+    return [one for one in points if one.threshold in near]
+
+
+def _point(one: Point) -> dict[str, Any]:
+    return {
+        "threshold": one.threshold,
+        "coverage": _estimate(one.coverage),
+        "risk": _estimate(one.risk),
+    }
+
+
+def _estimate(one: Proportion) -> dict[str, Any]:
+    low, high = one.interval
+    return {"value": one.rate if one.n else None, "low": low, "high": high, "n": one.n}
+
+
+def _bounds(value: float, interval: tuple[float, float]) -> dict[str, float | None]:
+    names = zip(("value", "low", "high"), (value, *interval), strict=True)
+    return {name: number if math.isfinite(number) else None for name, number in names}
+
+
+def _threshold(value: float) -> str:
+    """Return a threshold, rounded down: the verdicts that it keeps are kept by its digits as well."""
+    return f"{math.floor(value * 10**_DIGITS) / 10**_DIGITS:g}"
+
+
+def _kept(one: Point) -> str:
+    return f"{one.coverage.successes:.0f}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.2f} %"
+
+
+def _share(one: Proportion) -> str:
+    if not one.n:
+        return "-"
+    low, high = one.interval
+    return f"{100 * one.rate:.2f} % [{100 * low:.2f}, {100 * high:.2f}]"
+
+
+def _interval(value: float, interval: tuple[float, float]) -> str:
+    return f"{value:.4g} [{interval[0]:.4g}, {interval[1]:.4g}]"
+
+
+def _say(line: str) -> None:
+    print(printable(line))
+
+
+def _table(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    table = new_table()
+    table.add_column(plain(heads[0]), overflow="fold")
+    for head in heads[1:]:
+        table.add_column(plain(head), justify="right", overflow="fold")
+    for row in rows:
+        table.add_row(*map(plain, row))
+    console().print(table)
+    print()

@@ -1,0 +1,151 @@
+"""Labels of people: a file with one or several annotators' classes for each row, joined with judged rows."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tirjudge.data.rows import Row
+from tirjudge.evaluation.base import JudgedRow
+from tirjudge.evaluation.stored_outputs.base import read_choice, shown
+from tirjudge.evaluation.stored_outputs.files import RunFiles
+from tirjudge.evaluation.stored_outputs.labels import KEYS
+
+TIE = -1
+"""The class of a tie; the others are the indices of the candidates."""
+NO_VERDICT = -2
+"""The class of a missing verdict, which agrees with nobody."""
+_NUMBERED = re.compile(r"annotator_?([0-9]{1,4})")
+_PANDALM = {"0": "tie", "1": "A", "2": "B"}
+_ENOUGH = 20
+"""Rows of which one must have a 2, or a 0, unless the numbers are on another scale."""
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+
+class PeopleLabels:
+    """The rows of a file of labels, with the annotators that its first row names.
+
+    Columns are `annotator1`, `annotator2` and so on; or `annotators`, a list or an object of names; or else
+    `label`. Raises ValueError, in one line, for a file without them, two rows with the same key, numbers on
+    another scale, and labels that are the same for every row; OSError.
+    """
+
+    def __init__(self, path: Path, meaning: Mapping[str, str] | None = None) -> None:
+        """`meaning` says what the file's values mean: {"1": "A", "2": "B", "0": "tie"}."""
+        self.name = str(path)
+        self._rows = list(RunFiles([path]))
+        if not self._rows:
+            raise ValueError(f"{path} is empty")
+        first = self._rows[0].fields
+        self.annotators = _annotators(first, self._rows[0].where)
+        self._meaning = meaning
+        self._key = next((key for key in KEYS if key in first), None)
+        self._numbered = _NUMBERED.fullmatch(self.annotators[0]) is not None
+        if meaning is None:
+            self._check_scale()
+        self._places = {} if self._key is None else self._by_key(self._key)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def joined_by(self) -> str:
+        """Name of the column that rows are joined by; `position` without one."""
+        return self._key or "position"
+
+    def classes(self, row: JudgedRow, position: int) -> tuple[int | None, ...] | None:
+        """Return each annotator's class for a judged row, None for an annotator without a label.
+
+        `position` is that of the row in its run, from 0. None if the file does not have the row. Raises
+        ValueError, with file and line, for a label that cannot be read.
+        """
+        place = self._places.get(row.id) if self._key is not None else position
+        if place is None or place >= len(self._rows):
+            return None
+        found = self._rows[place]
+        return tuple(self._class(found, value, row.candidates) for value in self._values(found))
+
+    def _values(self, row: Row) -> Sequence[Any]:
+        if self._numbered or self.annotators == ("label",):
+            return [row.fields.get(name) for name in self.annotators]
+        given = row.fields.get("annotators")
+        if isinstance(given, Mapping):
+            return [given.get(name) for name in self.annotators]
+        if isinstance(given, list) and len(given) == len(self.annotators):
+            return given
+        raise ValueError(
+            f"{row.where}: annotators is {shown(given)}, and the first row has {len(self.annotators)} of them"
+        )
+
+    def _class(self, row: Row, value: Any, candidates: int) -> int | None:
+        meaning = self._meaning
+        if meaning is None and self._numbered and str(value).removesuffix(".0") in _PANDALM:
+            meaning = _PANDALM
+        try:
+            best = read_choice(value, candidates, meaning)
+        except ValueError as error:
+            raise ValueError(f"{row.where}: a label is {error}") from None
+        if not best:
+            return None
+        return TIE if len(best) > 1 else best[0]
+
+    def _check_scale(self) -> None:
+        """Raise ValueError for numbers that are on no known scale: they would be read as the wrong class."""
+        values = Counter(str(value).removesuffix(".0") for row in self._rows for value in self._values(row))
+        numbers = {value for value in values if value.isdecimal()}
+        if not numbers or values.keys() - numbers - {"None", ""} or len(self._rows) < _ENOUGH:
+            return
+        if self._numbered and numbers == {"0", "1"}:
+            raise ValueError(
+                f"{self.name}: its labels are 0 or 1 and never 2, while annotators' numbers mean 0 (tie), 1 "
+                "and 2: say what they mean, such as --labels 0=A,1=B"
+            )
+        if not self._numbered and "0" not in numbers:
+            raise ValueError(
+                f"{self.name}: its labels are never 0, so that they may not be indices from 0: say what they "
+                "mean, such as --labels 1=A,2=B,0=tie"
+            )
+
+    def _by_key(self, key: str) -> dict[str, int]:
+        places: dict[str, int] = {}
+        for place, row in enumerate(self._rows):
+            if key not in row.fields:
+                raise ValueError(f"{row.where}: no column {key!r} to join by")
+            name = str(row.fields[key])
+            if name in places:
+                other = self._rows[places[name]].where
+                raise ValueError(f"{row.where}: two rows have the key {name!r} (the other: {other})")
+            places[name] = place
+        return places
+
+
+def majority(classes: Iterable[int | None]) -> int | None:
+    """Return the class that more annotators chose than any other; None if there is none."""
+    found = Counter(one for one in classes if one is not None).most_common(2)
+    if not found or (len(found) > 1 and found[0][1] == found[1][1]):
+        return None
+    return found[0][0]
+
+
+def class_name(number: int) -> str:
+    """Return the letter of a candidate's class, `tie` or `no verdict`."""
+    if number in (TIE, NO_VERDICT):
+        return "tie" if number == TIE else "no verdict"
+    return _LETTERS[number] if number < len(_LETTERS) else str(number)
+
+
+def _annotators(first: Mapping[str, Any], where: str) -> tuple[str, ...]:
+    numbered = [(int(match[1]), name) for name in first if (match := _NUMBERED.fullmatch(str(name)))]
+    if numbered:
+        return tuple(name for _, name in sorted(numbered))
+    given = first.get("annotators")
+    if isinstance(given, Mapping) and given:
+        return tuple(map(str, given))
+    if isinstance(given, list) and given:
+        return tuple(f"annotators[{number}]" for number in range(len(given)))
+    if "label" in first:
+        return ("label",)
+    raise ValueError(f"{where}: no labels of people: a column annotator1, annotators or label")

@@ -1,0 +1,170 @@
+"""Confidences of a verdict, by which a judge leaves rows open: votes, scores and whether a program decided.
+
+A confidence orders rows by how much a verdict can be trusted; whether it does so is measured by
+`tirjudge eval --calibrate`. None of them asks the model how sure it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any, Literal, get_args
+
+from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.result_rows import Confidence, RecordedPassage, RecordedRow, result_row
+from tirjudge_environments import Trajectory
+from tirjudge_sandbox import Execution, Limits, Program, Status
+
+CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
+ABOUT: Mapping[Confidence, str] = {
+    "vote-share": "share of the votes of all samples and orders that are for the verdict",
+    "margin": "best mean score minus the second best",
+    "separated": "share of the dialogues whose last program gives another output for exchanged responses",
+}
+OPEN = "abstained"
+"""The `stop` of a result row that was left open."""
+
+Votes = Sequence[Sequence[int]]
+"""The candidates in first place of each vote: one is a choice, several are a tie, none is no verdict."""
+Run = Callable[[Program, Limits], Awaitable[Execution]]
+
+
+@dataclass(frozen=True, slots=True)
+class Abstention:
+    """The rule by which verdicts are left open."""
+
+    below: float
+    """Verdicts with a lower confidence are left open, and those without one."""
+    confidence: Confidence = "vote-share"
+
+    async def apply(self, row: dict[str, Any], judged: Judgment, run: Run) -> dict[str, Any]:
+        """Return a result row with its confidence, and without its verdict if that is left open.
+
+        The views keep their verdicts, and `confidence.verdict` is the one that was withheld. A row of one
+        response, which is compared with nothing, and one without a verdict are not changed otherwise.
+        """
+        value = await self._value(judged, run) if judged.best else None
+        held = {"name": self.confidence, "value": value, "below": self.below, "verdict": row["verdict"]}
+        row = {**row, "confidence": held}
+        if row["verdict"] is None or (value is not None and value >= self.below):
+            return row
+        reason = f"there is no {self.confidence}" if value is None else f"{self.confidence} {value:.3g}"
+        detail = f"left open: {reason}{'' if value is None else f' is below {self.below:g}'}"
+        return {**row, "verdict": None, "choice": None, "correct": None, "stop": OPEN, "detail": detail}
+
+    async def _value(self, judged: Judgment, run: Run) -> float | None:
+        if self.confidence == "separated":
+            # The row that is written may lack the texts.
+            return await separated(RecordedRow.model_validate(result_row(judged)), run)
+        return confidence_of(judged, self.confidence)
+
+
+def confidence_of(judged: Judgment, name: Literal["vote-share", "margin"]) -> float | None:
+    """Return a confidence that follows from the verdicts alone; None if the judgment has none."""
+    return vote_share(_votes(judged), judged.best) if name == "vote-share" else margin([judged.scores])
+
+
+def vote_share(votes: Votes, best: Sequence[int]) -> float | None:
+    """Return the share of votes, from 0 to 1, for the candidates `best`; None without a verdict.
+
+    A tie of k is worth 1 / k for each of them, and no verdict is for nobody. If `best` is a tie, only ties
+    are for it: two orders that name two candidates make a tie that nobody voted for.
+    """
+    if not votes or not best:
+        return None
+    if len(best) > 1:
+        return fmean(len(vote) > 1 for vote in votes)
+    return fmean(1 / len(vote) if best[0] in vote else 0.0 for vote in votes)
+
+
+def margin(scores: Sequence[Mapping[int, float]]) -> float | None:
+    """Return the best mean score minus the second best; None unless two candidates have scores.
+
+    `scores` has one mapping of candidate to score for each vote; the unit is that of the scores.
+    """
+    candidates = {index for one in scores for index in one}
+    means = sorted(fmean(one[index] for one in scores if index in one) for index in candidates)
+    return means[-1] - means[-2] if len(means) > 1 else None
+
+
+async def separated(row: RecordedRow, run: Run, limits: Limits = Limits()) -> float | None:
+    """Return the share of a row's dialogues whose last program tells the responses apart.
+
+    Such a program is run again with the responses exchanged, each in the place of the one before it, and
+    tells them apart if its output changes. A dialogue without a program that ended well counts as 0. None if
+    the row has one response, lacks the texts, or the sandbox fails. `run` runs a program, and decides its
+    isolation.
+    """
+    count = 1 + max((index for view in row.views for index in view.order), default=0)
+    if count < 2 or row.responses is None:
+        return None
+    found = []
+    for view in row.views:
+        programs = [one for one in view.segments if one.kind == "program" and one.status == Status.OK]
+        changes = await _changes(row, programs[-1], count, run, limits) if programs else False
+        if changes is None:
+            return None
+        found.append(changes)
+    return fmean(found)
+
+
+async def _changes(
+    row: RecordedRow, program: RecordedPassage, count: int, run: Run, limits: Limits
+) -> bool | None:
+    """Return True if a program's output is another one with the responses exchanged; None if that failed."""
+    exchanged = program.model_copy(
+        update={
+            "bindings": {
+                name: _exchanged(reference, count) for name, reference in (program.bindings or {}).items()
+            }
+        }
+    )
+    if exchanged.bindings == program.bindings:
+        return False
+    try:
+        variables = row.variables(exchanged)
+    except ValueError:
+        return None
+    now = await run(Program(source=program.text, bindings=variables, seed=program.seed or 0), limits)
+    if now.status is Status.SANDBOX_FAILED:
+        return None
+    return now.status is not Status.OK or (now.stdout, now.stderr) != (program.stdout, program.stderr)
+
+
+def _exchanged(reference: Any, count: int) -> Any:
+    """Return a reference to the next response in place of each response; others are unchanged."""
+    if isinstance(reference, list):
+        return [_exchanged(one, count) for one in reference]
+    is_response = isinstance(reference, int) and not isinstance(reference, bool)
+    return (reference + 1) % count if is_response and 0 <= reference < count else reference
+
+
+def _votes(judged: Judgment) -> Votes:
+    """Return one vote for each dialogue, or for each sample if the responses were judged alone."""
+    alone = all(len(one.view.order) == 1 for one in judged.trajectories)
+    if not alone:
+        return [_best(one) for one in judged.trajectories]
+    samples = (judged.episode, *judged.further)
+    return [_highest(_scores(sample.trajectories), len(sample.trajectories)) for sample in samples]
+
+
+def _best(trajectory: Trajectory) -> tuple[int, ...]:
+    verdict, order = trajectory.verdict, trajectory.view.order
+    if verdict is None:
+        return ()
+    if verdict.tie:
+        return tuple(sorted(order))
+    return _highest(verdict.scores, len(order)) if verdict.choice is None else (verdict.choice,)
+
+
+def _scores(trajectories: Sequence[Trajectory]) -> dict[int, float]:
+    verdicts = [one.verdict for one in trajectories if one.verdict is not None]
+    return {index: score for verdict in verdicts for index, score in verdict.scores.items()}
+
+
+def _highest(scores: Mapping[int, float], count: int) -> tuple[int, ...]:
+    if not scores or len(scores) < count:
+        return ()
+    top = max(scores.values())
+    return tuple(sorted(index for index, score in scores.items() if score == top))
