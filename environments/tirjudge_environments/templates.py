@@ -2,7 +2,8 @@
 
 These are the slots; anything else in braces is plain text:
 
-* `{prompt}`: the judged conversation (see `conversation_text`).
+* `{prompt}`: the judged conversation, with the reference answer and the criteria if the task has any (see
+  `question_text`).
 * `{response}`: the only response of a pointwise view.
 * `{response A}`, `{response B}`, ...: the response shown under that letter.
 * `{each}` ... `{/each}`: a block that is repeated for every response of the view, in order; inside,
@@ -22,7 +23,7 @@ from functools import lru_cache
 from importlib.resources import files
 
 from tirjudge_environments.orders import letters
-from tirjudge_environments.types import Message
+from tirjudge_environments.types import JudgeTask, Message, derive_seed
 
 _SLOT = re.compile(r"\{(prompt|response|response [A-Z]+|letter)\}")
 _EACH = re.compile(r"\{each\}(.*?)\{/each\}", re.DOTALL)
@@ -82,3 +83,31 @@ def conversation_text(messages: Sequence[Message]) -> str:
     if len(messages) == 1 and messages[0].role == "user":
         return messages[0].content
     return "\n\n".join(f"{message.role.capitalize()}: {message.content}" for message in messages)
+
+
+def question_text(task: JudgeTask) -> str:
+    """Return what the judge is asked: the judged conversation, then the reference answer and the criteria.
+
+    These are framed by a tag that no text of the task contains, so that none can end its part or forge
+    another one. A task without them is its conversation alone.
+    """
+    conversation = conversation_text(task.prompt)
+    parts = [conversation]
+    texts = (conversation, task.reference, *task.candidates, *(one.text for one in task.criteria))
+    if task.reference:
+        parts.append(_framed("reference", "reference", task.reference, texts))
+    if task.criteria:
+        parts.append(load_template("criteria").text)
+        parts += [_framed(f"criterion-{one.polarity}", "criterion", one.text, texts) for one in task.criteria]
+    return "\n\n".join(parts)
+
+
+def _framed(template: str, name: str, text: str, texts: Sequence[str]) -> str:
+    """Return a text in the template's frame."""
+    # A hash of everything that is shown: a text that contains its own frame cannot be written.
+    number = 0
+    while True:
+        tag = f"{name}-{derive_seed(name, number, *texts):08x}"
+        if not any(tag in one for one in texts):
+            return load_template(template).with_values({"tag": tag, "text": text})
+        number += 1
