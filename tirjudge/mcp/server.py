@@ -26,7 +26,7 @@ _JUDGE = """Tool to judge responses to a prompt, by a model that runs programs t
 
 One response gets a score from 1 to 10. Of several, the verdict is the letter of the best (the first is A);
 with `pointwise` each is scored alone. With `criteria` each is judged on its own, and `scores` are the shares,
-from 0 to 1, that the responses satisfy. `programs` lists the programs that the judge ran, `views` its verdicts
+from 0 to 1, that responses satisfy. `programs` lists the programs that the judge ran, `views` its verdicts
 and reasoning. The judge may see the responses in another order: in a program or a reasoning, a letter means
 the response whose index (from 0) `letters` gives.
 """

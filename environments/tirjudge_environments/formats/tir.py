@@ -103,7 +103,7 @@ class TirFormat(BaseModel, ABC):
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
         with_tools = self.uses_tools(task)
         responses = [self._excerpt(response) for response in _shown(task, view)]
-        asked = question_text(replace(task, reference=self._excerpt(task.reference)))
+        asked = question_text(replace(task, reference=self._excerpt(task.reference)), self.prompts)
         text = self._template(with_tools).fill(asked, responses)
         native = self.protocol == "tool"
         return Prompt(
