@@ -261,6 +261,10 @@ def test_a_missing_verdict_is_never_a_0_and_a_failed_call_fails_the_row() -> Non
         assert pair.ranking == (0,)
         with pytest.raises(GeneratorFailed, match=r"^criterion 3: nobody is there$"):
             judging.compare(f"{PROMPT} DOWN", GOOD, SHORT, criteria=CRITERIA)
+        # Also if the others decide: another try completes the record.
+        decided = [{"text": "something else", "weight": 9}, "mentions a dog"]
+        with pytest.raises(GeneratorFailed, match=r"^criterion 2: nobody is there$"):
+            judging.compare(f"{PROMPT} DOWN", GOOD, SHORT, criteria=decided)
         with pytest.raises(ValueError, match=r"^criteria\[1\] repeats criteria\[0\]"):
             judging.score(PROMPT, GOOD, criteria=["a", "a"])
         with pytest.raises(
@@ -311,7 +315,7 @@ ROWS = [
         "responses": [GOOD, SHORT],
         "label": 0,
         "criteria": CRITERIA,
-        "reference": GOOD,
+        "reference": "A cat naps.",
     },
     {"id": "one", "prompt": PROMPT, "responses": [DOG], "criteria": CRITERIA},
     {"id": "plain", "prompt": f"{PROMPT} Also: mentions a cat.", "responses": [GOOD, SHORT], "label": 0},
@@ -338,7 +342,15 @@ def test_the_result_file_has_every_criterion_with_its_verdict(results: Path) -> 
     rows = lines(results)
     pair = rows["pair"]
     assert (pair["verdict"], pair["scores"], pair["correct"]) == ("A", [0.75, 0.25], 1.0)
-    assert pair["reference"] == GOOD
+    assert pair["reference"] == "A cat naps."
+    (program, *_) = [one for one in pair["views"][1]["segments"] if one["kind"] == "program"]
+    assert program["bindings"] == {
+        "prompt": "prompt",
+        "reference": "reference",
+        "response_a": 1,
+        "response_b": 0,
+        "responses": [1, 0],
+    }
     assert pair["criteria"][1] == {
         "text": "has at least 20 letters",
         "weight": 2.0,
