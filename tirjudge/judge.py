@@ -18,13 +18,15 @@ from tirjudge.judging.config import JudgeOptions
 from tirjudge.judging.engine import JudgeEngine, Kind, MeteredCache, kind_for, local_weights, truncated
 from tirjudge.judging.judgment import Judgment
 from tirjudge.rollout.concurrency import EventLoopThread
-from tirjudge_environments import StopReason
+from tirjudge_environments import Criterion, StopReason
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import Columns
 from tirjudge_sandbox import Sandbox, SandboxUnavailable
 
 Conversation = str | Sequence[Mapping[str, Any]]
 """A text, or chat messages with `role` and `content`."""
+Criteria = Sequence[str | Mapping[str, Any] | Criterion]
+"""Texts, or mappings with `text` and, optionally, `weight`, `polarity` and `must_have`."""
 
 
 class Judge:
@@ -97,22 +99,45 @@ class Judge:
         self._opening: asyncio.Lock | None = None
         self._opened = False
 
-    def compare(self, prompt: Conversation, a: str, b: str) -> Judgment:
+    def compare(
+        self, prompt: Conversation, a: str, b: str, *, criteria: Criteria | None = None, reference: str = ""
+    ) -> Judgment:
         """Choose the better of two responses.
 
-        Raises TypeError for arguments that are no texts, ValueError for an invalid prompt, GeneratorFailed or
-        SandboxUnavailable if the model or the sandbox fails, and as `open` does.
+        With `criteria` each is judged in a dialogue of its own: `.criteria` has the verdicts, `.scores` the
+        aggregates from 0 to 1, and the higher aggregate is the choice. The judge is shown a `reference`.
+
+        Raises TypeError for arguments that are no texts, ValueError for an invalid prompt or criterion,
+        GeneratorFailed or SandboxUnavailable if the model or the sandbox fails, and as `open` does.
         """
-        return self._loop().run(self._judge(prompt, {"a": a, "b": b}, "pairwise"))
+        return self._loop().run(self._judge(prompt, {"a": a, "b": b}, "pairwise", criteria, reference))
 
-    def score(self, prompt: Conversation, response: str) -> Judgment:
-        """Score one response from 1 to 10: `.score`."""
-        return self._loop().run(self._judge(prompt, {"response": response}, "pointwise"))
+    def score(
+        self,
+        prompt: Conversation,
+        response: str,
+        *,
+        criteria: Criteria | None = None,
+        reference: str = "",
+    ) -> Judgment:
+        """Score one response: `.score` from 1 to 10, or with criteria (see `compare`) from 0 to 1."""
+        return self._loop().run(self._judge(prompt, {"response": response}, "pointwise", criteria, reference))
 
-    def rank(self, prompt: Conversation, responses: Sequence[str], *, pointwise: bool = False) -> Judgment:
-        """Choose the best response; with `pointwise` each is scored alone, and `.ranking` orders all."""
+    def rank(
+        self,
+        prompt: Conversation,
+        responses: Sequence[str],
+        *,
+        pointwise: bool = False,
+        criteria: Criteria | None = None,
+        reference: str = "",
+    ) -> Judgment:
+        """Choose the best response; with `pointwise` each is scored alone, and `.ranking` orders all.
+
+        Criteria and reference are as for `compare`; with criteria, `.ranking` always orders all.
+        """
         kind: Kind | None = "pointwise" if pointwise else None
-        return self._loop().run(self._judge(prompt, _numbered(responses), kind))
+        return self._loop().run(self._judge(prompt, _numbered(responses), kind, criteria, reference))
 
     def batch(
         self,
@@ -126,7 +151,8 @@ class Judge:
         """Judge many rows concurrently; the result has one Judgment or Failure per row, in their order.
 
         Args:
-            rows: mappings with a `prompt`, `responses` and, if known, a `label`, as in a file of rows.
+            rows: mappings with a `prompt`, `responses` and, if any, a `label`, a `reference` and `criteria`,
+                as in a file of rows.
             kind: `pointwise`, `pairwise` or `listwise`; None decides by each row's number of responses.
             columns: part of a row to its column, such as {"prompt": "question"}.
             labels: meaning of the label values, such as {"1": "A", "2": "B", "0": "tie"}.
@@ -150,19 +176,35 @@ class Judge:
         """
         return self._loop().run(self._reward_group(prompt, completions, options))
 
-    async def acompare(self, prompt: Conversation, a: str, b: str) -> Judgment:
+    async def acompare(
+        self, prompt: Conversation, a: str, b: str, *, criteria: Criteria | None = None, reference: str = ""
+    ) -> Judgment:
         """Choose the better of two responses, as `compare` does."""
-        return await self._await(prompt, {"a": a, "b": b}, "pairwise")
+        return await self._await(prompt, {"a": a, "b": b}, "pairwise", criteria, reference)
 
-    async def ascore(self, prompt: Conversation, response: str) -> Judgment:
+    async def ascore(
+        self,
+        prompt: Conversation,
+        response: str,
+        *,
+        criteria: Criteria | None = None,
+        reference: str = "",
+    ) -> Judgment:
         """Score one response, as `score` does."""
-        return await self._await(prompt, {"response": response}, "pointwise")
+        return await self._await(prompt, {"response": response}, "pointwise", criteria, reference)
 
     async def arank(
-        self, prompt: Conversation, responses: Sequence[str], *, pointwise: bool = False
+        self,
+        prompt: Conversation,
+        responses: Sequence[str],
+        *,
+        pointwise: bool = False,
+        criteria: Criteria | None = None,
+        reference: str = "",
     ) -> Judgment:
         """Choose the best response or rank all of them, as `rank` does."""
-        return await self._await(prompt, _numbered(responses), "pointwise" if pointwise else None)
+        kind: Kind | None = "pointwise" if pointwise else None
+        return await self._await(prompt, _numbered(responses), kind, criteria, reference)
 
     async def areward_group(
         self, prompt: Conversation, completions: Sequence[str], options: GroupOptions = GroupOptions()
@@ -221,12 +263,29 @@ class Judge:
         weights = local_weights(self.options) if self.options.cache else ""
         return MeteredCache(self.options, self.spending, weights)(generator)
 
-    async def _await(self, prompt: Conversation, responses: Mapping[str, str], kind: Kind | None) -> Judgment:
-        return await asyncio.wrap_future(self._loop().submit(self._judge(prompt, responses, kind)))
+    async def _await(
+        self,
+        prompt: Conversation,
+        responses: Mapping[str, str],
+        kind: Kind | None,
+        criteria: Criteria | None,
+        reference: str,
+    ) -> Judgment:
+        work = self._judge(prompt, responses, kind, criteria, reference)
+        return await asyncio.wrap_future(self._loop().submit(work))
 
-    async def _judge(self, prompt: Conversation, responses: Mapping[str, str], kind: Kind | None) -> Judgment:
+    async def _judge(
+        self,
+        prompt: Conversation,
+        responses: Mapping[str, str],
+        kind: Kind | None,
+        criteria: Criteria | None,
+        reference: str,
+    ) -> Judgment:
         """Judge one question; `responses` has them by the names that messages use."""
-        row = {"prompt": _conversation(prompt), "responses": [*_texts(responses)]}
+        row: dict[str, Any] = {"prompt": _conversation(prompt), "responses": [*_texts(responses)]}
+        row |= {"reference": next(iter(_texts({"reference": reference})))}
+        row |= {} if criteria is None else {"criteria": _listed(criteria)}
         task = read_question(row, Plan())
         await self._ready()
         judgment = await self._engine.judge(truncated(task, self.options.truncate), kind or kind_for(task))
@@ -304,6 +363,13 @@ def _conversation(prompt: Conversation) -> str | list[dict[str, Any]]:
 
 def _is_list(value: object) -> bool:
     return isinstance(value, Sequence)
+
+
+def _listed(criteria: Criteria) -> list[Any]:
+    """Return the criteria as a list; raises TypeError for a single text."""
+    if isinstance(criteria, str | bytes | Mapping) or not isinstance(criteria, Iterable):
+        raise TypeError(f"criteria must be a list of texts or mappings, not {_named(criteria)}")
+    return list(criteria)
 
 
 def _numbered(responses: Sequence[str], name: str = "responses") -> dict[str, str]:

@@ -6,12 +6,13 @@ import json
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
+from tirjudge_environments.criteria import read_criteria
 from tirjudge_environments.orders import letter, letters
-from tirjudge_environments.types import JudgeTask, Message
+from tirjudge_environments.types import Criterion, JudgeTask, Message
 
 _ROLES = ("system", "user", "assistant")
 _TIE = re.compile(r"tie|[A-Z]+(=[A-Z]+)+", re.IGNORECASE)
@@ -35,13 +36,16 @@ class ColumnPlaces(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    MAY_BE_LEFT_OUT: ClassVar[frozenset[str]] = frozenset()
+    """Parts that an empty place leaves out, whatever columns a row has."""
+
     @classmethod
     def parse(cls, assignments: Iterable[str]) -> Self:
         """Parse `part=place` texts; raises ValueError for an unknown part or an empty place."""
         places: dict[str, str] = {}
         for assignment in assignments:
             part, _, place = assignment.partition("=")
-            if part not in cls.model_fields or not place:
+            if part not in cls.model_fields or not (place or part in cls.MAY_BE_LEFT_OUT):
                 raise ValueError(
                     f"{assignment!r} is no mapping: write PART=COLUMN, PART being one of "
                     f"{', '.join(cls.model_fields)}"
@@ -55,6 +59,8 @@ class ColumnPlaces(BaseModel):
         Raises RowError if the place was set explicitly and is absent.
         """
         place = getattr(self, part)
+        if not place and part in self.MAY_BE_LEFT_OUT:
+            return None
         value = _lookup(row, place)
         if value is _MISSING and part in self.model_fields_set:
             raise RowError(f"no column {place!r} (named as {part})")
@@ -68,6 +74,8 @@ class Columns(ColumnPlaces):
     (one or a list; the label is then the chosen one), or `response` alone: the first of these that the row
     has, or the one that was named.
     """
+
+    MAY_BE_LEFT_OUT: ClassVar[frozenset[str]] = frozenset({"reference", "criteria"})
 
     id: str = "id"
     prompt: str = "prompt"
@@ -84,6 +92,10 @@ class Columns(ColumnPlaces):
     """People's reasons for the label, a list of texts."""
     gold_scores: str = "gold_scores"
     """The gold score of each response, a list of numbers, such as GPT-4's scores in JudgeLM-100K."""
+    reference: str = "reference"
+    """A reference answer that the judge is shown."""
+    criteria: str = "criteria"
+    """What the responses are judged by: texts, or objects with text, weight, polarity and must_have."""
 
 
 DEFAULT_COLUMNS = Columns()
@@ -121,6 +133,8 @@ def read_task(
         domain="" if domain is None else _text(domain, "domain"),
         gold=_gold(_optional(row, columns, "checklist"), said) | ({"scores": scores} if scores else {}),
         tags=_tags(_optional(row, columns, "tags")),
+        reference=_reference(_optional(row, columns, "reference")),
+        criteria=_criteria(_optional(row, columns, "criteria")),
     )
 
 
@@ -194,14 +208,37 @@ def _response_parts(columns: Columns) -> list[str]:
 
 
 def _listed(value: Any) -> list[Any]:
-    if isinstance(value, str):  # a table's cell
-        try:
-            value = json.loads(value)
-        except (ValueError, RecursionError):
-            value = None
+    value = _parsed(value)
     if not isinstance(value, list) or not value:
         raise RowError("responses must be a list with at least one response")
     return value
+
+
+def _reference(value: Any) -> str:
+    """Return the reference answer, of a chat its last message; empty if there is none."""
+    if value is None:
+        return ""
+    text = _messages(value, "reference")[-1].content if _is_chat(value) else _text(value, "reference")
+    return text if text.strip() else ""
+
+
+def _criteria(value: Any) -> tuple[Criterion, ...]:
+    if value is None or value == "":  # an empty cell of a table
+        return ()
+    try:
+        return read_criteria(_parsed(value))
+    except ValueError as error:
+        raise RowError(str(error)) from None
+
+
+def _parsed(value: Any) -> Any:
+    """Return what a table's cell holds as JSON; None for a text that is no JSON."""
+    if not isinstance(value, str):
+        return value
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _responses(values: Iterable[Any]) -> Iterator[str]:

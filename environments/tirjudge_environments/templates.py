@@ -2,7 +2,8 @@
 
 These are the slots; anything else in braces is plain text:
 
-* `{prompt}`: the judged conversation (see `conversation_text`).
+* `{prompt}`: the judged conversation, with the reference answer and the criteria if the task has any (see
+  `question_text`).
 * `{response}`: the only response of a pointwise view.
 * `{response A}`, `{response B}`, ...: the response shown under that letter.
 * `{each}` ... `{/each}`: a block that is repeated for every response of the view, in order; inside,
@@ -18,12 +19,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from importlib.resources import files
 
 from tirjudge_environments.orders import letters
-from tirjudge_environments.types import Message
+from tirjudge_environments.types import Criterion, JudgeTask, Message, derive_seed
 
+_FOLDER = files("tirjudge_environments") / "prompts"
 _SLOT = re.compile(r"\{(prompt|response|response [A-Z]+|letter)\}")
 _EACH = re.compile(r"\{each\}(.*?)\{/each\}", re.DOTALL)
 
@@ -70,11 +72,14 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
 @lru_cache(maxsize=64)
 def load_template(name: str) -> Template:
     """Load `prompts/{name}.txt`; raises ValueError with the known names if it is missing."""
-    folder = files("tirjudge_environments") / "prompts"
-    known = sorted(entry.name.removesuffix(".txt") for entry in folder.iterdir())
-    if name not in known:
-        raise ValueError(f"no prompt template {name!r}; there are {', '.join(known)}")
-    return Template((folder / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n"))
+    if name not in _template_names():
+        raise ValueError(f"no prompt template {name!r}; there are {', '.join(_template_names())}")
+    return Template((_FOLDER / f"{name}.txt").read_text(encoding="utf-8").removesuffix("\n"))
+
+
+@cache
+def _template_names() -> tuple[str, ...]:
+    return tuple(sorted(entry.name.removesuffix(".txt") for entry in _FOLDER.iterdir()))
 
 
 def conversation_text(messages: Sequence[Message]) -> str:
@@ -82,3 +87,39 @@ def conversation_text(messages: Sequence[Message]) -> str:
     if len(messages) == 1 and messages[0].role == "user":
         return messages[0].content
     return "\n\n".join(f"{message.role.capitalize()}: {message.content}" for message in messages)
+
+
+def question_text(task: JudgeTask, family: str = "") -> str:
+    """Return what the judge is asked: the judged conversation, then the reference answer and the criteria.
+
+    These are framed by a tag that no text of the task contains, so that none can end its part or forge
+    another one. A task without them is its conversation alone. In a family of prompts with files
+    `{family}-criterion-positive.txt` and `-negative.txt`, criteria take the place of the conversation, each
+    in one line.
+    """
+    conversation = conversation_text(task.prompt)
+    texts = (conversation, task.reference, *task.candidates, *(one.text for one in task.criteria))
+    reference = [_framed("reference", "reference", task.reference, texts)] if task.reference else []
+    if not task.criteria:
+        return "\n\n".join([conversation, *reference])
+    if f"{family}-criterion-positive" in _template_names():
+        return "\n\n".join([*(_in_one_line(one, family) for one in task.criteria), *reference])
+    criteria = [_framed(f"criterion-{one.polarity}", "criterion", one.text, texts) for one in task.criteria]
+    return "\n\n".join([conversation, *reference, load_template("criteria").text, *criteria])
+
+
+def _in_one_line(criterion: Criterion, family: str) -> str:
+    # Headings such as `Response A:` begin a line, which a text without line breaks cannot do.
+    text = " ".join(criterion.text.split())
+    return load_template(f"{family}-criterion-{criterion.polarity}").with_values({"text": text})
+
+
+def _framed(template: str, name: str, text: str, texts: Sequence[str]) -> str:
+    """Return a text in the template's frame."""
+    # A hash of everything that is shown: a text that contains its own frame cannot be written.
+    number = 0
+    while True:
+        tag = f"{name}-{derive_seed(name, number, *texts):08x}"
+        if not any(tag in one for one in texts):
+            return load_template(template).with_values({"tag": tag, "text": text})
+        number += 1

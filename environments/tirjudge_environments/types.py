@@ -20,6 +20,19 @@ class Message:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Criterion:
+    """One thing that responses are judged by, apart from everything else."""
+
+    text: str
+    weight: float = 1.0
+    """Its share of the aggregate, 0 or more."""
+    polarity: Literal["positive", "negative"] = "positive"
+    """A response that fulfils a positive criterion is good, one that fulfils a negative one is bad."""
+    must_have: bool = False
+    """True if a response that does not satisfy it has an aggregate of 0."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class JudgeTask:
     """A prompt, its candidate responses and, when known, the index of the best of them."""
 
@@ -34,6 +47,11 @@ class JudgeTask:
     """Further ground truth for a reward: gold scores, a human checklist."""
     tags: tuple[str, ...] = ()
     """Free labels that result rows repeat; no prompt and no reward depends on them."""
+    reference: str = ""
+    """A reference answer that the judge is shown; empty without one."""
+    criteria: tuple[Criterion, ...] = ()
+    """What the responses are judged by; without any, by the whole prompt. A prompt shows all of them, and the
+    judge engine asks for each one in a dialogue of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +62,9 @@ class View:
     """Unique within the task: `AB`, `BA`, `0`, ...; the advantage baseline is per (task, view)."""
     order: tuple[int, ...]
     """The candidate's index at each shown position: (1, 0) shows candidate 1 as Response A."""
+    criterion: int | None = None
+    """Index of the criterion that the rollout was about; None if it was about the whole task. Names of views
+    are unique within a criterion."""
 
 
 @dataclass(frozen=True, slots=True)

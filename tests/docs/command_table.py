@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.docs.treatments import Elsewhere, Fails, Installs, Posts, Runs, TestedBy, Treatment
+from tests.docs.treatments import PREFERENCE, Elsewhere, Fails, Installs, Posts, Runs, TestedBy, Treatment
 
 LOCALHOST = "--base-url http://localhost:8000/v1"
 PAIRS = "examples/pairs.jsonl"
@@ -68,6 +68,9 @@ JUDGING: dict[str, Treatment] = {
     f"tirjudge judge --pairwise {PAIRS} {QWEN} --output verdicts.jsonl": Runs(JUDGED),
     f"tirjudge judge examples/rows.csv {QWEN}": Runs("3 rows"),
     f"tirjudge judge {PAIRS} {QWEN} --order both --abstain-below 0.8": Runs("left open 4 of 4 rows"),
+    f"tirjudge judge examples/criteria.jsonl {QWEN}": Runs(
+        "3 rows, 3 with a verdict", answer=f"{PREFERENCE} <score>8</score>"
+    ),
     "tirjudge judge examples/instructions.jsonl --model ./my-judge": Runs(
         "1 rows", files=MINIATURE, more="--limit 1 --max-tokens 200"
     ),

@@ -52,6 +52,7 @@ EXTENSIONS = "tests/test_extending_docs.py"
 RUNS = {
     "README.md#1": Runs("A\n"),
     "README.md#2": Runs("ok 3\n\n"),
+    "criteria.md#1": Runs("A {"),
     "endpoints.md#1": Runs(),
     "evaluation.md#1": Runs(
         files={f"{name}.jsonl": "examples/miniature.verdicts.jsonl" for name in ("before", "after")}

@@ -10,8 +10,8 @@ from tirjudge.best_of_n.base import CandidateSet
 from tirjudge.best_of_n.grading import UNGRADED
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.judging.batch import Failure
+from tirjudge.judging.engine import truncated
 from tirjudge_environments.instruction_checks import verifiers_of
-from tirjudge_environments.outputs import cut_middle
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 
 CheckName = Literal["auto", "instructions", "tests", "math", "recorded", "label", "none"]
@@ -51,10 +51,7 @@ def questions(
 
 def shown(question: CandidateSet, truncate: int | None) -> CandidateSet:
     """Return the question as the judge sees it, with the middle of long candidates cut out."""
-    if truncate is None:
-        return question
-    texts = tuple(cut_middle(text, truncate) for text in question.task.candidates)
-    return replace(question, task=replace(question.task, candidates=texts))
+    return replace(question, task=truncated(question.task, truncate))
 
 
 def _question(

@@ -10,6 +10,8 @@ from rich.text import Text
 
 from tirjudge.console_text import printable, printable_text
 from tirjudge.judging.captions import (
+    criterion_heading,
+    criterion_text,
     last_program,
     outcome_text,
     program_outputs,
@@ -43,12 +45,13 @@ def row_line(row: RecordedRow) -> Text:
 
 
 def print_row(console: Console, row: RecordedRow) -> None:
-    """Print a row's responses side by side, then every dialogue with its programs, outputs and reward.
+    """Print a row's responses side by side, its criteria, then every dialogue with programs and outputs.
 
     Untrusted text is escaped. Each dialogue states which response its letters stand for.
     """
     console.print(_heading(row))
     _print_question(console, row)
+    _print_criteria(console, row)
     for view in row.views:
         console.print()
         _print_view(console, row, view)
@@ -90,6 +93,18 @@ def _print_question(console: Console, row: RecordedRow) -> None:
         console.print(pair)
     if row.cut:
         console.print("(long responses were cut before they were judged: --truncate)", style="dim")
+    if row.reference:
+        console.print("\nreference:", style="bold")
+        console.print(Text(printable_text(row.reference)))
+
+
+def _print_criteria(console: Console, row: RecordedRow) -> None:
+    """Print every criterion with the responses that satisfy it."""
+    for number, criterion in enumerate(row.criteria, 1):
+        console.print(Text(f"\n{criterion_heading(number, criterion)}:", "bold"))
+        if criterion.text:
+            console.print(Text(printable_text(criterion.text)))
+        console.print(Text(f"  {criterion_text(criterion)}"))
 
 
 def _side_by_side(headings: Sequence[str], texts: Sequence[Text], columns: int) -> Iterator[Table]:

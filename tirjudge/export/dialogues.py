@@ -47,9 +47,9 @@ class Dialogue:
         """Fill `messages` and `events`; `usage` and `seconds` are those of the whole view."""
         span = f"view-{self.number}"
         sample = f", sample {self.view.sample}" if self.view.sample else ""
-        self._add(
-            {"event": "span_begin", "id": span, "type": "view", "name": f"view {self.view.view}{sample}"}
-        )
+        criterion = "" if self.view.criterion is None else f"criterion {self.view.criterion + 1}, "
+        name = f"{criterion}view {self.view.view}{sample}"
+        self._add({"event": "span_begin", "id": span, "type": "view", "name": name})
         self._add({"event": "info", "source": "tirjudge", "data": self._seen()})
         self.messages.append(self._message("user", self._question()))
         for turn in _turns(self.view.segments):
@@ -139,7 +139,7 @@ class Dialogue:
         return {"shown as": meant or alone}
 
     def _question(self) -> str:
-        """Return the prompt and the responses in the order shown, which stand for the judge's prompt.
+        """Return the prompt, reference, criterion and responses in the order shown, for the judge's prompt.
 
         Result files do not have the prompt itself, which the judge format makes from them.
         """
@@ -147,6 +147,10 @@ class Dialogue:
         if row.prompt is None or row.responses is None:
             return "(the prompt and the responses are not in the result file)"
         parts = [f"[{message.role}]\n{message.content}" for message in row.prompt]
+        parts += [f"[reference]\n{row.reference}"] if row.reference else []
+        number = self.view.criterion
+        if number is not None and number < len(row.criteria):
+            parts.append(f"[criterion]\n{row.criteria[number].text}")
         names = [f" {name}" for name in letters_of(self.view.order)] or [""]
         for name, index in zip(names, self.view.order, strict=True):
             response = row.responses[index] if index < len(row.responses) else "(not in the result file)"

@@ -29,6 +29,8 @@ COLUMNS: Mapping[str, str] = {
     "tags": _JSON,
     "prompt": _JSON,
     "responses": _JSON,
+    "reference": _TEXT,
+    "criteria": _JSON,
     "views": _JSON,
     "programs": _WHOLE,
     "programs_failed": _WHOLE,

@@ -201,7 +201,7 @@ class GroupJudge:
         return _Answer(tuple(sorted(shown[place] for place in answer.best)), scores), was_known
 
     async def _answer(self, task: JudgeTask, order: Order | None) -> tuple[_Answer, bool]:
-        text = repr((task.prompt, task.domain, task.candidates, order))
+        text = repr((task.prompt, task.domain, task.candidates, task.reference, task.criteria, order))
         key = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
         if key in self._known:
             return self._known[key], True

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tirjudge.console_text import printable
-from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, RecordedView
+from tirjudge.judging.result_rows import RecordedCriterion, RecordedPassage, RecordedRow, RecordedView
 from tirjudge_environments.orders import letter, letters
 
 
@@ -111,9 +111,44 @@ def reward_text(view: RecordedView) -> str:
 
 
 def view_heading(view: RecordedView) -> str:
-    """Return the name of a dialogue and what its letters stand for."""
+    """Return the name of a dialogue, its criterion if it has one, and what its letters stand for."""
     sample = f", sample {view.sample}" if view.sample else ""
-    return f"view {printable(view.view)}{sample}: {order_note(view.order)}"
+    criterion = "" if view.criterion is None else f"criterion {view.criterion + 1}, "
+    return f"{criterion}view {printable(view.view)}{sample}: {order_note(view.order)}"
+
+
+def criterion_heading(number: int, criterion: RecordedCriterion) -> str:
+    """Return the number of a criterion, counted from 1, and its weight and kind where they are not usual."""
+    notes = [
+        *([f"weight {criterion.weight:g}"] if criterion.weight != 1 else []),
+        *(["negative"] if criterion.polarity == "negative" else []),
+        *(["must-have"] if criterion.must_have else []),
+    ]
+    return f"criterion {number}" + (f" ({', '.join(notes)})" if notes else "")
+
+
+def criterion_text(criterion: RecordedCriterion) -> str:
+    """Return which responses satisfy a criterion, with their scores, and why one has no verdict."""
+    found = [
+        f"{letter(index)} {_share(share)}{_scored(criterion, index)}"
+        for index, share in enumerate(criterion.satisfied)
+    ]
+    if criterion.stop != "verdict":
+        reason = f"{criterion.stop}: {criterion.detail}" if criterion.detail else criterion.stop
+        found.append(f"no verdict: {printable(reason)}")
+    return ", ".join(found)
+
+
+def _share(share: float | None) -> str:
+    if share is None:
+        return "unknown"
+    return {1.0: "satisfied", 0.0: "not satisfied"}.get(share, f"{share:.2g} satisfied")
+
+
+def _scored(criterion: RecordedCriterion, index: int) -> str:
+    scores = criterion.scores or ()
+    score = scores[index] if index < len(scores) else None
+    return "" if score is None else f" ({score:g})"
 
 
 def view_passages(view: RecordedView) -> Iterator[tuple[RecordedPassage, str, str]]:

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.generation.endpoint.openai import Tier
 from tirjudge.generation.spending import Price, known_price
+from tirjudge.judging.criteria import SATISFIED_FROM
 from tirjudge.models import is_local_name
 from tirjudge_environments.orders import Order
 from tirjudge_sandbox import ImportPolicy, Sandbox, open_sandbox
@@ -149,6 +150,10 @@ class JudgeConfig(SandboxConfig):
     """Tokens of one view after the prompt, program outputs included."""
     samples: Annotated[int, Field(ge=1), Option("Judging", metavar="N")] = 1
     """Samples of every view: the majority decides (self-consistency), scores are means."""
+    satisfied_from: Annotated[float, Field(allow_inf_nan=False), Option("Judging", metavar="SCORE")] = (
+        SATISFIED_FROM
+    )
+    """Lowest score with which a response that is judged alone satisfies a criterion of its row."""
     temperature: Annotated[
         float, Field(ge=0.0), Option("Judging", default="0, which is greedy; 1 for several samples")
     ] = 0.0
@@ -199,7 +204,9 @@ class JudgeConfig(SandboxConfig):
 
         Options that only say where and how patiently a judge runs may differ when a run resumes.
         """
+        # Left out at their defaults, so that result files of earlier versions can be resumed.
         unset = set() if self.request_fields else {"request_fields"}
+        unset |= {"satisfied_from"} if self.satisfied_from == SATISFIED_FROM else set()
         return self.model_dump(exclude={*_PLACE, *movable, *unset})
 
 

@@ -16,11 +16,20 @@ from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.model_files import Adapter
 from tirjudge.generation.spending import MeteredGenerator, Spending
 from tirjudge.judging.config import JudgeConfig, JudgeOptions, endpoint_key
-from tirjudge.judging.judgment import Judgment, consensus, judgment
+from tirjudge.judging.judgment import Judgment, by_criteria, consensus, judgment
 from tirjudge.model_folder import ModelNote, embedded_model, embedded_name, read_note, weights_digest
 from tirjudge.models import resolve_model
-from tirjudge.rollout import Rollout
-from tirjudge_environments import Context, Environment, JudgeTask, Message, Prompt, Score, ToolEnvironment
+from tirjudge.rollout import Rollout, all_or_none
+from tirjudge_environments import (
+    Context,
+    Environment,
+    JudgeTask,
+    Message,
+    Prompt,
+    Score,
+    StopReason,
+    ToolEnvironment,
+)
 from tirjudge_environments.orders import Order
 from tirjudge_environments.outputs import cut_middle
 from tirjudge_environments.registry import environment_options, open_environment
@@ -84,26 +93,62 @@ class JudgeEngine:
     ) -> Judgment:
         """Judge a task in the configured format, or else as `kind`, or else by its number of responses.
 
-        `order` replaces the configured one. Raises ValueError if the format takes another number of
-        responses, or has no orders.
+        `order` replaces the configured one. A task with criteria is judged by each of them in a dialogue of
+        its own (see `by_criteria`). Raises ValueError if the format takes another number of responses or has
+        no orders, and if it does not show a reference or criteria that the task has.
         """
         name = self.config.format or kind or kind_for(task)
+        self._check_shown(name, task)
+        if not task.criteria:
+            return await self._judgment(name, task, order)
+        questions = [replace(task, criteria=(criterion,)) for criterion in task.criteria]
+        parts = await all_or_none(self._judgment(name, question, order) for question in questions)
+        return by_criteria(task, parts, self.config.satisfied_from)
+
+    async def _judgment(self, name: str, task: JudgeTask, order: Order | None) -> Judgment:
+        """Judge a task with at most one criterion."""
         rollout = self.rollout(name, order)
         if self.config.samples == 1:
-            return judgment(name, await rollout.episode(task))
-        group = await rollout.group(task, self.config.samples)
-        return consensus([judgment(name, episode) for episode in group])
+            result = judgment(name, await rollout.episode(task))
+        else:
+            group = await rollout.group(task, self.config.samples)
+            result = consensus([judgment(name, episode) for episode in group])
+        if result.stop is StopReason.PROMPT_TOO_LONG and task.reference:
+            length = len(task.reference)
+            hint = f"the reference has {length} characters, which --truncate shortens"
+            result = replace(result, detail=f"{result.detail}; {hint}")
+        return result
+
+    def _check_shown(self, name: str, task: JudgeTask) -> None:
+        """Raise ValueError for a format of another package that leaves out a part of the task."""
+        if not task.reference and not task.criteria:
+            return
+        environment = self.rollout(name).environment
+        view = environment.views(task)[0]
+        prompt = environment.prompt(task, view)
+        for part, without in (
+            ("reference", replace(task, reference="")),
+            ("criteria", replace(task, criteria=())),
+        ):
+            if without != task and environment.prompt(without, view) == prompt:
+                raise ValueError(
+                    f"the format {name} does not show the judge a row's {part}: use another format, or "
+                    f"leave the column out with --column {part}="
+                )
 
     def dialogues(self, task: JudgeTask, kind: Kind | None = None, *, order: Order | None = None) -> int:
         """Return the number of dialogues in which `judge` would judge the task; raises as `judge` does."""
         rollout = self.rollout(self.config.format or kind or kind_for(task), order)
-        return len(rollout.environment.views(task)) * self.config.samples
+        return len(rollout.environment.views(task)) * self.config.samples * max(1, len(task.criteria))
 
     def rewards(self, result: Judgment) -> tuple[Score, ...]:
         """Return the training reward of each trajectory of a judgment.
 
-        Empty without a label, and for a format whose reward needs the answers of another model.
+        Empty without a label, with criteria, whose verdicts are not about the label, and for a format whose
+        reward needs the answers of another model.
         """
+        if result.criterion_verdicts:
+            return ()
         group, environment = (result.episode, *result.further), self.rollout(result.kind).environment
         if result.episode.task.label is None or environment.questions(group):
             return ()
@@ -233,10 +278,14 @@ def kind_for(task: JudgeTask) -> Kind:
 
 
 def truncated(task: JudgeTask, limit: int | None) -> JudgeTask:
-    """Return the task with longer responses cut in the middle; the task itself if none is longer."""
-    if limit is None or all(len(text) <= limit for text in task.candidates):
+    """Return the task with longer responses, and a longer reference, cut in the middle.
+
+    It is the task itself if none is longer.
+    """
+    if limit is None or all(len(text) <= limit for text in (*task.candidates, task.reference)):
         return task
-    return replace(task, candidates=tuple(cut_middle(text, limit) for text in task.candidates))
+    shortened = tuple(cut_middle(text, limit) for text in task.candidates)
+    return replace(task, candidates=shortened, reference=cut_middle(task.reference, limit))
 
 
 def local_model(config: JudgeConfig) -> str:

@@ -8,8 +8,16 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
-from tirjudge.judging.views import JudgedProgram, JudgedView, judged_programs, judged_views
-from tirjudge_environments import Episode, StopReason, Trajectory, Usage, Verdict, View
+from tirjudge.judging.criteria import SATISFIED_FROM, Aggregate, CriterionVerdict, aggregate
+from tirjudge.judging.views import (
+    JudgedCriterion,
+    JudgedProgram,
+    JudgedView,
+    judged_criteria,
+    judged_programs,
+    judged_views,
+)
+from tirjudge_environments import Episode, JudgeTask, StopReason, Trajectory, Usage, Verdict, View
 from tirjudge_environments.orders import letter
 
 
@@ -23,7 +31,8 @@ class Judgment:
     """Candidates that share the first place: one is a choice, several are a tie. Empty without a verdict,
     and for a single response, which is not compared with any other."""
     scores: Mapping[int, float]
-    """Candidate index to score, the mean over the views that gave one; empty if none did."""
+    """Candidate index to score, the mean over the views that gave one; empty if none did. Of a task with
+    criteria, the aggregate from 0 to 1."""
     stop: StopReason
     """VERDICT, or the stop of the first view without one; an unscored view comes before all others."""
     detail: str
@@ -31,6 +40,8 @@ class Judgment:
     episode: Episode
     further: tuple[Episode, ...] = ()
     """Further samples of the same task, the first of which is `episode`."""
+    criterion_verdicts: tuple[CriterionVerdict, ...] = ()
+    """One for each of the task's criteria, in order; their dialogues are those of `episode` and `further`."""
 
     @property
     def choice(self) -> int | None:
@@ -55,7 +66,8 @@ class Judgment:
 
         Equal scores keep the order given.
         """
-        if self.scores:
+        # Criteria without a verdict may leave the aggregate of a chosen response open.
+        if self.scores and self.scores.keys() >= set(self.best):
             return tuple(sorted(self.scores, key=lambda index: -self.scores[index]))
         return self.best if len(self.best) == 1 else ()
 
@@ -73,6 +85,11 @@ class Judgment:
     def programs(self) -> tuple[JudgedProgram, ...]:
         """The programs of all views with their outputs, and whom their letters name."""
         return judged_programs(self.trajectories)
+
+    @property
+    def criteria(self) -> tuple[JudgedCriterion, ...]:
+        """The verdict on every criterion of the task."""
+        return judged_criteria(self.criterion_verdicts)
 
     @property
     def usage(self) -> Usage:
@@ -100,6 +117,7 @@ class Judgment:
             "correct": self.credit,
             "stop": self.stop.value,
             "detail": self.detail,
+            "criteria": [criterion.model_dump(mode="json") for criterion in self.criteria],
             "programs": [program.model_dump(mode="json") for program in self.programs],
             "views": [view.model_dump(mode="json") for view in self.views],
             "prompt_tokens": self.usage.prompt_tokens,
@@ -153,6 +171,63 @@ def consensus(samples: Sequence[Judgment]) -> Judgment:
         best = _highest(scores) if alone else _most_chosen(seen) or next((one.best for one in seen), ())
     further = tuple(sample.episode for sample in samples[1:])
     return replace(first, best=best, scores=scores, stop=stop, detail=detail, further=further)
+
+
+def by_criteria(
+    task: JudgeTask, parts: Sequence[Judgment], satisfied_from: float = SATISFIED_FROM
+) -> Judgment:
+    """Combine the judgments on a task's criteria, one for each, into the judgment of the task.
+
+    `satisfied_from` is the lowest score with which a response that was shown alone satisfies a criterion; of
+    responses that were shown together, the better one does. See `aggregate` for the rule. A failure of the
+    model or the sandbox on any criterion leaves the task without a verdict.
+    """
+    count = len(task.candidates)
+    verdicts = tuple(
+        _criterion_verdict(task, number, part, satisfied_from) for number, part in enumerate(parts)
+    )
+    unanswered = [
+        (one.stop, f"criterion {number}: {one.detail}")
+        for number, one in enumerate(verdicts, 1)
+        if one.stop is not StopReason.VERDICT
+    ]
+    # A failure that a retry may mend comes first: another run completes the record.
+    unanswered.sort(key=lambda pair: not pair[0].down)
+    stop, detail = unanswered[0] if unanswered else (StopReason.VERDICT, "")
+    found = Aggregate((), {}) if stop.down else aggregate(verdicts, count)
+    if found.decided(count):
+        stop, detail = StopReason.VERDICT, ""
+    return Judgment(
+        kind=parts[0].kind,
+        best=found.best,
+        scores=found.scores,
+        stop=stop,
+        detail=detail,
+        episode=_joined(task, [part.episode for part in parts]),
+        further=tuple(
+            _joined(task, list(episodes)) for episodes in zip(*(part.further for part in parts), strict=True)
+        ),
+        criterion_verdicts=verdicts,
+    )
+
+
+def _criterion_verdict(
+    task: JudgeTask, number: int, part: Judgment, satisfied_from: float
+) -> CriterionVerdict:
+    criterion, count = task.criteria[number], len(task.candidates)
+    if all(len(one.view.order) == 1 for one in part.trajectories):
+        return CriterionVerdict.scored(criterion, part.scores, count, satisfied_from, part.stop, part.detail)
+    return CriterionVerdict.compared(criterion, part.best, count, part.scores, part.stop, part.detail)
+
+
+def _joined(task: JudgeTask, episodes: Sequence[Episode]) -> Episode:
+    """Return the dialogues on all criteria of one sample, each with the criterion that it was about."""
+    trajectories = tuple(
+        replace(one, view=replace(one.view, criterion=number))
+        for number, episode in enumerate(episodes)
+        for one in episode.trajectories
+    )
+    return Episode(task, episodes[0].sample, trajectories)
 
 
 def _worst(stops: Sequence[tuple[StopReason, str]]) -> tuple[StopReason, str]:

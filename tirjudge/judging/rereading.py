@@ -7,6 +7,7 @@ is taken as it is if one of the readings gives it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from itertools import groupby
@@ -14,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.judging.confidence import OPEN, confidence_of
-from tirjudge.judging.judgment import Judgment, consensus, judgment
+from tirjudge.judging.criteria import SATISFIED_FROM
+from tirjudge.judging.judgment import Judgment, by_criteria, consensus, judgment
 from tirjudge.judging.result_rows import (
     RecordedConfidence,
     RecordedRow,
@@ -24,6 +26,7 @@ from tirjudge.judging.result_rows import (
 )
 from tirjudge_environments import (
     Completion,
+    Criterion,
     Environment,
     Episode,
     Finish,
@@ -146,6 +149,10 @@ def _task(row: RecordedRow) -> JudgeTask:
         candidates=tuple("?" * count),
         label=label,
         domain=row.domain,
+        criteria=tuple(
+            Criterion(text=one.text, weight=one.weight, polarity=one.polarity, must_have=one.must_have)
+            for one in row.criteria
+        ),
     )
 
 
@@ -160,6 +167,10 @@ def _combined_difference(row: RecordedRow) -> str:
     recorded = {index: score for index, score in enumerate(row.scores or ()) if score is not None}
     given, is_open = row.confidence, row.stop == OPEN
     for name, before, now in (
+        *(
+            (f"criterion {number}", one.satisfied, list(again.satisfied))
+            for number, (one, again) in enumerate(zip(row.criteria, combined.criteria, strict=True), 1)
+        ),
         ("verdict", given.verdict if given and is_open else row.verdict, combined.verdict),
         ("scores", _rounded(recorded), _rounded(combined.scores)),
         ("correct", row.correct, None if is_open else combined.credit),
@@ -186,8 +197,23 @@ def _confidence_difference(row: RecordedRow, given: RecordedConfidence, combined
 def _combined(row: RecordedRow) -> Judgment | None:
     """Return the judgment of the recorded views; None for a row without any."""
     task = _task(row)
+    if not row.criteria:
+        return _of_views(row, task, row.views)
+    parts = [
+        _of_views(row, task, [view for view in row.views if view.criterion == number])
+        for number in range(len(row.criteria))
+    ]
+    found = [part for part in parts if part is not None]
+    if len(found) < len(parts):
+        raise ValueError("a criterion has no dialogue")
+    # An option of the run, and therefore the same for all criteria of a row.
+    given = [one.satisfied_from for one in row.criteria if one.satisfied_from is not None]
+    return by_criteria(task, found, given[0] if given else SATISFIED_FROM)
+
+
+def _of_views(row: RecordedRow, task: JudgeTask, recorded: Sequence[RecordedView]) -> Judgment | None:
     samples = []
-    for sample, views in groupby(row.views, key=lambda view: view.sample):
+    for sample, views in groupby(recorded, key=lambda view: view.sample):
         trajectories = tuple(_trajectory(view) for view in views)
         samples.append(judgment(row.format, Episode(task, sample, trajectories)))
     if not samples:
@@ -229,4 +255,6 @@ def _rounded(scores: Any) -> dict[int, float]:
 
 
 def _place(view: RecordedView) -> str:
-    return f"{view.view} sample {view.sample}" if view.sample else view.view
+    criterion = "" if view.criterion is None else f"criterion {view.criterion + 1} "
+    sample = f" sample {view.sample}" if view.sample else ""
+    return f"{criterion}{view.view}{sample}"

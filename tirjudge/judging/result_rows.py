@@ -16,8 +16,8 @@ from tirjudge_environments import JudgeTask, Message, Refused, Score, Trajectory
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.templates import conversation_text
 
-_PROMPT = "prompt"
-"""The reference of a program's variable that holds the text of the row's prompt."""
+_PROMPT, _REFERENCE = "prompt", "reference"
+"""In a program's variables, the text of the row's prompt and its reference answer."""
 
 
 def result_row(result: Judgment, *, texts: bool = True, rewards: Sequence[Score] = ()) -> dict[str, Any]:
@@ -49,6 +49,8 @@ def result_row(result: Judgment, *, texts: bool = True, rewards: Sequence[Score]
         "domain": task.domain,
         "tags": list(task.tags),
         **({"prompt": list(map(asdict, task.prompt)), "responses": list(task.candidates)} if texts else {}),
+        **({"reference": task.reference} if texts and task.reference else {}),
+        **_criteria(result, texts=texts),
         "views": views,
         "programs": len(calls) - refused,
         "programs_failed": sum(map(failed, calls)),
@@ -58,14 +60,23 @@ def result_row(result: Judgment, *, texts: bool = True, rewards: Sequence[Score]
     }
 
 
+def _criteria(result: Judgment, *, texts: bool) -> dict[str, Any]:
+    """Return the verdicts on the row's criteria; nothing for a row without any."""
+    without = None if texts else {"text"}
+    records = [one.model_dump(mode="json", exclude=without) for one in result.criteria]
+    return {"criteria": records} if records else {}
+
+
 def _view(trajectory: Trajectory, task: JudgeTask, *, texts: bool) -> dict[str, Any]:
     segments = passages(trajectory)
     programs = [passage for passage in segments if passage["kind"] == "program"]
     for program, call in zip(programs, trajectory.calls, strict=False):
         if not isinstance(call.outcome, Refused):
             program["bindings"] = _references(call.request.bindings, task, texts=texts)
+    criterion = trajectory.view.criterion
     return {
         "view": trajectory.view.name,
+        **({} if criterion is None else {"criterion": criterion}),
         "sample": trajectory.sample,
         "order": list(trajectory.view.order),
         "verdict": verdict_record(trajectory.verdict),
@@ -81,8 +92,8 @@ def _view(trajectory: Trajectory, task: JudgeTask, *, texts: bool) -> dict[str, 
 def _references(bindings: Mapping[str, Any], task: JudgeTask, *, texts: bool) -> dict[str, Any] | None:
     """Return a program's variables, with references in place of the row's texts.
 
-    A reference is `"prompt"`, the index of a response, or a list of indices; any other value is
-    `{"value": ...}`. None if there are such values and `texts` are left out.
+    A reference is `"prompt"`, `"reference"`, the index of a response, or a list of indices; any other value
+    is `{"value": ...}`. None if there are such values and `texts` are left out.
     """
     prompt, index = conversation_text(task.prompt), {text: n for n, text in enumerate(task.candidates)}
     references: dict[str, Any] = {}
@@ -91,6 +102,8 @@ def _references(bindings: Mapping[str, Any], task: JudgeTask, *, texts: bool) ->
             references[name] = index[value]
         elif value == prompt:
             references[name] = _PROMPT
+        elif task.reference and value == task.reference:
+            references[name] = _REFERENCE
         elif isinstance(value, list) and all(isinstance(one, str) and one in index for one in value):
             references[name] = [index[one] for one in value]
         elif texts:
@@ -157,6 +170,23 @@ class RecordedVerdict(_Recorded):
         return frozenset(index for index, score in self.scores.items() if score == top)
 
 
+class RecordedCriterion(_Recorded):
+    """The verdict on one criterion of a row."""
+
+    text: Text = ""
+    """Empty in rows written with `--no-texts`."""
+    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    polarity: Literal["positive", "negative"]
+    must_have: bool
+    satisfied: list[Annotated[float, Field(ge=0, le=1)] | None]
+    """For each response 1 or 0, a share of a tie, or None without a verdict."""
+    scores: list[float | None] | None
+    satisfied_from: Annotated[float, Field(allow_inf_nan=False)] | None
+    """The lowest score that satisfies; None where the responses were compared."""
+    stop: Text
+    detail: Text = ""
+
+
 class RecordedReward(_Recorded):
     """The reward of a view, or the reason why there is none."""
 
@@ -178,6 +208,8 @@ class RecordedView(_Recorded):
 
     view: Text
     sample: Index = 0
+    criterion: Index | None = None
+    """The criterion that the dialogue was about; None in rows without criteria."""
     order: list[Index]
     """The candidate at each shown position."""
     verdict: RecordedVerdict | None
@@ -234,14 +266,19 @@ class RecordedRow(_Recorded):
     prompt: list[RecordedMessage] | None = None
     """None, like `responses`, in rows of older versions and those written with `--no-texts`."""
     responses: list[Text] | None = None
+    reference: Text = ""
+    criteria: list[RecordedCriterion] = Field(default_factory=list)
 
     @property
     def flipped(self) -> bool:
-        """True if two orders of the same responses and sample have verdicts for different responses."""
-        chosen: dict[tuple[int, tuple[int, ...]], set[frozenset[str]]] = {}
+        """True if two orders of the same responses and sample have verdicts for different responses.
+
+        With criteria, orders are compared within each of them.
+        """
+        chosen: dict[tuple[int | None, int, tuple[int, ...]], set[frozenset[str]]] = {}
         for view in self.views:
             if view.verdict is not None and len(view.order) > 1:
-                place = view.sample, tuple(sorted(view.order))
+                place = view.criterion, view.sample, tuple(sorted(view.order))
                 chosen.setdefault(place, set()).add(view.verdict.best)
         return any(len(verdicts) > 1 for verdicts in chosen.values())
 
@@ -256,6 +293,10 @@ class RecordedRow(_Recorded):
             return reference["value"]
         if self.prompt is None or self.responses is None:
             raise ValueError("the prompt and the responses are not in the file")
+        if reference == _REFERENCE:
+            if not self.reference:
+                raise ValueError("the reference is not in the file")
+            return self.reference
         if reference == _PROMPT:
             return conversation_text([Message(one.role, one.content) for one in self.prompt])
         if isinstance(reference, list):

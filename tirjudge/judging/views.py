@@ -8,10 +8,11 @@ a quotation cannot be replaced safely. Instead every view says which response ea
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from tirjudge.judging.criteria import CriterionVerdict
 from tirjudge.storage.records import passages
 from tirjudge_environments import Refused, Trajectory
 from tirjudge_environments.orders import letter, letters
@@ -35,6 +36,8 @@ class JudgedProgram(BaseModel):
     """Index of the response at each shown position: with [1, 0] `response_a` is the row's second response."""
     letters: Mapping[str, int]
     """Letter in the program and its output to the index of the response; empty if one is shown alone."""
+    criterion: int | None = None
+    """Index of the criterion that the program was written for; None without criteria."""
 
 
 class JudgedView(BaseModel):
@@ -61,6 +64,47 @@ class JudgedView(BaseModel):
     detail: str
     reasoning: str
     """The judge's text without its programs and its hidden thinking; a long one is cut in the middle."""
+    criterion: int | None = None
+    """Index of the criterion that the dialogue was about; None without criteria."""
+
+
+class JudgedCriterion(BaseModel):
+    """The verdict on one criterion of a row."""
+
+    model_config = ConfigDict(frozen=True)
+
+    text: str
+    weight: float
+    polarity: Literal["positive", "negative"]
+    must_have: bool
+    satisfied: tuple[float | None, ...]
+    """For each response 1 or 0, a share from 0 to 1 of a tie, or None without a verdict. A negative criterion
+    is satisfied by a response that does not fulfil it."""
+    scores: tuple[float | None, ...] | None
+    """For each response its score in the format's range; None if the judge gave none."""
+    satisfied_from: float | None
+    """The lowest score that satisfies; None where the responses were compared."""
+    stop: str
+    """`verdict`, or why a response has none."""
+    detail: str
+
+
+def judged_criteria(verdicts: Sequence[CriterionVerdict]) -> tuple[JudgedCriterion, ...]:
+    """Return the verdicts on a row's criteria, in order."""
+    return tuple(
+        JudgedCriterion(
+            text=_encodable(one.criterion.text),
+            weight=one.criterion.weight,
+            polarity=one.criterion.polarity,
+            must_have=one.criterion.must_have,
+            satisfied=one.satisfied,
+            scores=tuple(map(one.scores.get, range(len(one.satisfied)))) if one.scores else None,
+            satisfied_from=one.satisfied_from,
+            stop=one.stop.value,
+            detail=one.detail,
+        )
+        for one in verdicts
+    )
 
 
 def judged_programs(trajectories: Sequence[Trajectory]) -> tuple[JudgedProgram, ...]:
@@ -71,6 +115,7 @@ def judged_programs(trajectories: Sequence[Trajectory]) -> tuple[JudgedProgram, 
             output=_output(call.outcome),
             order=one.view.order,
             letters=letters_of(one.view.order),
+            criterion=one.view.criterion,
         )
         for one in trajectories
         for call in one.calls
@@ -106,6 +151,7 @@ def _view(trajectory: Trajectory) -> JudgedView:
         stop=trajectory.stop.value,
         detail=trajectory.detail,
         reasoning=_encodable(cut_middle("\n\n".join(text.strip() for text in parts), _LONGEST_REASONING)),
+        criterion=trajectory.view.criterion,
     )
 
 

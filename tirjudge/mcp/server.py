@@ -7,6 +7,7 @@ from pydantic import Field
 
 from tirjudge.mcp.running import ReturnMode, SandboxFailed, run_python_code
 from tirjudge.mcp.verdicts import JudgeAnswer, NoVerdict, Verdicts
+from tirjudge.serve.messages import CriterionRequest
 from tirjudge_sandbox import Limits, Sandbox, SandboxUnavailable
 from tirjudge_sandbox.server.asgi import App
 from tirjudge_sandbox.server.guard import Access, Guard
@@ -24,7 +25,8 @@ separate program that keeps nothing from earlier calls. There is no network, and
 _JUDGE = """Tool to judge responses to a prompt, by a model that runs programs to check them.
 
 One response gets a score from 1 to 10. Of several, the verdict is the letter of the best (the first is A);
-with `pointwise` each is scored alone. `programs` lists the programs that the judge ran, `views` its verdicts
+with `pointwise` each is scored alone. With `criteria` each is judged on its own, and `scores` are the shares,
+from 0 to 1, that responses satisfy. `programs` lists the programs that the judge ran, `views` its verdicts
 and reasoning. The judge may see the responses in another order: in a program or a reasoning, a letter means
 the response whose index (from 0) `letters` gives.
 """
@@ -67,9 +69,16 @@ def create_server(
         prompt: Annotated[str, Field(description="The prompt that the responses answer")],
         responses: Annotated[list[str], Field(min_length=1, description="The responses to judge")],
         pointwise: Annotated[bool, Field(description="Score each response alone")] = False,
+        criteria: Annotated[
+            list[str | CriterionRequest] | None,
+            Field(description="What to judge by, each on its own; without any, the whole prompt"),
+        ] = None,
+        reference: Annotated[str, Field(description="A reference answer to compare with")] = "",
     ) -> JudgeAnswer:
         try:
-            return await verdicts.judge(prompt, responses, pointwise=pointwise)
+            return await verdicts.judge(
+                prompt, responses, pointwise=pointwise, criteria=criteria or (), reference=reference
+            )
         except NoVerdict as error:
             raise ToolError(str(error)) from None
 

@@ -14,7 +14,8 @@ from tirjudge.generation.spending import CostReached
 from tirjudge.judge import Judge
 from tirjudge.judging.config import JudgeOptions
 from tirjudge.judging.judgment import Judgment
-from tirjudge.judging.views import JudgedProgram, JudgedView
+from tirjudge.judging.views import JudgedCriterion, JudgedProgram, JudgedView
+from tirjudge.serve.messages import CriterionRequest
 from tirjudge_sandbox import SandboxUnavailable
 
 
@@ -32,7 +33,8 @@ class JudgeAnswer(BaseModel):
     choice: int | None
     """Index of the best response, from 0; None for a tie or without a verdict."""
     scores: Mapping[int, float]
-    """Index of a response to its score from 1 to 10, if they were scored."""
+    """Index of a response to its score from 1 to 10, if they were scored; with criteria its aggregate from 0
+    to 1."""
     stop: str
     """`verdict`, or the reason why there is none."""
     detail: str
@@ -40,6 +42,8 @@ class JudgeAnswer(BaseModel):
     """The programs that the judge ran, each with the responses that its letters mean."""
     views: tuple[JudgedView, ...]
     """The judge's dialogues: the order in which each showed the responses, its verdict and its reasoning."""
+    criteria: tuple[JudgedCriterion, ...]
+    """The verdict on every criterion of the question."""
 
     @classmethod
     def of(cls, judgment: Judgment) -> Self:
@@ -51,6 +55,7 @@ class JudgeAnswer(BaseModel):
             detail=judgment.detail,
             programs=judgment.programs,
             views=judgment.views,
+            criteria=judgment.criteria,
         )
 
 
@@ -69,12 +74,26 @@ class Verdicts:
     ) -> None:
         await asyncio.to_thread(self._judge.close)
 
-    async def judge(self, prompt: str, responses: Sequence[str], *, pointwise: bool = False) -> JudgeAnswer:
+    async def judge(
+        self,
+        prompt: str,
+        responses: Sequence[str],
+        *,
+        pointwise: bool = False,
+        criteria: Sequence[str | CriterionRequest] = (),
+        reference: str = "",
+    ) -> JudgeAnswer:
         """Score one response, choose the best of several, or score each. Raises NoVerdict."""
         if not responses:
             raise NoVerdict("responses: at least one is needed")
         try:
-            judgment = await self._judge.arank(prompt, responses, pointwise=pointwise)
+            judgment = await self._judge.arank(
+                prompt,
+                responses,
+                pointwise=pointwise,
+                criteria=[one if isinstance(one, str) else one.model_dump() for one in criteria] or None,
+                reference=reference,
+            )
         except (CostReached, GeneratorFailed, SandboxUnavailable, ValueError) as error:
             raise NoVerdict(str(error)) from None
         if judgment.stop.unscored:

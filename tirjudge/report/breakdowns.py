@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tirjudge.console_text import printable
 from tirjudge.evaluation.base import JudgedRow, Unscorable, Vote
 from tirjudge.evaluation.protocols.position import POSITION
 from tirjudge.evaluation.scoring import score
@@ -22,6 +23,7 @@ from tirjudge_environments import Usage
 _MOST_GROUPS = 40
 """Groups of a breakdown that a page lists; tags may be as many as rows."""
 _BINS = 20
+_LONGEST_CRITERION = 160
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +48,8 @@ class RowFacts:
     scores: tuple[float | None, ...]
     statuses: tuple[str, ...]
     """The end of each program."""
+    criteria: tuple[tuple[str, tuple[float | None, ...]], ...]
+    """Each criterion of the row, with 1, 0 or a share of a tie for every response, None without a verdict."""
 
     @classmethod
     def of(cls, row: RecordedRow, fields: Mapping[str, Any]) -> RowFacts:
@@ -69,6 +73,7 @@ class RowFacts:
             label=row.label,
             scores=tuple(row.scores or ()),
             statuses=tuple(program.status for program in programs),
+            criteria=tuple((one.text, tuple(one.satisfied)) for one in row.criteria if one.text),
         )
 
 
@@ -112,6 +117,24 @@ def _grouped(
         named = sorted(credits.items(), key=lambda pair: -len(pair[1]))
     groups = [{"name": name, **accuracy(found)} for name, found in named]
     return groups[:_MOST_GROUPS]
+
+
+def criteria_shares(facts: Sequence[RowFacts]) -> list[dict[str, Any]]:
+    """Return the share of responses that satisfy each criterion, those of most responses first.
+
+    `unknown` counts the responses without a verdict, which the share leaves out.
+    """
+    found: dict[str, list[float | None]] = {}
+    for one in facts:
+        for text, satisfied in one.criteria:
+            found.setdefault(text, []).extend(satisfied)
+    groups = []
+    for text, shares in sorted(found.items(), key=lambda pair: -len(pair[1]))[:_MOST_GROUPS]:
+        known = [share for share in shares if share is not None]
+        unknown = len(shares) - len(known)
+        name = printable(text, _LONGEST_CRITERION) + (f" ({unknown} unknown)" if unknown else "")
+        groups.append({"name": name, **accuracy(known)})
+    return groups
 
 
 def _tool_use(one: RowFacts) -> list[str]:

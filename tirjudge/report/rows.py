@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 from tirjudge.console_text import printable
 from tirjudge.judging.captions import (
+    criterion_heading,
+    criterion_text,
     last_program,
     outcome_text,
     program_outputs,
@@ -209,6 +211,13 @@ def row_record(row: RecordedRow) -> dict[str, Any]:
         record["prompt"] = [[message.role, message.content] for message in row.prompt]
         record["responses"] = [
             [response_heading(row, index).removesuffix(":"), text] for index, text in enumerate(row.responses)
+        ]
+    if row.reference:
+        record["reference"] = row.reference
+    if row.criteria:
+        record["criteria"] = [
+            [criterion_heading(number, one), one.text, criterion_text(one)]
+            for number, one in enumerate(row.criteria, 1)
         ]
     if row.cut:
         record["cut"] = "Long responses were cut before they were judged (--truncate)."

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Discriminator, Field, Tag
+from pydantic import ConfigDict, Discriminator, Field, Tag
 
 from tirjudge.group_rewards import GroupOptions, GroupRewards
 from tirjudge.judging.engine import Kind
 from tirjudge.judging.judgment import Judgment
-from tirjudge.judging.views import JudgedProgram, JudgedView
+from tirjudge.judging.views import JudgedCriterion, JudgedProgram, JudgedView
 from tirjudge_environments import JudgeTask, derive_seed
 from tirjudge_environments.tasks import read_task
 from tirjudge_sandbox.http.fields import Message, Text
@@ -19,6 +19,8 @@ MOST_QUESTIONS = 256
 """The most questions in one request."""
 MOST_RESPONSES = 64
 """The most responses to one question."""
+MOST_CRITERIA = 64
+"""The most criteria of one question."""
 
 
 class ChatMessage(Message):
@@ -32,6 +34,17 @@ Prompt = Annotated[Text, Field(min_length=1)] | Annotated[list[ChatMessage], Fie
 """A text, or the chat messages so far."""
 
 
+class CriterionRequest(Message):
+    """One thing that the responses are judged by."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    text: Annotated[Text, Field(min_length=1)]
+    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    polarity: Literal["positive", "negative"] = "positive"
+    must_have: bool = False
+
+
 class JudgeRequest(Message):
     """A prompt, and the responses to judge."""
 
@@ -43,13 +56,19 @@ class JudgeRequest(Message):
     """Returned with the answer. It seeds the order in which responses are shown, and the sampling."""
     domain: Text = ""
     """Such as `math` or `safety`, for formats that depend on it."""
+    reference: Text | None = None
+    """A reference answer that the judge is shown."""
+    criteria: (
+        Annotated[list[Text | CriterionRequest], Field(min_length=1, max_length=MOST_CRITERIA)] | None
+    ) = None
+    """What the responses are judged by, each in a dialogue of its own; None: the whole prompt."""
 
     def task(self) -> JudgeTask:
         """Return the task; without an id its text gives it one, so equal questions get equal answers.
 
-        Raises RowError for a prompt without text.
+        Raises RowError for a prompt without text, and for criteria that repeat each other or have no weight.
         """
-        row = self.model_dump(include={"prompt", "responses", "domain", "id"})
+        row = self.model_dump(include={"prompt", "responses", "domain", "id", "reference", "criteria"})
         return read_task(row, default_id=f"{derive_seed(repr(row['prompt']), *self.responses):08x}")
 
 
@@ -64,7 +83,8 @@ class Answer(Message):
     choice: int | None
     """Index of the best response, from 0; null for a tie and without a verdict."""
     scores: list[float | None] | None
-    """One score per response in the format's range; null if the format gives none."""
+    """One score per response in the format's range, or with criteria its aggregate from 0 to 1; null if there
+    are none."""
     stop: str
     """`verdict`, or the reason why there is none."""
     detail: str
@@ -72,6 +92,8 @@ class Answer(Message):
     """The programs that the judge ran, each with the responses that its letters mean."""
     views: tuple[JudgedView, ...]
     """The judge's dialogues: the order in which each showed the responses, its verdict and its reasoning."""
+    criteria: tuple[JudgedCriterion, ...] = ()
+    """The verdict on every criterion of the question."""
     prompt_tokens: int
     completion_tokens: int
 
@@ -89,6 +111,7 @@ class Answer(Message):
             detail=judgment.detail,
             programs=judgment.programs,
             views=judgment.views,
+            criteria=judgment.criteria,
             prompt_tokens=judgment.usage.prompt_tokens,
             completion_tokens=judgment.usage.completion_tokens,
         )

@@ -8,6 +8,7 @@ import sqlite3
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from types import TracebackType
@@ -174,12 +175,14 @@ class ResultStream:
 
 
 def digest(task: JudgeTask) -> str:
-    """Return 16 hexadecimal digits that identify a task's prompt, candidates and label.
+    """Return 16 hexadecimal digits that identify a task's prompt, candidates, label, reference and criteria.
 
     A row that was edited since it was judged has another digest.
     """
     turns = [(message.role, message.content) for message in task.prompt]
-    text = json.dumps([turns, task.candidates, task.label])
+    further = [task.reference, [asdict(one) for one in task.criteria]]
+    # Without a reference and criteria, the digest is that of versions that did not know them.
+    text = json.dumps([turns, task.candidates, task.label, *(further if any(further) else ())])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 

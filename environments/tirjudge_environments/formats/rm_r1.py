@@ -61,9 +61,12 @@ class RmR1(TextPair):
         )
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
-        """Return the prompt; a conversation of several messages is repeated for each chatbot."""
+        """Return the prompt; a conversation of several messages is repeated for each chatbot.
+
+        With a reference or criteria it is not: they follow the conversation, and the responses follow them.
+        """
         prompt = super().prompt(task, view)
-        if [message.role for message in task.prompt] == ["user"]:
+        if [message.role for message in task.prompt] == ["user"] or task.reference or task.criteria:
             return prompt
         template = load_template(self.wording.user.replace("pair", "conversation"))
         told = [

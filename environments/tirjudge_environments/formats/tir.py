@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,7 +14,7 @@ from tirjudge_environments.orders import letter
 from tirjudge_environments.outputs import cut_middle, lengthen_fences, output_text
 from tirjudge_environments.parsing import Turn, behind_thinking
 from tirjudge_environments.rewards import NO_TOOL_DOMAINS
-from tirjudge_environments.templates import Template, conversation_text, load_template
+from tirjudge_environments.templates import Template, conversation_text, load_template, question_text
 from tirjudge_environments.types import (
     THINK,
     By,
@@ -71,7 +72,7 @@ class TirFormat(BaseModel, ABC):
     prompts: str = "tir"
     """The family of prompt files."""
     bindings: bool = True
-    """True if programs find `prompt` and the responses as variables; off under `exact`."""
+    """True if programs find `prompt`, the responses and a `reference` as variables; off under `exact`."""
     exact: bool = False
     """Follow the paper exactly: no bindings, and fences inside outputs stay unchanged."""
     protocol: Literal["fence", "tool"] = "fence"
@@ -79,8 +80,9 @@ class TirFormat(BaseModel, ABC):
     output_chars: int = Field(default=2000, ge=100)
     """Maximum length of a shown output; a longer one is cut in the middle."""
     shown_chars: int | None = Field(default=None, ge=2)
-    """Characters of a response that the prompt shows, half of them from each end, around a count of those
-    left out; None shows whole responses. Programs find them whole in either case. Our own option."""
+    """Characters of a response, and of the reference, that the prompt shows, half of them from each end,
+    around a count of those left out; None shows all. Programs find them whole in either case. Our own
+    option."""
 
     def model_post_init(self, context: Any) -> None:
         """Load every prompt that may be needed, so that a missing one fails before a run begins."""
@@ -101,7 +103,8 @@ class TirFormat(BaseModel, ABC):
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
         with_tools = self.uses_tools(task)
         responses = [self._excerpt(response) for response in _shown(task, view)]
-        text = self._template(with_tools).fill(conversation_text(task.prompt), responses)
+        asked = question_text(replace(task, reference=self._excerpt(task.reference)), self.prompts)
+        text = self._template(with_tools).fill(asked, responses)
         native = self.protocol == "tool"
         return Prompt(
             messages=(Message("user", text),),
@@ -173,6 +176,8 @@ class TirFormat(BaseModel, ABC):
             return {}
         responses = _shown(task, view)
         bound: dict[str, Any] = {"prompt": conversation_text(task.prompt)}
+        if task.reference:
+            bound["reference"] = task.reference
         if len(responses) == 1:
             return bound | {"response": responses[0]}
         named = {f"response_{letter(i).lower()}": response for i, response in enumerate(responses)}

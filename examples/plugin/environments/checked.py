@@ -31,7 +31,7 @@ from tirjudge_environments import (
 from tirjudge_environments.orders import single_views
 from tirjudge_environments.outputs import lengthen_fences, output_text
 from tirjudge_environments.parsing import Turn
-from tirjudge_environments.templates import conversation_text
+from tirjudge_environments.templates import question_text
 from tirjudge_sandbox import Execution
 
 ASKED = """\
@@ -68,7 +68,7 @@ class Checked(BaseModel):
         return single_views(task)
 
     def prompt(self, task: JudgeTask, view: View) -> Prompt:
-        asked = conversation_text(task.prompt)
+        asked = question_text(task)
         text = ASKED.format(asked=asked, response=_response(task, view))
         return Prompt(messages=(Message("user", text),), stop=("```output",))
 

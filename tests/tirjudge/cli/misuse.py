@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "misuse.md"
 _PAIR = {"prompt": "Which is longer?", "responses": ["a", "bb"]}
 _SERVED = "--no-tools --retries 0 --base-url URL --model"
-"""An endpoint whose model `silent` gives no verdict, and whose model `locked` needs a key."""
+"""An endpoint with the models `silent`, `locked`, which needs a key, and `short`, whose context is short."""
 HEAD = """# Kinds of misuse and their messages
 
 Every kind of misuse below gets one line that says what is wrong and what to do, and an exit code other
@@ -60,6 +60,11 @@ COMMANDS = {
     "an endpoint that is not there": "judge rows.jsonl --no-tools --retries 0 --model m --base-url http://127.0.0.1:9",
     "a wrong key": f"judge rows.jsonl --output o7 {_SERVED} locked",
     "a model that gives no verdict": f"judge rows.jsonl --output o8 {_SERVED} silent",
+    "an empty list of criteria": f"judge no-criteria.jsonl {_SERVED} m",
+    "criteria without a weight": f"judge no-weight.jsonl {_SERVED} m",
+    "an unknown polarity": f"judge polarity.jsonl {_SERVED} m",
+    "a criterion that occurs twice": f"judge twice.jsonl {_SERVED} m",
+    "a reference that is longer than the context": f"judge reference.jsonl {_SERVED} short",
     "a request field of the judge's own": f"judge rows.jsonl --output o9 --request-field seed=1 {_SERVED} m",
     "token ids without a tokenizer": f"judge rows.jsonl --output o10 --tier completions {_SERVED} m",
     "a model folder that does not exist": "judge rows.jsonl --output o11 --model ./no-model",
@@ -177,6 +182,8 @@ def workplace(folder: Path) -> Iterator[Workplace]:
 def _answer(body: dict[str, Any]) -> Any:
     if body["model"] == "locked":
         return JSONResponse({"error": {"message": "Incorrect API key provided"}}, 401)
+    if body["model"] == "short":
+        return JSONResponse({"error": {"message": "maximum context length is 8192 tokens"}}, 400)
     return chat("I cannot say.")
 
 
@@ -192,6 +199,14 @@ def _write_files() -> None:
         "notes.txt": "These are notes.\n",
         "judge.toml": "modle = 'm'\n",
     }
+    criteria: dict[str, dict[str, Any]] = {
+        "no-criteria.jsonl": {"criteria": []},
+        "no-weight.jsonl": {"criteria": [{"text": "It is kind.", "weight": 0}]},
+        "polarity.jsonl": {"criteria": [{"text": "It is kind.", "polarity": "good"}]},
+        "twice.jsonl": {"criteria": ["It is kind.", "It is kind."]},
+        "reference.jsonl": {"reference": "b" * 100_000},
+    }
+    texts |= {name: json.dumps({**_PAIR, **one}) + "\n" for name, one in criteria.items()}
     for name, text in texts.items():
         Path(name).write_text(text, encoding="utf-8")
     out = judge_to(Path("out.jsonl"), [{**_PAIR, "id": "x"}], lambda _: "<preference>A</preference>")

@@ -198,14 +198,19 @@ async def judge(client: Client, endpoint: EndpointServer) -> None:
     assert answer["verdict"] in ("A", "B")
     assert answer["choice"] == "AB".index(answer["verdict"])
     (view,) = answer["views"]
-    assert answer["programs"] == [
-        {"source": f"{program}\n", "output": "False", "order": view["order"], "letters": view["letters"]}
-    ]
+    (shown,) = answer["programs"]
+    assert (shown["source"], shown["output"]) == (f"{program}\n", "False")
+    assert (shown["order"], shown["letters"]) == (view["order"], view["letters"])
     assert view["verdict_as_shown"] == "A"
     assert view["letters"]["A"] == view["order"][0] == answer["choice"]
     endpoint.answers(chat("<score>7</score>"))
     scored = await client.call_tool("judge", {"prompt": "p", "responses": ["x"]})
     assert scored.structured_content["scores"] == {"0": 7.0}
+    criteria = ["It is kind.", {"text": "It insults.", "weight": 3, "polarity": "negative"}]
+    endpoint.script = lambda body: chat(f"<score>{2 if 'insults' in str(body) else 9}</score>")
+    by_criteria = await client.call_tool("judge", {"prompt": "p", "responses": ["x"], "criteria": criteria})
+    assert by_criteria.structured_content["scores"] == {"0": 0.25}
+    assert [one["satisfied"] for one in by_criteria.structured_content["criteria"]] == [[1.0], [0.0]]
     assert (await client.call_tool("judge", {"prompt": "p", "responses": []})).is_error
 
 

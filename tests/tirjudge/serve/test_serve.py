@@ -61,6 +61,7 @@ def test_a_pair_with_the_program_that_proves_it(served: JudgeServer) -> None:
                 "output": "3 5",
                 "order": [0, 1],
                 "letters": {"A": 0, "B": 1},
+                "criterion": None,
             }
         ],
         "views": [
@@ -75,11 +76,40 @@ def test_a_pair_with_the_program_that_proves_it(served: JudgeServer) -> None:
                 "stop": "verdict",
                 "detail": "",
                 "reasoning": "Counted. <preference>B</preference>",
+                "criterion": None,
             }
         ],
+        "criteria": [],
         "prompt_tokens": 0,
         "completion_tokens": 0,
     }
+
+
+def test_criteria_have_verdicts_of_their_own_and_bad_ones_are_refused(served: JudgeServer) -> None:
+    criteria = ["It is long.", {"text": "MUMBLE", "weight": 0.5}, {"text": "DOWN"}]
+    answer = served.judge(question("one", "three", criteria=criteria[:2], reference="four"))
+    # B has two thirds of the weight, whatever the judge would say on the second criterion.
+    assert (answer["verdict"], answer["scores"], answer["stop"]) == ("B", None, "verdict")
+    assert [(one["text"], one["satisfied"], one["stop"]) for one in answer["criteria"]] == [
+        ("It is long.", [0.0, 1.0], "verdict"),
+        ("MUMBLE", [None, None], "malformed"),
+    ]
+    assert [view["criterion"] for view in answer["views"]] == [0, 1]
+    assert served.judge(question("one", criteria=criteria[:1]))["scores"] == [1.0]
+    failed = served.post("/v1/judge", question("one", "three", criteria=criteria))
+    assert (failed.status_code, failed.json()["detail"]) == (
+        503,
+        "generator_down: criterion 3: the model's machine is off",
+    )
+    for bad, reason in (
+        ([], "criteria"),
+        (["a", "a"], "criteria[1] repeats criteria[0]"),
+        ([{"text": "a", "weight": 0}], "add up to 0"),
+        ([{"text": "a", "polarity": "bad"}], "polarity"),
+        ([{"text": "a", "wieght": 1}], "wieght"),
+    ):
+        refused = served.post("/v1/judge", question("one", "two", criteria=bad))
+        assert (refused.status_code, reason in refused.text) == (422, True), refused.text
 
 
 def test_letters_of_both_orders_lead_to_the_same_response() -> None:

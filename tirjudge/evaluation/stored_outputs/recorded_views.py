@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge.evaluation.base import Index, Number, Vote
+from tirjudge.judging.criteria import CriterionVerdict, aggregate
+from tirjudge_environments import Criterion, StopReason
 from tirjudge_sandbox import Status
 
 _SYNTAX = ("SyntaxError", "IndentationError", "TabError")
@@ -42,6 +44,15 @@ class ViewShape(_Shape):
         return self
 
 
+class CriterionShape(_Shape):
+    """The columns of a criterion that an aggregate is made from."""
+
+    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    polarity: Literal["positive", "negative"]
+    must_have: bool
+    satisfied_from: Annotated[float, Field(allow_inf_nan=False)] | None
+
+
 class ProgramShape(_Shape):
     """The columns of a program that say how it ended."""
 
@@ -58,6 +69,43 @@ def recorded_votes(views: Sequence[Record]) -> tuple[Vote, ...]:
     """Return one vote per view of several responses, or one per sample if views show one response each."""
     alone = all(len(view["order"]) == 1 for view in views)
     return tuple(_scored(views) if alone else map(_shown, views))
+
+
+def criteria_votes(views: Sequence[Record], criteria: Sequence[Record]) -> tuple[Vote, ...]:
+    """Return the votes of a row with criteria: each is the aggregate of the votes on its criteria.
+
+    The views of all criteria are the same, so there is one vote per order or, if views show one response
+    each, per sample. Raises ValueError if the views of a criterion are missing.
+    """
+    found = [
+        recorded_votes([view for view in views if view.get("criterion") == number])
+        for number in range(len(criteria))
+    ]
+    count = candidates_shown(views)
+    return tuple(_aggregated(votes, criteria, count) for votes in zip(*found, strict=True))
+
+
+def _aggregated(votes: Sequence[Vote], criteria: Sequence[Record], count: int) -> Vote:
+    verdicts = [_verdict_on(record, vote, count) for record, vote in zip(criteria, votes, strict=True)]
+    found = aggregate(verdicts, count)
+    stop = next((vote.stop for vote in votes if vote.stop != "verdict"), "verdict")
+    return Vote(
+        best=found.best,
+        order=votes[0].order,
+        scores=found.scores,
+        sample=votes[0].sample,
+        stop="verdict" if found.decided(count) else stop,
+    )
+
+
+def _verdict_on(record: Record, vote: Vote, count: int) -> CriterionVerdict:
+    criterion = Criterion(
+        text="", weight=record["weight"], polarity=record["polarity"], must_have=record["must_have"]
+    )
+    stop, threshold = StopReason(vote.stop), record["satisfied_from"]
+    if threshold is None:
+        return CriterionVerdict.compared(criterion, vote.best, count, vote.scores, stop)
+    return CriterionVerdict.scored(criterion, vote.scores, count, threshold, stop)
 
 
 def recorded_programs(programs: Iterable[Record]) -> tuple[str, ...]:

@@ -11,9 +11,11 @@ from tirjudge.evaluation.base import DECISION, Cost, Index, JudgedRow
 from tirjudge.evaluation.stored_outputs.base import SHAPE_TAGS, Fields, Unreadable, need, read_choice
 from tirjudge.evaluation.stored_outputs.recorded_views import (
     Count,
+    CriterionShape,
     ProgramShape,
     ViewShape,
     candidates_shown,
+    criteria_votes,
     recorded_programs,
     recorded_votes,
 )
@@ -33,6 +35,7 @@ def _passage_tag(passage: Any) -> str:
 
 
 class _View(ViewShape):
+    criterion: Index | None = None
     segments: list[
         Annotated[
             Annotated[_Program, Tag(SHAPE_TAGS[0])] | Annotated[_Passage, Tag(SHAPE_TAGS[1])],
@@ -50,6 +53,7 @@ class _Result(BaseModel):
     domain: str
     tags: list[str]
     views: Annotated[list[_View], Field(min_length=1)]
+    criteria: list[CriterionShape] = Field(default_factory=list)
     programs: Count
     prompt_tokens: Count
     completion_tokens: Count
@@ -76,7 +80,7 @@ class TirjudgeResults:
             best, tied = _labelled(label, candidates)
         yield JudgedRow(
             id=str(row["id"]),
-            votes=recorded_votes(views),
+            votes=criteria_votes(views, row["criteria"]) if row.get("criteria") else recorded_votes(views),
             candidates=candidates,
             label=best,
             tied=tied,

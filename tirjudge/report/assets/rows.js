@@ -61,6 +61,7 @@ async function textsOf(run, at) {
 
 const wordsOf = (record) => [
   ...(record.prompt ?? []).map((message) => message[1]), ...(record.responses ?? []).map((one) => one[1]),
+  record.reference ?? "", ...(record.criteria ?? []).map((one) => one[1]),
   ...record.facts.map((fact) => fact[1]), ...record.views.flatMap((view) => view.parts.map((part) => part.text)),
 ].join("\n").toLowerCase();
 
@@ -177,6 +178,10 @@ function drawRecord(record, run, at) {
     body.append(make("div", { class: "texts responses" }, ...record.responses.map(([heading, text]) => block("h3", "response", heading, text))));
     if (record.cut) body.append(make("p", { class: "note" }, record.cut));
   } else body.append(make("p", { class: "note" }, "The prompt and the responses are not in the file."));
+  if (record.reference) body.append(make("div", { class: "texts" }, block("h3", "reference", "reference", record.reference)));
+  for (const [heading, text, verdict] of record.criteria ?? []) {
+    body.append(block("h3", "criterion", heading, text || "(not in the file)", make("p", { class: "end" }, visible(verdict))));
+  }
   for (const view of record.views) {
     const parts = view.parts.map((part) => block("h4", part.kind, part.heading, part.text,
       ...(part.notes?.length ? [make("p", { class: "note" }, part.notes.map(visible).join("; "))] : [])));
