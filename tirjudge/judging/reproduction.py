@@ -17,13 +17,23 @@ from pathlib import Path
 from tirjudge.judging.rereading import Rereading
 from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, is_truncated, read_result_rows
 from tirjudge.rollout.concurrency import as_finished
-from tirjudge_environments.outputs import cut_middle, lengthen_fences, output_text
-from tirjudge_sandbox import Execution, Limits, Program, Sandbox, SandboxUnavailable, Status
+from tirjudge_environments.outputs import cut_middle, output_text, quote_fences
+from tirjudge_sandbox import (
+    Execution,
+    Limits,
+    Program,
+    Sandbox,
+    SandboxUnavailable,
+    Status,
+    run_with_isolated,
+)
 
 _STOPPED = (Status.WALL_LIMIT, Status.CPU_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
 _OUR_FORMATS = ("pointwise", "pairwise", "listwise", "tir-pointwise", "tir-pairwise", "tir-listwise")
 """Formats that show outputs in the way of TIR-Judge."""
 _CUT = re.compile(r"\n\.\.\. ([0-9]{1,9}) characters left out \.\.\.\n")
+_FENCE = re.compile(r"^([ \t]*+`{3,}+)", re.MULTILINE)
+"""The start of a fence inside an output, which older versions showed with one more backtick."""
 _MOST_CUTS = 8
 """Marks of a cut that are tried in one shown output, since a program may print such marks as well."""
 _WHOLE = 1 << 60
@@ -165,7 +175,7 @@ async def _reproduction(
 
 
 async def _run(program: Program, sandbox: Sandbox, limits: Limits, weak: bool) -> Execution:
-    execution = await sandbox.run(program, limits)
+    execution = await run_with_isolated(sandbox, program, limits)
     _require_isolation(execution, weak)
     return execution
 
@@ -240,7 +250,7 @@ def _showings(shown: str, now: Execution) -> Iterator[str]:
         if limit > 0:
             bodies.append(cut_middle(whole, limit))
     for text in bodies:
-        for body in (lengthen_fences(text), text):
+        for body in (quote_fences(text), _FENCE.sub(r"\1`", text), text):
             for form in (body, f"{body}\n```\n", f"```output\n{body}\n```\n"):
                 yield form
                 yield "\n" + form

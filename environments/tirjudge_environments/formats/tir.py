@@ -10,8 +10,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge_environments.orders import letter
-from tirjudge_environments.outputs import cut_middle, lengthen_fences, output_text
+from tirjudge_environments.outputs import cut_middle, output_text, quote_fences
 from tirjudge_environments.parsing import Turn, behind_thinking
+from tirjudge_environments.quoting import opens_an_output, quote_lines
 from tirjudge_environments.rewards import NO_TOOL_DOMAINS
 from tirjudge_environments.templates import Template, conversation_text, load_template
 from tirjudge_environments.types import (
@@ -40,6 +41,9 @@ from tirjudge_sandbox import Execution
 
 STOP = ("\n```\n", "\n```output")
 """Texts at which a program may be complete, or at which the model opens the output of the sandbox."""
+
+_ISOLATED = "tir-isolated"
+"""The prompt file that ends the prompt under the option `isolated`."""
 
 RUN_PYTHON = ToolSpec(
     name="run_python",
@@ -82,6 +86,10 @@ class TirFormat(BaseModel, ABC):
     """Characters of a response that the prompt shows, half of them from each end, around a count of those
     left out; None shows whole responses. Programs find them whole in either case. Our own option."""
 
+    isolated: bool = False
+    """Tell the judge how its programs run the code of a response as a separate program. Our own option; the
+    module `isolated` is there in either case."""
+
     def model_post_init(self, context: Any) -> None:
         """Load every prompt that may be needed, so that a missing one fails before a run begins."""
         for with_tools in {self.tools, *self.tools_by_domain.values()}:
@@ -102,6 +110,8 @@ class TirFormat(BaseModel, ABC):
         with_tools = self.uses_tools(task)
         responses = [self._excerpt(response) for response in _shown(task, view)]
         text = self._template(with_tools).fill(conversation_text(task.prompt), responses)
+        if with_tools and self.isolated:
+            text = f"{text}\n{load_template(_ISOLATED).text}"
         native = self.protocol == "tool"
         return Prompt(
             messages=(Message("user", text),),
@@ -132,7 +142,7 @@ class TirFormat(BaseModel, ABC):
         text = output_text(outcome, self.output_chars)
         if request.call_id is not None:
             return text
-        body = text if self.exact else lengthen_fences(text)
+        body = text if self.exact else quote_fences(text)
         return f"{body}\n```\n" if request.opened else f"```output\n{body}\n```\n"
 
     def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
@@ -166,7 +176,9 @@ class TirFormat(BaseModel, ABC):
         return load_template(f"{self.prompts}-{self.kind}{variant}")
 
     def _excerpt(self, response: str) -> str:
-        return response if self.shown_chars is None else cut_middle(response, self.shown_chars)
+        shown = response if self.shown_chars is None else cut_middle(response, self.shown_chars)
+        # Only the sandbox opens outputs, and endpoints show those in the same role as the prompt.
+        return quote_lines(shown, opens_an_output)
 
     def _bindings(self, task: JudgeTask, view: View) -> dict[str, Any]:
         if self.exact or not self.bindings:
