@@ -27,12 +27,12 @@ STANDARD_LIBRARY = frozenset(_STANDARD_LIBRARY.split())
 
 _PACKAGES = """
 absl attr attrs bs4 chardet dateutil emoji immutabledict isolated jsonschema langdetect lxml markdown
-math_verify matplotlib more_itertools mpmath networkx nltk numba numpy pandas pint pydantic pyparsing pytest pytz
-regex scipy sklearn sortedcontainers spacy statsmodels sympy syllapy tabulate textblob textstat tiktoken
+math_verify matplotlib more_itertools mpmath networkx nltk numba numpy pandas pint pydantic pyparsing pytest
+pytz regex scipy sklearn sortedcontainers spacy statsmodels sympy syllapy tabulate textblob textstat tiktoken
 toolz typing_extensions unidecode yaml
 """
 PACKAGES = frozenset(_PACKAGES.split())
-"""Further modules that judges' programs use, where they are installed; for `isolated` see `guest.isolated`."""
+"""Further modules that judges' programs use, where installed; for `isolated` see `guest.isolated`."""
 
 
 @dataclass(frozen=True, slots=True)

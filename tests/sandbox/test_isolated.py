@@ -1,4 +1,4 @@
-"""The module `isolated`: code that a program runs as a separate program cannot change the program's result."""
+"""The module `isolated`: code that runs as a separate program cannot change the result of its caller."""
 
 from __future__ import annotations
 

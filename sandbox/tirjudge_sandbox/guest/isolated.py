@@ -52,8 +52,8 @@ def run(
     """Run Python source as a program of its own and return how it ended; never raises for what it does.
 
     `bindings`: its global names, JSON values. `seconds`: its CPU time; it has four times as much wall time.
-    Raises RuntimeError after the sixteenth isolated program, and if this program asked for another one when it
-    was started before; TypeError and ValueError for bad arguments.
+    Raises RuntimeError after the sixteenth isolated program, and if this program asked for another one when
+    it was started before; TypeError and ValueError for bad arguments.
     """
     global _asked
     if not isinstance(source, str) or not isinstance(stdin, str):
