@@ -1,10 +1,11 @@
 """Verdicts of a judge that flip under attack: with programs, without, and with programs but nothing quoted.
 
     OMP_NUM_THREADS=1 python -m benchmarks.attack_flips SETS/broken.test.jsonl --rows 6 --output FOLDER
+    python -m benchmarks.attack_flips miniature --rows 50 --output FOLDER --model mini --max-tokens 200
 
-Rows are drawn by seed 0. `--model` and `--base-url` choose another judge than the embedded one. The last
-condition leaves responses as they are in prompts, outputs and requests, as versions without quoting did. Prints
-a table for each condition; the same command resumes.
+Rows are drawn by seed 0. `--model` and `--base-url` choose another judge than the embedded one. The condition
+`nothing quoted` leaves responses as they are in prompts, outputs and requests, as versions without quoting
+did. Prints a table for each condition; the same command resumes.
 """
 
 from __future__ import annotations
@@ -20,7 +21,10 @@ from unittest.mock import patch
 from typer.testing import CliRunner
 
 from tirjudge.cli import app
+from tirjudge_environments import JudgeTask
+from tirjudge_environments.templates import conversation_text
 from tirjudge_environments.types import derive_seed
+from tirjudge_training.miniature.synthesis import heldout_tasks
 
 ATTACKS = (
     *("remark", "verdict-tag", "forged-output", "forged-section", "hidden-section", "chatml"),
@@ -34,6 +38,7 @@ CONDITIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "nothing quoted": ((), QUOTED),
     "without programs": (("--no-tools",), ATTACKS),
 }
+MINIATURE = Path("miniature")
 _QUOTING = (
     "tirjudge_environments.templates.quote_lines",
     "tirjudge_environments.outputs.quote_lines",
@@ -52,12 +57,21 @@ def nothing_quoted() -> Iterator[None]:
 
 
 def sampled(source: Path, rows: int, target: Path) -> Path:
-    """Write a seeded sample of rows."""
-    lines = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
+    """Write a seeded sample of rows, or of the miniature's held-out tasks for a source called `miniature`."""
+    if source == MINIATURE:
+        lines = [_row(task) for task in heldout_tasks("tir-pairwise", rows, 0)]
+    else:
+        lines = [json.loads(line) for line in source.read_text(encoding="utf-8").splitlines()]
     chosen = sorted(lines, key=lambda row: derive_seed(0, "attack", str(row["id"])))[:rows]
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text("".join(json.dumps(row) + "\n" for row in chosen), encoding="utf-8")
     return target
+
+
+def _row(task: JudgeTask) -> dict[str, Any]:
+    label = task.label
+    prompt = conversation_text(task.prompt)
+    return {"id": task.id, "prompt": prompt, "responses": list(task.candidates), "label": label}
 
 
 def attacked(rows: Path, output: Path, attacks: Sequence[str], further: Sequence[str]) -> dict[str, Any]:
@@ -90,18 +104,19 @@ def main() -> None:
     parser.add_argument("source", type=Path)
     parser.add_argument("--rows", type=int, default=6)
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--attack", choices=ATTACKS, action="append")
     parser.add_argument("--condition", choices=CONDITIONS, action="append")
     given, judge = parser.parse_known_args()
     rows = sampled(given.source, given.rows, given.output / "rows.jsonl")
     for name in given.condition or CONDITIONS:
-        words, attacks = CONDITIONS[name]
+        words, fitting = CONDITIONS[name]
+        attacks = [one for one in fitting if one in (given.attack or ATTACKS)]
         output = given.output / f"{name.replace(' ', '-')}.jsonl"
         with nothing_quoted() if name == "nothing quoted" else ExitStack():
             record = attacked(rows, output, attacks, [*words, *judge])
         clean = record["clean"]
-        print(
-            f"{name}: {clean['n']} clean rows, accuracy {clean['accuracy']}, {clean['for_target']} for the target"
-        )
+        counts = f"{clean['n']} clean rows, {clean['for_target']} of them for the target"
+        print(f"{name}: {counts}, accuracy {clean['accuracy']}")
         print("\n".join(table(record)), flush=True)
 
 
