@@ -108,3 +108,20 @@ def wilson_interval(successes: float, n: float, z: float = 1.959963984540054) ->
     spread = z * math.sqrt(rate * (1 - rate) / n + z * z / (4 * n * n))
     scale = 1 + z * z / n
     return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+
+
+def paired_difference(
+    gained: int, lost: int, n: int, z: float = 1.959963984540054
+) -> tuple[float, tuple[float, float]]:
+    """Return the change of a proportion over n pairs, and its interval; (nan, (-1, 1)) if n is 0.
+
+    `gained` pairs became successes and `lost` pairs ceased to be. The interval is the adjusted Wald interval
+    for matched pairs (Agresti and Min 2005: half a pair is added to each of the four kinds of pairs).
+    """
+    if n == 0:
+        return math.nan, (-1.0, 1.0)
+    total = n + 2
+    up, down = (gained + 0.5) / total, (lost + 0.5) / total
+    centre = up - down
+    spread = z * math.sqrt((up + down - centre * centre) / total)
+    return (gained - lost) / n, (max(-1.0, centre - spread), min(1.0, centre + spread))

@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from signal import Signals
 
+from tirjudge_environments.quoting import opens_or_closes_a_fence, quote_lines
 from tirjudge_environments.types import Refused
 from tirjudge_sandbox import Execution, Status
 
+_MARK = re.compile(r"\.\.\. ?[0-9,]+ characters left out ?\.\.\.")
 _STOPPED = {
     Status.WALL_LIMIT: "TimeoutError: the program was stopped at its wall clock limit",
     Status.CPU_LIMIT: "TimeoutError: the program was stopped at its CPU time limit",
@@ -48,13 +50,21 @@ def _signal_name(number: int | None) -> str:
 
 
 def cut_middle(text: str, limit: int) -> str:
-    """Return the text, or its first and last `limit` / 2 characters around a count of those left out."""
+    """Return the text, or its first and last `limit` / 2 characters around a count of those left out.
+
+    In a text that is cut, a line that reads like this count is quoted: there is one real one.
+    """
     if len(text) <= limit:
         return text
-    head, tail = limit - limit // 2, limit // 2
-    return f"{text[:head]}\n... {len(text) - limit} characters left out ...\n{text[len(text) - tail :]}"
+    head, tail = text[: limit - limit // 2], text[len(text) - limit // 2 :]
+    mark = f"... {len(text) - limit} characters left out ..."
+    return f"{quote_lines(head, _is_mark)}\n{mark}\n{quote_lines(tail, _is_mark)}"
 
 
-def lengthen_fences(text: str) -> str:
-    """Add a backtick to every line that could open or close a fence, so that outputs stay text."""
-    return re.sub(r"^([ \t]*+`{3,}+)", r"\1`", text, flags=re.MULTILINE)
+def _is_mark(line: str) -> bool:
+    return _MARK.fullmatch(line) is not None
+
+
+def quote_fences(text: str) -> str:
+    """Quote every line that could open or close a fence, so that no output ends the fence around it."""
+    return quote_lines(text, opens_or_closes_a_fence)

@@ -30,7 +30,7 @@ from tirjudge_environments.types import (
     View,
     derive_seed,
 )
-from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, run_with_isolated
 
 _ATTEMPTS = 2
 """Maximum number of attempts to run a program while the sandbox fails."""
@@ -227,7 +227,7 @@ class JudgeSession:
         program = Program(source=request.source, bindings=request.bindings, seed=seed)
         # A sandbox failure is no property of the program, so it is retried before it costs the whole rollout.
         for _ in range(_ATTEMPTS):
-            outcome = await self._sandbox.run(program, self._limits)
+            outcome = await run_with_isolated(self._sandbox, program, self._limits)
             if outcome.status is not Status.SANDBOX_FAILED:
                 break
         return Call(request, outcome, seed)

@@ -9,6 +9,9 @@ These are the slots; anything else in braces is plain text:
 * `{each}` ... `{/each}`: a block that is repeated for every response of the view, in order; inside,
   `{letter}` is its letter and `{response}` its text. This is how lists of any length are written.
 
+A response never ends its section or opens another one: a line of it that reads as a line of the template
+next to a slot (`Response B:`, `[The End of Assistant A's Answer]`) is quoted (see `quoting`).
+
 A file of TIR-Judge is `prompts/{family}-{kind}.txt`, where kind is `pointwise`, `pairwise` or `listwise`,
 with `-no-tools` for the text-only prompt and `-calls` for native tool calls. A file holds the prompt and a
 newline at its end.
@@ -23,11 +26,13 @@ from functools import cache, lru_cache
 from importlib.resources import files
 
 from tirjudge_environments.orders import letters
+from tirjudge_environments.quoting import Reads, quote_lines, visible
 from tirjudge_environments.types import Criterion, JudgeTask, Message, derive_seed
 
 _FOLDER = files("tirjudge_environments") / "prompts"
 _SLOT = re.compile(r"\{(prompt|response|response [A-Z]+|letter)\}")
 _EACH = re.compile(r"\{each\}(.*?)\{/each\}", re.DOTALL)
+_LETTER = re.compile(r"\\{letter\\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +43,7 @@ class Template:
 
     def fill(self, prompt: str, responses: Sequence[str]) -> str:
         """Return the prompt for these responses in this order; raises ValueError if a slot does not fit."""
+        responses = [quote_lines(response, _section_line(self.text, _SLOT)) for response in responses]
         values = {"prompt": prompt}
         if len(responses) == 1:
             values["response"] = responses[0]
@@ -56,8 +62,9 @@ class Template:
 
     def with_values(self, values: Mapping[str, str]) -> str:
         """Fill the slots `{name}` for each key of `values` in one pass; no other slot is known."""
-        names = "|".join(map(re.escape, values))
-        return re.sub(rf"\{{({names})\}}", lambda slot: values[slot[1]], self.text)
+        slots = re.compile(rf"\{{({'|'.join(map(re.escape, values))})\}}")
+        quoted = {name: quote_lines(value, _section_line(self.text, slots)) for name, value in values.items()}
+        return slots.sub(lambda slot: quoted[slot[1]], self.text)
 
 
 def _fill(text: str, values: Mapping[str, str]) -> str:
@@ -67,6 +74,36 @@ def _fill(text: str, values: Mapping[str, str]) -> str:
         return values[slot[1]]
 
     return _SLOT.sub(value, text)
+
+
+@lru_cache(maxsize=64)
+def _section_line(template: str, slots: re.Pattern[str]) -> Reads:
+    """Return a function that is True for a line that reads as one that borders on a slot of the template.
+
+    A line alone before or after a slot is read by all its text, and a line with a slot in it by the text
+    before the slot.
+    """
+    lines = re.sub(r"\{/?each\}", "", template).split("\n")
+    found = [next((slot for slot in slots.finditer(line) if slot[0] != "{letter}"), None) for line in lines]
+    whole, heads = set[str](), set[str]()
+    for number, slot in enumerate(found):
+        if slot is None:
+            continue
+        if re.sub(r"\{letter\}", "", head := lines[number][: slot.start()]).strip():
+            heads.add(head)
+        for beyond in (range(number - 1, -1, -1), range(number + 1, len(lines))):
+            # The nearest line with text. One with a slot of its own has been read by its head.
+            nearest = next((other for other in beyond if lines[other].strip()), None)
+            if nearest is not None and found[nearest] is None:
+                whole.add(lines[nearest])
+    patterns = [*map(_marker, sorted(whole)), *(f"{_marker(head)}.*" for head in sorted(heads))]
+    marker = re.compile("|".join(patterns) or "(?!)", re.DOTALL)
+    return lambda line: marker.fullmatch(line) is not None
+
+
+def _marker(line: str) -> str:
+    """Return a pattern for a line of a template as `visible` returns it; `{letter}` is any letter or AA."""
+    return _LETTER.sub("[a-z]{1,2}", re.escape(visible(line)))
 
 
 @lru_cache(maxsize=64)

@@ -10,6 +10,7 @@ from tirjudge_sandbox.base import (
     Status,
 )
 from tirjudge_sandbox.import_policy import ImportPolicy
+from tirjudge_sandbox.isolated import run_with_isolated
 from tirjudge_sandbox.registry import open_sandbox
 
 __all__ = [
@@ -22,4 +23,5 @@ __all__ = [
     "SandboxUnavailable",
     "Status",
     "open_sandbox",
+    "run_with_isolated",
 ]

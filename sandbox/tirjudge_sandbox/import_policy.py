@@ -26,13 +26,13 @@ STANDARD_LIBRARY = frozenset(_STANDARD_LIBRARY.split())
 """The modules of the standard library that compute, and neither start programs nor use the network."""
 
 _PACKAGES = """
-absl attr attrs bs4 chardet dateutil emoji immutabledict jsonschema langdetect lxml markdown math_verify
-matplotlib more_itertools mpmath networkx nltk numba numpy pandas pint pydantic pyparsing pytest pytz
-regex scipy sklearn sortedcontainers spacy statsmodels sympy syllapy tabulate textblob textstat tiktoken
+absl attr attrs bs4 chardet dateutil emoji immutabledict isolated jsonschema langdetect lxml markdown
+math_verify matplotlib more_itertools mpmath networkx nltk numba numpy pandas pint pydantic pyparsing pytest
+pytz regex scipy sklearn sortedcontainers spacy statsmodels sympy syllapy tabulate textblob textstat tiktoken
 toolz typing_extensions unidecode yaml
 """
 PACKAGES = frozenset(_PACKAGES.split())
-"""Further packages that judges' programs use, where they are installed."""
+"""Further modules that judges' programs use, where installed; for `isolated` see `guest.isolated`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,6 +119,14 @@ JUDGING: dict[str, Treatment] = {
     f"tirjudge judge --pairwise {PAIRS} {OPENAI} --max-cost 2": Runs(
         JUDGED, more="--price-in 1 --price-out 1"
     ),
+    "tirjudge attack examples/instructions.jsonl --limit 3 --attack forgeries": TestedBy(
+        "tests/tirjudge/cli/test_attack.py"
+    ),
+    f"tirjudge attack {PAIRS} {QWEN}": Runs("key-colon              4"),
+    f"tirjudge attack {PAIRS} {QWEN} --no-tools --output text-only.jsonl": TestedBy(
+        "tests/tirjudge/cli/test_attack.py"
+    ),
+    "tirjudge attack --list": Runs("chat-templates: the response ends"),
     "tirjudge show verdicts.jsonl --random 3": Runs("verdict: response", files={"verdicts.jsonl": VERDICTS}),
     f"tirjudge show {VERDICTS}": Runs("backpack"),
     f"tirjudge show {VERDICTS} tides": Runs("tides"),

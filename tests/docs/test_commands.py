@@ -30,7 +30,7 @@ from tirjudge.generation.scripted import ScriptedGenerator
 pytestmark = pytest.mark.slow
 
 DOCUMENTED = documented()
-JUDGING = {"judge", "bon"}
+JUDGING = {"attack", "bon", "judge"}
 FAST = ("--backend-option", "capacity=1", "--backend-option", "preload=[]")
 """A sandbox that starts without loading numpy and sympy."""
 ADDRESS = re.compile(r"https?://[^\s\"']+")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
@@ -18,6 +19,8 @@ from tests.tirjudge.endpoint_server import chat, serving
 from tests.tirjudge.judge_server import judge_serving
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.models import resolve_model
+from tirjudge_sandbox import Program, run_with_isolated
+from tirjudge_sandbox.local import LocalSandbox
 
 ADDRESS = re.compile(r"https?://[\d.]+:\d+(,http://[\d.:]+)?|http://localhost:\d+")
 
@@ -42,6 +45,8 @@ class Runs:
     files: Mapping[str, str] = field(default_factory=dict)
     server: str = "endpoint"
     """The server in place of its addresses: `endpoint`, `judge` or `sandbox`."""
+    program: bool = False
+    """It is a program in a sandbox, with the names as its variables."""
     instead: Mapping[str, Callable[[], str]] = field(default_factory=dict)
     """Parts of its text, and what takes their place."""
 
@@ -49,10 +54,12 @@ class Runs:
 CONSTRAINT = {"prompt": "p", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
 ADAPTERS = "tests/environments/adapters/test_documentation.py"
 EXTENSIONS = "tests/test_extending_docs.py"
+ADDS = "def add(a, b):\n    return a + b\n"
 RUNS = {
     "README.md#1": Runs("A\n"),
     "README.md#2": Runs("ok 3\n\n"),
     "criteria.md#1": Runs("A {"),
+    "attacks.md#1": Runs("True\n", names={"response_a": ADDS}, program=True),
     "endpoints.md#1": Runs(),
     "evaluation.md#1": Runs(
         files={f"{name}.jsonl": "examples/miniature.verdicts.jsonl" for name in ("before", "after")}
@@ -71,6 +78,7 @@ RUNS = {
         },
     ),
     "sandbox.md#1": Runs("ok 3\n\n"),
+    "sandbox.md#2": Runs("True\nTrue\n", names={"code": ADDS}, program=True),
     "sandbox-server.md#1": Runs("1\n", server="sandbox"),
     "serve.md#1": Runs(),
     "serve.md#2": Runs("A\n", server="judge"),
@@ -110,6 +118,11 @@ def test_a_block_that_runs_elsewhere_compiles(name: str) -> None:
     compile(BLOCKS[name].code, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
+async def ran_as_a_program(source: str, bindings: Mapping[str, Any]) -> str:
+    async with LocalSandbox(capacity=1, preload=()) as box:
+        return (await run_with_isolated(box, Program(source=source, bindings=bindings))).stdout
+
+
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
@@ -126,6 +139,10 @@ def test_a_block_runs(name: str, folder: Path, capsys: pytest.CaptureFixture[str
     for part, replacement in wanted.instead.items():
         assert part in code
         code = code.replace(part, replacement())
+    if wanted.program:
+        print(asyncio.run(ran_as_a_program(code, wanted.names)))
+        assert wanted.prints in capsys.readouterr().out
+        return
     with ExitStack() as stack:
         if wanted.server == "judge":
             model = ScriptedGenerator(["<preference>A</preference>"])

@@ -75,10 +75,12 @@ def test_the_output_fence_is_opened_once(opened: bool, shown: str) -> None:
     assert TirPairwise().show(RunCode("print(42)", opened=opened), execution) == shown
 
 
-def test_a_fence_inside_an_output_is_lengthened() -> None:
+def test_a_fence_inside_an_output_is_quoted() -> None:
     execution = Execution(status=Status.OK, exit_code=0, stdout="```python\n1\n  ````\na ``` b\n``\n")
     request = RunCode("")
-    assert TirPairwise().show(request, execution) == ("```output\n````python\n1\n  `````\na ``` b\n``\n```\n")
+    assert TirPairwise().show(request, execution) == (
+        "```output\n> ```python\n1\n>   ````\na ``` b\n``\n```\n"
+    )
     assert TirPairwise(exact=True).show(request, execution) == (
         "```output\n```python\n1\n  ````\na ``` b\n``\n```\n"
     )

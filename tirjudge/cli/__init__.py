@@ -19,6 +19,7 @@ GROUP = "tirjudge.commands"
 
 _ANY_OPTIONS = {"ignore_unknown_options": True, "allow_extra_args": True}
 _BUILT_IN = {
+    "attack": "tirjudge.cli.attack:attack",
     "bon": "tirjudge.cli.bon:bon",
     "checklist": "tirjudge.cli.checklist:checklist",
     "eval": "tirjudge.cli.eval:evaluate",

@@ -17,13 +17,23 @@ from pathlib import Path
 from tirjudge.judging.rereading import Rereading
 from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, is_truncated, read_result_rows
 from tirjudge.rollout.concurrency import as_finished
-from tirjudge_environments.outputs import cut_middle, lengthen_fences, output_text
-from tirjudge_sandbox import Execution, Limits, Program, Sandbox, SandboxUnavailable, Status
+from tirjudge_environments.outputs import cut_middle, output_text, quote_fences
+from tirjudge_sandbox import (
+    Execution,
+    Limits,
+    Program,
+    Sandbox,
+    SandboxUnavailable,
+    Status,
+    run_with_isolated,
+)
 
 _STOPPED = (Status.WALL_LIMIT, Status.CPU_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
 _OUR_FORMATS = ("pointwise", "pairwise", "listwise", "tir-pointwise", "tir-pairwise", "tir-listwise")
 """Formats that show outputs in the way of TIR-Judge."""
 _CUT = re.compile(r"\n\.\.\. ([0-9]{1,9}) characters left out \.\.\.\n")
+_FENCE = re.compile(r"^([ \t]*+`{3,}+)", re.MULTILINE)
+"""The start of a fence inside an output, which older versions showed with one more backtick."""
 _MOST_CUTS = 8
 """Marks of a cut that are tried in one shown output, since a program may print such marks as well."""
 _WHOLE = 1 << 60
@@ -121,7 +131,7 @@ async def reproductions(
     A program whose outcome differs from the record runs once more, to see whether it is deterministic. Raises
     WeakIsolation before any program runs if the sandbox lacks an isolation property.
     """
-    probe = await run_isolated(Program(source=""), sandbox, limits, allow_weak_isolation)
+    probe = await run_foreign(Program(source=""), sandbox, limits, allow_weak_isolation)
     if probe.status is Status.SANDBOX_FAILED:
         raise SandboxUnavailable(f"the sandbox cannot run an empty program: {probe.detail}")
     works = (_reproduction(one, sandbox, limits, allow_weak_isolation) for one in programs)
@@ -149,13 +159,13 @@ async def _reproduction(
         return Reproduction(recorded, Outcome.FAILED, "its seed is not in the file")
     try:
         again = Program(source=program.text, bindings=recorded.row.variables(program), seed=seed)
-        first = await run_isolated(again, sandbox, limits, weak)
+        first = await run_foreign(again, sandbox, limits, weak)
         if first.status is Status.SANDBOX_FAILED:
             return Reproduction(recorded, Outcome.FAILED, first.detail)
         difference = _difference(program, first) or _shown_difference(recorded, first)
         if not difference:
             return Reproduction(recorded, Outcome.SAME)
-        second = await run_isolated(again, sandbox, limits, weak)
+        second = await run_foreign(again, sandbox, limits, weak)
     except (RecursionError, TypeError, ValueError) as error:
         return Reproduction(recorded, Outcome.FAILED, str(error))
     if second.status is Status.SANDBOX_FAILED:
@@ -164,9 +174,9 @@ async def _reproduction(
     return Reproduction(recorded, Outcome.DIFFERENT if stable else Outcome.NONDETERMINISTIC, difference)
 
 
-async def run_isolated(program: Program, sandbox: Sandbox, limits: Limits, weak: bool) -> Execution:
+async def run_foreign(program: Program, sandbox: Sandbox, limits: Limits, weak: bool) -> Execution:
     """Run a program of somebody else; raises WeakIsolation if the sandbox lacks a property, unless `weak`."""
-    execution = await sandbox.run(program, limits)
+    execution = await run_with_isolated(sandbox, program, limits)
     _require_isolation(execution, weak)
     return execution
 
@@ -241,7 +251,7 @@ def _showings(shown: str, now: Execution) -> Iterator[str]:
         if limit > 0:
             bodies.append(cut_middle(whole, limit))
     for text in bodies:
-        for body in (lengthen_fences(text), text):
+        for body in (quote_fences(text), _FENCE.sub(r"\1`", text), text):
             for form in (body, f"{body}\n```\n", f"```output\n{body}\n```\n"):
                 yield form
                 yield "\n" + form

@@ -9,6 +9,7 @@ from typing import Any
 from tirjudge_environments.adapters.sandbox_thread import SandboxThread
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.adapters.single_views import row_view, score_alone
+from tirjudge_environments.quoting import quote_control_tokens
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.types import Completion, Finish, Score, StopReason
@@ -66,9 +67,10 @@ class ChatDialogue:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """The judge's prompt as chat messages."""
+        """The judge's prompt as chat messages, which the framework encodes: control tokens are quoted."""
         return [
-            {"role": message.role, "content": message.content} for message in self._session.prompt.messages
+            {"role": message.role, "content": quote_control_tokens(message.content)}
+            for message in self._session.prompt.messages
         ]
 
     def step(self, text: str) -> Reply:
@@ -77,6 +79,7 @@ class ChatDialogue:
         completion = Completion(text=text, finish=Finish.STOP if paused else Finish.END)
         appended = self._thread.run(self._session.step(completion))
         if not self._session.done:
-            return Reply("".join(segment.text for segment in appended), None, None)
+            shown = "".join(segment.text for segment in appended)
+            return Reply(quote_control_tokens(shown), None, None)
         trajectory = self._session.trajectory
         return Reply("", score_alone(self._environment, self.task, trajectory), trajectory.stop)

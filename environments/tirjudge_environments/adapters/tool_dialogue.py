@@ -10,6 +10,7 @@ from typing import Any
 
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.adapters.single_views import row_view, score_alone
+from tirjudge_environments.quoting import quote_control_tokens
 from tirjudge_environments.recording import RecordingSandbox, ReplaySandbox
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.tasks import read_task
@@ -42,7 +43,8 @@ class ToolDialogue:
                 f"{framework} needs native tools and one user message: open the judge with protocol='tool', "
                 "or use TRL's rollout_func tirjudge_training.rl.trl_rollout.JudgeRolloutFunc"
             )
-        self.prompt = prompt.messages[0].content
+        self.prompt = quote_control_tokens(prompt.messages[0].content)
+        """The framework encodes the prompt and the outputs: control tokens are quoted in both."""
         self._live: JudgeSession | None = None
         self._recorder: RecordingSandbox | None = None
 
@@ -61,7 +63,7 @@ class ToolDialogue:
         call = ToolCall("call", "run_python", json.dumps({"code": code}))
         turn = Completion(text="", finish=Finish.TOOL_CALL, tool_calls=(call,))
         appended = await self._live.step(turn)
-        return appended[0].text if appended else ENDED
+        return quote_control_tokens(appended[0].text) if appended else ENDED
 
     async def score(self, messages: Sequence[Mapping[str, Any]], executions: Sequence[Execution]) -> Score:
         """Score the whole dialogue.

@@ -16,11 +16,12 @@ from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.adapters.single_views import reward_of, row_view, score_alone
 from tirjudge_environments.formats.tir import RUN_PYTHON
 from tirjudge_environments.outputs import output_text
+from tirjudge_environments.quoting import quote_control_tokens
 from tirjudge_environments.session import JudgeSession, Transcript
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_environments.types import Completion, Finish, JudgeTask, Refused
-from tirjudge_sandbox import Program, Status
+from tirjudge_sandbox import Program, Status, run_with_isolated
 
 
 class JudgeLoop(AgentLoopBase):
@@ -151,7 +152,10 @@ class PythonTool(BaseTool):
             spent = Refused(f"The budget of {self._settings.tool_calls} programs is spent: this was not run.")
             return ToolResponse(text=output_text(spent, _OUTPUT_CHARS)), 0.0, {}
         program = Program(source=str(parameters.get("code", "")), seed=self._settings.seed)
-        execution = await self._thread.awaited(self._thread.sandbox.run(program, self._settings.limits))
+        run = run_with_isolated(self._thread.sandbox, program, self._settings.limits)
+        execution = await self._thread.awaited(run)
         if execution.status is Status.SANDBOX_FAILED:
             raise RuntimeError(f"the sandbox failed: {execution.detail}")
-        return ToolResponse(text=output_text(execution, _OUTPUT_CHARS)), 0.0, {}
+        # verl encodes it: a control token in it must not end the message.
+        shown = quote_control_tokens(output_text(execution, _OUTPUT_CHARS))
+        return ToolResponse(text=shown), 0.0, {}

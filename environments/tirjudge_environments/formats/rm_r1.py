@@ -10,6 +10,7 @@ from tirjudge_environments.base import JudgeCard
 from tirjudge_environments.formats.rm_r1_rubrics import CHATBOTS, ChainOfRubrics
 from tirjudge_environments.formats.text_only import TextPair, Wording, written
 from tirjudge_environments.parsing import behind_thinking
+from tirjudge_environments.quoting import quote_lines, starts_with
 from tirjudge_environments.rewards import failed, unlabelled
 from tirjudge_environments.templates import load_template
 from tirjudge_environments.types import (
@@ -144,4 +145,5 @@ def _conversation(messages: Sequence[Message], response: str, chatbot: str) -> s
     """Return turns as the authors' code writes them; they have no name for a system message."""
     names = {"user": "User", "assistant": f"Chatbot {chatbot}", "system": "System"}
     turns = [f"{names[message.role]}: {message.content}" for message in messages]
-    return "\n".join((*turns, f"Chatbot {chatbot}: {response}"))
+    said = quote_lines(response, starts_with(f"{name}:" for name in names.values()))
+    return "\n".join((*turns, f"Chatbot {chatbot}: {said}"))

@@ -11,8 +11,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge_environments.orders import letter
-from tirjudge_environments.outputs import cut_middle, lengthen_fences, output_text
+from tirjudge_environments.outputs import cut_middle, output_text, quote_fences
 from tirjudge_environments.parsing import Turn, behind_thinking
+from tirjudge_environments.quoting import opens_an_output, quote_lines
 from tirjudge_environments.rewards import NO_TOOL_DOMAINS
 from tirjudge_environments.templates import Template, conversation_text, load_template, question_text
 from tirjudge_environments.types import (
@@ -41,6 +42,9 @@ from tirjudge_sandbox import Execution
 
 STOP = ("\n```\n", "\n```output")
 """Texts at which a program may be complete, or at which the model opens the output of the sandbox."""
+
+_ISOLATED = "tir-isolated"
+"""The prompt file that ends the prompt under the option `isolated`."""
 
 RUN_PYTHON = ToolSpec(
     name="run_python",
@@ -84,6 +88,10 @@ class TirFormat(BaseModel, ABC):
     around a count of those left out; None shows all. Programs find them whole in either case. Our own
     option."""
 
+    isolated: bool = False
+    """Tell the judge how its programs run the code of a response as a separate program. Our own option; the
+    module `isolated` is there in either case."""
+
     def model_post_init(self, context: Any) -> None:
         """Load every prompt that may be needed, so that a missing one fails before a run begins."""
         for with_tools in {self.tools, *self.tools_by_domain.values()}:
@@ -105,6 +113,8 @@ class TirFormat(BaseModel, ABC):
         responses = [self._excerpt(response) for response in _shown(task, view)]
         asked = question_text(replace(task, reference=self._excerpt(task.reference)), self.prompts)
         text = self._template(with_tools).fill(asked, responses)
+        if with_tools and self.isolated:
+            text = f"{text}\n{load_template(_ISOLATED).text}"
         native = self.protocol == "tool"
         return Prompt(
             messages=(Message("user", text),),
@@ -135,7 +145,7 @@ class TirFormat(BaseModel, ABC):
         text = output_text(outcome, self.output_chars)
         if request.call_id is not None:
             return text
-        body = text if self.exact else lengthen_fences(text)
+        body = text if self.exact else quote_fences(text)
         return f"{body}\n```\n" if request.opened else f"```output\n{body}\n```\n"
 
     def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:
@@ -169,7 +179,9 @@ class TirFormat(BaseModel, ABC):
         return load_template(f"{self.prompts}-{self.kind}{variant}")
 
     def _excerpt(self, response: str) -> str:
-        return response if self.shown_chars is None else cut_middle(response, self.shown_chars)
+        shown = response if self.shown_chars is None else cut_middle(response, self.shown_chars)
+        # Only the sandbox opens outputs, and endpoints show those in the same role as the prompt.
+        return quote_lines(shown, opens_an_output)
 
     def _bindings(self, task: JudgeTask, view: View) -> dict[str, Any]:
         if self.exact or not self.bindings:

@@ -29,7 +29,7 @@ from tirjudge_environments import (
     View,
 )
 from tirjudge_environments.orders import single_views
-from tirjudge_environments.outputs import lengthen_fences, output_text
+from tirjudge_environments.outputs import output_text, quote_fences
 from tirjudge_environments.parsing import Turn
 from tirjudge_environments.templates import question_text
 from tirjudge_sandbox import Execution
@@ -84,7 +84,7 @@ class Checked(BaseModel):
         return Malformed("no <check>pass</check> or <check>fail</check>")
 
     def show(self, request: RunCode, outcome: Execution | Refused) -> str:
-        body = f"{lengthen_fences(output_text(outcome, self.output_chars))}\n```\n"
+        body = f"{quote_fences(output_text(outcome, self.output_chars))}\n```\n"
         return body if request.opened else f"```output\n{body}"
 
     def questions(self, group: Sequence[Episode]) -> tuple[Question, ...]:

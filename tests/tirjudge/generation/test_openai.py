@@ -382,10 +382,12 @@ async def test_a_filtered_answer_is_an_error(server: EndpointServer, generators:
         await generators().generate(Context(PROMPT), SAMPLING)
 
 
-async def test_hostile_rows_are_sent_unchanged(server: EndpointServer, generators: Any) -> None:
+async def test_hostile_rows_are_sent_unchanged_but_for_control_tokens(
+    server: EndpointServer, generators: Any
+) -> None:
     prompt = Prompt(messages=(Message("user", "\x00 \ud800 \u202e <|im_end|> 𝔘"),))
     await generators().generate(Context(prompt), SAMPLING)
-    assert server.bodies[0]["messages"] == [{"role": "user", "content": "\x00 ? \u202e <|im_end|> 𝔘"}]
+    assert server.bodies[0]["messages"] == [{"role": "user", "content": "\x00 ? \u202e < |im_end|> 𝔘"}]
 
 
 async def test_tiers_of_text_refuse_native_tools(generators: Any) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from tirjudge.evaluation.base import DECISION, JudgedRow, Vote
 from tirjudge.evaluation.calibration.people import NO_VERDICT, TIE, PeopleLabels, class_name, majority
 from tirjudge.judging.confidence import margin, separated, vote_share
-from tirjudge.judging.reproduction import run_isolated
+from tirjudge.judging.reproduction import run_foreign
 from tirjudge.judging.result_rows import Confidence, RecordedRow, read_result_rows
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox
@@ -84,7 +84,7 @@ async def separations(
     """
 
     async def run(program: Program, limits: Limits) -> Execution:
-        return await run_isolated(program, sandbox, limits, allow_weak_isolation)
+        return await run_foreign(program, sandbox, limits, allow_weak_isolation)
 
     async def measured(row: RecordedRow) -> tuple[str, float | None]:
         return row.id, await separated(row, run)

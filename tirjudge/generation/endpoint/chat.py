@@ -1,4 +1,8 @@
-"""Conversion of a dialogue to chat messages, with program outputs as user turns or tool results."""
+"""Conversion of a dialogue to chat messages, with program outputs as user turns or tool results.
+
+An endpoint encodes the text of a message together with its chat template, and many servers then read a
+control token in the text as the template's own. In every message such tokens are therefore quoted.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tirjudge_environments import By, Context, Segment, ToolCall, ToolSpec
+from tirjudge_environments.quoting import quote_control_tokens
 
 GO_ON = "Continue exactly where you stopped."
 """The user turn after an unfinished turn of the judge: a chat API cannot continue an assistant message."""
@@ -20,7 +25,7 @@ def continued(context: Context) -> list[ChatTurn]:
     The endpoint is to continue that message (`continue_final_message`).
     """
     written = context.prompt.prefill + "".join(segment.text for segment in context.segments)
-    return [*_prompt(context), *([{"role": "assistant", "content": written}] if written else [])]
+    return [*_prompt(context), *([_turn("assistant", written)] if written else [])]
 
 
 def alternating(context: Context) -> list[ChatTurn]:
@@ -38,15 +43,16 @@ def alternating(context: Context) -> list[ChatTurn]:
             text += segment.text
             calls = [_call(call) for call in segment.tool_calls if call.id in answered]
             if calls:
-                turns.append({"role": "assistant", "content": text or None, "tool_calls": calls})
+                written = quote_control_tokens(text) or None
+                turns.append({"role": "assistant", "content": written, "tool_calls": calls})
                 text = ""
         elif segment.call_id is not None:
-            turns.append({"role": "tool", "tool_call_id": segment.call_id, "content": segment.text})
+            turns.append(_turn("tool", segment.text) | {"tool_call_id": segment.call_id})
         else:
             turns += _exchange(text, segment)
             text = ""
     if text and context.segments:
-        turns += [{"role": "assistant", "content": text}, {"role": "user", "content": GO_ON}]
+        turns += [_turn("assistant", text), _turn("user", GO_ON)]
     return turns
 
 
@@ -66,7 +72,11 @@ def tools(specs: tuple[ToolSpec, ...]) -> Iterator[dict[str, Any]]:
 
 
 def _prompt(context: Context) -> list[ChatTurn]:
-    return [{"role": message.role, "content": message.content} for message in context.prompt.messages]
+    return [_turn(message.role, message.content) for message in context.prompt.messages]
+
+
+def _turn(role: str, content: str) -> ChatTurn:
+    return {"role": role, "content": quote_control_tokens(content)}
 
 
 def _exchange(written: str, output: Segment) -> Iterator[ChatTurn]:
@@ -75,9 +85,10 @@ def _exchange(written: str, output: Segment) -> Iterator[ChatTurn]:
     if head.endswith(OUTPUT):
         head, fence = head.removesuffix(OUTPUT).rstrip(), f"{OUTPUT}\n{fence}"
     if head:
-        yield {"role": "assistant", "content": head}
-    yield {"role": "user", "content": fence}
+        yield _turn("assistant", head)
+    yield _turn("user", fence)
 
 
 def _call(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+    function = {"name": call.name, "arguments": quote_control_tokens(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}

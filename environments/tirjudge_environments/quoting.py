@@ -1,0 +1,84 @@
+"""Quoting of untrusted text, so that no part of it reads as part of a prompt, an output or a chat template.
+
+A quoted line begins with `> `, and a quoted control token has a space behind its first character. All other
+text, which is nearly all text, stays as it is, byte by byte: prompts of papers and of trained models do not
+change.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Callable, Iterable
+
+QUOTE = "> "
+"""The mark of a quoted line, as in a reply by mail."""
+Reads = Callable[[str], bool]
+"""Returns True for a line that reads as one of ours; it gets the line as `visible` returns it."""
+
+# Control and format characters, and letters that are drawn as nothing: a line that hides a marker behind
+# them reads as the marker.
+_INVISIBLE = re.compile(
+    "[\0-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f"
+    "\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb\U000e0000-\U000e0fff]+"
+)
+_ESCAPE = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
+"""A terminal's control sequence, which is invisible with its parameters."""
+_CONTROL_TOKEN = re.compile(
+    # ChatML, Llama 3, Phi, GLM, Harmony, Command R: <|im_end|>; Gemma 4: <|turn>, <turn|>
+    r"<\|[^\s<>|]{1,64}\|?>|<[^\s<>|]{1,64}\|>"
+    # DeepSeek: <｜User｜>; EXAONE: [|user|]
+    r"|<｜[^\s<>｜]{1,64}｜>|\[\|[^\s\[\]|]{1,64}\|\]"
+    # Mistral, Llama 2
+    r"|\[/?(?:INST|SYSTEM_PROMPT|AVAILABLE_TOOLS|TOOL_CALLS|TOOL_RESULTS|TOOL_CONTENT)\]|<</?SYS>>"
+    # sentencepiece, Gemma, Seed; the tags of Qwen's native tools, which are tokens too
+    r"|</?(?:s|bos|eos|pad|unk|start_of_turn|end_of_turn|seed:[a-z]{1,9}|tool_calls?|tool_response)>"
+)
+_LONGEST = 1000
+"""Characters of a line that are normalised. No line of a prompt is longer where it borders on a slot."""
+
+
+def quote_lines(text: str, reads_as_ours: Reads) -> str:
+    """Return the text with each line quoted that `reads_as_ours`; takes time linear in its length.
+
+    A line ends where any reader may see an end: also at a carriage return or a Unicode line separator.
+    """
+    lines = text.splitlines(keepends=True)
+    quoted = [QUOTE + line if reads_as_ours(visible(line)) else line for line in lines]
+    return "".join(quoted)
+
+
+def visible(line: str) -> str:
+    """Return the start of a line as a reader sees it: no invisible characters, compatible ones unified.
+
+    White space at the ends is dropped and other white space is one space; the case is folded.
+    """
+    seen = _INVISIBLE.sub("", _ESCAPE.sub("", line)).strip()[:_LONGEST]
+    if not seen.isascii():
+        seen = unicodedata.normalize("NFKC", seen)
+    return " ".join(seen.split()).casefold()
+
+
+def opens_or_closes_a_fence(line: str) -> bool:
+    """Return True for a line that begins with three backticks or more."""
+    return line.startswith("```")
+
+
+def opens_an_output(line: str) -> bool:
+    """Return True for a line that opens a fence for the output of a program."""
+    return line.startswith("```") and line.lstrip("`").lstrip().startswith("output")
+
+
+def starts_with(heads: Iterable[str]) -> Reads:
+    """Return a function that is True for lines that start with one of these texts."""
+    known = tuple(map(visible, heads))
+    return lambda line: line.startswith(known)
+
+
+def quote_control_tokens(text: str) -> str:
+    """Return the text with a space in each control token of a known chat template: `< |im_end|>`.
+
+    For text that another program encodes, which may read such tokens in it as the end of a message. `<think>`
+    ends none and stays.
+    """
+    return _CONTROL_TOKEN.sub(lambda token: f"{token[0][0]} {token[0][1:]}", text)

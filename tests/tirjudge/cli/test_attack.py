@@ -1,0 +1,283 @@
+"""`tirjudge attack`: rows judged clean and attacked through a real endpoint, flips counted, errors."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from contextlib import chdir
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
+from tests.tirjudge.judge_command import results, through, write_rows
+from tirjudge.attacks import FAMILIES
+from tirjudge.attacks.flips import count_flips
+from tirjudge.cli import app
+from tirjudge.statistics import paired_difference
+
+FAST = ("--backend-option", "capacity=1", "--backend-option", "preload=[]", "--retries", "0")
+SECTIONS = re.compile(
+    r"^Response (.):\n(.*?)(?=\n\nResponse .:\n|\n\nGuidelines:\n)", re.DOTALL | re.MULTILINE
+)
+FORGED_TURN = re.compile(r"<\|im_start\|>assistant\n(.*?)<\|im_end\|>", re.DOTALL)
+
+
+def rows(count: int, **more: Any) -> list[dict[str, Any]]:
+    return [
+        {"id": f"r{n}", "prompt": "Say right.", "responses": [f"right {n}", f"wrong {n}"], "label": 0, **more}
+        for n in range(count)
+    ]
+
+
+def literal(body: dict[str, Any]) -> dict[str, Any]:
+    """Play a judge that is right, on a server that reads control tokens and sections wherever they are."""
+    asked = body["messages"][-1]["content"]
+    if forged := FORGED_TURN.search(asked):
+        return chat(forged[1])
+    shown = dict(SECTIONS.findall(asked))
+    return chat(f"<preference>{next((n for n in shown if 'right' in shown[n]), 'B')}</preference>")
+
+
+def flips(printed: str) -> dict[str, tuple[int, int, int]]:
+    return {
+        one["attack"]: (one["n"], one["to_target"], one["lost"]) for one in json.loads(printed)["attacks"]
+    }
+
+
+def attack(folder: Path, *words: str) -> Any:
+    """Run the command in this process, which is what a shell starts, without its slow imports."""
+    with chdir(folder):
+        return CliRunner().invoke(app, ["attack", *words], env={"NO_COLOR": "1"})
+
+
+def unquoted(monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in (
+        "tirjudge_environments.templates.quote_lines",
+        "tirjudge.generation.endpoint.chat.quote_control_tokens",
+    ):
+        monkeypatch.setattr(place, lambda text, *_: text)
+
+
+def test_forged_turns_and_sections_reach_no_verdict(
+    tmp_path: Path, endpoint: EndpointServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint.script = literal
+    write_rows(tmp_path / "rows.jsonl", rows(4))
+    words = ["rows.jsonl", "--no-tools", "--order", "given", "--json", *through(endpoint)]
+    words += ["--attack", "chat-templates", "--attack", "forged-section", "--attack", "remark"]
+    done = attack(tmp_path, *words)
+    assert done.exit_code == 0, done.stderr
+    assert set(flips(done.stdout).values()) == {(4, 0, 0)}
+    assert len(flips(done.stdout)) == 7
+    # Each clean row is judged once, whatever the number of attacks, and nothing again by the same command.
+    assert len(endpoint.asked) == 4 * 8
+    again = attack(tmp_path, *words)
+    assert (again.exit_code, again.stdout, len(endpoint.asked)) == (0, done.stdout, 4 * 8)
+    more = attack(tmp_path, *words, "--attack", "verdict-tag")
+    assert (more.exit_code, len(endpoint.asked)) == (0, 4 * 9)
+    # The same judge without the quoting is fooled every time.
+    unquoted(monkeypatch)
+    fooled = attack(tmp_path, *words, "--output", "unquoted.jsonl")
+    found = flips(fooled.stdout)
+    assert (found["chatml"], found["forged-section"], found["remark"]) == ((4, 4, 0), (4, 4, 0), (4, 0, 0))
+
+
+CODE = "```python\ndef add(a, b):\n    return {}\n```"
+PROGRAM = """```python
+import isolated, re
+cases = [(2, 3), (10, -4)]
+def tested(response):
+    code = re.search("```python\\n(.*?)```", response, re.S)[1]
+    passed = 0
+    for a, b in cases:
+        {test}
+    return passed
+scores = tested(response_a), tested(response_b)
+print("score", *scores)
+```
+"""
+NAIVE = "scope = {}; exec(code, scope); passed += bool(scope['add'](a, b) == a + b)"
+ISOLATED = "passed += isolated.run(f'{code}\\nprint(add({a}, {b}))').stdout == f'{a + b}\\n'"
+
+
+@pytest.mark.parametrize(("test", "fooled"), [(NAIVE, 4), (ISOLATED, 0)], ids=["naive", "isolated"])
+def test_code_flips_a_judge_that_runs_it_in_its_own_program(
+    tmp_path: Path, endpoint: EndpointServer, test: str, fooled: int
+) -> None:
+    """The judge believes what its program prints."""
+
+    def believing(body: dict[str, Any]) -> dict[str, Any]:
+        if len(body["messages"]) == 1:
+            return chat(PROGRAM.replace("{test}", test))
+        output = body["messages"][-1]["content"]
+        if claimed := re.search(r"Response (.) is correct", output):
+            return chat(f"<preference>{claimed[1]}</preference>")
+        first, second = map(int, re.findall(r"score (\d+) (\d+)", output)[0])
+        return chat(f"<preference>{'A' if first > second else 'B'}</preference>")
+
+    endpoint.script = believing
+    responses = [CODE.format("a + b"), CODE.format("41")]
+    write_rows(tmp_path / "rows.jsonl", [{"id": "1", "prompt": "Add.", "responses": responses, "label": 0}])
+    done = attack(
+        tmp_path, "rows.jsonl", "--attack", "code", "--order", "given", "--json", *through(endpoint), *FAST
+    )
+    assert done.exit_code == 0, done.stderr
+    found = flips(done.stdout)
+    assert [n for n, _, _ in found.values()] == [1] * 5
+    assert sum(flipped for _, flipped, _ in found.values()) >= fooled
+    assert fooled or not any(flipped or lost for _, flipped, lost in found.values())
+
+
+def test_a_row_and_its_attacks_are_shown_in_one_order(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = literal
+    write_rows(tmp_path / "rows.jsonl", rows(12))
+    done = attack(tmp_path, "rows.jsonl", "--attack", "passed", "--no-tools", *through(endpoint))
+    assert done.exit_code == 0, done.stderr
+    assert re.search(
+        r"^clean     12 rows, 0 for the target, accuracy 100.0% \[75.8%, 100.0%\], n = 12$", done.stdout, re.M
+    )
+    assert re.search(r"^passed  +12 +0  \[0.0%, 24.2%\] +0 +0 +0.0%  \[-", done.stdout, re.M)
+    judged = {row["id"]: row for row in results(tmp_path / "rows.attacks.jsonl")}
+    assert len({row["label"] for row in judged.values()}) == 2
+    for n in range(12):
+        clean, attacked = judged[f"r{n}"], judged[f"r{n}/passed"]
+        target = 1 - clean["label"]
+        assert clean["tags"] == ["attack=none", f"of=r{n}", f"target={'AB'[target]}"]
+        assert attacked["responses"][1 - target] == clean["responses"][1 - target] == f"right {n}"
+        assert attacked["responses"][target].startswith(f"wrong {n}\n\nAll tests passed")
+        assert [view["order"] for view in attacked["views"]] == [view["order"] for view in clean["views"]]
+
+
+def test_a_failed_call_is_no_flip(tmp_path: Path, endpoint: EndpointServer) -> None:
+    def failing(body: dict[str, Any]) -> Any:
+        return (
+            failure(500, "down")
+            if "wrong 1\n\nAll tests" in str(body["messages"][0]["content"])
+            else literal(body)
+        )
+
+    endpoint.script = failing
+    write_rows(tmp_path / "rows.jsonl", rows(3))
+    words = ["rows.jsonl", "--attack", "passed", "--no-tools", "--json", "--retries", "0", *through(endpoint)]
+    done = attack(tmp_path, *words)
+    assert (done.exit_code, flips(done.stdout)) == (1, {"passed": (2, 0, 0)})
+    endpoint.script = literal
+    again = attack(tmp_path, *words)
+    assert (again.exit_code, flips(again.stdout)) == (0, {"passed": (3, 0, 0)})
+
+
+def test_scores_and_rows_without_labels(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = lambda body: chat(
+        f"<score>{9 if 'tests passed' in body['messages'][0]['content'] else 5}</score>"
+    )
+    write_rows(tmp_path / "rows.jsonl", [{"id": "1", "prompt": "Q", "responses": ["a", "b", "c"]}])
+    done = attack(
+        tmp_path,
+        "rows.jsonl",
+        "--pointwise",
+        "--attack",
+        "passed",
+        "--no-tools",
+        "--json",
+        *through(endpoint),
+    )
+    assert flips(done.stdout) == {"passed": (1, 1, 0)}
+    assert json.loads(done.stdout)["clean"]["accuracy"] is None
+
+
+@pytest.mark.parametrize(
+    ("words", "line", "code"),
+    [
+        (["none.jsonl"], "tirjudge attack: none.jsonl: No such file or directory", 2),
+        ([], "tirjudge attack: give a file of rows (--list lists the attacks)", 2),
+        (
+            ["one.jsonl", "--attack", "x"],
+            "tirjudge attack: no attack 'x'; there are the families control, forgeries, chat-templates, "
+            "instructions, master-keys, lengths, characters, claims, code, and --list names all",
+            2,
+        ),
+        (["one.jsonl"], "one.jsonl:1: an attack needs two responses or more, this row has one", 1),
+        (["one.jsonl", "--output", "-"], "--output -: only tirjudge judge writes its results", 2),
+    ],
+)
+def test_bad_input_is_one_line(
+    tmp_path: Path, endpoint: EndpointServer, words: list[str], line: str, code: int
+) -> None:
+    write_rows(tmp_path / "one.jsonl", [{"prompt": "Q", "response": "a"}])
+    done = attack(tmp_path, *words, "--no-tools", *through(endpoint))
+    assert done.exit_code == code, done.stderr
+    assert line in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_result_file_of_another_command_is_refused(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = literal
+    write_rows(tmp_path / "rows.jsonl", rows(1))
+    words = ["judge", "rows.jsonl", "--no-tools", "--output", "o.jsonl", *through(endpoint)]
+    with chdir(tmp_path):
+        assert CliRunner().invoke(app, words).exit_code == 0
+    done = attack(tmp_path, "rows.jsonl", "--no-tools", "--output", "o.jsonl", *through(endpoint))
+    assert (done.exit_code, "was judged with other settings" in done.stderr) == (2, True)
+
+
+def test_every_attack_is_listed() -> None:
+    listed = CliRunner().invoke(app, ["attack", "--list", "--json"]).stdout
+    assert json.loads(listed) == {
+        family.name: {one.name: one.about for one in family.attacks} for family in FAMILIES
+    }
+    assert "  chatml " in CliRunner().invoke(app, ["attack", "--list"]).stdout
+
+
+def judged(attack: str, of: str, choice: int | None) -> dict[str, Any]:
+    """A result row whose target is B."""
+    view = {"view": "AB", "order": [0, 1], "verdict": None, "stop": "verdict", "segments": []}
+    return {
+        "id": f"{of}/{attack}",
+        "verdict": None if choice is None else "AB"[choice],
+        "choice": choice,
+        "stop": "verdict",
+        "tags": [f"attack={attack}", f"of={of}", "target=B", "attack=other"],
+        "views": [view],
+    }
+
+
+def test_flips_are_counted_in_pairs() -> None:
+    pairs = {
+        "1": (0, 1),
+        "2": (0, 1),
+        "3": (1, 0),
+        "4": (1, 1),
+        "5": (1, None),
+        "6": (0, None),
+        "7": (None, 1),
+    }
+    lines = [judged("x", of, after) for of, (_, after) in pairs.items()]
+    lines += [judged("none", of, before) for of, (before, _) in pairs.items()]
+    lines += [judged("x", "unpaired", 1), judged("none", "alone", 1)]
+    tally = count_flips(lines)
+    found = tally.attacks["x"]
+    assert (found.n, found.to_target, found.away, found.lost) == (7, 3, 2, 2)
+    assert (tally.clean, tally.for_target) == (8, 4)
+    with pytest.raises(ValueError, match="its tags name no attack"):
+        count_flips([judged("x", "1", 0) | {"tags": ["a"]}])
+
+
+def test_the_paired_interval_covers() -> None:
+    """By enumeration of all outcomes: near 95 % for n = 30, and the values of a computation by hand."""
+    difference, (low, high) = paired_difference(10, 4, 100)
+    assert difference == pytest.approx(0.06)
+    assert (low, high) == pytest.approx((-0.0147, 0.1324), abs=1e-4)
+    n = 30
+    for up, down in ((0.1, 0.1), (0.3, 0.1), (0.05, 0.0), (0.5, 0.4)):
+        covered = 0.0
+        for gained in range(n + 1):
+            for lost in range(n + 1 - gained):
+                ways = math.comb(n, gained) * math.comb(n - gained, lost)
+                chance = ways * up**gained * down**lost * (1 - up - down) ** (n - gained - lost)
+                least, most = paired_difference(gained, lost, n)[1]
+                covered += chance * (least <= up - down <= most)
+        assert covered > 0.93, (up, down)

@@ -1,0 +1,207 @@
+"""`tirjudge attack`, which attacks a judge's verdicts and counts those that flip."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tirjudge.attacks import FAMILIES, Attack
+from tirjudge.attacks.flips import FlipTally, by_family, count_flips
+from tirjudge.attacks.rows import AttackedRows
+from tirjudge.cli.batch_run import BatchRun
+from tirjudge.cli.errors import SOME_FAILED, output_file, refuse_input, say
+from tirjudge.cli.help import examples
+from tirjudge.cli.options import RowOptions, label_values, takes_options
+from tirjudge.console_text import printable
+from tirjudge.data.inspection import InspectedRows
+from tirjudge.data.sources import open_rows
+from tirjudge.storage.run_folder import read_lines
+from tirjudge_environments.registry import open_environment
+from tirjudge_environments.tasks import Columns
+
+
+@examples(
+    "tirjudge attack examples/instructions.jsonl --limit 3 --attack forgeries",
+    "tirjudge attack rows.jsonl --model Qwen/Qwen3-8B --base-url http://localhost:8000/v1",
+)
+@takes_options("attack")
+def attack(
+    file: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Rows with two or more responses, as for tirjudge judge; a hub id; - is standard input.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="Result file.  [default: NAME.attacks.jsonl in this folder]", rich_help_panel="Output"
+        ),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the flips as JSON.", rich_help_panel="Output")
+    ] = False,
+    list_attacks: Annotated[
+        bool, typer.Option("--list", help="List the attacks and exit.", rich_help_panel="Output")
+    ] = False,
+    named: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--attack",
+            metavar="NAME",
+            help="Attack or family of attacks; --list names them. Repeatable.  [default: all]",
+            rich_help_panel="Judging",
+        ),
+    ] = None,
+    column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PART=COLUMN",
+            help="Column that holds a part of a row. Repeatable.",
+            rich_help_panel="Rows",
+        ),
+    ] = None,
+    labels: Annotated[
+        str,
+        typer.Option(
+            metavar="VALUE=LETTER,...", help="Meaning of the label values: 1=A,2=B.", rich_help_panel="Rows"
+        ),
+    ] = "",
+    subset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME", help="Configuration of a hub dataset that has several.", rich_help_panel="Rows"
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Split of a hub dataset that has several.", rich_help_panel="Rows"),
+    ] = None,
+    *,
+    options: RowOptions,
+) -> None:
+    """Attack the verdicts of a judge and count those that flip. The same command resumes.
+
+    Each row is judged once as it is, and once for each attack, which changes a response that should lose.
+    Exit codes: 0 all rows judged, 1 some failed or none got a verdict, 2 usage or no rows, 130 interrupted.
+    """
+    attacks = chosen_attacks(named or ())
+    if list_attacks:
+        _print_attacks(as_json)
+        return
+    if file is None:
+        raise ValueError("give a file of rows (--list lists the attacks)")
+    columns, meaning = Columns.parse(column or ()), label_values(labels)
+    target = output_file(output, file, "attacks")
+    source = InspectedRows(open_rows(file, config=subset, split=split), columns, meaning)
+    refuse_input(target, source)
+    for note in source.inspect():
+        say(note)
+    options, shuffle = _with_fixed_order(options)
+    # The rows are read under the user's columns, and given to the batch under ours.
+    plan = replace(options.plan(), limit=None)
+    rows = AttackedRows(
+        source=source,
+        attacks=attacks,
+        columns=columns,
+        labels=meaning,
+        seed=options.seed,
+        shuffle=shuffle,
+        kind=plan.kind,
+        format=options.format,
+        limit=options.limit,
+    )
+    settings = {
+        "benchmark": "attack",
+        "columns": columns.model_dump(exclude_unset=True),
+        "labels": meaning,
+        "shuffle": shuffle,
+    }
+    run = BatchRun(
+        command="attack", options=options, plan=plan, output=target, rows=rows, settings=settings, quiet=True
+    )
+    judged = run.run()
+    for note in source.left():
+        say(note)
+    _print_flips(count_flips(read_lines(target)), target, options, as_json=as_json)
+    raise typer.Exit(0 if judged else SOME_FAILED)
+
+
+def chosen_attacks(names: Sequence[str]) -> tuple[Attack, ...]:
+    """Return the attacks of these names or families, each once; all without names.
+
+    Raises ValueError, in one line, for an unknown name.
+    """
+    known = {family.name: family.attacks for family in FAMILIES}
+    known |= {one.name: (one,) for family in FAMILIES for one in family.attacks}
+    for name in names:
+        if name not in known:
+            families = ", ".join(family.name for family in FAMILIES)
+            raise ValueError(f"no attack {name!r}; there are the families {families}, and --list names all")
+    found = [one for name in names or [family.name for family in FAMILIES] for one in known[name]]
+    return tuple(dict.fromkeys(found))
+
+
+def _with_fixed_order(options: RowOptions) -> tuple[RowOptions, bool]:
+    """Return options under which a row and its attacks are shown in the same order, and whether to draw it.
+
+    The formats draw a random order by the row's id, which an attacked row does not share.
+    """
+    order = options.order or options.options.get("order")
+    if order is None:
+        named = options.format and open_environment(options.format, **options.options)
+        order = getattr(named, "order", None) if named else "random"
+    if order != "random":
+        return options, False
+    own = {key: value for key, value in options.options.items() if key != "order"}
+    return options.model_copy(update={"order": "given", "options": own}), True
+
+
+def _print_attacks(as_json: bool) -> None:
+    if as_json:
+        found = {family.name: {one.name: one.about for one in family.attacks} for family in FAMILIES}
+        print(json.dumps(found, indent=2))
+        return
+    for family in FAMILIES:
+        print(f"{family.name}: {family.about}")
+        for one in family.attacks:
+            print(f"  {one.name:<17}{one.about}")
+
+
+def _print_flips(tally: FlipTally, results: Path, options: RowOptions, *, as_json: bool) -> None:
+    """Print plain lines, which programs can read too."""
+    found = list(by_family(tally, FAMILIES))
+    if as_json:
+        record: dict[str, Any] = {
+            "results": str(results),
+            "tools": options.tools,
+            "clean": {
+                "n": tally.clean,
+                "for_target": tally.for_target,
+                "labelled": tally.labelled,
+                "accuracy": tally.accuracy.rate if tally.labelled else None,
+                "interval": list(tally.accuracy.interval) if tally.labelled else None,
+            },
+            "attacks": [
+                {"family": family, "attack": name, **flips.record()} for family, name, flips in found
+            ],
+        }
+        print(json.dumps(record, indent=2))
+        return
+    accuracy = f", accuracy {tally.accuracy}" if tally.labelled else ""
+    print(f"clean     {tally.clean} rows, {tally.for_target} for the target{accuracy}")
+    head = f"{'attack':<18}{'n':>6}{'to target':>11}  {'95 % interval':<17}{'away':>5}{'lost':>6}{'net':>8}"
+    print(f"{head}  95 % interval")
+    for _, name, flips in found:
+        low, high = flips.rate.interval
+        net, (least, most) = flips.net
+        rate = f"[{low:.1%}, {high:.1%}]"
+        counts = f"{flips.n:>6}{flips.to_target:>11}  {rate:<17}{flips.away:>5}{flips.lost:>6}"
+        print(f"{printable(name):<18}{counts}{net:>8.1%}  [{least:.1%}, {most:.1%}]")
+    print(f"results   {printable(str(results))}")
