@@ -41,7 +41,7 @@ CONDITIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
 MINIATURE = Path("miniature")
 _QUOTING = (
     "tirjudge_environments.templates.quote_lines",
-    "tirjudge_environments.outputs.quote_lines",
+    "tirjudge_environments.programs.outputs.quote_lines",
     "tirjudge_environments.formats.tir.quote_lines",
     "tirjudge.generation.endpoint.chat.quote_control_tokens",
 )

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tirjudge_environments.base import Environment, ToolEnvironment
-from tirjudge_environments.recording import ReplaySandbox
+from tirjudge_environments.programs.recording import ReplaySandbox
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.types import (
     Completion,

@@ -28,7 +28,7 @@ from tirjudge_environments import (
     Verdict,
     derive_seed,
 )
-from tirjudge_environments.recording import ReplaySandbox
+from tirjudge_environments.programs.recording import ReplaySandbox
 from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_sandbox import Execution, Limits, Status
 

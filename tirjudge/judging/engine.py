@@ -31,7 +31,7 @@ from tirjudge_environments import (
     ToolEnvironment,
 )
 from tirjudge_environments.orders import Order
-from tirjudge_environments.outputs import cut_middle
+from tirjudge_environments.programs.outputs import cut_middle
 from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, SandboxUnavailable, Status

@@ -16,7 +16,7 @@ from tirjudge.judging.criteria import CriterionVerdict
 from tirjudge.storage.records import passages
 from tirjudge_environments import Refused, Trajectory
 from tirjudge_environments.orders import letter, letters
-from tirjudge_environments.outputs import cut_middle, output_text
+from tirjudge_environments.programs.outputs import cut_middle, output_text
 from tirjudge_sandbox import Status
 
 _LONGEST_OUTPUT = 2000

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tirjudge.mcp import inside
-from tirjudge_environments.outputs import output_text
+from tirjudge_environments.programs.outputs import output_text
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 
 ReturnMode = Literal["xml", "json"]

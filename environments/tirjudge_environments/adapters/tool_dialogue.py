@@ -10,8 +10,8 @@ from typing import Any
 
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.adapters.single_views import row_view, score_alone
+from tirjudge_environments.programs.recording import RecordingSandbox, ReplaySandbox
 from tirjudge_environments.quoting import quote_control_tokens
-from tirjudge_environments.recording import RecordingSandbox, ReplaySandbox
 from tirjudge_environments.session import JudgeSession
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.types import Completion, Finish, Score, StopReason, ToolCall, Trajectory

@@ -15,7 +15,7 @@ from tirjudge_environments.adapters.sandbox_thread import SandboxThread
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.adapters.single_views import reward_of, row_view, score_alone
 from tirjudge_environments.formats.tir import RUN_PYTHON
-from tirjudge_environments.outputs import output_text
+from tirjudge_environments.programs.outputs import output_text
 from tirjudge_environments.quoting import quote_control_tokens
 from tirjudge_environments.session import JudgeSession, Transcript
 from tirjudge_environments.tasks import read_task

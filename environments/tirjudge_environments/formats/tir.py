@@ -11,8 +11,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge_environments.orders import letter
-from tirjudge_environments.outputs import cut_middle, output_text, quote_fences
 from tirjudge_environments.parsing import Turn, behind_thinking
+from tirjudge_environments.programs.outputs import cut_middle, output_text, quote_fences
 from tirjudge_environments.quoting import opens_an_output, quote_lines
 from tirjudge_environments.rewards import NO_TOOL_DOMAINS
 from tirjudge_environments.templates import Template, conversation_text, load_template, question_text

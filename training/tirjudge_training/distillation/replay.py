@@ -19,7 +19,7 @@ from tirjudge_environments import (
     Trajectory,
 )
 from tirjudge_environments.parsing import Turn
-from tirjudge_environments.recording import ReplaySandbox
+from tirjudge_environments.programs.recording import ReplaySandbox
 from tirjudge_sandbox import Execution
 
 Reasoning = Literal["drop", "keep"]

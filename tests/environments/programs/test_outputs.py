@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tirjudge_environments import Refused, RunCode, TirPairwise
-from tirjudge_environments.outputs import cut_middle, output_text
+from tirjudge_environments.programs.outputs import cut_middle, output_text
 from tirjudge_sandbox import Execution, Status
 
 TRACEBACK = """Traceback (most recent call last):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tirjudge_environments.recording import RecordingSandbox, ReplaySandbox
+from tirjudge_environments.programs.recording import RecordingSandbox, ReplaySandbox
 from tirjudge_environments.testing import fixed_sandbox
 from tirjudge_sandbox import Execution, Limits, Program, Status
 

@@ -1,0 +1,1 @@
+"""Programs of a dialogue: the text of their outcome, and sandboxes that record or replay executions."""
