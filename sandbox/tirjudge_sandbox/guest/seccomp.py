@@ -39,6 +39,9 @@ _ARGUMENTS_ARE: dict[str, dict[int, tuple[int, ...]]] = {
     "prlimit64": {0: (0,)},
     # asyncio's loop wakes itself through a socketpair.
     "socketpair": {0: (_AF_UNIX,), 1: _STREAMS},
+    # SOL_SOCKET with REUSEADDR, KEEPALIVE, LINGER, PASSCRED, RCVTIMEO, SNDTIMEO. Absent: ATTACH_FILTER, and
+    # SNDBUF and RCVBUF, with which each socket could hold megabytes of the kernel's memory.
+    "setsockopt": {1: (1,), 2: (2, 9, 13, 16, 20, 21)},
 }
 _SOCKETS_ARE: dict[str, dict[int, tuple[int, ...]]] = {
     "socket": {0: (_AF_UNIX,), 1: _STREAMS},
