@@ -135,6 +135,31 @@ if os.geteuid() == ROOT:
     }
 PLACEMENTS["docker"] = lambda: DockerSandbox(capacity=1, preload=())
 
+HOARDERS = """
+import os, socket, time
+def fill():
+    held = []
+    try:
+        while True:
+            pair = socket.socketpair()
+            held.append(pair)
+            pair[0].setblocking(False)
+            try:
+                while True:
+                    pair[0].send(bytes(1 << 16))
+            except BlockingIOError:
+                pass
+    except OSError:
+        return held
+for number in range(24):
+    if os.fork() == 0:
+        held = fill()
+        time.sleep(60)
+held = fill()
+time.sleep(60)
+"""
+"""Twenty-five processes that hold as much of the kernel's memory as fits into their sockets, and wait."""
+
 READ_ONLY = ("own-uid", "plain")
 """Placements in which programs can neither write files nor start processes."""
 

@@ -37,7 +37,11 @@ def main() -> None:
     control = socket.socket(fileno=settings.inside.control)
     # Let the kernel choose workers first when memory runs out. Raising the score needs no privilege.
     with contextlib.suppress(OSError):
-        Path("/proc/self/oom_score_adj").write_text("1000")
+        Path("/proc/self/oom_score_adj").write_text(str(memory.TEMPLATE_SCORE))
+    if settings.memory_group:
+        # The host finds out whether it worked.
+        with contextlib.suppress(OSError):
+            Path(settings.memory_group).write_text("0")
     try:
         uid = _program_uid(settings.placement)
         if settings.placement in WITHOUT_NAMESPACES:
@@ -74,10 +78,8 @@ def main_in_container() -> None:
         sys.exit(f"the host's control socket cannot be reached from the container: {error.strerror}")
     try:
         # Opened for the template, which will not be able to open files in /proc and /sys.
-        counts = [os.open("/proc/self/statm", os.O_RDONLY), memory.open_kill_count()]
-        opened = [descriptor for descriptor in counts if descriptor is not None]
-        for descriptor in (control.fileno(), *opened):
-            os.set_inheritable(descriptor, True)
+        files = memory.KernelFiles.open()
+        os.set_inheritable(control.fileno(), True)
         privileges.limit()
         privileges.forbid_new()
         if landlock.abi():
@@ -86,7 +88,7 @@ def main_in_container() -> None:
             )
         os.chdir(inside.scratch)
         given = replace(inside, control=control.fileno()).to_json()
-        os.execve(settings.command[0], [*settings.command, given, *map(str, opened)], settings.environment)
+        os.execve(settings.command[0], [*settings.command, given, files.to_json()], settings.environment)
     except OSError as error:
         control.send(json.dumps({"failed": error.strerror or str(error)}).encode())
         sys.exit(1)
@@ -134,7 +136,7 @@ def _end(id_map: Path) -> int:
 def _become_template(settings: Outside, uid: int) -> NoReturn:
     inside = settings.inside
     # Opened for the template, which will have no /proc.
-    statm = os.open("/proc/self/statm", os.O_RDONLY)
+    files = memory.KernelFiles.open([settings.memory_kills] if settings.memory_kills else [])
     if settings.placement in WITHOUT_NAMESPACES:
         readable = [*namespaces.SYSTEM, *namespaces.DEVICES, *(source for source, _ in settings.binds)]
         if settings.placement != PLAIN:
@@ -147,7 +149,6 @@ def _become_template(settings: Outside, uid: int) -> NoReturn:
     privileges.drop(None if settings.placement == PLAIN else uid)
     if landlock.abi():
         landlock.restrict(read=readable, write=[inside.scratch, *namespaces.WRITABLE_DEVICES])
-    for descriptor in (inside.control, statm):
-        os.set_inheritable(descriptor, True)
-    arguments = [*settings.command, inside.to_json(), str(statm)]
+    os.set_inheritable(inside.control, True)
+    arguments = [*settings.command, inside.to_json(), files.to_json()]
     os.execve(arguments[0], arguments, settings.environment)

@@ -1,10 +1,14 @@
-"""Memory of a worker: its heap in huge pages, and the kernel's count of processes killed for memory."""
+"""Memory of a worker: its heap in huge pages, whom the kernel kills first, and how often it did."""
 
 from __future__ import annotations
 
 import contextlib
 import gc
+import json
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
 
 from tirjudge_sandbox.guest import syscalls
 
@@ -12,6 +16,10 @@ _HUGE_PAGE_BITS = 21
 _MADV_COLLAPSE = 25
 _EVENT_FILES = ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control")
 """The counters of control groups version 2 and version 1, as a container sees its own."""
+
+TEMPLATE_SCORE, _PROGRAM_SCORE = 500, 1000
+"""Values of oom_score_adj. The host's own processes usually have 0, so workers are killed before them. A
+process may raise its score, and lower it again, but not below what it was given with privileges."""
 
 
 def collapse_heap() -> None:
@@ -25,21 +33,71 @@ def collapse_heap() -> None:
             syscalls.libc("madvise", region << _HUGE_PAGE_BITS, 1 << _HUGE_PAGE_BITS, _MADV_COLLAPSE)
 
 
-def open_kill_count() -> int | None:
-    """Open the counter for a process that may no longer open files later; None where there is no counter."""
-    for path in _EVENT_FILES:
-        try:
-            return os.open(path, os.O_RDONLY)
-        except OSError:
-            continue
-    return None
+@dataclass(frozen=True, slots=True)
+class KernelFiles:
+    """Descriptors of files about this process, opened before it may no longer open any."""
+
+    statm: int
+    """/proc/self/statm"""
+    score: int | None
+    """/proc/self/oom_score_adj; None where it may not be written."""
+    kills: int | None
+    """The control group's count of processes killed for lack of memory; None where there is none."""
+
+    @classmethod
+    def open(cls, kills: Sequence[str] = _EVENT_FILES) -> Self:
+        """Open the files, to be inherited by another program. `kills`: paths to try for the count."""
+        opened = cls(
+            os.open("/proc/self/statm", os.O_RDONLY),
+            _opened("/proc/self/oom_score_adj", os.O_RDWR),
+            next((one for path in kills if (one := _opened(path, os.O_RDONLY)) is not None), None),
+        )
+        for descriptor in (opened.statm, opened.score, opened.kills):
+            if descriptor is not None:
+                os.set_inheritable(descriptor, True)
+        return opened
+
+    def to_json(self) -> str:
+        return json.dumps([self.statm, self.score, self.kills])
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        return cls(*json.loads(text))
+
+
+def _opened(path: str, flags: int) -> int | None:
+    try:
+        return os.open(path, flags)
+    except OSError:
+        return None
+
+
+class KillOrder:
+    """Makes the kernel kill a program before its template when memory runs out."""
+
+    def __init__(self, score: int | None):
+        """`score`: from `KernelFiles`."""
+        self._score = score
+
+    def program_first(self) -> None:
+        """Give this process the score that a child forked now inherits."""
+        self._write(_PROGRAM_SCORE)
+
+    def template_last(self) -> None:
+        """Give this process its own score again."""
+        self._write(TEMPLATE_SCORE)
+
+    def _write(self, score: int) -> None:
+        if self._score is not None:
+            with contextlib.suppress(OSError):
+                os.pwrite(self._score, str(score).encode(), 0)
 
 
 class MemoryKills:
     """Detects processes that the kernel killed because the control group was out of memory."""
 
     def __init__(self, descriptor: int | None):
-        """`descriptor`: from `open_kill_count`."""
+        """`descriptor`: from `KernelFiles`."""
         self._descriptor = descriptor
         self._seen = self._count()
 

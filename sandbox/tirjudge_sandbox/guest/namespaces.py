@@ -16,7 +16,7 @@ _MS_BIND, _MS_REC, _MS_PRIVATE = 1 << 12, 1 << 14, 1 << 18
 _MS_RDONLY, _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REMOUNT = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 5
 _MNT_DETACH = 2
 _AT_RECURSIVE, _AT_FDCWD = 0x8000, -100
-_READ_ONLY_NOSUID_NODEV = 0b111
+_READ_ONLY, _NOSUID, _NODEV = 1, 2, 4
 
 DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 WRITABLE_DEVICES = DEVICES[:3]
@@ -89,8 +89,13 @@ def _bind(source: str, target: str) -> None:
         _write(target, "")
     syscalls.libc("mount", os.fsencode(source), os.fsencode(target), None, _MS_BIND | _MS_REC, None)
     # A plain remount would leave the mounts beneath this one writable.
-    attributes = struct.pack("4Q", _READ_ONLY_NOSUID_NODEV, 0, 0, 0)
-    syscalls.make("mount_setattr", _AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, attributes, 32)
+    _set_attributes(target, _READ_ONLY | _NOSUID | _NODEV)
+
+
+def _set_attributes(target: str, attributes: int) -> None:
+    """Add attributes to a mount and those beneath it."""
+    packed = struct.pack("4Q", attributes, 0, 0, 0)
+    syscalls.make("mount_setattr", _AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, packed, 32)
 
 
 def _make_devices() -> None:
@@ -99,6 +104,8 @@ def _make_devices() -> None:
         _write(path, "")
         # Mounted from the host, since a user namespace does not allow mknod.
         syscalls.libc("mount", f"/host{path}".encode(), path.encode(), None, _MS_BIND, None)
+        # They can still be written to, since this is about the files, which are the host's: their times.
+        _set_attributes(path, _READ_ONLY | _NOSUID)
 
 
 def _mount_tmpfs(path: str, options: str, flags: int = 0) -> None:

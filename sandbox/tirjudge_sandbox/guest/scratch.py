@@ -56,7 +56,10 @@ def most_fetched_bytes(paths: tuple[str, ...], most_bytes: int) -> int:
 
 
 def wipe(path: str) -> None:
-    """Empty a folder, whatever depth and permissions its content has. Raises OSError if something remains."""
+    """Empty a folder, whatever depth and permissions its content has, and reset its times.
+
+    Raises OSError if something remains.
+    """
     os.chmod(path, 0o700)
     # A random name, which no program could guess and occupy.
     prefix, moved = os.urandom(8).hex(), 0
@@ -73,6 +76,8 @@ def wipe(path: str) -> None:
                 _open_up(os.path.join(entry, child))
                 os.rename(os.path.join(entry, child), os.path.join(path, f"{prefix}-{moved}"))
             os.rmdir(entry)
+    # A program could leave a number to the next one in these times.
+    os.utime(path, (0, 0))
 
 
 def _open_up(entry: str) -> bool:

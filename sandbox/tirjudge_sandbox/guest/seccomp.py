@@ -17,9 +17,12 @@ from itertools import chain
 from tirjudge_sandbox.guest import syscalls
 
 _LOAD, _AND, _JUMP_EQUAL, _JUMP_AT_LEAST, _JUMP_BITS, _RETURN = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
+_JUMP = 0x05
 _ALLOW, _ERRNO, _KILL_PROCESS = 0x7FFF0000, 0x00050000, 0x80000000
 _NUMBER, _ARCHITECTURE = 0, 4
 _REFUSE = _ERRNO | errno.EPERM
+_PRETEND = _ERRNO
+"""Return 0 as if the call had succeeded."""
 
 _NEW_NAMESPACE_OR_PARENT = 0x7E02_8000
 """CLONE_NEW* and CLONE_PARENT, which would make the new process the template's child."""
@@ -28,9 +31,9 @@ _STREAMS = tuple(1 | flags for flags in (0, 0x800, 0x8_0000, 0x8_0800))
 """SOCK_STREAM, with or without NONBLOCK and CLOEXEC. A pair of datagram sockets can send to any other."""
 
 _ARGUMENTS_ARE: dict[str, dict[int, tuple[int, ...]]] = {
-    # F_DUPFD, GETFD, SETFD, GETFL, SETFL, GETLK, SETLK, SETLKW, OFD_*, DUPFD_CLOEXEC, GETPIPE_SZ, GET_SEALS.
+    # F_DUPFD, GETFD, SETFD, GETFL, SETFL, GETLK, OFD_GETLK, DUPFD_CLOEXEC, GETPIPE_SZ, GET_SEALS.
     # Absent: SETOWN and SETSIG (signals by descriptor), leases, notifications, larger pipes.
-    "fcntl": {1: (0, 1, 2, 3, 4, 5, 6, 7, 36, 37, 38, 1030, 1032, 1034)},
+    "fcntl": {1: (0, 1, 2, 3, 4, 5, 36, 1030, 1032, 1034)},
     # TCGETS, TIOCGWINSZ, FIONREAD, FIONBIO, FIONCLEX, FIOCLEX.
     "ioctl": {1: (0x5401, 0x5413, 0x541B, 0x5421, 0x5450, 0x5451)},
     # GET_DUMPABLE, SET_NAME, GET_NAME, CAPBSET_READ, SET_VMA.
@@ -39,12 +42,18 @@ _ARGUMENTS_ARE: dict[str, dict[int, tuple[int, ...]]] = {
     "prlimit64": {0: (0,)},
     # asyncio's loop wakes itself through a socketpair.
     "socketpair": {0: (_AF_UNIX,), 1: _STREAMS},
+    # SOL_SOCKET with REUSEADDR, KEEPALIVE, LINGER, PASSCRED, RCVTIMEO, SNDTIMEO. Absent: ATTACH_FILTER, and
+    # SNDBUF and RCVBUF, with which each socket could hold megabytes of the kernel's memory.
+    "setsockopt": {1: (1,), 2: (2, 9, 13, 16, 20, 21)},
 }
 _SOCKETS_ARE: dict[str, dict[int, tuple[int, ...]]] = {
     "socket": {0: (_AF_UNIX,), 1: _STREAMS},
     # SCHED_OTHER, which every thread has already: ZeroMQ insists on saying so.
     "sched_setscheduler": {1: (0,)},
 }
+_LOCKS = (6, 7, 37, 38)
+"""SETLK, SETLKW, OFD_SETLK and OFD_SETLKW. Like `flock` they only seem to succeed: through locks on the files
+of libraries, which all see, programs could signal each other."""
 _REFUSAL = {"socket": _ERRNO | errno.EINVAL}
 """The error that ZeroMQ accepts where there is no network; EPERM would abort the process."""
 
@@ -108,6 +117,8 @@ def allow_list(*, unix_sockets: bool = False) -> bytes:
             (_RETURN, 0, 0, _ALLOW),
         ],
     )
+    code += _when(numbers.pop("flock"), [(_RETURN, 0, 0, _PRETEND)])
+    code += _when(numbers["fcntl"], _pretended(1, _LOCKS))
     for name, wanted in (_ARGUMENTS_ARE | (_SOCKETS_ARE if unix_sockets else {})).items():
         refusal = _REFUSAL.get(name, _REFUSE)
         tests = [_one_of(position, values, refusal) for position, values in wanted.items()]
@@ -155,6 +166,14 @@ def _unless_only_truncating(position: int) -> _Code:
 
 def _when(number: int, body: _Code) -> _Code:
     return [(_JUMP_EQUAL, 0, len(body), number), *body]
+
+
+def _pretended(position: int, values: tuple[int, ...]) -> _Code:
+    """Pretend success if the argument is one of `values`, otherwise continue with the next instruction."""
+    tests = [(_JUMP_EQUAL, len(values) - index, 0, value) for index, value in enumerate(values)]
+    # The instructions that follow compare the number of the call.
+    rest = [(_JUMP, 0, 0, 1), (_RETURN, 0, 0, _PRETEND), (_LOAD, 0, 0, _NUMBER)]
+    return [(_LOAD, 0, 0, _low_word(position)), *tests, *rest]
 
 
 def _one_of(position: int, values: tuple[int, ...], refusal: int = _REFUSE) -> _Code:

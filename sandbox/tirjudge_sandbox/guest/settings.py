@@ -64,6 +64,10 @@ class Outside:
     environment: dict[str, str]
     inside: Inside
     """Settings of the template."""
+    memory_group: str = ""
+    """File by which a process joins the worker's memory control group; empty without one."""
+    memory_kills: str = ""
+    """File that counts the group's processes that were killed for lack of memory."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -2,7 +2,8 @@
 
 A program's calls that are not listed here are refused. Left out on purpose: sockets other than a socketpair,
 namespaces and mounts, `execve`, ptrace and its kin, memory files (`memfd_create` escapes RLIMIT_AS), System V
-IPC, message queues, keys, io_uring, bpf, perf, priority and affinity (a program shares its uid with the
+IPC, message queues, keys, io_uring, bpf, perf, `sendmsg` (descriptors in flight hold more than a program may
+open), priority and affinity (a program shares its uid with the
 template). Numbers: Linux `arch/x86/entry/syscalls/syscall_64.tbl` and `include/uapi/asm-generic/unistd.h`.
 """
 
@@ -24,7 +25,7 @@ read=0 write=1 open=2 close=3 stat=4 fstat=5 lstat=6 poll=7 lseek=8 mmap=9 mprot
 rt_sigaction=13 rt_sigprocmask=14 rt_sigreturn=15 ioctl=16 pread64=17 pwrite64=18 readv=19 writev=20
 access=21 pipe=22 select=23 sched_yield=24 mremap=25 msync=26 mincore=27 madvise=28 dup=32 dup2=33
 pause=34 nanosleep=35 getitimer=36 alarm=37 setitimer=38 getpid=39 sendfile=40 sendto=44 recvfrom=45
-sendmsg=46 recvmsg=47 shutdown=48 getsockname=51 getpeername=52 socketpair=53 setsockopt=54
+recvmsg=47 shutdown=48 getsockname=51 getpeername=52 socketpair=53 setsockopt=54
 getsockopt=55 clone=56 fork=57 vfork=58 exit=60 wait4=61 kill=62 uname=63 fcntl=72 flock=73 fsync=74
 fdatasync=75 truncate=76 ftruncate=77 getdents=78 getcwd=79 chdir=80 fchdir=81 rename=82 mkdir=83
 rmdir=84 creat=85 link=86 unlink=87 symlink=88 readlink=89 chmod=90 fchmod=91 umask=95 gettimeofday=96
@@ -42,7 +43,7 @@ unlinkat=263 renameat=264 linkat=265 symlinkat=266 readlinkat=267 fchmodat=268 f
 pselect6=270 ppoll=271 set_robust_list=273 get_robust_list=274 splice=275 tee=276 sync_file_range=277
 utimensat=280 epoll_pwait=281 signalfd=282 timerfd_create=283 eventfd=284 fallocate=285
 timerfd_settime=286 timerfd_gettime=287 signalfd4=289 eventfd2=290 epoll_create1=291 dup3=292 pipe2=293
-preadv=295 pwritev=296 rt_tgsigqueueinfo=297 recvmmsg=299 prlimit64=302 sendmmsg=307 getcpu=309
+preadv=295 pwritev=296 rt_tgsigqueueinfo=297 recvmmsg=299 prlimit64=302 getcpu=309
 renameat2=316 getrandom=318 membarrier=324 mlock2=325 copy_file_range=326 preadv2=327 pwritev2=328
 statx=332 rseq=334 pidfd_send_signal=424 pidfd_open=434 clone3=435 close_range=436 openat2=437
 faccessat2=439 epoll_pwait2=441 futex_waitv=449 fchmodat2=452
@@ -65,9 +66,9 @@ rt_sigqueueinfo=138 rt_sigreturn=139 getpriority=141 getresuid=148 getresgid=150
 getpgid=155 getsid=156 setsid=157 getgroups=158 uname=160 getrlimit=163 setrlimit=164 getrusage=165
 umask=166 prctl=167 getcpu=168 gettimeofday=169 getpid=172 getppid=173 getuid=174 geteuid=175 getgid=176
 getegid=177 gettid=178 sysinfo=179 socketpair=199 getsockname=204 getpeername=205 sendto=206
-recvfrom=207 setsockopt=208 getsockopt=209 shutdown=210 sendmsg=211 recvmsg=212 readahead=213 brk=214
+recvfrom=207 setsockopt=208 getsockopt=209 shutdown=210 recvmsg=212 readahead=213 brk=214
 munmap=215 mremap=216 clone=220 mmap=222 fadvise64=223 mprotect=226 msync=227 mlock=228 munlock=229
-mincore=232 madvise=233 rt_tgsigqueueinfo=240 recvmmsg=243 wait4=260 prlimit64=261 sendmmsg=269
+mincore=232 madvise=233 rt_tgsigqueueinfo=240 recvmmsg=243 wait4=260 prlimit64=261
 renameat2=276 getrandom=278 membarrier=283 mlock2=284 copy_file_range=285 preadv2=286 pwritev2=287
 statx=291 rseq=293 pidfd_send_signal=424 pidfd_open=434 clone3=435 close_range=436 openat2=437
 faccessat2=439 epoll_pwait2=441 futex_waitv=449 fchmodat2=452

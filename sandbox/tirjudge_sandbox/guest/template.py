@@ -48,7 +48,7 @@ def main() -> None:
     settings = Inside.from_json(sys.argv[1])
     control = socket.socket(fileno=settings.control)
     try:
-        template = Template(control, settings, *map(int, sys.argv[2:]))
+        template = Template(control, settings, memory.KernelFiles.from_json(sys.argv[2]))
     except OSError as error:
         control.send(json.dumps({"failed": error.strerror or str(error)}).encode())
         return
@@ -61,19 +61,20 @@ def main() -> None:
 class Template:
     """The state of this process, which runs one program after another."""
 
-    def __init__(self, control: socket.socket, settings: Inside, statm: int, memory_kills: int | None = None):
+    def __init__(self, control: socket.socket, settings: Inside, files: memory.KernelFiles):
         self._control = control
         self._scratch = settings.scratch
         self._own_root = settings.own_root
         self._contains = os.getpid() == 1
-        self._memory_kills = memory.MemoryKills(memory_kills)
+        self._kill_order = memory.KillOrder(files.score)
+        self._memory_kills = memory.MemoryKills(files.kills)
         self._base_processes = _process_floor() if self._contains else 0
         preparation = settings.preparation
         _warm_up(settings.sites, preparation.preload)
         self._check = (
             import_policy.check(frozenset(preparation.imports)) if preparation.imports is not None else None
         )
-        self._base_bytes = _address_space(statm)
+        self._base_bytes = _address_space(files.statm)
         privileges.hide()
         self._calls = seccomp.allow_list(unix_sockets=preparation.unix_sockets)
         if self._contains:
@@ -130,12 +131,19 @@ class Template:
         for descriptor in (payload, *fetched):
             os.close(descriptor)
         scratch.wipe(self._scratch)
+        for device in namespaces.WRITABLE_DEVICES if self._own_root else ():
+            # Only a container has devices of its own; elsewhere no program can change the times of a device.
+            with contextlib.suppress(OSError):
+                os.utime(device)
         self._control.send(ending.pack())
 
     def _fork(self) -> int:
         template = os.getpid()
+        self._kill_order.program_first()
         child = os.fork()
-        if not child and not self._contains:
+        if child:
+            self._kill_order.template_last()
+        elif not self._contains:
             # As PID 1, the template takes its children along when it ends; otherwise the kernel must be asked
             # to.
             privileges.end_with(template)

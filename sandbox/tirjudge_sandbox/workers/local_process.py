@@ -9,10 +9,12 @@ import signal
 import socket
 import subprocess
 import tempfile
+from dataclasses import replace
 
 from tirjudge_sandbox.base import Isolation
 from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES, Outside, Preparation
 from tirjudge_sandbox.workers import host, interpreter
+from tirjudge_sandbox.workers.memory_group import MemoryGroup
 from tirjudge_sandbox.workers.worker import START_SECONDS, Worker, WorkerFailed, receive_report
 
 
@@ -35,23 +37,34 @@ async def start(placement: str, preparation: Preparation, disk_bytes: int) -> Wo
         if isinstance(error, TimeoutError):
             raise WorkerFailed(f"not ready after {START_SECONDS:.0f} s") from None
         raise
-    return Worker(ours, isolation, disk_bytes, processes.end)
+    return Worker(ours, isolation, disk_bytes, processes.end, processes.memory_group)
 
 
 def _start_processes(placement: str, preparation: Preparation, disk_bytes: int, control: int) -> _Processes:
+    folder = None
     if placement not in WITHOUT_NAMESPACES:
         settings = interpreter.pivoted_settings(placement, control, preparation, disk_bytes)
-        return _Processes(settings, None)
-    folder = tempfile.TemporaryDirectory(prefix="tirjudge-", ignore_cleanup_errors=True)
-    settings = interpreter.unpivoted_settings(placement, control, preparation, disk_bytes, folder.name)
-    return _Processes(settings, folder)
+    else:
+        folder = tempfile.TemporaryDirectory(prefix="tirjudge-", ignore_cleanup_errors=True)
+        settings = interpreter.unpivoted_settings(placement, control, preparation, disk_bytes, folder.name)
+    group = MemoryGroup.create()
+    if group is not None:
+        settings = replace(settings, memory_group=group.processes, memory_kills=group.kills)
+    return _Processes(settings, folder, group)
 
 
 class _Processes:
     """The launcher and the template of one worker."""
 
-    def __init__(self, settings: Outside, scratch_folder: tempfile.TemporaryDirectory[str] | None):
-        """Start the launcher. Raises OSError. `scratch_folder` is removed by `end`."""
+    def __init__(
+        self,
+        settings: Outside,
+        scratch_folder: tempfile.TemporaryDirectory[str] | None,
+        memory_group: MemoryGroup | None,
+    ):
+        """Start the launcher. Raises OSError. The folder and the group are removed by `end`."""
+        self.memory_group = memory_group
+        """The control group of the processes; None where there is none, or they could not join it."""
         self._process = _launch(settings)
         self._scratch_folder = scratch_folder
         self._launcher = _descriptor(self._process)
@@ -64,6 +77,9 @@ class _Processes:
             if report is None:
                 raise WorkerFailed(_last_line(self._process) or "it ended without a message")
             if "ready" in report:
+                if self.memory_group is not None and not self.memory_group.begin():
+                    await self.memory_group.remove()
+                    self.memory_group = None
                 return host.isolation(placement, report["ready"])
             # A template that has already ended has sent the reason, which is the next report.
             with contextlib.suppress(ProcessLookupError):
@@ -79,6 +95,8 @@ class _Processes:
         for descriptor in (self._launcher, self._template):
             if descriptor is not None:
                 os.close(descriptor)
+        if self.memory_group is not None:
+            await self.memory_group.remove()
         if self._scratch_folder is not None:
             self._scratch_folder.cleanup()
 

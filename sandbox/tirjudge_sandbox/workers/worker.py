@@ -15,6 +15,7 @@ from typing import Any
 from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.guest import scratch, wire
 from tirjudge_sandbox.workers.capture import Capture
+from tirjudge_sandbox.workers.memory_group import MemoryGroup
 
 START_SECONDS = 60.0
 """The longest time that a worker may take until it is warm."""
@@ -55,9 +56,11 @@ class Worker:
         isolation: Isolation,
         disk_bytes: int,
         end: Callable[[], Awaitable[None]],
+        memory_group: MemoryGroup | None = None,
     ):
         """`isolation`: the properties that the worker measured from inside. `disk_bytes`: size of the working
-        folder. `end` kills every process of the worker and returns when they are gone.
+        folder. `end` kills every process of the worker and returns when they are gone. `memory_group`: its
+        control group, if it has one that this process may limit.
         """
         self.isolation = isolation
         self.disk_bytes = disk_bytes
@@ -66,6 +69,7 @@ class Worker:
         """Programs that it has been given."""
         self._control = control
         self._end = end
+        self._memory_group = memory_group
         self._ended: asyncio.Future[None] | None = None
 
     @property
@@ -87,6 +91,8 @@ class Worker:
         capture = Capture(asyncio.get_running_loop(), limits.output_bytes)
         fetched = os.memfd_create("fetched", os.MFD_CLOEXEC) if program.fetch else None
         try:
+            if self._memory_group is not None:
+                self._memory_group.limit(limits)
             self._send(program, limits, capture, fetched, channel)
             capture.start(on_full=self._cancel)
             ending = await self._ending(limits.wall_seconds + _GRACE_SECONDS)

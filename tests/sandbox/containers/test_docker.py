@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests.sandbox.targets import HOARDERS
 from tirjudge_sandbox import Limits, Program, SandboxUnavailable, Status, open_sandbox
 from tirjudge_sandbox.containers import client, image
 from tirjudge_sandbox.containers.docker import DockerSandbox
@@ -144,6 +145,15 @@ async def test_exceeding_the_container_memory_is_not_reported_as_a_signal():
         assert (await sandbox.run(QUICK)).stdout == "ran\n"
         killed = await sandbox.run(Program(source="import os; os.kill(os.getpid(), 9)"))
         assert (killed.status, killed.signal) == (Status.SIGNAL, 9)
+
+
+async def test_no_program_can_have_the_worker_killed_for_memory():
+    async with DockerSandbox(capacity=1, preload=(), memory_bytes=96 << 20) as sandbox:
+        limits = Limits(processes=24, wall_seconds=20)
+        for _ in range(4):
+            assert (await sandbox.run(Program(source=HOARDERS), limits)).status is Status.MEMORY_LIMIT
+            assert (await sandbox.run(QUICK)).stdout == "ran\n"
+        assert sandbox.stats().lost == 0
 
 
 async def test_installed_packages_are_those_of_the_lock(docker_image):

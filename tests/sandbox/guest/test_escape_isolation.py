@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from tests.sandbox.targets import calling, last_line
+from tests.sandbox.targets import READ_ONLY, calling, last_line
 from tirjudge_sandbox import Limits, Program, Status
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -183,6 +183,71 @@ async def test_nothing_of_a_program_is_left_to_the_next(attack, target, name):
     assert (changed.status, changed.stdout) != (before.status, before.stdout)
     after = await target.run(showing(show), Limits())
     assert (after.status, after.stdout) == (before.status, before.stdout)
+
+
+async def test_times_carry_nothing_to_the_next_program(attack, placement):
+    left = """
+    import os
+    for path in ('.', '/dev/null', '/dev/zero', '/dev/full'):
+        try:
+            os.utime(path, ns=(1234, 1234))
+            os.utime(path)
+        except OSError:
+            pass
+    print(*(os.stat(path).st_mtime_ns for path in ('.', '/dev/null')))
+    """
+    await attack(left)
+    found = (await attack("import os; print(*(os.stat(p).st_mtime_ns for p in ('.', '/dev/null')))")).stdout
+    await asyncio.sleep(0.02)
+    again = (await attack("import os; print(*(os.stat(p).st_mtime_ns for p in ('.', '/dev/null')))")).stdout
+    folder, device = zip(found.split(), again.split(), strict=True)
+    if placement not in READ_ONLY:
+        assert folder == ("0", "0")
+    assert placement == "docker" or device[0] == device[1], "a program has changed the host's device"
+
+
+async def test_the_times_of_a_device_of_the_host(attack, placement):
+    execution = await attack("import os; open('/dev/null', 'w').write('x'); os.utime('/dev/null')")
+    # A container has devices of its own.
+    assert execution.status is (Status.OK if placement == "docker" else Status.ERROR)
+    assert placement == "docker" or last_line(execution).startswith(
+        ("OSError: [Errno 30]", "PermissionError")
+    )
+
+
+LOCKING = """
+import fcntl, os, struct
+file = open(os.__file__)
+fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+fcntl.lockf(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+"""
+"""Locks a file that every program sees."""
+
+
+HOLDING = (
+    LOCKING
+    + """
+import time
+print('locked', flush=True)
+time.sleep(1)
+"""
+)
+ASKING = (
+    LOCKING
+    + """
+asked = struct.pack('hhqqi', fcntl.F_WRLCK, 0, 0, 0, 0)
+print(struct.unpack('hhqqi', fcntl.fcntl(file, fcntl.F_GETLK, asked))[0] == fcntl.F_UNLCK)
+"""
+)
+
+
+async def test_a_siblings_lock(attack, sibling):
+    """Both lock the file, and neither notices the other."""
+    other = asyncio.ensure_future(sibling.run(Program(source=HOLDING), Limits()))
+    await asyncio.sleep(0.5)
+    execution = await attack(ASKING)
+    assert (await other).stdout == "locked\n"
+    assert (execution.status, execution.stdout) == (Status.OK, "True\n"), execution.stderr
 
 
 async def test_the_kernels_randomness_is_not_repeated(attack):

@@ -1,0 +1,142 @@
+"""Memory control groups: one for each worker of this host, in which the kernel counts all memory of programs.
+
+RLIMIT_AS counts the addresses of one process. A control group also counts what the kernel holds for a program
+(socket buffers, pipes, directory entries), its files in the working folder, and all its processes together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from tirjudge_sandbox.base import MIB, Limits
+
+_ROOT = Path("/sys/fs/cgroup")
+_NAME = re.compile(r"tirjudge-(\d+)-\d+")
+_NUMBERS = itertools.count()
+_KERNEL_BYTES = 16 * MIB
+"""Memory of the kernel that an honest program may need: page tables, descriptors, pipes."""
+_REMOVALS, _REMOVAL_SECONDS = 100, 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class _Version:
+    """The names of a version's files."""
+
+    limit: str
+    usage: str
+    swap: tuple[str, str]
+    """A file and the content with which nothing is swapped out."""
+    kills: str
+
+
+_V1 = _Version(
+    "memory.limit_in_bytes", "memory.usage_in_bytes", ("memory.swappiness", "0"), "memory.oom_control"
+)
+_V2 = _Version("memory.max", "memory.current", ("memory.swap.max", "0"), "memory.events")
+
+
+class MemoryGroup:
+    """The memory control group of one worker: its processes, and the programs that they start."""
+
+    def __init__(self, path: Path, version: _Version):
+        self._path, self._version = path, version
+        self._base = 0
+        self._limits: Limits | None = None
+
+    @classmethod
+    def create(cls, membership: str | None = None) -> Self | None:
+        """Make a new group; None where this process may make none.
+
+        In version 1 it is below the group of this process. In version 2 it is next to it, since a group with
+        processes cannot have groups with limits below it. `membership` is the content of /proc/self/cgroup.
+        """
+        if membership is None:
+            membership = Path("/proc/self/cgroup").read_text()
+        for parent, version in _parents(membership):
+            path = parent / f"tirjudge-{os.getpid()}-{next(_NUMBERS)}"
+            with contextlib.suppress(OSError):
+                _remove_abandoned(parent)
+                path.mkdir()
+                group = cls(path, version)
+                if (path / version.limit).exists():
+                    with contextlib.suppress(OSError):
+                        group._write(*version.swap)
+                    return group
+                path.rmdir()
+        return None
+
+    @property
+    def processes(self) -> str:
+        """Path of the file that a process joins by writing to it."""
+        return str(self._path / "cgroup.procs")
+
+    @property
+    def kills(self) -> str:
+        """Path of the file that counts processes killed for lack of memory."""
+        return str(self._path / self._version.kills)
+
+    def begin(self) -> bool:
+        """Take the memory of the warm worker as its own; return False if the worker could not join."""
+        try:
+            if not Path(self.processes).read_text():
+                return False
+            self._base = int((self._path / self._version.usage).read_text())
+        except OSError:
+            return False
+        return True
+
+    def limit(self, limits: Limits) -> None:
+        """Set the limit for the next program. Raises OSError.
+
+        It is the memory of the warm worker, for each process of the program a copy of that and
+        `memory_bytes`, the working folder, and 16 MiB for the kernel.
+        """
+        if limits == self._limits:
+            return
+        each = self._base + limits.memory_bytes
+        total = self._base + (1 + limits.processes) * each + limits.disk_bytes + _KERNEL_BYTES
+        self._write(self._version.limit, str(total))
+        self._limits = limits
+
+    async def remove(self) -> None:
+        """Remove the group, whose processes have ended. One that stays is removed by a later worker."""
+        for _ in range(_REMOVALS):
+            try:
+                self._path.rmdir()
+            except FileNotFoundError:
+                return
+            except OSError:
+                # A process leaves its group a moment after its parent has seen its end.
+                await asyncio.sleep(_REMOVAL_SECONDS)
+            else:
+                return
+
+    def _write(self, name: str, content: str) -> None:
+        (self._path / name).write_text(content)
+
+
+def _parents(membership: str) -> Iterator[tuple[Path, _Version]]:
+    """Yield the folders in which a group may be made, with the version of their file system."""
+    for line in membership.splitlines():
+        number, controllers, path = line.split(":", 2)
+        if "memory" in controllers.split(","):
+            yield _ROOT / "memory" / path.lstrip("/"), _V1
+        elif number == "0" and path != "/":
+            for root in (_ROOT, _ROOT / "unified"):
+                yield (root / path.lstrip("/")).parent, _V2
+
+
+def _remove_abandoned(parent: Path) -> None:
+    """Remove the empty groups of hosts that were killed."""
+    for path in parent.iterdir():
+        if (match := _NAME.fullmatch(path.name)) and not Path("/proc", match[1]).exists():
+            with contextlib.suppress(OSError):
+                path.rmdir()

@@ -1,0 +1,110 @@
+"""Memory control groups of local workers: the kernel's own memory counts, for all processes together."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.sandbox.targets import HOARDERS, MIB
+from tirjudge_sandbox import Limits, Program, Status
+from tirjudge_sandbox.local import LocalSandbox
+from tirjudge_sandbox.workers import memory_group
+from tirjudge_sandbox.workers.memory_group import MemoryGroup
+
+QUICK = Program(source="print('ran')")
+
+
+def groups() -> set[Path]:
+    return set(Path("/sys/fs/cgroup").glob("**/tirjudge-*"))
+
+
+@pytest.fixture
+def before() -> set[Path]:
+    """The groups of other sandboxes, where this user may make groups."""
+    group = MemoryGroup.create()
+    if group is None:
+        pytest.skip("this user may make no memory control group")
+    asyncio.run(group.remove())
+    return groups()
+
+
+def test_full_sockets_of_all_processes_count(before: set[Path]) -> None:
+    """Each process holds 28 MiB in sockets, which its own limits of 1 MiB do not count."""
+
+    async def attacked() -> tuple[list[Status], list[str], int, set[Path]]:
+        async with LocalSandbox(capacity=1, preload=()) as box:
+            limits = Limits(memory_bytes=MIB, processes=24, wall_seconds=20)
+            ended = [await box.run(Program(source=HOARDERS), limits), await box.run(QUICK)] * 2
+            return [one.status for one in ended], [one.stdout for one in ended], box.stats().lost, groups()
+
+    statuses, printed, lost, during = asyncio.run(attacked())
+    assert statuses == [Status.MEMORY_LIMIT, Status.OK] * 2
+    assert printed[1] == "ran\n"
+    assert lost == 0, "the template must survive its programs"
+    assert len(during - before) == 1
+    assert not groups() - before
+
+
+def test_directory_entries_count(before: set[Path]) -> None:
+    """The kernel remembers each missing name that is looked up; the group makes it forget the oldest."""
+    source = """
+import os
+for number in range(300_000):
+    try:
+        os.stat(f"/usr/lib/{number}")
+    except OSError:
+        pass
+"""
+
+    async def used() -> tuple[int, int]:
+        async with LocalSandbox(capacity=1, preload=()) as box:
+            ended = await box.run(Program(source=source), Limits(memory_bytes=MIB, disk_bytes=MIB))
+            assert ended.status is Status.OK
+            (group,) = groups() - before
+            version_1 = (group / "memory.max_usage_in_bytes").exists()
+            names = ("max_usage_in_bytes", "limit_in_bytes") if version_1 else ("peak", "max")
+            return tuple(int((group / f"memory.{name}").read_text()) for name in names)
+
+    peak, limit = asyncio.run(used())
+    # 300,000 entries of 192 bytes are 58 MB, and the limit is below 40 MB.
+    assert 0.9 * limit < peak <= limit < 40 * MIB
+
+
+def test_groups_of_killed_hosts_are_removed(before: set[Path]) -> None:
+    group = MemoryGroup.create()
+    assert group is not None
+    parent = Path(group.processes).parents[1]
+    abandoned = parent / "tirjudge-4194305-0"  # no process has an id above 2**22
+    abandoned.mkdir()
+    asyncio.run(group.remove())
+    again = MemoryGroup.create()
+    assert again is not None
+    asyncio.run(again.remove())
+    assert not abandoned.exists()
+
+
+@pytest.mark.parametrize(
+    ("membership", "made"),
+    [
+        ("4:memory:/a\n0::/\n", "memory/a"),
+        ("0::/user.slice/run.scope\n", "user.slice"),
+        ("4:cpu,cpuacct:/a\n0::/a/b\n", "a"),
+        ("0::/\n", None),
+    ],
+    ids=["version 1", "version 2", "version 2 beside version 1", "a container of version 2"],
+)
+def test_a_group_is_made_where_its_files_appear(
+    membership: str, made: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder in which the kernel makes no files is no control group: nothing of it remains."""
+    if made is not None:
+        (tmp_path / made).mkdir(parents=True)
+    tried: list[Path] = []
+    mkdir = Path.mkdir
+    monkeypatch.setattr(memory_group, "_ROOT", tmp_path)
+    monkeypatch.setattr(Path, "mkdir", lambda path: (tried.append(path.parent), mkdir(path))[1])
+    assert MemoryGroup.create(membership) is None
+    assert (tmp_path / made in tried) if made else not tried
+    assert not list(tmp_path.glob("**/tirjudge-*"))
