@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tirjudge.group_rewards.base import GroupRewards
@@ -55,18 +56,16 @@ class GroupMeeting:
         gathering = self._gathering(group, member, completion, size, judge)
         gathering.waiting += 1
         try:
-            async with asyncio.timeout(seconds):
-                await gathering.full.wait()
-            assert gathering.work is not None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await gathering.full.wait()
+            if gathering.work is None:
+                raise MembersMissing(
+                    f"{len(gathering.members)} of {size} completions of the group arrived within "
+                    f"{seconds:g} s: send all of them, from any process, at the same time"
+                )
             # Shielded, since the other members wait for the same rewards.
             rewards = await asyncio.shield(gathering.work)
-        except TimeoutError:
-            if gathering.full.is_set():
-                raise  # of the judging itself
-            raise MembersMissing(
-                f"{len(gathering.members)} of {size} completions of the group arrived within {seconds:g} s: "
-                "send all of them, from any process, at the same time"
-            ) from None
         finally:
             gathering.waiting -= 1
             self._leave(group, member, gathering)
