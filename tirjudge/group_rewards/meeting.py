@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,7 +25,8 @@ class _Gathering:
     full: asyncio.Event = field(default_factory=asyncio.Event)
     work: asyncio.Task[GroupRewards] | None = None
     """The judging of the group, from the moment that it is full."""
-    waiting: int = 0
+    waiting: Counter[str] = field(default_factory=Counter)
+    """Requests that wait, by member: one that is repeated may overlap with its first attempt."""
 
 
 class GroupMeeting:
@@ -54,7 +56,7 @@ class GroupMeeting:
         `judge` raises; the group then forms again from members that are sent again.
         """
         gathering = self._gathering(group, member, completion, size, judge)
-        gathering.waiting += 1
+        gathering.waiting[member] += 1
         try:
             with suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -67,7 +69,7 @@ class GroupMeeting:
             # Shielded, since the other members wait for the same rewards.
             rewards = await asyncio.shield(gathering.work)
         finally:
-            gathering.waiting -= 1
+            gathering.waiting[member] -= 1
             self._leave(group, member, gathering)
         return rewards, [*gathering.members].index(member)
 
@@ -92,12 +94,14 @@ class GroupMeeting:
 
     def _leave(self, group: Hashable, member: str, gathering: _Gathering) -> None:
         if gathering.work is None:
+            if gathering.waiting[member]:
+                return
             # It gave up before the group was full, so it is no member any more.
             del gathering.members[member], self._places[group, member]
             if not gathering.members and self._open.get(group) is gathering:
                 del self._open[group]
             return
-        if not gathering.waiting and not gathering.work.done():
+        if not gathering.waiting.total() and not gathering.work.done():
             gathering.work.cancel()
             self._forget(group, gathering)
         elif gathering.work.done() and (gathering.work.cancelled() or gathering.work.exception()):

@@ -47,6 +47,18 @@ async def test_a_member_that_hangs_up_before_the_group_is_complete_is_no_member(
     assert [group.rewards[place] for group, place in found] == [2, 3]
 
 
+async def test_a_request_that_is_repeated_before_its_first_attempt_ends_is_one_member() -> None:
+    meeting, judging = GroupMeeting(), Judging()
+    judging.go.set()
+    first, again = join(meeting, judging, "x"), join(meeting, judging, "x")
+    await asyncio.sleep(0.01)
+    first.cancel()
+    await asyncio.gather(first, return_exceptions=True)
+    found = await asyncio.gather(again, join(meeting, judging, "yy"))
+    assert judging.groups == [("x", "yy")]
+    assert [place for _, place in found] == [0, 1]
+
+
 async def test_a_group_is_judged_for_as_long_as_somebody_waits() -> None:
     meeting, judging = GroupMeeting(), Judging()
     first, second = join(meeting, judging, "x"), join(meeting, judging, "yy")
