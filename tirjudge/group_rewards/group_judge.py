@@ -231,6 +231,8 @@ class GroupJudge:
             self._on_judgment(judgment, time.monotonic() - started)
         if judgment.stop is StopReason.SANDBOX_DOWN:
             raise SandboxUnavailable(judgment.detail or judgment.stop.value)
+        if judgment.stop.down:
+            raise GeneratorFailed(judgment.detail or judgment.stop.value)
         return _Answer(judgment.best, _scores(judgment))
 
 
