@@ -23,6 +23,7 @@ from typing import Any
 from scipy.stats import t
 
 from benchmarks.group_rewards.simulation import simulate
+from tirjudge.statistics import Proportion
 
 RESULTS = "runs.jsonl"
 
@@ -76,7 +77,10 @@ def _train(options: argparse.Namespace) -> None:
 
 
 def table(runs: Sequence[dict[str, Any]]) -> list[str]:
-    """Return a Markdown table: per method and number of calls, the mean over seeds with its 95 % interval."""
+    """Return a Markdown table with a line per method, from all seeds of it.
+
+    The share after training has Wilson's interval over the prompts of all seeds.
+    """
     by_method: defaultdict[str, list[dict[str, Any]]] = defaultdict(list)
     for run in runs:
         by_method[run["method"]].append(run)
@@ -87,20 +91,24 @@ def table(runs: Sequence[dict[str, Any]]) -> list[str]:
     for method, found in by_method.items():
         ends = [(run["curve"][0]["kept"], run["curve"][-1]["kept"]) for run in found]
         calls = found[0]["curve"][-1]["calls"]
-        before, after = fmean(start for start, _ in ends), fmean(end for _, end in ends)
+        before, prompts = fmean(start for start, _ in ends), sum(run["prompts"] for run in found)
+        kept = sum(run["curve"][-1]["kept"] * run["prompts"] for run in found)
+        after = Proportion(round(kept), prompts)
         gain = interval([end - start for start, end in ends])
         lines.append(
-            f"| {method} | {found[0]['steps']} | {calls} | {before:.1%} | {after:.1%} | {gain} | "
-            f"{len(ends)} |"
+            f"| {method} | {found[0]['steps']} | {calls} | {before:.1%} | {after} | {gain} | {len(ends)} |"
         )
     return lines
 
 
 def interval(gains: Sequence[float]) -> str:
-    """Return the mean with Student's 95 % interval over seeds, in percentage points."""
+    """Return the mean with Student's 95 % interval over seeds, in percentage points.
+
+    Without three seeds there is no useful interval: the gain of each seed is returned instead.
+    """
     mean = fmean(gains)
-    if len(gains) < 2:
-        return f"{100 * mean:+.1f}"
+    if len(gains) < 3:
+        return ", ".join(f"{100 * gain:+.1f}" for gain in gains)
     half = float(t.ppf(0.975, len(gains) - 1)) * stdev(gains) / math.sqrt(len(gains))
     return f"{100 * mean:+.1f} [{100 * (mean - half):+.1f}, {100 * (mean + half):+.1f}]"
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from tirjudge.group_rewards.base import GroupRewards
@@ -23,7 +25,8 @@ class _Gathering:
     full: asyncio.Event = field(default_factory=asyncio.Event)
     work: asyncio.Task[GroupRewards] | None = None
     """The judging of the group, from the moment that it is full."""
-    waiting: int = 0
+    waiting: Counter[str] = field(default_factory=Counter)
+    """Requests that wait, by member: one that is repeated may overlap with its first attempt."""
 
 
 class GroupMeeting:
@@ -53,22 +56,20 @@ class GroupMeeting:
         `judge` raises; the group then forms again from members that are sent again.
         """
         gathering = self._gathering(group, member, completion, size, judge)
-        gathering.waiting += 1
+        gathering.waiting[member] += 1
         try:
-            async with asyncio.timeout(seconds):
-                await gathering.full.wait()
-            assert gathering.work is not None
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await gathering.full.wait()
+            if gathering.work is None:
+                raise MembersMissing(
+                    f"{len(gathering.members)} of {size} completions of the group arrived within "
+                    f"{seconds:g} s: send all of them, from any process, at the same time"
+                )
             # Shielded, since the other members wait for the same rewards.
             rewards = await asyncio.shield(gathering.work)
-        except TimeoutError:
-            if gathering.full.is_set():
-                raise  # of the judging itself
-            raise MembersMissing(
-                f"{len(gathering.members)} of {size} completions of the group arrived within {seconds:g} s: "
-                "send all of them, from any process, at the same time"
-            ) from None
         finally:
-            gathering.waiting -= 1
+            gathering.waiting[member] -= 1
             self._leave(group, member, gathering)
         return rewards, [*gathering.members].index(member)
 
@@ -93,12 +94,14 @@ class GroupMeeting:
 
     def _leave(self, group: Hashable, member: str, gathering: _Gathering) -> None:
         if gathering.work is None:
+            if gathering.waiting[member]:
+                return
             # It gave up before the group was full, so it is no member any more.
             del gathering.members[member], self._places[group, member]
             if not gathering.members and self._open.get(group) is gathering:
                 del self._open[group]
             return
-        if not gathering.waiting and not gathering.work.done():
+        if not gathering.waiting.total() and not gathering.work.done():
             gathering.work.cancel()
             self._forget(group, gathering)
         elif gathering.work.done() and (gathering.work.cancelled() or gathering.work.exception()):

@@ -146,8 +146,11 @@ async def test_the_configured_concurrency_is_the_limit_over_all_groups() -> None
     async with Judge(generator=gate, tools=False, concurrency=2) as judge:
         work = [asyncio.create_task(judge.areward_group(name, texts(4))) for name in ("one", "two")]
         gate.most = 3  # never reached
-        await asyncio.sleep(0.2)
-        assert gate.waiting == 2
+        async with asyncio.timeout(20):
+            while gate.waiting < 2:  # noqa: ASYNC110 (the judge's event loop is in another thread)
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(0.1)
+        assert gate.waiting == 2, "a third question must wait"
         for one in work:
             one.cancel()
         await asyncio.gather(*work, return_exceptions=True)
