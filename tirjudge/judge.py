@@ -132,7 +132,7 @@ class Judge:
     ) -> Judgment:
         """Choose the best response; with `pointwise` each is scored alone, and `.ranking` orders all.
 
-        Criteria and reference are as for `compare`; with criteria, `.ranking` always orders all.
+        Criteria and reference are as for `compare`; with criteria, `.ranking` orders all by their aggregates.
         """
         kind: Kind | None = "pointwise" if pointwise else None
         return self._loop().run(self._judge(prompt, _numbered(responses), kind, criteria, reference))

@@ -13,6 +13,7 @@ from tirjudge.judging.judgment import Judgment
 from tirjudge.storage.records import failed, passages, reward_record, verdict_record
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import JudgeTask, Message, Refused, Score, Trajectory
+from tirjudge_environments.criteria import LARGEST_WEIGHT
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.templates import conversation_text
 
@@ -173,7 +174,7 @@ class RecordedCriterion(_Recorded):
 
     text: Text = ""
     """Empty in rows written with `--no-texts`."""
-    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    weight: Annotated[float, Field(ge=0, le=LARGEST_WEIGHT)]
     polarity: Literal["positive", "negative"]
     must_have: bool
     satisfied: list[Annotated[float, Field(ge=0, le=1)] | None]

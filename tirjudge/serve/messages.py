@@ -10,6 +10,7 @@ from tirjudge.judging.engine import Kind
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.views import JudgedCriterion, JudgedProgram, JudgedView
 from tirjudge_environments import JudgeTask, derive_seed
+from tirjudge_environments.criteria import LARGEST_WEIGHT
 from tirjudge_environments.tasks import read_task
 from tirjudge_sandbox.http.fields import Message, Text
 
@@ -34,7 +35,7 @@ class CriterionRequest(Message):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     text: Annotated[Text, Field(min_length=1)]
-    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 1.0
+    weight: Annotated[float, Field(ge=0, le=LARGEST_WEIGHT)] = 1.0
     polarity: Literal["positive", "negative"] = "positive"
     must_have: bool = False
 
