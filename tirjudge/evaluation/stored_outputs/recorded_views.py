@@ -77,8 +77,8 @@ def criteria_votes(views: Sequence[Record], criteria: Sequence[Record]) -> tuple
     """Return the votes of a row with criteria: each is the aggregate of the votes on its criteria.
 
     The views of all criteria are the same, so there is one vote per order or, if views show one response
-    each, per sample. Raises ValueError if views of a criterion are missing, and for a response beyond all that
-    a row can have.
+    each, per sample. Raises ValueError if views of a criterion are missing, and for a response beyond all
+    that a row can have.
     """
     count = candidates_shown(views)
     if count > _MOST_RESPONSES:
