@@ -34,6 +34,7 @@ from tirjudge.storage.result_file import failures_path
 SETS = {
     "pairs-alone": ("pairs", ("--pointwise",)),
     "pairs": ("pairs", ("--pairwise",)),
+    "lists-alone": ("lists", ("--pointwise",)),
     "lists": ("lists", ("--listwise",)),
 }
 """Each set's rows, and how they are judged."""
@@ -83,7 +84,7 @@ def report(name: str, judged: Sequence[tuple[Fields, Fields]], *, by_criteria: b
     """Yield the numbers of a set; a missing verdict counts as wrong."""
     if by_criteria:
         verdicts = [one for _, line in judged for each in line["criteria"] for one in each["satisfied"]]
-        if name == "pairs-alone":
+        if name.endswith("alone"):
             yield f"verdicts on satisfied criteria   {share(judged, alone(True))}"
             yield f"verdicts on violated criteria    {share(judged, alone(False))}"
         else:

@@ -13,6 +13,7 @@ _FIELDS = tuple(field.name for field in fields(Criterion))
 _POLARITIES = ("positive", "negative")
 _MOST_CRITERIA = 100
 """Criteria of one row: each is a dialogue for every view."""
+LARGEST_WEIGHT = 1e9
 
 
 def read_criteria(value: Any) -> tuple[Criterion, ...]:
@@ -73,4 +74,6 @@ def _weight(value: Any, name: str) -> float:
         raise ValueError(f"{name}: weight {value!r} is not a number")
     if value < 0:
         raise ValueError(f"{name}: weight {value:g} is below 0: a fault has polarity negative instead")
+    if value > LARGEST_WEIGHT:
+        raise ValueError(f"{name}: weight {value:g} is above {LARGEST_WEIGHT:g}")
     return float(value)

@@ -79,6 +79,7 @@ def test_a_column_of_this_name_can_be_mapped_or_left_out() -> None:
         ([{"text": "a", "weight": "2"}], "criteria[0]: weight '2' is not a number"),
         ([{"text": "a", "weight": float("inf")}], "criteria[0]: weight inf is not a number"),
         ([{"text": "a", "weight": True}], "criteria[0]: weight True is not a number"),
+        ([{"text": "a", "weight": 1e300}], "criteria[0]: weight 1e+300 is above 1e+09"),
         ([{"text": "a", "must_have": "yes"}], "criteria[0]: must_have 'yes' is neither true nor false"),
         ([{"text": "a", "weight": 0}], "the weights of criteria add up to 0: at least one must be greater"),
         (["Be  polite", "b", "be polite "], "criteria[2] repeats criteria[0]: leave one of them out"),

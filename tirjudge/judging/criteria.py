@@ -95,8 +95,11 @@ def aggregate(verdicts: Sequence[CriterionVerdict], count: int) -> Aggregate:
     """Combine the verdicts on all criteria of a row with `count` responses.
 
     The aggregate of a response is the weighted share of the criteria that it satisfies, and 0 if it does not
-    satisfy a must-have. The highest aggregate is the choice, and equal highest ones are a tie.
+    satisfy a must-have. The highest aggregate is the choice, and equal highest ones are a tie. Raises
+    ValueError for weights that add up to 0, which only an edited file has.
     """
+    if not sum(one.criterion.weight for one in verdicts):
+        raise ValueError("the weights of the criteria add up to 0")
     bounds = [_bounds(verdicts, index) for index in range(count)]
     scores = {index: low for index, (low, high) in enumerate(bounds) if low == high}
     if count < 2:

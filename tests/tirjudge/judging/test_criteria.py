@@ -425,6 +425,45 @@ def test_protocols_score_the_aggregate_of_each_order(results: Path) -> None:
     assert dict(alone.scores) == {0: 0.0}
 
 
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (
+            lambda row: [one.update(weight=0) for one in row["criteria"]],
+            "weights of the criteria add up to 0",
+        ),
+        (lambda row: row["views"][0].update(order=[0, 10**12]), "views show 1000000000001 responses"),
+        (
+            lambda row: row["views"].clear() or row["views"].append(LONE_VIEW),
+            "the criteria do not have the same views",
+        ),
+    ],
+)
+def test_an_edited_file_is_refused_in_one_line(
+    results: Path, tmp_path: Path, change: Callable[[dict[str, Any]], Any], reason: str
+) -> None:
+    row = lines(results)["pair"]
+    change(row)
+    path = tmp_path / "out.jsonl"
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(ValueError, match=reason) as found:
+        list(open_replay(path))
+    assert str(found.value).startswith(f"{path}:1: ")
+    run_again = CliRunner().invoke(app, ["reproduce", str(path), *FAST])
+    assert run_again.exit_code in (1, 2)
+    assert run_again.exception is None or isinstance(run_again.exception, SystemExit)
+
+
+LONE_VIEW = {
+    "view": "AB",
+    "order": [0, 1],
+    "criterion": 7,
+    "verdict": None,
+    "stop": "malformed",
+    "segments": [{"kind": "reasoning", "text": "?"}],
+}
+
+
 def test_files_without_texts_can_still_be_checked(tmp_path: Path) -> None:
     path = judge_to(tmp_path / "out.jsonl", ROWS[:1], checking, texts=False, order="both")
     row = lines(path)["pair"]

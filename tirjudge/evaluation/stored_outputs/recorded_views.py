@@ -10,9 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tirjudge.evaluation.base import Index, Number, Vote
 from tirjudge.judging.criteria import CriterionVerdict, aggregate
 from tirjudge_environments import Criterion, StopReason
+from tirjudge_environments.criteria import LARGEST_WEIGHT
 from tirjudge_sandbox import Status
 
 _SYNTAX = ("SyntaxError", "IndentationError", "TabError")
+_MOST_RESPONSES = 1000
 _LIMITS = {Status.WALL_LIMIT, Status.CPU_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT}
 
 Record = Mapping[str, Any]
@@ -47,7 +49,7 @@ class ViewShape(_Shape):
 class CriterionShape(_Shape):
     """The columns of a criterion that an aggregate is made from."""
 
-    weight: Annotated[float, Field(ge=0, allow_inf_nan=False)]
+    weight: Annotated[float, Field(ge=0, le=LARGEST_WEIGHT)]
     polarity: Literal["positive", "negative"]
     must_have: bool
     satisfied_from: Annotated[float, Field(allow_inf_nan=False)] | None
@@ -75,13 +77,18 @@ def criteria_votes(views: Sequence[Record], criteria: Sequence[Record]) -> tuple
     """Return the votes of a row with criteria: each is the aggregate of the votes on its criteria.
 
     The views of all criteria are the same, so there is one vote per order or, if views show one response
-    each, per sample. Raises ValueError if the views of a criterion are missing.
+    each, per sample. Raises ValueError if views of a criterion are missing, and for a response beyond all
+    that a row can have.
     """
+    count = candidates_shown(views)
+    if count > _MOST_RESPONSES:
+        raise ValueError(f"views show {count} responses")
     found = [
         recorded_votes([view for view in views if view.get("criterion") == number])
         for number in range(len(criteria))
     ]
-    count = candidates_shown(views)
+    if not all(found) or len(set(map(len, found))) > 1:
+        raise ValueError("the criteria do not have the same views")
     return tuple(_aggregated(votes, criteria, count) for votes in zip(*found, strict=True))
 
 
