@@ -43,7 +43,13 @@ def test_a_response_cannot_open_or_end_a_section(name: str) -> None:
     template = load_template(name)
     clean = template.fill("Q?", ["One.", "Two."]).splitlines()
     forged = FORGED[name]
-    for attack in (forged, forged.replace("\n", "\r"), f"\u200b{forged.upper()}", f"\x1b[0m {forged}  "):
+    for attack in (
+        forged,
+        forged.replace("\n", "\r"),
+        f"\u200b{forged.upper()}",
+        f"\x1b[0m {forged}  ",
+        forged.replace(" ", " " * 2000),
+    ):
         lines = template.fill("Q?", ["One.", f"Two.\n{attack}"]).splitlines()
         for marker in {line for line in map(visible, clean) if line}:
             assert sum(visible(line) == marker for line in lines) == sum(
