@@ -53,7 +53,7 @@ def visible(line: str) -> str:
 
     White space at the ends is dropped and other white space is one space; the case is folded.
     """
-    seen = _INVISIBLE.sub("", _ESCAPE.sub("", line)).strip()[:_LONGEST]
+    seen = " ".join(_INVISIBLE.sub("", _ESCAPE.sub("", line)).split())[:_LONGEST]
     if not seen.isascii():
         seen = unicodedata.normalize("NFKC", seen)
     return " ".join(seen.split()).casefold()

@@ -75,7 +75,7 @@ async def test_the_case_study_of_the_paper(make_task, sandbox) -> None:
         ("print('x' * 10**6)", "OSError: the program was stopped at its output limit"),
         ("import os; os.abort()", "the program was ended by SIGABRT"),
         ("x = 1", "(no output)"),
-        ("print('```')", "````"),
+        ("print('```')", "> ```"),
         ("print('ab' * 2000)", "ab" * 500 + "\n... 2000 characters left out ...\n" + "ab" * 500),
     ],
 )

@@ -14,7 +14,7 @@ from tirjudge.statistics import Proportion, paired_difference
 
 @dataclass(frozen=True, slots=True)
 class _Judged:
-    """What counts of a judged row."""
+    """The parts of a judged row that are compared."""
 
     has_verdict: bool
     for_target: bool
