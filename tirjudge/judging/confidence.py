@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal, get_args
 
+from tirjudge.judging.criteria import CriterionVerdict, aggregate
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.result_rows import Confidence, RecordedPassage, RecordedRow, result_row
-from tirjudge_environments import Trajectory
+from tirjudge_environments import StopReason, Trajectory
 from tirjudge_sandbox import Execution, Limits, Program, Status
 
 CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
@@ -62,7 +63,10 @@ class Abstention:
 
 def confidence_of(judged: Judgment, name: Literal["vote-share", "margin"]) -> float | None:
     """Return a confidence that follows from the verdicts alone; None if the judgment has none."""
-    return vote_share(_votes(judged), judged.best) if name == "vote-share" else margin([judged.scores])
+    opinions = _opinions(judged)
+    if name == "vote-share":
+        return vote_share([one.best for one in opinions], judged.best)
+    return margin([one.scores for one in opinions])
 
 
 def vote_share(votes: Votes, best: Sequence[int]) -> float | None:
@@ -140,13 +144,55 @@ def _exchanged(reference: Any, count: int) -> Any:
     return (reference + 1) % count if is_response and 0 <= reference < count else reference
 
 
-def _votes(judged: Judgment) -> Votes:
-    """Return one vote for each dialogue, or for each sample if the responses were judged alone."""
-    alone = all(len(one.view.order) == 1 for one in judged.trajectories)
-    if not alone:
-        return [_best(one) for one in judged.trajectories]
-    samples = (judged.episode, *judged.further)
-    return [_highest(_scores(sample.trajectories), len(sample.trajectories)) for sample in samples]
+@dataclass(frozen=True, slots=True)
+class _Opinion:
+    """One vote on all responses of a row, or on one of its criteria."""
+
+    best: tuple[int, ...]
+    scores: Mapping[int, float]
+    stop: StopReason
+
+
+def _opinions(judged: Judgment) -> list[_Opinion]:
+    """Return one opinion for each dialogue, or for each sample if the responses were judged alone.
+
+    Those on the criteria of a row, whose dialogues are the same for each, are aggregated.
+    """
+    if not judged.criterion_verdicts:
+        return _of_dialogues(judged.trajectories)
+    count, verdicts = len(judged.episode.task.candidates), judged.criterion_verdicts
+    parts = [
+        _of_dialogues([one for one in judged.trajectories if one.view.criterion == number])
+        for number in range(len(verdicts))
+    ]
+    return [
+        _aggregated([_on_criterion(*pair, count) for pair in zip(verdicts, part, strict=True)], count)
+        for part in zip(*parts, strict=False)
+    ]
+
+
+def _of_dialogues(trajectories: Sequence[Trajectory]) -> list[_Opinion]:
+    if not all(len(one.view.order) == 1 for one in trajectories):
+        return [_Opinion(_best(one), _scores([one]), one.stop) for one in trajectories]
+    found = []
+    for sample in sorted({one.sample for one in trajectories}):
+        drawn = [one for one in trajectories if one.sample == sample]
+        scores = _scores(drawn)
+        stop = next((one.stop for one in drawn if one.stop is not StopReason.VERDICT), StopReason.VERDICT)
+        found.append(_Opinion(_highest(scores, len(drawn)), scores, stop))
+    return found
+
+
+def _on_criterion(verdict: CriterionVerdict, one: _Opinion, count: int) -> CriterionVerdict:
+    threshold = verdict.satisfied_from
+    if threshold is None:
+        return CriterionVerdict.compared(verdict.criterion, one.best, count, one.scores, one.stop)
+    return CriterionVerdict.scored(verdict.criterion, one.scores, count, threshold, one.stop)
+
+
+def _aggregated(verdicts: Sequence[CriterionVerdict], count: int) -> _Opinion:
+    found = aggregate(verdicts, count)
+    return _Opinion(found.best, found.scores, StopReason.VERDICT)
 
 
 def _best(trajectory: Trajectory) -> tuple[int, ...]:

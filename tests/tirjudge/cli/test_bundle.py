@@ -152,7 +152,7 @@ def test_three_planted_falsifications_are_found(packed: Members, tmp_path: Path)
         ),
         (
             lambda rows: rows[2].update(sha256="0" * 64),
-            ["row r2: its prompt, responses and label do not have the recorded hash"],
+            ["row r2: its content does not have the recorded hash"],
         ),
     ],
 )
@@ -175,6 +175,20 @@ def test_another_prompt_is_found_by_the_rows_of_the_benchmark(judged: Path, tmp_
         f"row r0: its prompt, responses or label are not those of {given}",
         f"row {given}: 1 of its 5 rows are not judged: 'r9'",
     ]
+
+
+def test_a_row_with_criteria_and_a_reference_holds(tmp_path: Path) -> None:
+    criteria = [{"text": "It is long.", "weight": 2.0}, {"text": "It is late.", "polarity": "negative"}]
+    row = {**ROWS[0], "reference": "xyz", "criteria": criteria}
+    run = judge_to(tmp_path / "run.jsonl", [row], lambda _: "<preference>A</preference>", order="both")
+    place, given = tmp_path / "run.zip", tmp_path / "rows.jsonl"
+    given.write_text(json.dumps(row) + "\n")
+    assert evaluate("--replay", run, "--bundle", place).exit_code == 0
+    assert findings(place, "--data", given, code=0) == []
+    with zipfile.ZipFile(place) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    forged = changed(members, "verdicts.jsonl", lambda rows: rows[0].update(reference="other"))
+    assert "row r0: its content does not have the recorded hash" in findings(write(place, forged))
 
 
 def test_a_run_without_texts_needs_the_rows(tmp_path: Path) -> None:

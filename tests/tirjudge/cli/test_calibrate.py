@@ -121,6 +121,24 @@ def test_a_vote_share_leaves_rows_open(tmp_path: Path, server: EndpointServer) -
     assert "left open: vote-share 0 is below 0.7" in shown.stdout
 
 
+def test_the_votes_on_criteria_are_aggregated(tmp_path: Path, server: EndpointServer) -> None:
+    """A counts more than the biased criterion, so that both orders vote for the longer response."""
+    server.script = first_shown
+    criteria = [{"text": "length", "weight": 3}, {"text": "biased", "weight": 1}]
+    row = {**pair("a", "long", "tiny", "A"), "criteria": criteria}
+    write_rows(tmp_path / "rows.jsonl", [row])
+    done = judge(tmp_path, server, "--order", "both", "--no-tools", "--abstain-below", 0.7)
+    assert done.exit_code == 0, done.output
+    (judged,) = results(tmp_path / "verdicts.jsonl")
+    assert (judged["verdict"], judged["confidence"]["value"]) == ("A", 1.0)
+    assert command("reproduce", tmp_path / "verdicts.jsonl").exit_code == 0
+    labels = [{"id": "a", "annotators": ["A", "A", "B"]}]
+    found = calibration(
+        "--replay", tmp_path / "verdicts.jsonl", "--calibrate", write_rows(tmp_path / "l", labels)
+    )
+    assert [one["threshold"] for one in found["curve"]] == [1.0]
+
+
 def test_every_row_may_be_left_open(tmp_path: Path, server: EndpointServer) -> None:
     server.script = first_shown
     write_rows(tmp_path / "rows.jsonl", [pair("biased", "tiny", "long", "B")])

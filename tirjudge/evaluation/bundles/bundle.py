@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from tirjudge.judging.result_rows import is_truncated, read_result_rows
+from tirjudge.judging.result_rows import RecordedRow, is_truncated, read_result_rows
 from tirjudge.storage.result_file import recorded_settings
 from tirjudge.storage.run_folder import JsonObject, complete_file, encode_line
 from tirjudge_environments.registry import first_fault
@@ -77,7 +77,7 @@ class RowRecord(_Strict):
     digest: str
     """The hash that a run resumes by; see `tirjudge.storage.result_file.digest`."""
     sha256: _DIGEST | None
-    """Hash of prompt, responses and label; None if the run recorded no texts."""
+    """Hash of prompt, responses, label, reference and criteria; None if the run recorded no texts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +102,10 @@ def write_bundle(place: Path, results: Path, scores: Sequence[Mapping[str, Any]]
     if place.exists() and place.samefile(results):
         raise ValueError(f"{place} is the input: choose another --bundle")
     verdicts, rows = [], []
-    for _, fields in sorted(read_result_rows(results), key=lambda pair: pair[0].id):
+    for row, fields in sorted(read_result_rows(results), key=lambda pair: pair[0].id):
         kept = {name: value for name, value in fields.items() if name not in _LEFT_OUT}
         verdicts.append(encode_line(kept))
-        rows.append(encode_line(_identity(kept).model_dump()))
+        rows.append(encode_line(_identity(row, str(fields.get("digest", ""))).model_dump()))
     members = {ROWS: b"".join(rows), VERDICTS: b"".join(verdicts)}
     settings = recorded_settings(results) or {}
     manifest = Manifest(
@@ -153,11 +153,15 @@ def read_bundle(place: Path, folder: Path) -> Unpacked:
     return Unpacked(manifest, rows, folder / VERDICTS, tuple(changed))
 
 
-def content_hash(prompt: Any, responses: Any, label: int | None) -> str:
-    """Return the hash of a row's content; `prompt` is a list of objects with `role` and `content`."""
-    turns = [[one["role"], one["content"]] for one in prompt]
+def content_hash(row: RecordedRow) -> str | None:
+    """Return the hash of a row's prompt, responses, label, reference and criteria; None without texts."""
+    if row.prompt is None or row.responses is None:
+        return None
+    turns = [[one.role, one.content] for one in row.prompt]
+    criteria = [[one.text, one.weight, one.polarity, one.must_have] for one in row.criteria]
     # Escaped, so that texts with lone surrogates have a hash too.
-    return hashlib.sha256(json.dumps([turns, list(responses), label]).encode()).hexdigest()
+    text = json.dumps([turns, row.responses, row.label, row.reference, criteria])
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _rounded(value: Any) -> Any:
@@ -169,15 +173,14 @@ def _rounded(value: Any) -> Any:
     return [_rounded(one) for one in value] if isinstance(value, list) else value
 
 
-def _identity(row: Mapping[str, Any]) -> RowRecord:
-    texts = row.get("prompt") is not None and row.get("responses") is not None
+def _identity(row: RecordedRow, digest: str) -> RowRecord:
     return RowRecord(
-        id=row["id"],
-        domain=row.get("domain", ""),
-        tags=list(row.get("tags", ())),
-        label=row.get("label"),
-        digest=str(row.get("digest", "")),
-        sha256=content_hash(row["prompt"], row["responses"], row.get("label")) if texts else None,
+        id=row.id,
+        domain=row.domain,
+        tags=row.tags,
+        label=row.label,
+        digest=digest,
+        sha256=content_hash(row),
     )
 
 

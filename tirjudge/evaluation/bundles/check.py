@@ -19,7 +19,7 @@ from tirjudge.judging.rereading import Rereading
 from tirjudge.judging.result_rows import RecordedRow, read_result_rows
 from tirjudge.storage.result_file import digest
 from tirjudge.storage.run_folder import encode_line
-from tirjudge_environments import JudgeTask, Message
+from tirjudge_environments import Criterion, JudgeTask, Message
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 from tirjudge_sandbox import Limits, Sandbox
 
@@ -140,24 +140,29 @@ def _check_rows(bundle: Unpacked, found: Checked) -> None:
         ):
             if said != now:
                 found.add("row", row.id, f"its {name} is {said!r} in {ROWS} and {now!r} in {VERDICTS}")
-        content = _content(row)
+        content = content_hash(row)
         if content is not None and content != recorded.sha256:
-            found.add("row", row.id, "its prompt, responses and label do not have the recorded hash")
+            found.add("row", row.id, "its content does not have the recorded hash")
         if content is not None and not row.cut and _digest(row) != recorded.digest:
             found.add("row", row.id, "it was judged with another prompt, responses or label than recorded")
     for id in known.keys() - judged:
         found.add("row", id, f"it is in {ROWS} and not in {VERDICTS}")
 
 
-def _content(row: RecordedRow) -> str | None:
-    if row.prompt is None or row.responses is None:
-        return None
-    return content_hash([one.model_dump() for one in row.prompt], row.responses, row.label)
-
-
 def _digest(row: RecordedRow) -> str:
-    prompt = tuple(Message(one.role, one.content) for one in row.prompt or ())
-    return digest(JudgeTask(id=row.id, prompt=prompt, candidates=tuple(row.responses or ()), label=row.label))
+    """Return the digest of the task that a row with its texts was made from."""
+    task = JudgeTask(
+        id=row.id,
+        prompt=tuple(Message(one.role, one.content) for one in row.prompt or ()),
+        candidates=tuple(row.responses or ()),
+        label=row.label,
+        reference=row.reference,
+        criteria=tuple(
+            Criterion(text=one.text, weight=one.weight, polarity=one.polarity, must_have=one.must_have)
+            for one in row.criteria
+        ),
+    )
+    return digest(task)
 
 
 def _check_given(rows: Iterable[RowRecord], given: GivenRows, found: Checked) -> None:
@@ -187,7 +192,7 @@ def _add_texts(verdicts: Path, given: GivenRows) -> None:
         lacks = row.responses is None and not row.cut and task is not None
         if lacks and task is not None and digest(task) == fields.get("digest"):
             texts = {"prompt": [asdict(one) for one in task.prompt], "responses": list(task.candidates)}
-            fields = {**fields, **texts}
+            fields = {**fields, **texts, "reference": task.reference}
         lines.append(encode_line(fields))
     verdicts.write_bytes(b"".join(lines))
 
