@@ -3,40 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Self
+
 from pydantic import ValidationError
-from tirjudge.generation.base import Generator
-from tirjudge.generation.base import GeneratorFailed
+
+from tirjudge.generation.base import Generator, GeneratorFailed
 from tirjudge.generation.spending import Spending
-from tirjudge.group_rewards import GroupJudge
-from tirjudge.group_rewards import GroupOptions
-from tirjudge.group_rewards import GroupRewards
+from tirjudge.group_rewards import GroupJudge, GroupOptions, GroupRewards
 from tirjudge.judging.batch import Plan
-from tirjudge.judging.batch_result import BatchResult
-from tirjudge.judging.batch_result import Progress
-from tirjudge.judging.batch_result import ProgressLine
-from tirjudge.judging.batch_result import judge_rows
-from tirjudge.judging.batch_result import read_question
+from tirjudge.judging.batch_result import BatchResult, Progress, ProgressLine, judge_rows, read_question
 from tirjudge.judging.config import JudgeOptions
-from tirjudge.judging.engine import JudgeEngine
-from tirjudge.judging.engine import Kind
-from tirjudge.judging.engine import MeteredCache
-from tirjudge.judging.engine import kind_for
-from tirjudge.judging.engine import local_weights
-from tirjudge.judging.engine import truncated
+from tirjudge.judging.engine import JudgeEngine, Kind, MeteredCache, kind_for, local_weights, truncated
 from tirjudge.judging.judgment import Judgment
 from tirjudge.rollout.concurrency import EventLoopThread
-from tirjudge_environments import Criterion
-from tirjudge_environments import StopReason
+from tirjudge_environments import Criterion, StopReason
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import Columns
-from tirjudge_sandbox import Sandbox
-from tirjudge_sandbox import SandboxUnavailable
-from types import TracebackType
-from typing import Any
-from typing import Self
+from tirjudge_sandbox import Sandbox, SandboxUnavailable
 
 Conversation = str | Sequence[Mapping[str, Any]]
 """A text, or chat messages with `role` and `content`."""

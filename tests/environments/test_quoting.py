@@ -3,26 +3,21 @@
 from __future__ import annotations
 
 import json
-import pytest
 import re
 import time
+from pathlib import Path
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pathlib import Path
+
 from tests.tirjudge.benchmark_data import benchmark_file
-from tirjudge_environments import RunCode
-from tirjudge_environments import TirListwise
-from tirjudge_environments import TirPairwise
-from tirjudge_environments import TirPointwise
+from tirjudge_environments import RunCode, TirListwise, TirPairwise, TirPointwise
 from tirjudge_environments.parsing import find_fences
-from tirjudge_environments.programs.outputs import cut_middle
-from tirjudge_environments.programs.outputs import quote_fences
-from tirjudge_environments.quoting import quote_control_tokens
-from tirjudge_environments.quoting import quote_lines
-from tirjudge_environments.quoting import visible
+from tirjudge_environments.programs.outputs import cut_middle, quote_fences
+from tirjudge_environments.quoting import quote_control_tokens, quote_lines, visible
 from tirjudge_environments.templates import load_template
-from tirjudge_sandbox import Execution
-from tirjudge_sandbox import Status
+from tirjudge_sandbox import Execution, Status
 
 ROOT = Path(__file__).parents[2]
 PROMPTS = ROOT / "environments" / "tirjudge_environments" / "prompts"

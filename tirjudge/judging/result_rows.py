@@ -2,34 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from collections.abc import Mapping
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from pydantic import BaseModel
-from pydantic import ConfigDict
-from pydantic import Field
-from pydantic import InstanceOf
-from pydantic import ValidationError
+from typing import Annotated, Any, Literal, NamedTuple
+
+from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError
+
 from tirjudge.judging.judgment import Judgment
-from tirjudge.storage.records import failed
-from tirjudge.storage.records import passages
-from tirjudge.storage.records import reward_record
-from tirjudge.storage.records import verdict_record
+from tirjudge.storage.records import failed, passages, reward_record, verdict_record
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import Message
-from tirjudge_environments import Refused
-from tirjudge_environments import Score
-from tirjudge_environments import Trajectory
+from tirjudge_environments import JudgeTask, Message, Refused, Score, Trajectory
 from tirjudge_environments.criteria import LARGEST_WEIGHT
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.templates import conversation_text
-from typing import Annotated
-from typing import Any
-from typing import Literal
-from typing import NamedTuple
 
 _PROMPT, _REFERENCE = "prompt", "reference"
 """In a program's variables, the text of the row's prompt and its reference answer."""

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pydantic import ConfigDict
-from pydantic import Discriminator
-from pydantic import Field
-from pydantic import Tag
-from tirjudge.group_rewards import GroupOptions
-from tirjudge.group_rewards import GroupRewards
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import ConfigDict, Discriminator, Field, Tag
+
+from tirjudge.group_rewards import GroupOptions, GroupRewards
 from tirjudge.judging.engine import Kind
 from tirjudge.judging.judgment import Judgment
-from tirjudge.judging.views import JudgedCriterion
-from tirjudge.judging.views import JudgedProgram
-from tirjudge.judging.views import JudgedView
-from tirjudge_environments import JudgeTask
-from tirjudge_environments import derive_seed
+from tirjudge.judging.views import JudgedCriterion, JudgedProgram, JudgedView
+from tirjudge_environments import JudgeTask, derive_seed
 from tirjudge_environments.criteria import LARGEST_WEIGHT
 from tirjudge_environments.tasks import read_task
-from tirjudge_sandbox.http.fields import Message
-from tirjudge_sandbox.http.fields import Text
-from typing import Annotated
-from typing import Any
-from typing import Literal
-from typing import Self
+from tirjudge_sandbox.http.fields import Message, Text
 
 MOST_QUESTIONS = 256
 """The most questions in one request."""
