@@ -1,1 +1,1 @@
-"""Judges inside frameworks that evaluate models; one file for each, with the framework's classes."""
+"""Judges inside frameworks that evaluate or train models; one file for each, with the framework's classes."""

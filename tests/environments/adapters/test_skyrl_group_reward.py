@@ -18,7 +18,7 @@ from tirjudge_environments import Context
 RESPONSE = re.compile(r"Response ([A-Z]):\n(.*?)\n\n(?=Response [A-Z]:|Guidelines)", re.DOTALL)
 PROMPT = [{"role": "user", "content": "Write."}]
 
-skyrl_gym.register(id="judged-group", entry_point="tirjudge.serve.adapters.skyrl:GroupEnv")
+skyrl_gym.register(id="judged-group", entry_point="tirjudge.adapters.skyrl:GroupEnv")
 
 
 def longest(context: Context) -> str:

@@ -31,7 +31,7 @@ class GroupSettings(GroupOptions):
 class GroupEnv(BaseTextEnv):
     """One completion of a group. Register it under any name:
 
-        register(id="judged-group", entry_point="tirjudge.serve.adapters.skyrl:GroupEnv")
+        register(id="judged-group", entry_point="tirjudge.adapters.skyrl:GroupEnv")
 
     `env_config` holds `GroupSettings`. The prompt is the dataset's. `step` waits until the server has all
     completions of the prompt, so SkyRL's generator needs as many environment workers as completions are

@@ -1,1 +1,0 @@
-"""Environments of RL frameworks whose reward is a served judge's."""
