@@ -50,11 +50,15 @@ def _train(options: argparse.Namespace) -> None:
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / RESULTS
     kept = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-    with Judge(options.judge, max_tokens=options.judge_tokens) as judge:
-        for seed in range(options.first_seed, options.first_seed + options.seeds):
-            # One warm-up for all methods of a seed: they start from the same policy.
-            policy, tokenizer = warm_policy(seed, options.warm_up_steps)
-            for method in options.methods:
+    done = {(one["method"], one["seed"], one["calls"]) for one in kept}
+    for seed in range(options.first_seed, options.first_seed + options.seeds):
+        missing = [name for name in options.methods if (name, seed, options.calls) not in done]
+        if not missing:
+            continue
+        # One warm-up for all methods of a seed: they start from the same policy.
+        policy, tokenizer = warm_policy(seed, options.warm_up_steps)
+        with Judge(options.judge, max_tokens=options.judge_tokens) as judge:
+            for method in missing:
                 plan = Plan(
                     method=method,
                     seed=seed,
@@ -64,15 +68,9 @@ def _train(options: argparse.Namespace) -> None:
                     warm_up_steps=options.warm_up_steps,
                     prompts=options.prompts,
                 )
-                if any(
-                    (one["method"], one["seed"], one["calls"]) == (method, seed, options.calls)
-                    for one in kept
-                ):
-                    continue
-                found = run(plan, judge, policy=(deepcopy(policy), tokenizer))
-                kept.append(found)
+                kept.append(run(plan, judge, policy=(deepcopy(policy), tokenizer)))
                 with file.open("a") as lines:
-                    lines.write(json.dumps(found) + "\n")
+                    lines.write(json.dumps(kept[-1]) + "\n")
     print("\n".join(table(kept)))
 
 

@@ -64,7 +64,8 @@ def play(arm: Arm, size: int, k: float, seed: int) -> tuple[float, float, int]:
     method, played = open_method(arm.method), list[Comparison]()
     while pairs := method.pairs(size, arm.most, seed, played):
         for first, second in pairs:
-            chance = 1 / (1 + math.exp(-k * (quality[first] - quality[second])))
+            # The logistic function, in a form that does not overflow.
+            chance = (1 + math.tanh(k * (quality[first] - quality[second]) / 2)) / 2
             share = float(np.mean([rng.random() < chance for _ in range(arm.repeats)]))
             played.append(Comparison((first, second), share))
     return _scored(method.rewards(size, played), quality, len(played) * arm.repeats)
