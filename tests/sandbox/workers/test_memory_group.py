@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,13 @@ QUICK = Program(source="print('ran')")
 
 
 def groups() -> set[Path]:
-    return set(Path("/sys/fs/cgroup").glob("**/tirjudge-*"))
+    """The groups that this process has made; other processes test sandboxes at the same time."""
+    return set(Path("/sys/fs/cgroup").glob(f"**/tirjudge-{os.getpid()}-*"))
 
 
 @pytest.fixture
 def before() -> set[Path]:
-    """The groups of other sandboxes, where this user may make groups."""
+    """The groups of other sandboxes of this process, where this user may make groups."""
     group = MemoryGroup.create()
     if group is None:
         pytest.skip("this user may make no memory control group")
