@@ -68,7 +68,10 @@ ENVIRONMENTS = {"tir-pairwise": ShortPairwise(order="given"), "tir-pointwise": S
 def source(step: int, round_number: int, position: int) -> FormattedTask:
     """Return a pair, or a single response at every third position; a function of its arguments alone."""
     name = f"{step}-{round_number}-{position}"
-    task = JudgeTask(id=name, prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)
+    domain = ("even", "odd")[position % 2]
+    task = JudgeTask(
+        id=name, prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0, domain=domain
+    )
     return FormattedTask("tir-pointwise" if position % 3 == 2 else "tir-pairwise", task)
 
 

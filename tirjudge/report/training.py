@@ -17,6 +17,7 @@ _CHECKPOINT = "checkpoint-"
 _CHARTS: Mapping[str, tuple[str, ...]] = {
     "Reward and its parts": ("reward", "reward/*"),
     "Accuracy by format": ("correct/*",),
+    "Accuracy by domain": ("domain/*",),
     "Token accuracy": ("mean_token_accuracy",),
     "Loss": ("loss",),
     "Entropy, nats per token": ("entropy",),

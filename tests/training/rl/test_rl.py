@@ -130,6 +130,17 @@ def test_token_counts_equal_those_of_the_rollout_log(whole: Path) -> None:
         )
 
 
+def test_accuracy_by_domain_follows_from_the_rollout_log(whole: Path) -> None:
+    for row in read_lines(whole / "metrics.jsonl"):
+        shard = pq.read_table(whole / "rollouts" / f"step-{row['step']:06}.parquet").to_pylist()
+        first = [one for one in shard if not one["replacement"]]
+        found = {key.removeprefix("domain/") for key in row if key.startswith("domain/")}
+        assert found == {one["domain"] for one in first} != set()
+        for domain in found:
+            verdicts = [right(one) for one in first if one["domain"] == domain]
+            assert row[f"domain/{domain}"] == pytest.approx(sum(verdicts) / len(verdicts))
+
+
 def right(rollout: dict[str, Any]) -> float:
     return next(part["value"] for part in rollout["parts"] if part["name"] == "correct")
 

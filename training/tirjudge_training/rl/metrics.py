@@ -146,12 +146,15 @@ def batch_metrics(generation: GenerationBatch) -> dict[str, Any]:
 
 
 def _rewards(scored: Iterable[ScoredRollouts]) -> dict[str, float]:
-    """Return the means of the reward, of its parts, and of each format's correctness."""
+    """Return the means of the reward and its parts, and of correctness in each format and each domain."""
     values: dict[str, list[float]] = {}
     for rollouts in scored:
+        domain = rollouts.formatted.task.domain
         for score in (score for row in rollouts.scores for score in row if isinstance(score, Reward)):
             values.setdefault("reward", []).append(score.total)
             values.setdefault(f"correct/{rollouts.formatted.format}", []).append(score.parts[CORRECT])
+            if domain:
+                values.setdefault(f"domain/{domain}", []).append(score.parts[CORRECT])
             for part, value in score.parts.items():
                 values.setdefault(f"reward/{part}", []).append(value)
     return {name: fmean(found) for name, found in sorted(values.items())}
