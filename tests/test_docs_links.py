@@ -95,6 +95,7 @@ def test_every_link_leads_to_a_file_and_a_heading(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_path_in_code_exists(page: Path) -> None:
     found = {path.rstrip("./") for path in _PATH.findall(code(page.read_text(encoding="utf-8")))}
+    found.discard("tirjudge/tirjudge_scorer")  # Inspect's name of a scorer
     # NAME is a placeholder: at least one file must have such a name.
     patterns = {path: re.sub(r"\*+", "*", path.replace("NAME", "*")) for path in found}
     assert sorted(path for path, pattern in patterns.items() if not any(ROOT.glob(pattern))) == []

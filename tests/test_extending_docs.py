@@ -126,9 +126,10 @@ def test_the_table_counts_the_files_and_entry_points_of_each_extension() -> None
 
 
 def test_every_entry_point_group_is_on_the_page() -> None:
-    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
+    groups = {group for group in named if group.startswith("tirjudge.")}
     shown = {group for section in PARTS.values() for group, _, _ in section.entry_points}
-    assert shown | {"tirjudge.commands"} == set(groups)
+    assert shown | {"tirjudge.commands"} == groups
     assert "`tirjudge.commands`" in PAGE
 
 

@@ -167,9 +167,11 @@ READ_ONLY = ("own-uid", "plain")
 def descendants(pid: int) -> set[int]:
     """Return the ids of all processes below `pid`, including zombies."""
     children: set[int] = set()
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            children.update(map(int, path.read_text().split()))
+    # The process, or a thread of it, may end while its files are listed and read.
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in os.listdir(f"/proc/{pid}/task"):
+            with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+                children.update(map(int, Path(f"/proc/{pid}/task/{task}/children").read_text().split()))
     return children.union(*map(descendants, children))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tirjudge.generation.scripted import ScriptedGenerator
@@ -127,6 +127,12 @@ def outcome(script: Script, settings: JudgeSettings, trajectory: Trajectory) -> 
         score.total,
         score.parts,
     )
+
+
+def encoded_elsewhere(expected: Outcome) -> Outcome:
+    """Return an outcome as a framework reports it that encodes texts: the control token is broken in two."""
+    shown = tuple(one.replace("<|im_end|>", "< |im_end|>") for one in expected.observations)
+    return replace(expected, observations=shown)
 
 
 def _native(turn: Turn) -> Completion:

@@ -15,7 +15,17 @@ from transformers import PreTrainedTokenizerFast
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_chat_template
 
-from tests.environments.adapters.dialogues import ROW, SCRIPTS, Outcome, Script, Turn, ours, outcome, settings
+from tests.environments.adapters.dialogues import (
+    ROW,
+    SCRIPTS,
+    Outcome,
+    Script,
+    Turn,
+    encoded_elsewhere,
+    ours,
+    outcome,
+    settings,
+)
 from tests.environments.adapters.examples import example
 from tests.tirjudge.tiny_models import tiny_qwen3
 from tirjudge_environments import Reward
@@ -139,7 +149,7 @@ async def test_a_dialogue_is_the_same_as_in_our_engine(script: Script, batch: An
     outcomes, masked = batch
     played = outcomes[script.name]
     plain = settings(options=SETTINGS.options)
-    expected = outcome(script, plain, await ours(script, plain))
+    expected = encoded_elsewhere(outcome(script, plain, await ours(script, plain)))
     assert played.observations == expected.observations
     assert (played.total, played.parts) == (expected.total, expected.parts)
     assert played.written == "".join(qwen3(turn) for turn in script.turns)

@@ -18,7 +18,17 @@ from verifiers.v1.harnesses.utils.launch import CHAT_PROGRAM_SOURCE
 from verifiers.v1.runtimes.subprocess import SubprocessRuntime
 from verifiers.v1.utils.loaders import taskset_class
 
-from tests.environments.adapters.dialogues import ROW, SCRIPTS, Outcome, Script, Turn, ours, outcome, settings
+from tests.environments.adapters.dialogues import (
+    ROW,
+    SCRIPTS,
+    Outcome,
+    Script,
+    Turn,
+    encoded_elsewhere,
+    ours,
+    outcome,
+    settings,
+)
 from tests.environments.adapters.examples import example
 from tests.tirjudge.endpoint_server import EndpointServer, serving
 from tirjudge_environments.adapters.chat_dialogue import ChatDialogue
@@ -131,7 +141,7 @@ async def played(script: Script, agent: vf.Agent, folder: Path) -> Outcome:
 async def test_a_dialogue_is_the_same_as_in_our_engine(
     script: Script, agent: vf.Agent, tmp_path: Path
 ) -> None:
-    expected = outcome(script, SETTINGS, await ours(script, SETTINGS))
+    expected = encoded_elsewhere(outcome(script, SETTINGS, await ours(script, SETTINGS)))
     assert await played(script, agent, tmp_path) == expected
 
 
