@@ -23,7 +23,7 @@ from tirjudge.judging.batch import Batch, Failure, Plan
 from tirjudge.judging.config import JudgeConfig
 from tirjudge.judging.engine import JudgeEngine, Kind
 from tirjudge.storage.result_file import ResultFile
-from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status, open_sandbox
+from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 
 KINDS: Mapping[str, Kind] = {"lists": "listwise", "pointwise": "pointwise"}
 """Sets that are not judged as pairs."""
@@ -120,7 +120,7 @@ async def run_under(
     config = JudgeConfig(**{**options_of(name), **options})
     kind = KINDS.get(name, "pairwise")
     settings = {**config.model_dump(), "condition": condition, "format": kind}
-    sandbox = ChangedOutputs(open_sandbox(config.backend), CONDITIONS[condition])
+    sandbox = ChangedOutputs(config.sandbox(), CONDITIONS[condition])
     plan = Plan(kind=kind, limit=rows, concurrency=config.concurrency)
     with ResultFile(output, settings) as results:
         async with JudgeEngine(config, sandbox=sandbox, generator=generator) as engine:

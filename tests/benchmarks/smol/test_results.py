@@ -58,6 +58,8 @@ async def judged(
     folder: Path, condition: str, count: int = 12, rows: int | None = None, **options: Any
 ) -> Any:
     file, output = write_set(folder, count), folder / f"{condition}.jsonl"
+    # A sandbox without preloaded modules opens fast.
+    options |= {"backend_options": {"capacity": 1, "preload": ()}}
     generator = ScriptedGenerator(follower)
     await judging.run_under(
         condition, "broken", file, output, rows=rows, options=options, generator=generator
