@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import math
 from typing import Any
 
 import httpx
 
-from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
+from tirjudge_sandbox.base import MIB, Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.http.native import NAME, Info
 from tirjudge_sandbox.remote.dialects import FUSION, NATIVE, UNKNOWN, Dialect
 from tirjudge_sandbox.workers.fair_queue import Backoff
@@ -18,6 +20,11 @@ _GATEWAY_FAILURES = frozenset({502, 503, 504})
 _THIS_REQUEST = frozenset({400, 413, 422})
 """Statuses that concern one request: another program may succeed on the same server."""
 _CONNECT_SECONDS = 10.0
+_MOST_INFO_BYTES = MIB
+_BYTES_FOR_EACH = 6
+"""Bytes of JSON for a byte of output, which may be escaped (`\\u001b`), or of a file, which is in base64."""
+_SIGNALS = range(1, 65)
+_EXIT_CODES = range(256)
 
 
 class EndpointFailed(Exception):
@@ -54,7 +61,9 @@ class Endpoint:
         """Description of the last failure."""
         self._allow_weak = allow_weak_isolation
         self._dialect: Dialect | None = None
-        headers = {"authorization": f"Bearer {token}"} if token else {}
+        headers = {"accept-encoding": "identity"}
+        if token:
+            headers["authorization"] = f"Bearer {token}"
         self._client = httpx.AsyncClient(
             # Without the password, since httpx logs the URL.
             base_url=parsed.copy_with(userinfo=b""),
@@ -82,7 +91,7 @@ class Endpoint:
 
         Raises EndpointFailed, and EndpointRefused if its isolation is too weak.
         """
-        response = await self._answered("GET", "/v1/info", None, _CONNECT_SECONDS)
+        response = await self._answered("GET", "/v1/info", None, _CONNECT_SECONDS, _MOST_INFO_BYTES)
         if response.status_code == 404:
             # SandboxFusion has no such route.
             dialect, self.capacity, isolation = FUSION, FUSION_CAPACITY, UNKNOWN
@@ -109,9 +118,10 @@ class Endpoint:
             # A lone surrogate, which JSON cannot carry, becomes a question mark.
             body = json.dumps(dialect.request(program, limits), ensure_ascii=False).encode("utf-8", "replace")
             seconds = limits.wall_seconds + patience_seconds
-            response = await self._answered("POST", dialect.path, body, seconds)
+            most = _MOST_INFO_BYTES + _BYTES_FOR_EACH * (limits.output_bytes + limits.disk_bytes)
+            response = await self._answered("POST", dialect.path, body, seconds, most)
             self._accepted(response)
-            return self._read(dialect, response, limits)
+            return self._read(dialect, response, program, limits)
         finally:
             self.running -= 1
 
@@ -121,17 +131,27 @@ class Endpoint:
         except EndpointRefused as error:
             raise self._failed(str(error)) from error
 
-    async def _answered(self, method: str, path: str, body: bytes | None, seconds: float) -> httpx.Response:
-        """Send a request.
+    async def _answered(
+        self, method: str, path: str, body: bytes | None, seconds: float, most_bytes: int
+    ) -> httpx.Response:
+        """Send a request, and read an answer of at most `most_bytes` within `seconds`.
 
-        Raises EndpointFailed without an answer, and for answers that ask to retry later.
+        Raises EndpointFailed without an answer, and for answers that ask to retry later; EndpointRefused for
+        an answer that is too large or compressed, which could be small on the network and large in memory.
         """
         timeout = httpx.Timeout(seconds, connect=_CONNECT_SECONDS)
         headers = {"content-type": "application/json"} if body is not None else {}
+        request = self._client.build_request(method, path, content=body, headers=headers, timeout=timeout)
         try:
-            response = await self._client.request(
-                method, path, content=body, headers=headers, timeout=timeout
-            )
+            # The timeouts of httpx are those of a single read: a server could send a byte at a time.
+            async with asyncio.timeout(seconds + _CONNECT_SECONDS):
+                response = await self._client.send(request, stream=True)
+                try:
+                    await self._read_body(response, most_bytes)
+                finally:
+                    await response.aclose()
+        except TimeoutError:
+            raise self._failed(f"no whole answer within {seconds + _CONNECT_SECONDS:g} s") from None
         except httpx.TransportError as error:
             raise self._failed(f"{type(error).__name__} {error}".strip()) from error
         if response.status_code in _GATEWAY_FAILURES:
@@ -140,6 +160,16 @@ class Endpoint:
         if response.status_code == 429:
             raise EndpointFailed(f"{self.name} is overloaded", _seconds(response))
         return response
+
+    async def _read_body(self, response: httpx.Response, most_bytes: int) -> None:
+        if response.headers.get("content-encoding", "identity") != "identity":
+            raise EndpointRefused(f"{self.name} compresses its answers, which it was asked not to")
+        content = bytearray()
+        async for chunk in response.aiter_raw():
+            content += chunk
+            if len(content) > most_bytes:
+                raise EndpointRefused(f"{self.name} sent an answer of more than {most_bytes} bytes")
+        response._content = bytes(content)
 
     def _failed(self, why: str) -> EndpointFailed:
         self.backoff.failed()
@@ -166,12 +196,35 @@ class Endpoint:
             raise EndpointRefused(f"{self.name} refuses: {_detail(response)}")
         raise self._failed(_detail(response))
 
-    def _read(self, dialect: Dialect, response: httpx.Response, limits: Limits) -> Execution:
+    def _read(
+        self, dialect: Dialect, response: httpx.Response, program: Program, limits: Limits
+    ) -> Execution:
         try:
-            return dialect.execution(response.content, limits)
+            execution = dialect.execution(response.content, limits)
+            _check(execution, program, limits)
+            return execution
         except ValueError as error:
             detail = f"{self.name} sent an answer that cannot be read: {error}"
             return Execution(status=Status.SANDBOX_FAILED, detail=detail)
+
+
+def _check(execution: Execution, program: Program, limits: Limits) -> None:
+    """Raise ValueError for a result that no program could have within its limits."""
+    # Undecodable bytes became single characters, so the characters are never more than the bytes.
+    if len(execution.stdout) + len(execution.stderr) > limits.output_bytes:
+        raise ValueError(f"more output than the limit of {limits.output_bytes} bytes")
+    if foreign := execution.files.keys() - set(program.fetch):
+        raise ValueError(f"a file that was not asked for: {min(foreign)[:60]!r}")
+    if sum(map(len, execution.files.values())) > limits.disk_bytes:
+        raise ValueError(f"more files than the limit of {limits.disk_bytes} bytes")
+    for name in ("wall_seconds", "cpu_seconds", "queued_seconds", "max_rss_bytes"):
+        value = getattr(execution, name)
+        if not (math.isfinite(value) and value >= 0):
+            raise ValueError(f"{name} is {value}")
+    for name, known in (("signal", _SIGNALS), ("exit_code", _EXIT_CODES)):
+        value = getattr(execution, name)
+        if value is not None and value not in known:
+            raise ValueError(f"{name} is {value}")
 
 
 def _seconds(response: httpx.Response) -> float:

@@ -13,7 +13,7 @@ from tenacity import (
     AsyncRetrying,
     RetryCallState,
     retry_if_exception_type,
-    stop_after_delay,
+    stop_before_delay,
     wait_random_exponential,
 )
 
@@ -122,7 +122,8 @@ class RemoteSandbox:
     async def _answer(self, program: Program, limits: Limits) -> Execution:
         attempts = AsyncRetrying(
             retry=retry_if_exception_type(EndpointFailed),
-            stop=stop_after_delay(self._patience),
+            # Before, so that no wait which a server asks for is longer than the patience.
+            stop=stop_before_delay(self._patience),
             wait=_wait,
             reraise=True,
         )
