@@ -14,7 +14,7 @@ from tirjudge.models import resolve_model
 from tirjudge_training.miniature.model import build_model
 
 SMALL = ["--groups", "2", "--steps", "2", "--set", "rl.max_tokens=80", "--set", "heldout.max_tokens=16"]
-FROM_SCRATCH = [*SMALL, "--parameters", "1M", "--samples", "48"]
+FROM_SCRATCH = [*SMALL, "--parameters", "1M", "--samples", "24"]
 """Random weights write no programs."""
 TAUGHT = [*SMALL, "--model", resolve_model("mini")]
 
