@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 from collections.abc import Awaitable, Callable, Iterator
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
@@ -26,6 +27,9 @@ _MOST_DRAINED = 8
 """Part of an oversized body that is read before it is refused, in multiples of the largest body.
 
 A caller that is still sending would not see the answer."""
+# Possessive, so that a string without an end costs no more than one with an end.
+_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
+_VALUE_MARKS = (b"[", b"{", b",")
 
 
 class IntakeLimits(BaseModel):
@@ -41,6 +45,9 @@ class IntakeLimits(BaseModel):
     """Size of all bodies held."""
     body_seconds: PositiveFloat = 30.0
     """Time in which a body must arrive."""
+    body_values: PositiveInt = 500_000
+    """Values in one body, of JSON: each takes about a microsecond and up to a hundred bytes to parse, so that
+    a large body of small ones would hold up all other requests."""
 
 
 class Intake:
@@ -65,6 +72,7 @@ class Intake:
                 length = await self._length(scope, receive)
                 with self._held(length) as place:
                     body = await self._body(receive)
+                    self._check_values(body)
                     await _while_connected(self._app(scope, _Once(body, receive), place.until(send)), receive)
             except Refused as refused:
                 await refused.send(send)
@@ -113,6 +121,13 @@ class Intake:
         except TimeoutError:
             raise Refused(408, f"the body did not arrive within {seconds:g} s", _CLOSE) from None
 
+    def _check_values(self, body: bytes) -> None:
+        """Raise Refused for a body of too many values, which are counted without parsing it."""
+        most = self._limits.body_values
+        # Marks inside texts count too at first, which is wrong only for a body with very many of them.
+        if _marks(body) > most and _marks(_STRING.sub(b"", body)) > most:
+            raise Refused(413, f"a body may have {most} values", _CLOSE)
+
     async def _drain(self, receive: Receive) -> None:
         """Read and discard part of the body: a caller that is still sending does not see an answer."""
         left = _MOST_DRAINED * self._limits.body_bytes
@@ -122,6 +137,11 @@ class Intake:
                     left -= len(part)
                     if left < 0:
                         return
+
+
+def _marks(body: bytes) -> int:
+    """Count the marks of which every list, every object and every further member of one has at least one."""
+    return sum(map(body.count, _VALUE_MARKS))
 
 
 class _Place:

@@ -96,6 +96,27 @@ def test_a_large_body_is_refused_before_it_is_parsed(served: Served) -> None:
         assert response.json()["detail"] == f"a body may have 4096 bytes, this one has {size}"
 
 
+MIB = 1 << 20
+CROWDED = {
+    "lists": b"[" + b"[]," * (5 * MIB) + b"[]]",
+    "numbers": b'{"code": [' + b"1," * (7 * MIB) + b"1]}",
+    "an endless string": b'{"code": "' + b"[" * (15 * MIB),
+}
+
+
+def test_a_body_of_many_values_holds_nobody_up() -> None:
+    """Parsed, 16 MiB of empty lists would keep all other callers waiting for seconds."""
+    with serving() as served:
+        for name, body in CROWDED.items():
+            begun = time.monotonic()
+            answer = httpx.post(f"{served.url}/v1/run", content=body, headers=_headers(), timeout=60)
+            # A string has one value, however many brackets it has; this one never ends.
+            assert answer.status_code == (422 if "string" in name else 413), name
+            assert time.monotonic() - begun < 5, name
+        many = "print(len('" + "[,{" * 400_000 + "'))"
+        assert served.run("print(1)", stdin=many)["run_result"]["stdout"] == "1\n"
+
+
 def test_a_chunked_body_is_refused(served: Served) -> None:
     response = httpx.post(f"{served.url}/run_code", content=iter([b"{", b"}"]), headers=_headers())
     assert response.status_code == 411
