@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pydantic import ValidationError
 
@@ -17,12 +17,13 @@ from tirjudge.judging.batch_result import BatchResult, Progress, ProgressLine, j
 from tirjudge.judging.config import JudgeOptions
 from tirjudge.judging.engine import JudgeEngine, Kind, MeteredCache, kind_for, local_weights, truncated
 from tirjudge.judging.judgment import Judgment
-from tirjudge.rollout.concurrency import EventLoopThread
+from tirjudge.rollout.concurrency import EventLoopThread, Work
 from tirjudge_environments import Criterion, StopReason
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import Columns
 from tirjudge_sandbox import Sandbox, SandboxUnavailable
 
+T = TypeVar("T")
 Conversation = str | Sequence[Mapping[str, Any]]
 """A text, or chat messages with `role` and `content`."""
 Criteria = Sequence[str | Mapping[str, Any] | Criterion]
@@ -180,7 +181,7 @@ class Judge:
         self, prompt: Conversation, a: str, b: str, *, criteria: Criteria | None = None, reference: str = ""
     ) -> Judgment:
         """Choose the better of two responses, as `compare` does."""
-        return await self._await(prompt, {"a": a, "b": b}, "pairwise", criteria, reference)
+        return await self._await(self._judge(prompt, {"a": a, "b": b}, "pairwise", criteria, reference))
 
     async def ascore(
         self,
@@ -191,7 +192,9 @@ class Judge:
         reference: str = "",
     ) -> Judgment:
         """Score one response, as `score` does."""
-        return await self._await(prompt, {"response": response}, "pointwise", criteria, reference)
+        return await self._await(
+            self._judge(prompt, {"response": response}, "pointwise", criteria, reference)
+        )
 
     async def arank(
         self,
@@ -204,14 +207,13 @@ class Judge:
     ) -> Judgment:
         """Choose the best response or rank all of them, as `rank` does."""
         kind: Kind | None = "pointwise" if pointwise else None
-        return await self._await(prompt, _numbered(responses), kind, criteria, reference)
+        return await self._await(self._judge(prompt, _numbered(responses), kind, criteria, reference))
 
     async def areward_group(
         self, prompt: Conversation, completions: Sequence[str], options: GroupOptions = GroupOptions()
     ) -> GroupRewards:
         """Compare completions of one prompt, as `reward_group` does."""
-        work = self._reward_group(prompt, completions, options)
-        return await asyncio.wrap_future(self._loop().submit(work))
+        return await self._await(self._reward_group(prompt, completions, options))
 
     async def abatch(
         self,
@@ -223,8 +225,7 @@ class Judge:
         progress: bool | Progress = False,
     ) -> BatchResult:
         """Judge many rows concurrently, as `batch` does."""
-        work = self._judge_all(rows, kind, columns, labels, progress)
-        return await asyncio.wrap_future(self._loop().submit(work))
+        return await self._await(self._judge_all(rows, kind, columns, labels, progress))
 
     def open(self) -> Self:
         """Load the model and start the sandbox now.
@@ -250,7 +251,7 @@ class Judge:
         self.close()
 
     async def __aenter__(self) -> Self:
-        await asyncio.wrap_future(self._loop().submit(self._ready()))
+        await self._await(self._ready())
         return self
 
     async def __aexit__(
@@ -263,15 +264,8 @@ class Judge:
         weights = local_weights(self.options) if self.options.cache else ""
         return MeteredCache(self.options, self.spending, weights)(generator)
 
-    async def _await(
-        self,
-        prompt: Conversation,
-        responses: Mapping[str, str],
-        kind: Kind | None,
-        criteria: Criteria | None,
-        reference: str,
-    ) -> Judgment:
-        work = self._judge(prompt, responses, kind, criteria, reference)
+    async def _await(self, work: Work[T]) -> T:
+        """Run work in the judge's own event loop."""
         return await asyncio.wrap_future(self._loop().submit(work))
 
     async def _judge(
@@ -283,9 +277,10 @@ class Judge:
         reference: str,
     ) -> Judgment:
         """Judge one question; `responses` has them by the names that messages use."""
-        row: dict[str, Any] = {"prompt": _conversation(prompt), "responses": [*_texts(responses)]}
-        row |= {"reference": next(iter(_texts({"reference": reference})))}
-        row |= {} if criteria is None else {"criteria": _listed(criteria)}
+        row: dict[str, Any] = {"prompt": _conversation(prompt)}
+        *row["responses"], row["reference"] = _texts({**responses, "reference": reference})
+        if criteria is not None:
+            row["criteria"] = _listed(criteria)
         task = read_question(row, Plan())
         await self._ready()
         judgment = await self._engine.judge(truncated(task, self.options.truncate), kind or kind_for(task))

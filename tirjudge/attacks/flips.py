@@ -91,9 +91,7 @@ def count_flips(rows: Iterable[Mapping[str, Any]]) -> FlipTally:
     tally, clean, attacked = FlipTally(), dict[str, _Judged](), list[tuple[str, str, _Judged]]()
     for fields in rows:
         row = RecordedRow.model_validate(fields)
-        # The number of responses, also where their texts are not in the file.
-        responses = 1 + max((index for view in row.views for index in view.order), default=0)
-        marks = Marks.read(row.tags, responses)
+        marks = Marks.read(row.tags, row.candidates)
         chosen = fields["choice"]
         judged = _Judged(row.verdict is not None, chosen == marks.target, row.correct)
         if marks.attack == CLEAN:

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, Literal, get_args
 
-from tirjudge.judging.criteria import CriterionVerdict, aggregate
-from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.criteria import common_threshold
+from tirjudge.judging.judgment import Judgment, by_criteria, judgment
 from tirjudge.judging.result_rows import Confidence, RecordedPassage, RecordedRow, result_row
-from tirjudge_environments import StopReason, Trajectory
+from tirjudge_environments import Episode, Trajectory
 from tirjudge_sandbox import Execution, Limits, Program, Status
 
 CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
@@ -100,7 +100,7 @@ async def separated(row: RecordedRow, run: Run, limits: Limits = Limits()) -> fl
     the row has one response, lacks the texts, or the sandbox fails. `run` runs a program, and decides its
     isolation.
     """
-    count = 1 + max((index for view in row.views for index in view.order), default=0)
+    count = row.candidates
     if count < 2 or row.responses is None:
         return None
     found = []
@@ -144,73 +144,25 @@ def _exchanged(reference: Any, count: int) -> Any:
     return (reference + 1) % count if is_response and 0 <= reference < count else reference
 
 
-@dataclass(frozen=True, slots=True)
-class _Opinion:
-    """One vote on all responses of a row, or on one of its criteria."""
-
-    best: tuple[int, ...]
-    scores: Mapping[int, float]
-    stop: StopReason
-
-
-def _opinions(judged: Judgment) -> list[_Opinion]:
-    """Return one opinion for each dialogue, or for each sample if the responses were judged alone.
+def _opinions(judged: Judgment) -> list[Judgment]:
+    """Return one judgment for each dialogue, or for each sample if the responses were judged alone.
 
     Those on the criteria of a row, whose dialogues are the same for each, are aggregated.
     """
     if not judged.criterion_verdicts:
-        return _of_dialogues(judged.trajectories)
-    count, verdicts = len(judged.episode.task.candidates), judged.criterion_verdicts
+        return _of_dialogues(judged, judged.trajectories)
     parts = [
-        _of_dialogues([one for one in judged.trajectories if one.view.criterion == number])
-        for number in range(len(verdicts))
+        _of_dialogues(judged, [one for one in judged.trajectories if one.view.criterion == number])
+        for number in range(len(judged.criterion_verdicts))
     ]
-    return [
-        _aggregated([_on_criterion(*pair, count) for pair in zip(verdicts, part, strict=True)], count)
-        for part in zip(*parts, strict=False)
-    ]
+    threshold = common_threshold(one.satisfied_from for one in judged.criterion_verdicts)
+    return [by_criteria(judged.episode.task, part, threshold) for part in zip(*parts, strict=False)]
 
 
-def _of_dialogues(trajectories: Sequence[Trajectory]) -> list[_Opinion]:
-    if not all(len(one.view.order) == 1 for one in trajectories):
-        return [_Opinion(_best(one), _scores([one]), one.stop) for one in trajectories]
-    found = []
-    for sample in sorted({one.sample for one in trajectories}):
-        drawn = [one for one in trajectories if one.sample == sample]
-        scores = _scores(drawn)
-        stop = next((one.stop for one in drawn if one.stop is not StopReason.VERDICT), StopReason.VERDICT)
-        found.append(_Opinion(_highest(scores, len(drawn)), scores, stop))
-    return found
-
-
-def _on_criterion(verdict: CriterionVerdict, one: _Opinion, count: int) -> CriterionVerdict:
-    threshold = verdict.satisfied_from
-    if threshold is None:
-        return CriterionVerdict.compared(verdict.criterion, one.best, count, one.scores, one.stop)
-    return CriterionVerdict.scored(verdict.criterion, one.scores, count, threshold, one.stop)
-
-
-def _aggregated(verdicts: Sequence[CriterionVerdict], count: int) -> _Opinion:
-    found = aggregate(verdicts, count)
-    return _Opinion(found.best, found.scores, StopReason.VERDICT)
-
-
-def _best(trajectory: Trajectory) -> tuple[int, ...]:
-    verdict, order = trajectory.verdict, trajectory.view.order
-    if verdict is None:
-        return ()
-    if verdict.tie:
-        return tuple(sorted(order))
-    return _highest(verdict.scores, len(order)) if verdict.choice is None else (verdict.choice,)
-
-
-def _scores(trajectories: Sequence[Trajectory]) -> dict[int, float]:
-    verdicts = [one.verdict for one in trajectories if one.verdict is not None]
-    return {index: score for verdict in verdicts for index, score in verdict.scores.items()}
-
-
-def _highest(scores: Mapping[int, float], count: int) -> tuple[int, ...]:
-    if not scores or len(scores) < count:
-        return ()
-    top = max(scores.values())
-    return tuple(sorted(index for index, score in scores.items() if score == top))
+def _of_dialogues(judged: Judgment, trajectories: Sequence[Trajectory]) -> list[Judgment]:
+    groups = [[one] for one in trajectories]
+    if all(len(one.view.order) == 1 for one in trajectories):
+        samples = sorted({one.sample for one in trajectories})
+        groups = [[one for one in trajectories if one.sample == sample] for sample in samples]
+    task = judged.episode.task
+    return [judgment(judged.kind, Episode(task, group[0].sample, tuple(group))) for group in groups]

@@ -7,7 +7,7 @@ unknown, never 0: aggregates are bounds, and decide only what no answer could ch
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from tirjudge_environments import Criterion, StopReason
@@ -34,43 +34,33 @@ class CriterionVerdict:
     detail: str = ""
 
     @classmethod
-    def scored(
+    def of(
         cls,
         criterion: Criterion,
-        scores: Mapping[int, float],
         count: int,
-        satisfied_from: float,
-        stop: StopReason = StopReason.VERDICT,
+        *,
+        best: Sequence[int],
+        scores: Mapping[int, float],
+        satisfied_from: float | None,
+        stop: StopReason,
         detail: str = "",
     ) -> CriterionVerdict:
-        """Return the verdict on `count` responses that were shown alone."""
-        found = [scores.get(index) for index in range(count)]
+        """Return the verdict on `count` responses.
+
+        `satisfied_from` is the lowest score that satisfies, of responses that were shown alone; None for
+        those that were shown together, of which `best` satisfy. No `best` is no verdict.
+        """
+        satisfied: tuple[float | None, ...] = (None,) * count
+        if satisfied_from is not None:
+            found = map(scores.get, range(count))
+            satisfied = tuple(None if score is None else float(score >= satisfied_from) for score in found)
+        elif best:
+            satisfied = tuple(1 / len(best) if index in best else 0.0 for index in range(count))
         return cls(
             criterion=criterion,
-            satisfied=tuple(None if score is None else float(score >= satisfied_from) for score in found),
+            satisfied=satisfied,
             scores=scores,
             satisfied_from=satisfied_from,
-            stop=stop,
-            detail=detail,
-        )
-
-    @classmethod
-    def compared(
-        cls,
-        criterion: Criterion,
-        best: Sequence[int],
-        count: int,
-        scores: Mapping[int, float],
-        stop: StopReason = StopReason.VERDICT,
-        detail: str = "",
-    ) -> CriterionVerdict:
-        """Return the verdict on `count` responses that were shown together; no `best` is no verdict."""
-        shares = tuple(1 / len(best) if index in best else 0.0 for index in range(count)) if best else None
-        return cls(
-            criterion=criterion,
-            satisfied=shares or (None,) * count,
-            scores=scores,
-            satisfied_from=None,
             stop=stop,
             detail=detail,
         )
@@ -124,3 +114,11 @@ def _bounds(verdicts: Sequence[CriterionVerdict], index: int) -> tuple[float, fl
         0.0 if None in required else round(low, _DIGITS),
         round(low + open_weight, _DIGITS),
     )
+
+
+def common_threshold(thresholds: Iterable[float | None]) -> float:
+    """Return the `satisfied_from` of a row's criteria, which is an option of the run and the same for all.
+
+    It is the default where the responses were compared.
+    """
+    return next((one for one in thresholds if one is not None), SATISFIED_FROM)

@@ -214,10 +214,16 @@ def by_criteria(
 def _criterion_verdict(
     task: JudgeTask, number: int, part: Judgment, satisfied_from: float
 ) -> CriterionVerdict:
-    criterion, count = task.criteria[number], len(task.candidates)
-    if all(len(one.view.order) == 1 for one in part.trajectories):
-        return CriterionVerdict.scored(criterion, part.scores, count, satisfied_from, part.stop, part.detail)
-    return CriterionVerdict.compared(criterion, part.best, count, part.scores, part.stop, part.detail)
+    alone = all(len(one.view.order) == 1 for one in part.trajectories)
+    return CriterionVerdict.of(
+        task.criteria[number],
+        len(task.candidates),
+        best=part.best,
+        scores=part.scores,
+        satisfied_from=satisfied_from if alone else None,
+        stop=part.stop,
+        detail=part.detail,
+    )
 
 
 def _joined(task: JudgeTask, episodes: Sequence[Episode]) -> Episode:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.judging.confidence import OPEN, confidence_of
-from tirjudge.judging.criteria import SATISFIED_FROM
+from tirjudge.judging.criteria import common_threshold
 from tirjudge.judging.judgment import Judgment, by_criteria, consensus, judgment
 from tirjudge.judging.result_rows import (
     RecordedConfidence,
@@ -26,7 +26,6 @@ from tirjudge.judging.result_rows import (
 )
 from tirjudge_environments import (
     Completion,
-    Criterion,
     Environment,
     Episode,
     Finish,
@@ -139,9 +138,7 @@ def _environments(format: str) -> tuple[Environment, ...]:
 
 def _task(row: RecordedRow) -> JudgeTask:
     """Return the row as a task; its texts are not needed to read an answer."""
-    highest = max((index for view in row.views for index in view.order), default=0)
-    texts = row.responses or []
-    count = min(max(highest + 1, len(texts)), _MOST_RESPONSES)
+    count = min(max(row.candidates, len(row.responses or [])), _MOST_RESPONSES)
     label = row.label if row.label is not None and row.label < count else None
     return JudgeTask(
         id=row.id,
@@ -149,10 +146,7 @@ def _task(row: RecordedRow) -> JudgeTask:
         candidates=tuple("?" * count),
         label=label,
         domain=row.domain,
-        criteria=tuple(
-            Criterion(text=one.text, weight=one.weight, polarity=one.polarity, must_have=one.must_have)
-            for one in row.criteria
-        ),
+        criteria=tuple(one.criterion for one in row.criteria),
     )
 
 
@@ -206,9 +200,7 @@ def _combined(row: RecordedRow) -> Judgment | None:
     found = [part for part in parts if part is not None]
     if len(found) < len(parts):
         raise ValueError("a criterion has no dialogue")
-    # An option of the run, and therefore the same for all criteria of a row.
-    given = [one.satisfied_from for one in row.criteria if one.satisfied_from is not None]
-    return by_criteria(task, found, given[0] if given else SATISFIED_FROM)
+    return by_criteria(task, found, common_threshold(one.satisfied_from for one in row.criteria))
 
 
 def _of_views(row: RecordedRow, task: JudgeTask, recorded: Sequence[RecordedView]) -> Judgment | None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError
 from tirjudge.judging.judgment import Judgment
 from tirjudge.storage.records import failed, passages, reward_record, verdict_record
 from tirjudge.storage.run_folder import read_lines
-from tirjudge_environments import JudgeTask, Message, Refused, Score, Trajectory
+from tirjudge_environments import Criterion, JudgeTask, Message, Refused, Score, Trajectory
 from tirjudge_environments.criteria import LARGEST_WEIGHT
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.templates import conversation_text
@@ -187,6 +187,11 @@ class RecordedCriterion(_Recorded):
     stop: Text
     detail: Text = ""
 
+    @property
+    def criterion(self) -> Criterion:
+        """The criterion, as tasks have it."""
+        return Criterion(text=self.text, weight=self.weight, polarity=self.polarity, must_have=self.must_have)
+
 
 class RecordedReward(_Recorded):
     """The reward of a view, or the reason why there is none."""
@@ -269,6 +274,11 @@ class RecordedRow(_Recorded):
     responses: list[Text] | None = None
     reference: Text = ""
     criteria: list[RecordedCriterion] = Field(default_factory=list)
+
+    @property
+    def candidates(self) -> int:
+        """Number of responses, also where their texts are not in the file."""
+        return 1 + max((index for view in self.views for index in view.order), default=0)
 
     @property
     def flipped(self) -> bool:

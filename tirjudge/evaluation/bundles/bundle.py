@@ -138,7 +138,7 @@ def read_bundle(place: Path, folder: Path) -> Unpacked:
     try:
         with zipfile.ZipFile(place) as archive:
             _check_members(place, archive)
-            changed, found = [], {}
+            found = {}
             for name in MEMBERS:
                 found[name] = hashlib.sha256()
                 with (folder / name).open("wb") as target:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.data.rows import BadRow, Row
-from tirjudge.evaluation.bundles.bundle import ROWS, VERDICTS, RowRecord, Unpacked, content_hash
+from tirjudge.evaluation.bundles.bundle import MANIFEST, ROWS, VERDICTS, RowRecord, Unpacked, content_hash
 from tirjudge.evaluation.runs import score_record, score_run
 from tirjudge.evaluation.stored_outputs.reading import open_replay
 from tirjudge.judging.reproduction import Outcome, recorded_programs, reproductions
@@ -19,7 +19,7 @@ from tirjudge.judging.rereading import Rereading
 from tirjudge.judging.result_rows import RecordedRow, read_result_rows
 from tirjudge.storage.result_file import digest
 from tirjudge.storage.run_folder import encode_line
-from tirjudge_environments import Criterion, JudgeTask, Message
+from tirjudge_environments import JudgeTask, Message
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 from tirjudge_sandbox import Limits, Sandbox
 
@@ -157,10 +157,7 @@ def _digest(row: RecordedRow) -> str:
         candidates=tuple(row.responses or ()),
         label=row.label,
         reference=row.reference,
-        criteria=tuple(
-            Criterion(text=one.text, weight=one.weight, polarity=one.polarity, must_have=one.must_have)
-            for one in row.criteria
-        ),
+        criteria=tuple(one.criterion for one in row.criteria),
     )
     return digest(task)
 
@@ -225,7 +222,7 @@ def _check_scores(bundle: Unpacked, found: Checked) -> None:
     """Score the verdicts again under every protocol of the manifest, and compare all numbers."""
     said = {str(one.get("protocol")): one for one in bundle.manifest.scores}
     if not said:
-        found.add("score", "manifest.json", "it has no scores")
+        found.add("score", MANIFEST, "it has no scores")
         return
     try:
         replay = open_replay(bundle.verdicts, format="tirjudge")

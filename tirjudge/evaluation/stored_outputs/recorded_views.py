@@ -109,10 +109,14 @@ def _verdict_on(record: Record, vote: Vote, count: int) -> CriterionVerdict:
     criterion = Criterion(
         text="", weight=record["weight"], polarity=record["polarity"], must_have=record["must_have"]
     )
-    stop, threshold = StopReason(vote.stop), record["satisfied_from"]
-    if threshold is None:
-        return CriterionVerdict.compared(criterion, vote.best, count, vote.scores, stop)
-    return CriterionVerdict.scored(criterion, vote.scores, count, threshold, stop)
+    return CriterionVerdict.of(
+        criterion,
+        count,
+        best=vote.best,
+        scores=vote.scores,
+        satisfied_from=record["satisfied_from"],
+        stop=StopReason(vote.stop),
+    )
 
 
 def recorded_programs(programs: Iterable[Record]) -> tuple[str, ...]:
