@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import schemathesis
@@ -26,25 +27,24 @@ fuzzing = settings(
 )
 
 
-def fuzz_schema(url: str, seconds: float) -> set[str]:
-    """Fuzz every operation, each with a time limit in seconds, and return the paths of all operations."""
+def fuzz_schema(url: str, seconds: float, prepare: Callable[[Any], None] = lambda case: None) -> set[str]:
+    """Fuzz every operation, each with a time limit in seconds, and return the paths of all operations.
+
+    `prepare` may change a request before it is sent.
+    """
     schema = schemathesis.openapi.from_url(f"{url}/openapi.json")
     operations = [found.ok() for found in schema.get_all_operations()]
     for operation in operations:
-        _fuzz(operation, seconds)
+        _fuzz(operation, seconds, prepare)
     return {operation.path for operation in operations}
 
 
-def _fuzz(operation: Any, seconds: float) -> None:
+def _fuzz(operation: Any, seconds: float, prepare: Callable[[Any], None]) -> None:
     # Not through schemathesis's plugin, which does not run under this pytest.
     @fuzzing
     @given(case=st.one_of(operation.as_strategy(generation_mode=mode) for mode in GenerationMode))
     def answers_as_it_says(case: Any) -> None:
-        # A member waits for the others of its group, who never come: not for longer than the client.
-        if operation.path == "/v1/group/member" and isinstance(case.body, dict):
-            case.body.setdefault("wait_seconds", 0.1)
-            if isinstance(case.body["wait_seconds"], int | float) and case.body["wait_seconds"] > 0.1:
-                case.body["wait_seconds"] = 0.1
+        prepare(case)
         case.call_and_validate(checks=CHECKS, timeout=seconds)
 
     answers_as_it_says()

@@ -55,8 +55,11 @@ def pivot(binds: Sequence[tuple[str, str]], scratch: str, *, scratch_bytes: int,
     os.chdir("/")
     # Only after pivoting: the new root covers a folder of the host, which is reachable through the old root.
     for source, target in [*binds, *_system_binds()]:
-        _bind("/host" + source, target)
-    _make_devices()
+        _bind("/host" + source, target, _READ_ONLY | _NOSUID | _NODEV)
+    for path in DEVICES:
+        # Mounted from the host, since a user namespace does not allow mknod. A device on a read-only mount
+        # can be written to, while its times, which are the host's, cannot be changed.
+        _bind("/host" + path, path, _READ_ONLY | _NOSUID)
     os.mkdir(scratch)
     _mount_tmpfs(
         scratch, f"size={scratch_bytes},nr_inodes={INODES},mode=0700,uid={owner},gid={owner}", _MS_NOEXEC
@@ -81,7 +84,8 @@ def _system_binds() -> list[tuple[str, str]]:
     return binds
 
 
-def _bind(source: str, target: str) -> None:
+def _bind(source: str, target: str, attributes: int) -> None:
+    """Show a file or folder at another path, with attributes for its mount and those beneath it."""
     os.makedirs(os.path.dirname(target), exist_ok=True)
     if os.path.isdir(source):
         os.makedirs(target, exist_ok=True)
@@ -89,23 +93,8 @@ def _bind(source: str, target: str) -> None:
         _write(target, "")
     syscalls.libc("mount", os.fsencode(source), os.fsencode(target), None, _MS_BIND | _MS_REC, None)
     # A plain remount would leave the mounts beneath this one writable.
-    _set_attributes(target, _READ_ONLY | _NOSUID | _NODEV)
-
-
-def _set_attributes(target: str, attributes: int) -> None:
-    """Add attributes to a mount and those beneath it."""
     packed = struct.pack("4Q", attributes, 0, 0, 0)
     syscalls.make("mount_setattr", _AT_FDCWD, os.fsencode(target), _AT_RECURSIVE, packed, 32)
-
-
-def _make_devices() -> None:
-    os.makedirs("/dev", exist_ok=True)
-    for path in DEVICES:
-        _write(path, "")
-        # Mounted from the host, since a user namespace does not allow mknod.
-        syscalls.libc("mount", f"/host{path}".encode(), path.encode(), None, _MS_BIND, None)
-        # They can still be written to, since this is about the files, which are the host's: their times.
-        _set_attributes(path, _READ_ONLY | _NOSUID)
 
 
 def _mount_tmpfs(path: str, options: str, flags: int = 0) -> None:

@@ -20,7 +20,8 @@ _GATEWAY_FAILURES = frozenset({502, 503, 504})
 _THIS_REQUEST = frozenset({400, 413, 422})
 """Statuses that concern one request: another program may succeed on the same server."""
 _CONNECT_SECONDS = 10.0
-_MOST_INFO_BYTES = MIB
+_FRAME_BYTES = MIB
+"""Bytes of an answer besides output and files."""
 _BYTES_FOR_EACH = 6
 """Bytes of JSON for a byte of output, which may be escaped (`\\u001b`), or of a file, which is in base64."""
 _SIGNALS = range(1, 65)
@@ -91,7 +92,7 @@ class Endpoint:
 
         Raises EndpointFailed, and EndpointRefused if its isolation is too weak.
         """
-        response = await self._answered("GET", "/v1/info", None, _CONNECT_SECONDS, _MOST_INFO_BYTES)
+        response = await self._answered("GET", "/v1/info", None, _CONNECT_SECONDS, _FRAME_BYTES)
         if response.status_code == 404:
             # SandboxFusion has no such route.
             dialect, self.capacity, isolation = FUSION, FUSION_CAPACITY, UNKNOWN
@@ -118,7 +119,7 @@ class Endpoint:
             # A lone surrogate, which JSON cannot carry, becomes a question mark.
             body = json.dumps(dialect.request(program, limits), ensure_ascii=False).encode("utf-8", "replace")
             seconds = limits.wall_seconds + patience_seconds
-            most = _MOST_INFO_BYTES + _BYTES_FOR_EACH * (limits.output_bytes + limits.disk_bytes)
+            most = _FRAME_BYTES + _BYTES_FOR_EACH * (limits.output_bytes + limits.disk_bytes)
             response = await self._answered("POST", dialect.path, body, seconds, most)
             self._accepted(response)
             return self._read(dialect, response, program, limits)
@@ -145,11 +146,7 @@ class Endpoint:
         try:
             # The timeouts of httpx are those of a single read: a server could send a byte at a time.
             async with asyncio.timeout(seconds + _CONNECT_SECONDS):
-                response = await self._client.send(request, stream=True)
-                try:
-                    await self._read_body(response, most_bytes)
-                finally:
-                    await response.aclose()
+                response = await self._whole(await self._client.send(request, stream=True), most_bytes)
         except TimeoutError:
             raise self._failed(f"no whole answer within {seconds + _CONNECT_SECONDS:g} s") from None
         except httpx.TransportError as error:
@@ -161,15 +158,19 @@ class Endpoint:
             raise EndpointFailed(f"{self.name} is overloaded", _seconds(response))
         return response
 
-    async def _read_body(self, response: httpx.Response, most_bytes: int) -> None:
-        if response.headers.get("content-encoding", "identity") != "identity":
-            raise EndpointRefused(f"{self.name} compresses its answers, which it was asked not to")
+    async def _whole(self, arriving: httpx.Response, most_bytes: int) -> httpx.Response:
+        """Return an answer with its body."""
         content = bytearray()
-        async for chunk in response.aiter_raw():
-            content += chunk
-            if len(content) > most_bytes:
-                raise EndpointRefused(f"{self.name} sent an answer of more than {most_bytes} bytes")
-        response._content = bytes(content)
+        try:
+            if arriving.headers.get("content-encoding", "identity") != "identity":
+                raise EndpointRefused(f"{self.name} compresses its answers, which it was asked not to")
+            async for chunk in arriving.aiter_raw():
+                content += chunk
+                if len(content) > most_bytes:
+                    raise EndpointRefused(f"{self.name} sent an answer of more than {most_bytes} bytes")
+        finally:
+            await arriving.aclose()
+        return httpx.Response(arriving.status_code, headers=arriving.headers, content=bytes(content))
 
     def _failed(self, why: str) -> EndpointFailed:
         self.backoff.failed()

@@ -50,7 +50,12 @@ def _start_processes(placement: str, preparation: Preparation, disk_bytes: int, 
     group = MemoryGroup.create()
     if group is not None:
         settings = replace(settings, memory_group=group.processes, memory_kills=group.kills)
-    return _Processes(settings, folder, group)
+    try:
+        return _Processes(settings, folder, group)
+    except OSError:
+        if group is not None:
+            group.discard()
+        raise
 
 
 class _Processes:

@@ -70,7 +70,7 @@ class MemoryGroup:
                     with contextlib.suppress(OSError):
                         group._write(*version.swap)
                     return group
-                path.rmdir()
+                group.discard()
         return None
 
     @property
@@ -92,6 +92,10 @@ class MemoryGroup:
         except OSError:
             return False
         return True
+
+    def discard(self) -> None:
+        """Remove the group, which no process has joined. Raises OSError."""
+        self._path.rmdir()
 
     def limit(self, limits: Limits) -> None:
         """Set the limit for the next program. Raises OSError.
