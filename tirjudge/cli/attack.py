@@ -16,7 +16,15 @@ from tirjudge.attacks.rows import AttackedRows
 from tirjudge.cli.batch_run import BatchRun
 from tirjudge.cli.errors import SOME_FAILED, output_file, refuse_input, say
 from tirjudge.cli.help import examples
-from tirjudge.cli.options import RowOptions, label_values, takes_options
+from tirjudge.cli.options import (
+    ColumnOption,
+    LabelsOption,
+    RowOptions,
+    SplitOption,
+    SubsetOption,
+    label_values,
+    takes_options,
+)
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows
@@ -59,30 +67,10 @@ def attack(
             rich_help_panel="Judging",
         ),
     ] = None,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PART=COLUMN",
-            help="Column that holds a part of a row. Repeatable.",
-            rich_help_panel="Rows",
-        ),
-    ] = None,
-    labels: Annotated[
-        str,
-        typer.Option(
-            metavar="VALUE=LETTER,...", help="Meaning of the label values: 1=A,2=B.", rich_help_panel="Rows"
-        ),
-    ] = "",
-    subset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="Configuration of a hub dataset that has several.", rich_help_panel="Rows"
-        ),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Split of a hub dataset that has several.", rich_help_panel="Rows"),
-    ] = None,
+    column: ColumnOption = None,
+    labels: LabelsOption = "",
+    subset: SubsetOption = None,
+    split: SplitOption = None,
     *,
     options: RowOptions,
 ) -> None:

@@ -13,7 +13,15 @@ import typer
 from tirjudge.cli.batch_run import BatchRun
 from tirjudge.cli.errors import SOME_FAILED, output_file, refuse_input, say
 from tirjudge.cli.help import examples
-from tirjudge.cli.options import RowOptions, label_values, takes_options
+from tirjudge.cli.options import (
+    ColumnOption,
+    LabelsOption,
+    RowOptions,
+    SplitOption,
+    SubsetOption,
+    label_values,
+    takes_options,
+)
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows
@@ -50,38 +58,14 @@ def judge(
         bool,
         typer.Option("--json", help="Print the summary as JSON.", rich_help_panel="Output"),
     ] = False,
-    column: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="PART=COLUMN",
-            help="Column that holds a part of a row, such as prompt=instruction+input. Repeatable.",
-            rich_help_panel="Rows",
-        ),
-    ] = None,
-    labels: Annotated[
-        str,
-        typer.Option(
-            metavar="VALUE=LETTER,...",
-            help="Meaning of the label values: 1=A,2=B,0=tie.",
-            rich_help_panel="Rows",
-        ),
-    ] = "",
+    column: ColumnOption = None,
+    labels: LabelsOption = "",
     input_format: Annotated[
         Literal["jsonl", "json", "csv", "tsv", "parquet"] | None,
         typer.Option(help="File format.  [default: detected from the file]", rich_help_panel="Rows"),
     ] = None,
-    subset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Configuration of a hub dataset that has several.",
-            rich_help_panel="Rows",
-        ),
-    ] = None,
-    split: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Split of a hub dataset that has several.", rich_help_panel="Rows"),
-    ] = None,
+    subset: SubsetOption = None,
+    split: SplitOption = None,
     abstain_below: Annotated[
         float | None,
         typer.Option(

@@ -23,6 +23,33 @@ from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
 
 ModelT = TypeVar("ModelT", bound=BaseModel)
 
+ColumnOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="PART=COLUMN",
+        help="Column that holds a part of a row, such as prompt=instruction+input. Repeatable.",
+        rich_help_panel="Rows",
+    ),
+]
+LabelsOption = Annotated[
+    str,
+    typer.Option(
+        metavar="VALUE=LETTER,...",
+        help="Meaning of the label values: 1=A,2=B,0=tie.",
+        rich_help_panel="Rows",
+    ),
+]
+SubsetOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME", help="Configuration of a hub dataset that has several.", rich_help_panel="Rows"
+    ),
+]
+SplitOption = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Split of a hub dataset that has several.", rich_help_panel="Rows"),
+]
+
 
 class RowOptions(JudgeOptions):
     """The options of a command that judges rows."""
