@@ -19,6 +19,7 @@ from inspect_ai.tool import Tool, tool
 
 from tirjudge.judge import Judge
 from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.views import encodable
 from tirjudge_environments.adapters.sandbox_thread import SandboxThread
 from tirjudge_environments.programs.outputs import output_text
 from tirjudge_sandbox import Execution, Limits, Program, SandboxUnavailable, Status
@@ -100,7 +101,7 @@ def tirjudge_python(timeout: float = 20.0, backend: str = "local") -> Tool:
         if execution.status is Status.SANDBOX_FAILED:
             # It is no output of the program, and the solver must not read it as one.
             raise SandboxUnavailable(execution.detail)
-        return _storable(output_text(execution, _LONGEST_OUTPUT))
+        return encodable(output_text(execution, _LONGEST_OUTPUT))
 
     return execute
 
@@ -177,8 +178,3 @@ def _details(judgment: Judgment) -> dict[str, Any]:
     """Return what led to a verdict: A is the completion, and B the text that it is compared with."""
     found: dict[str, Any] = judgment.to_dict()
     return {name: value for name, value in found.items() if name not in ("id", "label", "correct")}
-
-
-def _storable(text: str) -> str:
-    """Replace lone surrogates, which programs may print and UTF-8 cannot represent."""
-    return text.encode(errors="backslashreplace").decode()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,7 +14,22 @@ from tirjudge.evaluation.base import Units
 _ROWS_PER_KIND = 32
 """Counting how often each kind of row is drawn is faster than drawing rows if a kind has this many rows."""
 
+RESAMPLES = 1000
+"""Samples behind an interval."""
+_CENTRAL = (2.5, 97.5)
+"""Percentiles that bound the central 95 %."""
+
 Values = NDArray[np.float64]
+
+
+def central_interval(draws: Values | Sequence[float]) -> tuple[float, float]:
+    """Return the bounds of the central 95 % of the values in samples; nan without a value."""
+    known = np.asarray(draws, dtype=np.float64)
+    known = known[~np.isnan(known)]
+    if not len(known):
+        return math.nan, math.nan
+    low, high = np.percentile(known, _CENTRAL)
+    return float(low), float(high)
 
 
 def bootstrap_samples(

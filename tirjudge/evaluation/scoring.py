@@ -10,13 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tirjudge.evaluation.base import Figures, JudgedRow, ProtocolCard, ScoringProtocol, Units, Unscorable
-from tirjudge.evaluation.resampling import bootstrap_samples
+from tirjudge.evaluation.resampling import RESAMPLES, bootstrap_samples, central_interval
 from tirjudge.evaluation.row_ids import RowIds
 from tirjudge.statistics import Proportion, Statistic
-
-RESAMPLES = 1000
-_CENTRAL = (2.5, 97.5)
-"""Percentiles that bound the central 95 %."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,8 +263,4 @@ def _smaller(one: int | None, other: int | None) -> int | None:
 
 
 def _of_draws(value: float, draws: NDArray[np.float64], n: int | None) -> Estimate:
-    draws = draws[~np.isnan(draws)]
-    if not len(draws):
-        return Estimate(value, math.nan, math.nan, n)
-    low, high = np.percentile(draws, _CENTRAL)
-    return Estimate(value, float(low), float(high), n)
+    return Estimate(value, *central_interval(draws), n)

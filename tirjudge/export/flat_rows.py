@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from tirjudge.judging.result_rows import read_result_rows
+from tirjudge.judging.views import encodable
 from tirjudge.storage.run_folder import complete_file
 
 _TEXT, _WHOLE, _NUMBER, _FLAG, _JSON = "text", "whole", "number", "flag", "json"
@@ -122,7 +123,7 @@ def _cell(value: Any, kind: str) -> Any:
         # ASCII, in which lone surrogates remain escapes.
         return json.dumps(value)
     if kind == _TEXT:
-        return str(value).encode(errors="backslashreplace").decode()
+        return encodable(str(value))
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if kind == _NUMBER:
         return float(value) if is_number else None

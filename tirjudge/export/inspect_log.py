@@ -18,6 +18,7 @@ from typing import Any
 
 from tirjudge.export.dialogues import Dialogue, JsonObject
 from tirjudge.judging.result_rows import RecordedRow, read_result_rows
+from tirjudge.judging.views import encodable
 from tirjudge.storage.result_file import recorded_settings
 from tirjudge_environments.orders import letter
 
@@ -215,7 +216,7 @@ def _seconds(fields: Any) -> float:
 def _storable(value: Any) -> Any:
     """Replace lone surrogates, which models and programs may write and UTF-8 cannot represent."""
     if isinstance(value, str):
-        return value.encode(errors="backslashreplace").decode()
+        return encodable(value)
     if isinstance(value, Mapping):
         return {_storable(key): _storable(one) for key, one in value.items()}
     return [_storable(one) for one in value] if isinstance(value, list) else value

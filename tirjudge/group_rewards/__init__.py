@@ -3,7 +3,7 @@
 from tirjudge.group_rewards.base import Comparison, GroupOptions, GroupRewards
 from tirjudge.group_rewards.group_judge import GroupJudge
 from tirjudge.group_rewards.meeting import GroupMeeting, MembersMissing
-from tirjudge.group_rewards.tournaments import METHODS, open_method
+from tirjudge.group_rewards.tournaments import METHODS, check_method, open_method
 
 __all__ = [
     "METHODS",
@@ -13,5 +13,6 @@ __all__ = [
     "GroupOptions",
     "GroupRewards",
     "MembersMissing",
+    "check_method",
     "open_method",
 ]

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.group_rewards.base import TIE, Comparison, GroupOptions, GroupRewards, PairMethod
-from tirjudge.group_rewards.tournaments import LISTWISE, METHODS, open_method
+from tirjudge.group_rewards.tournaments import LISTWISE, check_method, open_method
 from tirjudge.judging.engine import JudgeEngine, truncated
 from tirjudge.judging.judgment import Judgment
 from tirjudge.rollout import all_or_none
@@ -115,8 +115,7 @@ class GroupJudge:
 
     def _dialogues(self, task: JudgeTask, options: GroupOptions, order: Order | None) -> int:
         """Return the judge calls of one question; raises ValueError if the judge's format cannot take it."""
-        if options.method not in METHODS:
-            raise ValueError(f"no method {options.method!r}; there are {', '.join(METHODS)}")
+        check_method(options.method)
         try:
             return self._engine.dialogues(task, order=order)
         except ValueError as error:

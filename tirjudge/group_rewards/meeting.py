@@ -23,7 +23,7 @@ class _Gathering:
     members: dict[str, str] = field(default_factory=dict)
     """Completions by the id of their request."""
     full: asyncio.Event = field(default_factory=asyncio.Event)
-    work: asyncio.Task[GroupRewards] | None = None
+    work: asyncio.Future[GroupRewards] | None = None
     """The judging of the group, from the moment that it is full."""
     waiting: Counter[str] = field(default_factory=Counter)
     """Requests that wait, by member: one that is repeated may overlap with its first attempt."""
@@ -88,7 +88,7 @@ class GroupMeeting:
         self._places[group, member] = gathering
         if len(gathering.members) == size:
             del self._open[group]
-            gathering.work = asyncio.ensure_future(_run(judge, tuple(gathering.members.values())))
+            gathering.work = asyncio.ensure_future(judge(tuple(gathering.members.values())))
             gathering.full.set()
         return gathering
 
@@ -114,9 +114,3 @@ class GroupMeeting:
         for member in gathering.members:
             if self._places.get((group, member)) is gathering:
                 del self._places[group, member]
-
-
-async def _run(
-    judge: Callable[[tuple[str, ...]], Awaitable[GroupRewards]], completions: tuple[str, ...]
-) -> GroupRewards:
-    return await judge(completions)

@@ -21,6 +21,12 @@ METHODS = {
 """Name to description, for a group of n."""
 
 
+def check_method(name: str) -> None:
+    """Raise ValueError, in one line, for an unknown method."""
+    if name not in METHODS:
+        raise ValueError(f"no method {name!r}; there are {', '.join(METHODS)}")
+
+
 def open_method(name: str) -> PairMethod:
     """Return the method of this name. Raises ValueError for any other name than a pairing method's."""
     match name:

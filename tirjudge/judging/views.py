@@ -93,7 +93,7 @@ def judged_criteria(verdicts: Sequence[CriterionVerdict]) -> tuple[JudgedCriteri
     """Return the verdicts on a row's criteria, in order."""
     return tuple(
         JudgedCriterion(
-            text=_encodable(one.criterion.text),
+            text=encodable(one.criterion.text),
             weight=one.criterion.weight,
             polarity=one.criterion.polarity,
             must_have=one.criterion.must_have,
@@ -111,7 +111,7 @@ def judged_programs(trajectories: Sequence[Trajectory]) -> tuple[JudgedProgram, 
     """Return the programs of all trajectories, in order."""
     return tuple(
         JudgedProgram(
-            source=_encodable(call.request.source),
+            source=encodable(call.request.source),
             output=_output(call.outcome),
             order=one.view.order,
             letters=letters_of(one.view.order),
@@ -150,7 +150,7 @@ def _view(trajectory: Trajectory) -> JudgedView:
         scores=dict(verdict.scores) if verdict is not None else {},
         stop=trajectory.stop.value,
         detail=trajectory.detail,
-        reasoning=_encodable(cut_middle("\n\n".join(text.strip() for text in parts), _LONGEST_REASONING)),
+        reasoning=encodable(cut_middle("\n\n".join(text.strip() for text in parts), _LONGEST_REASONING)),
         criterion=trajectory.view.criterion,
     )
 
@@ -163,9 +163,9 @@ def _output(outcome: Any) -> str:
     # A failure of the sandbox was never shown to the judge.
     if not isinstance(outcome, Refused) and outcome.status is Status.SANDBOX_FAILED:
         return ""
-    return _encodable(output_text(outcome, _LONGEST_OUTPUT))
+    return encodable(output_text(outcome, _LONGEST_OUTPUT))
 
 
-def _encodable(text: str) -> str:
+def encodable(text: str) -> str:
     """Escape lone surrogates: a model or a program may write them, and UTF-8 cannot represent them."""
     return text.encode(errors="backslashreplace").decode()

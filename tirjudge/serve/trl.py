@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from tirjudge.group_rewards import METHODS, GroupOptions, GroupRewards
+from tirjudge.group_rewards import GroupOptions, GroupRewards, check_method
 from tirjudge.serve.client import client_of_this_loop
 from tirjudge.serve.messages import GroupAnswer, GroupRequest, JudgeRequest
 from tirjudge_environments.registry import first_fault
@@ -86,8 +86,7 @@ class JudgeGroupReward:
 
         Raises ValueError, in one line, for an unknown method and an invalid option.
         """
-        if method not in METHODS:
-            raise ValueError(f"no method {method!r}; there are {', '.join(METHODS)}")
+        check_method(method)
         try:
             self._options = GroupOptions(method=method, both_orders=both_orders, budget=budget, seed=seed)
         except ValidationError as error:

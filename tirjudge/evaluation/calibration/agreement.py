@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -13,11 +12,10 @@ from numpy.typing import NDArray
 from tirjudge.evaluation.calibration.people import NO_VERDICT, class_name
 from tirjudge.evaluation.calibration.rows import CalibratedRow
 from tirjudge.evaluation.protocols.agreement import cohen_kappa, confusion
+from tirjudge.evaluation.resampling import RESAMPLES, central_interval
 from tirjudge.statistics import Proportion
 
 JUDGE, MAJORITY = "judge", "majority"
-RESAMPLES = 1000
-_CENTRAL = (2.5, 97.5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +98,7 @@ def _agreement(first: str, second: str, both: NDArray[np.float64], seed: int) ->
 
 
 def _interval(shares: NDArray[np.float64], n: int, seed: int) -> tuple[float, float]:
-    """Return the bootstrap interval of kappa; nan where no resample has two classes.
+    """Return the bootstrap interval of kappa; nan if no resample has two classes.
 
     Resampling rows is drawing the counts of the pairs of classes from a multinomial distribution.
     """
@@ -109,8 +107,4 @@ def _interval(shares: NDArray[np.float64], n: int, seed: int) -> tuple[float, fl
     observed = drawn.trace(axis1=1, axis2=2)
     expected = (drawn.sum(axis=2) * drawn.sum(axis=1)).sum(axis=1)
     defined = expected < 1
-    if not defined.any():
-        return math.nan, math.nan
-    kappas = (observed[defined] - expected[defined]) / (1 - expected[defined])
-    low, high = np.percentile(kappas, _CENTRAL)
-    return float(low), float(high)
+    return central_interval((observed[defined] - expected[defined]) / (1 - expected[defined]))

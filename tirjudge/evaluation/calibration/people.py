@@ -12,7 +12,8 @@ from tirjudge.data.rows import Row
 from tirjudge.evaluation.base import JudgedRow
 from tirjudge.evaluation.stored_outputs.base import read_choice, shown
 from tirjudge.evaluation.stored_outputs.files import RunFiles
-from tirjudge.evaluation.stored_outputs.labels import KEYS
+from tirjudge.evaluation.stored_outputs.labels import KEYS, key_of, rows_by_key
+from tirjudge_environments.orders import letter
 
 TIE = -1
 """The class of a tie; the others are the indices of the candidates."""
@@ -22,7 +23,6 @@ _NUMBERED = re.compile(r"annotator_?([0-9]{1,4})")
 _PANDALM = {"0": "tie", "1": "A", "2": "B"}
 _ENOUGH = 20
 """Rows of which one must have a 2, or a 0, unless the numbers are on another scale."""
-_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 class PeopleLabels:
@@ -46,7 +46,8 @@ class PeopleLabels:
         self._numbered = _NUMBERED.fullmatch(self.annotators[0]) is not None
         if meaning is None:
             self._check_scale()
-        self._places = {} if self._key is None else self._by_key(self._key)
+        key = self._key
+        self._by_key = None if key is None else rows_by_key(self._rows, lambda fields: key_of(fields, key))
 
     def __len__(self) -> int:
         return len(self._rows)
@@ -62,10 +63,12 @@ class PeopleLabels:
         `position` is that of the row in its run, from 0. None if the file does not have the row. Raises
         ValueError, with file and line, for a label that cannot be read.
         """
-        place = self._places.get(row.id) if self._key is not None else position
-        if place is None or place >= len(self._rows):
+        if self._by_key is not None:
+            found = self._by_key.get(row.id)
+        else:
+            found = self._rows[position] if position < len(self._rows) else None
+        if found is None:
             return None
-        found = self._rows[place]
         return tuple(self._class(found, value, row.candidates) for value in self._values(found))
 
     def _values(self, row: Row) -> Sequence[Any]:
@@ -109,18 +112,6 @@ class PeopleLabels:
                 "mean, such as --labels 1=A,2=B,0=tie"
             )
 
-    def _by_key(self, key: str) -> dict[str, int]:
-        places: dict[str, int] = {}
-        for place, row in enumerate(self._rows):
-            if key not in row.fields:
-                raise ValueError(f"{row.where}: no column {key!r} to join by")
-            name = str(row.fields[key])
-            if name in places:
-                other = self._rows[places[name]].where
-                raise ValueError(f"{row.where}: two rows have the key {name!r} (the other: {other})")
-            places[name] = place
-        return places
-
 
 def majority(classes: Iterable[int | None]) -> int | None:
     """Return the class that more annotators chose than any other; None if there is none."""
@@ -134,7 +125,7 @@ def class_name(number: int) -> str:
     """Return the letter of a candidate's class, `tie` or `no verdict`."""
     if number in (TIE, NO_VERDICT):
         return "tie" if number == TIE else "no verdict"
-    return _LETTERS[number] if number < len(_LETTERS) else str(number)
+    return letter(number)
 
 
 def _annotators(first: Mapping[str, Any], where: str) -> tuple[str, ...]:

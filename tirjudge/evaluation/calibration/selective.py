@@ -11,19 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tirjudge.evaluation.calibration.people import NO_VERDICT
 from tirjudge.evaluation.calibration.rows import CalibratedRow
+from tirjudge.evaluation.resampling import RESAMPLES, Values, central_interval
 from tirjudge.statistics import Proportion
 from tirjudge_environments.types import derive_seed
 
-RESAMPLES = 1000
-_CENTRAL = (2.5, 97.5)
 _HALVES = "calibration half"
 """Part of the seed; another text would put rows into other halves."""
-
-Values = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +89,12 @@ def curve(rows: Sequence[CalibratedRow], *, seed: int) -> Curve:
         raise ValueError("no labelled row has a verdict with this confidence")
     draws = np.random.default_rng(seed).integers(len(wrong), size=(RESAMPLES, len(wrong)))
     areas = [aurc(confidence[draw], wrong[draw]) for draw in draws]
-    low, high = np.percentile(areas, _CENTRAL)
     return Curve(
         points=tuple(points(rows)),
         n=len(rows),
         ordered=len(wrong),
         aurc=aurc(confidence, wrong),
-        interval=(float(low), float(high)),
+        interval=central_interval(areas),
         random=float(wrong.mean()),
         best=aurc(-wrong, wrong),
     )

@@ -16,6 +16,31 @@ class BadLabels(Unreadable):
     """The file of labels is wrong, whatever the results; the message names its file and line."""
 
 
+def key_of(fields: Fields, column: str) -> str:
+    """Return the key of a row in one of its columns. Raises Unreadable without it."""
+    if column not in fields:
+        raise Unreadable(f"no column {column!r} to join by")
+    return str(fields[column])
+
+
+def rows_by_key(rows: Iterable[Row], key: Callable[[Fields], str]) -> dict[str, Row]:
+    """Return rows of labels by their keys. Raises BadLabels for a row without one, and for a second one."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        try:
+            name = key(row.fields)
+        except Unreadable as error:
+            raise BadLabels(f"{row.where}: {error}") from None
+        if name in found:
+            earlier = found[name]
+            differ = "" if earlier.fields == row.fields else ", and they differ"
+            raise BadLabels(
+                f"{row.where}: two rows have the key {name!r} (the other: {earlier.where}){differ}"
+            )
+        found[name] = row
+    return found
+
+
 class LabelFile:
     """The rows of a file of labels.
 
@@ -55,20 +80,7 @@ class LabelFile:
             self._columns = self._join_columns(fields)
             if not all(self._columns):
                 return {}
-        found: dict[str, Row] = {}
-        for row in self._rows:
-            try:
-                key = self._key(row.fields, self._columns[1])
-            except Unreadable as error:
-                raise BadLabels(f"{row.where}: {error}") from None
-            if key in found:
-                earlier = found[key]
-                differ = "" if earlier.fields == row.fields else ", and they differ"
-                raise BadLabels(
-                    f"{row.where}: two rows have the key {key!r} (the other: {earlier.where}){differ}"
-                )
-            found[key] = row
-        return found
+        return rows_by_key(self._rows, lambda fields: self._key(fields, self._columns[1]))
 
     def _join_columns(self, fields: Fields) -> tuple[str, str]:
         """Return the columns to join by in the results and here; empty texts for the position."""
@@ -83,11 +95,7 @@ class LabelFile:
         return (both[0], both[0]) if both else (there[0], here[0])
 
     def _key(self, fields: Fields, column: str) -> str:
-        if self._own_key is not None:
-            return self._own_key(fields)
-        if column not in fields:
-            raise Unreadable(f"no column {column!r} to join by")
-        return str(fields[column])
+        return key_of(fields, column) if self._own_key is None else self._own_key(fields)
 
 
 class LabelRow(Mapping[str, Any]):
