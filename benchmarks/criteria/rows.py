@@ -53,7 +53,7 @@ _WORDINGS: dict[str, str | Callable[[Arguments], str]] = {
     "startend:quotation": "is wrapped in double quotation marks",
     "punctuation:no_comma": "contains a comma",
 }
-"""What a response does, after `The response `, by family; slots are the arguments of IFEval."""
+"""Predicates that complete the sentence `The response ...`, by family; slots are IFEval's arguments."""
 _FAULTS = frozenset({"keywords:forbidden_words", "punctuation:no_comma"})
 """Families whose wording names a fault: criteria of negative polarity."""
 

@@ -95,7 +95,8 @@ class Columns(ColumnPlaces):
     reference: str = "reference"
     """A reference answer that the judge is shown."""
     criteria: str = "criteria"
-    """What the responses are judged by: texts, or objects with text, weight, polarity and must_have."""
+    """Criteria that the responses are judged by: texts, or objects with text, weight, polarity and
+    must_have."""
 
 
 DEFAULT_COLUMNS = Columns()

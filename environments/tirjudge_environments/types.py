@@ -50,8 +50,8 @@ class JudgeTask:
     reference: str = ""
     """A reference answer that the judge is shown; empty without one."""
     criteria: tuple[Criterion, ...] = ()
-    """What the responses are judged by; without any, by the whole prompt. A prompt shows all of them, and the
-    judge engine asks for each one in a dialogue of its own."""
+    """Criteria that the responses are judged by; without any, they are judged by the whole prompt. A prompt
+    shows all criteria, and the judge engine asks for each one in a dialogue of its own."""
 
 
 @dataclass(frozen=True, slots=True)

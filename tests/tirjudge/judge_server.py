@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -10,13 +11,33 @@ from typing import Any
 import httpx
 
 from tests.loopback import loopback
-from tirjudge.generation.base import Generator
+from tirjudge.generation.base import Generator, GeneratorFailed
 from tirjudge.judging.config import JudgeConfig
 from tirjudge.judging.engine import JudgeEngine
 from tirjudge.serve.app import create_app
+from tirjudge.serve.client import MOST_MEMBERS, client_of_this_loop
 from tirjudge.serve.service import JudgeServerSettings
+from tirjudge_environments import Context
 from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.server.asgi import App
+
+RESPONSE = re.compile(r"Response ([A-Z]):\n(.*?)\n\n(?=Response [A-Z]:|Guidelines)", re.DOTALL)
+
+
+def longest(context: Context) -> str:
+    """Prefer the longest response; say nothing about one with a question mark; fail on DOWN."""
+    responses = dict(RESPONSE.findall(context.prompt.messages[-1].content))
+    if any("DOWN" in text for text in responses.values()):
+        raise GeneratorFailed("the model's machine is off")
+    if any("?" in text for text in responses.values()):
+        return "I cannot say."
+    return f"<preference>{max(responses, key=lambda letter: len(responses[letter]))}</preference>"
+
+
+async def close_clients(url: str) -> None:
+    """Close the clients that the reward functions have opened in this event loop."""
+    await client_of_this_loop(url).close()
+    await client_of_this_loop(url, concurrency=MOST_MEMBERS).close()
 
 
 @dataclass

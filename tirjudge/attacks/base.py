@@ -25,7 +25,7 @@ class Attack:
 
     name: str
     about: str
-    """What is done to the response, for `tirjudge attack --list`."""
+    """The change to the response, for `tirjudge attack --list`."""
     change: Callable[[Target], str | None]
     """Returns the response that attacks; None if this response cannot attack in this way."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,7 +13,7 @@ from tirjudge.data.rows import BadRow, Row
 from tirjudge.data.sources import RowSource
 from tirjudge.judging.engine import Kind
 from tirjudge_environments import JudgeTask
-from tirjudge_environments.orders import letter
+from tirjudge_environments.orders import letter, ordered_views
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 from tirjudge_environments.types import derive_seed
 
@@ -122,15 +122,12 @@ class AttackedRows:
         """Return the task with its responses in the order in which they are shown."""
         if not self.shuffle:
             return task
-        given = range(len(task.candidates))
-        order = sorted(given, key=lambda index: derive_seed(self.seed, task.id, index))
-        return JudgeTask(
-            id=task.id,
-            prompt=task.prompt,
+        (view,) = ordered_views(task, "random", self.seed)
+        order = view.order
+        return replace(
+            task,
             candidates=tuple(task.candidates[index] for index in order),
             label=None if task.label is None else order.index(task.label),
-            domain=task.domain,
-            tags=task.tags,
         )
 
 
@@ -154,5 +151,7 @@ def _row(where: str, task: JudgeTask, marks: Marks, id: str, response: str) -> R
         "label": task.label,
         "domain": task.domain,
         "tags": [*marks.tags(), *task.tags],
+        "reference": task.reference,
+        "criteria": task.criteria or None,
     }
     return Row(where, id, fields)

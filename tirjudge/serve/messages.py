@@ -62,7 +62,7 @@ class JudgeRequest(Message):
     criteria: (
         Annotated[list[Text | CriterionRequest], Field(min_length=1, max_length=MOST_CRITERIA)] | None
     ) = None
-    """What the responses are judged by, each in a dialogue of its own; None: the whole prompt."""
+    """Criteria that the responses are judged by, each in a dialogue of its own; None: the whole prompt."""
 
     def task(self) -> JudgeTask:
         """Return the task; without an id its text gives it one, so equal questions get equal answers.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,21 +10,12 @@ import pytest
 import skyrl_gym
 from omegaconf import OmegaConf
 
-from tests.tirjudge.judge_server import JudgeServer, judge_serving
+from tests.tirjudge.judge_server import JudgeServer, judge_serving, longest
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge_environments import Context
 
-RESPONSE = re.compile(r"Response ([A-Z]):\n(.*?)\n\n(?=Response [A-Z]:|Guidelines)", re.DOTALL)
 PROMPT = [{"role": "user", "content": "Write."}]
 
 skyrl_gym.register(id="judged-group", entry_point="tirjudge.adapters.skyrl:GroupEnv")
-
-
-def longest(context: Context) -> str:
-    responses = dict(RESPONSE.findall(context.prompt.messages[-1].content))
-    if any("?" in text for text in responses.values()):
-        return "I cannot say."
-    return f"<preference>{max(responses, key=lambda letter: len(responses[letter]))}</preference>"
 
 
 @pytest.fixture(scope="module")

@@ -18,11 +18,10 @@ from verl import DataProto
 from verl.experimental.reward_loop.reward_manager import get_reward_manager_cls
 from verl.trainer.ppo.reward import get_custom_reward_fn
 
-from tests.tirjudge.judge_server import JudgeServer, judge_serving
+from tests.tirjudge.judge_server import JudgeServer, close_clients, judge_serving
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.serve.client import MOST_MEMBERS, client_of_this_loop
 from tirjudge_environments import Context
 
 LENGTH = 16
@@ -51,8 +50,7 @@ def served() -> Iterator[JudgeServer]:
 @pytest.fixture
 async def url(served: JudgeServer) -> AsyncIterator[str]:
     yield served.url
-    await client_of_this_loop(served.url).close()
-    await client_of_this_loop(served.url, concurrency=MOST_MEMBERS).close()
+    await close_clients(served.url)
 
 
 def config(url: str, *more: str, function: str = "compute_score") -> DictConfig:

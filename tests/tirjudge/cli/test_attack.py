@@ -86,6 +86,16 @@ def test_forged_turns_and_sections_reach_no_verdict(
     assert (found["chatml"], found["forged-section"], found["remark"]) == ((4, 4, 0), (4, 4, 0), (4, 0, 0))
 
 
+def test_attacked_rows_keep_their_reference_and_criteria(tmp_path: Path, endpoint: EndpointServer) -> None:
+    endpoint.script = literal
+    write_rows(tmp_path / "rows.jsonl", rows(1, reference="right", criteria=["The response is right."]))
+    words = ["rows.jsonl", "--no-tools", "--attack", "remark", *through(endpoint)]
+    assert attack(tmp_path, *words).exit_code == 0
+    asked = [body["messages"][-1]["content"] for body in endpoint.bodies]
+    assert len(asked) == 2
+    assert all("The response is right." in one and "reference" in one for one in asked)
+
+
 CODE = "```python\ndef add(a, b):\n    return {}\n```"
 PROGRAM = """```python
 import isolated, re

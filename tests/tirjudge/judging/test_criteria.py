@@ -416,7 +416,8 @@ def test_verdicts_are_reproduced_from_their_dialogues_and_an_edited_criterion_is
 
 def test_protocols_score_the_aggregate_of_each_order(results: Path) -> None:
     rows = {row.id: row for row in open_replay(results)}
-    # Where both are equal the one shown first is named; for the must-have that decides in the other order.
+    # This judge names the response that is shown first if both are equal. They are equal under the must-have,
+    # so that the reversed order gives it to the other response.
     votes = rows["pair"].votes
     assert [vote.order for vote in votes] == [(0, 1), (1, 0)]
     assert [vote.best for vote in votes] == [(0,), (1,)]

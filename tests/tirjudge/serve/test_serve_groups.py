@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import re
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -12,27 +11,14 @@ import httpx
 import pytest
 
 from tests.tirjudge.endpoint_server import EndpointServer, failure
-from tests.tirjudge.judge_server import JudgeServer, judge_serving
+from tests.tirjudge.judge_server import JudgeServer, close_clients, judge_serving, longest
 from tirjudge import Judge
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.serve.client import MOST_MEMBERS, JudgeClient, client_of_this_loop
+from tirjudge.serve.client import JudgeClient
 from tirjudge.serve.messages import GroupRequest, MemberRequest
 from tirjudge.serve.trl import JudgeGroupReward
 from tirjudge.serve.verl import compute_group_score
-from tirjudge_environments import Context
-
-RESPONSE = re.compile(r"Response ([A-Z]):\n(.*?)\n\n(?=Response [A-Z]:|Guidelines)", re.DOTALL)
-
-
-def longest(context: Context) -> str:
-    """Prefer the longest response; say nothing about one with a question mark; fail on DOWN."""
-    responses = dict(RESPONSE.findall(context.prompt.messages[-1].content))
-    if any("DOWN" in text for text in responses.values()):
-        raise GeneratorFailed("the model's machine is off")
-    if any("?" in text for text in responses.values()):
-        return "I cannot say."
-    return f"<preference>{max(responses, key=lambda letter: len(responses[letter]))}</preference>"
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +30,7 @@ def served() -> Iterator[JudgeServer]:
 @pytest.fixture
 async def url(served: JudgeServer) -> AsyncIterator[str]:
     yield served.url
-    await client_of_this_loop(served.url).close()
-    await client_of_this_loop(served.url, concurrency=MOST_MEMBERS).close()
+    await close_clients(served.url)
 
 
 def member(completion: str, name: str, **more: Any) -> dict[str, Any]:

@@ -8,17 +8,15 @@ from statistics import fmean
 from typing import Any
 
 import pytest
-from datasets import Dataset
-from trl import GRPOConfig, GRPOTrainer
 
-from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
+from tests.training.rl.letters_policy import BATCH, STEPS, trainer
 from tirjudge import Judge
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.serve.trl import JudgeGroupReward
 from tirjudge_environments import Context
 
-STEPS, BATCH = 8, 16
+PROMPTS = ("Write letters.", "Write words.")
 PAIR = re.compile(r"\nResponse A:\n(.*)\n\nResponse B:\n(.*)\n\nGuidelines:\n", re.DOTALL)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing. is deprecated:FutureWarning")
@@ -34,32 +32,6 @@ def prefer_letters(context: Context) -> str:
     return "No idea." if first == second else f"<preference>{'A' if first > second else 'B'}</preference>"
 
 
-def trainer(reward: Any, folder: Path) -> GRPOTrainer:
-    tokenizer = bpe_tokenizer("Write letters. Write words.")
-    return GRPOTrainer(
-        model=tiny_qwen3(len(tokenizer)),
-        reward_funcs=reward,
-        train_dataset=Dataset.from_list([{"prompt": "Write letters."}, {"prompt": "Write words."}] * STEPS),
-        processing_class=tokenizer,
-        args=GRPOConfig(
-            output_dir=str(folder),
-            max_steps=STEPS,
-            per_device_train_batch_size=BATCH,
-            num_generations=BATCH // 2,
-            max_completion_length=8,
-            learning_rate=1e-2,
-            lr_scheduler_type="constant",
-            logging_steps=1,
-            save_strategy="no",
-            use_cpu=True,
-            bf16=False,
-            activation_checkpointing=False,
-            report_to=[],
-            seed=0,
-        ),
-    )
-
-
 def test_a_policy_learns_what_a_judge_of_pairs_prefers(tmp_path: Path) -> None:
     written: list[str] = []
     with Judge(generator=ScriptedGenerator(prefer_letters), tools=False) as judge:
@@ -69,7 +41,7 @@ def test_a_policy_learns_what_a_judge_of_pairs_prefers(tmp_path: Path) -> None:
             written.extend(completions)
             return await asking(prompts, completions, **columns)
 
-        grpo = trainer(reward, tmp_path)
+        grpo = trainer(reward, PROMPTS, tmp_path)
         grpo.train()
     shares = [fmean(map(letters, written[start : start + BATCH])) for start in range(0, len(written), BATCH)]
     assert len(shares) == STEPS
@@ -85,7 +57,7 @@ def test_a_judge_that_is_down_stops_the_training(tmp_path: Path) -> None:
         raise GeneratorFailed("the machine is off")
 
     with Judge(generator=ScriptedGenerator(down), tools=False) as judge:
-        grpo = trainer(JudgeGroupReward(judge), tmp_path)
+        grpo = trainer(JudgeGroupReward(judge), PROMPTS, tmp_path)
         with pytest.raises(GeneratorFailed, match="the machine is off"):
             grpo.train()
     assert grpo.state.global_step == 0

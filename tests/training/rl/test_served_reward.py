@@ -11,16 +11,14 @@ from typing import Any
 
 import pytest
 import torch
-from datasets import Dataset
-from trl import GRPOConfig, GRPOTrainer
 
 from tests.served_command import ServedCommand
 from tests.tirjudge.endpoint_server import chat, failure, serving
-from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_qwen3
+from tests.training.rl.letters_policy import BATCH, STEPS, trainer
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.serve.trl import JudgeReward
 
-STEPS, BATCH = 8, 16
+PROMPTS = ("Write letters.",)
 RESPONSE = re.compile(r"\nResponse:\n(.*)\n\nGuidelines:\n", re.DOTALL)
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*gradient_checkpointing. is deprecated:FutureWarning")
@@ -52,34 +50,8 @@ def judge() -> Iterator[Judge]:
             yield served
 
 
-def trainer(url: str, folder: Path) -> GRPOTrainer:
-    tokenizer = bpe_tokenizer("Write letters.")
-    return GRPOTrainer(
-        model=tiny_qwen3(len(tokenizer)),
-        reward_funcs=JudgeReward(url),
-        train_dataset=Dataset.from_list([{"prompt": "Write letters."}] * BATCH),
-        processing_class=tokenizer,
-        args=GRPOConfig(
-            output_dir=str(folder),
-            max_steps=STEPS,
-            per_device_train_batch_size=BATCH,
-            num_generations=BATCH,
-            max_completion_length=8,
-            learning_rate=1e-2,
-            lr_scheduler_type="constant",
-            logging_steps=1,
-            save_strategy="no",
-            use_cpu=True,
-            bf16=False,
-            activation_checkpointing=False,
-            report_to=[],
-            seed=0,
-        ),
-    )
-
-
 def test_a_policy_learns_what_the_served_judge_rewards(judge: Judge, tmp_path: Path) -> None:
-    grpo = trainer(judge.url, tmp_path)
+    grpo = trainer(JudgeReward(judge.url), PROMPTS, tmp_path)
     before = [parameter.clone() for parameter in grpo.model.parameters()]
     grpo.train()
 
@@ -94,7 +66,7 @@ def test_a_policy_learns_what_the_served_judge_rewards(judge: Judge, tmp_path: P
 def test_a_judge_that_stays_down_stops_the_training(tmp_path: Path) -> None:
     with serving() as down:
         down.answers(failure(503, "generator_down: off", {"retry-after": "0"}))
-        grpo = trainer(down.url, tmp_path)
+        grpo = trainer(JudgeReward(down.url), PROMPTS, tmp_path)
         with pytest.raises(GeneratorFailed, match="generator_down: off"):
             grpo.train()
     assert grpo.state.global_step == 0
