@@ -25,7 +25,7 @@ from benchmarks.smol.summary import Judged, parts, summary
 from tirjudge.model_folder import NOTE_FILE, embedded_model, read_note
 from tirjudge.models import resolve_model
 from tirjudge.models.gguf_file import file_sha256
-from tirjudge.storage.result_file import settings_path
+from tirjudge.storage.result_file import recorded_settings
 
 HEADLINE = "broken", "repaired"
 """The headline is the worse of these two."""
@@ -50,8 +50,7 @@ def base_of(folder: str) -> str:
 
 def shown_chars(output: Path, folder: str) -> str:
     """Return how many characters of a response the judge was shown, from the settings or the model's note."""
-    recorded = settings_path(output)
-    settings = json.loads(recorded.read_text(encoding="utf-8"))["settings"] if recorded.exists() else {}
+    settings = recorded_settings(output) or {}
     value = settings.get("shown_chars") or read_note(folder).shown_chars
     return str(value) if value else "whole"
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from tirjudge.judging.captions import view_name
 from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, RecordedView
 from tirjudge.judging.views import letters_of
 from tirjudge_environments.orders import letter
@@ -46,10 +47,7 @@ class Dialogue:
     def build(self, usage: JsonObject, seconds: float) -> None:
         """Fill `messages` and `events`; `usage` and `seconds` are those of the whole view."""
         span = f"view-{self.number}"
-        sample = f", sample {self.view.sample}" if self.view.sample else ""
-        criterion = "" if self.view.criterion is None else f"criterion {self.view.criterion + 1}, "
-        name = f"{criterion}view {self.view.view}{sample}"
-        self._add({"event": "span_begin", "id": span, "type": "view", "name": name})
+        self._add({"event": "span_begin", "id": span, "type": "view", "name": view_name(self.view)})
         self._add({"event": "info", "source": "tirjudge", "data": self._seen()})
         self.messages.append(self._message("user", self._question()))
         for turn in _turns(self.view.segments):

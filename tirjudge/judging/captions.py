@@ -110,11 +110,16 @@ def reward_text(view: RecordedView) -> str:
     return f"reward {reward.total:g}" + (f" ({parts})" if parts else "")
 
 
-def view_heading(view: RecordedView) -> str:
-    """Return the name of a dialogue, its criterion if it has one, and what its letters stand for."""
+def view_name(view: RecordedView) -> str:
+    """Return the name of a dialogue: its criterion and its sample, if there are several, and its view."""
     sample = f", sample {view.sample}" if view.sample else ""
     criterion = "" if view.criterion is None else f"criterion {view.criterion + 1}, "
-    return f"{criterion}view {printable(view.view)}{sample}: {order_note(view.order)}"
+    return f"{criterion}view {printable(view.view)}{sample}"
+
+
+def view_heading(view: RecordedView) -> str:
+    """Return the name of a dialogue and what its letters stand for."""
+    return f"{view_name(view)}: {order_note(view.order)}"
 
 
 def criterion_heading(number: int, criterion: RecordedCriterion) -> str:
