@@ -19,7 +19,7 @@ class Mathematics:
     """Compares the last boxed expression, otherwise the last number, of a candidate with `gold["answer"]`.
 
     Answers with equal values are the same answer, such as 1/2 and 0.5. A candidate whose answer cannot be
-    read within the limits has none.
+    read, or not be compared with the gold answer, within the limits has none.
     """
 
     def __init__(self, sandbox: Sandbox, limits: Limits = LIMITS) -> None:
@@ -72,6 +72,7 @@ def show_grades(gold: str, responses: list[str]) -> None:
     """
     import json
     import logging
+    import time
 
     from math_verify import ExprExtractionConfig, LatexExtractionConfig, parse, verify
 
@@ -88,11 +89,16 @@ def show_grades(gold: str, responses: list[str]) -> None:
 
     right = read("\\boxed{" + gold + "}")
     found = [read(text) for text in responses]
+    solved: list[bool] = []
+    for place, one in enumerate(found):
+        started = time.monotonic()
+        solved.append(bool(one) and same(right, one))
+        if time.monotonic() - started >= seconds:
+            found[place] = []  # otherwise it would take as long again beside every other candidate
     answers: list[int | None] = []
     for place, one in enumerate(found):
         alike = (first for first in range(place) if answers[first] == first and same(found[first], one))
         answers.append(next(alike, place) if one else None)
-    solved = [bool(one) and same(right, one) for one in found]
     print(json.dumps({"gold": bool(right), "solved": solved, "answers": answers}))
 
 
