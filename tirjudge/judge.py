@@ -66,6 +66,9 @@ class Judge:
     ) -> None:
         """`options` are the fields of JudgeOptions; without a model the embedded one judges.
 
+        With `abstain_below`, verdicts whose `confidence` is lower are left open: the Judgment has no verdict,
+        its `stop` is `abstained`, and its `confidence` has the value and the verdict that was withheld.
+
         Without a `base_url`, OPENAI_BASE_URL is used for a named model that is not on this machine.
 
         A `format` other than TIR-Judge's fixes the number of responses: the methods raise ValueError for
@@ -94,6 +97,7 @@ class Judge:
             sandbox=sandbox,
             around=self._metered,
             api_key=api_key,
+            abstention=self.options.abstention(),
         )
         self._groups: GroupJudge | None = None
         self._thread: EventLoopThread | None = None
@@ -173,7 +177,8 @@ class Judge:
 
         Raises TypeError for arguments that are no texts, ValueError for an invalid prompt, a group of one, an
         unknown method and a budget that is too small, and GeneratorFailed or SandboxUnavailable as `compare`
-        does. Questions that were asked before, until the judge is closed, are not asked again.
+        does. Questions that were asked before, until the judge is closed, are not asked again. A comparison
+        that `abstain_below` leaves open has no influence on a reward, like one without a verdict.
         """
         return self._loop().run(self._reward_group(prompt, completions, options))
 

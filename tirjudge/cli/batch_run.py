@@ -19,6 +19,7 @@ from tirjudge.cli.progress import Display, Summary, introduction
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Batch, Plan, Tally, TooManyFailures
+from tirjudge.judging.confidence import Abstention
 from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
 from tirjudge.storage.result_file import ResultFile, ResultStream
 
@@ -36,6 +37,8 @@ class BatchRun:
     """The result file, or `-`: standard output, which no run resumes."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Further settings that every verdict of the result file shares."""
+    abstention: Abstention | None = None
+    """The rule by which verdicts are left open."""
     as_json: bool = False
     """Print the summary as JSON."""
     quiet: bool = False
@@ -118,7 +121,9 @@ class BatchRun:
         """Return whether the run reached its end, the model's name and its note."""
         if not sys.stderr.isatty():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-        async with JudgeEngine(self.options.config, around=self._wrapped, on_retry=display.retried) as engine:
+        async with JudgeEngine(
+            self.options.config, around=self._wrapped, on_retry=display.retried, abstention=self.abstention
+        ) as engine:
             # Build the prompts of a fixed format now: a bad option should not wait for the first row.
             if self.options.format or self.plan.kind:
                 engine.rollout(self.options.format or str(self.plan.kind))

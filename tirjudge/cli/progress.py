@@ -28,9 +28,9 @@ from tirjudge.console_text import printable
 from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.batch import Failure, Tally
-from tirjudge.judging.confidence import OPEN
 from tirjudge.judging.engine import JudgeEngine
 from tirjudge.judging.result_rows import RecordedRow
+from tirjudge_environments import StopReason
 
 SHOWN_FAILURES = 20
 SECONDS = 60.0
@@ -313,7 +313,8 @@ def _spent(spending: Spending, cached: int) -> list[tuple[str, str]]:
 
 
 def _without(tally: Tally) -> str:
-    others = [f"{count} {stop}" for stop, count in tally.stops.most_common() if stop not in ("verdict", OPEN)]
+    apart = (StopReason.VERDICT, StopReason.ABSTAINED)
+    others = [f"{count} {stop}" for stop, count in tally.stops.most_common() if stop not in apart]
     return f" ({', '.join(others)})" if others else ""
 
 

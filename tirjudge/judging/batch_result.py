@@ -70,7 +70,10 @@ class BatchResult(Sequence[Judgment | Failure]):
 
     @property
     def accuracy(self) -> Proportion | None:
-        """The mean credit of labelled rows, where ties are shared; None without labels."""
+        """The mean credit of labelled rows, where ties are shared; None without labels.
+
+        Rows whose verdict was left open are not counted.
+        """
         credits = [one.credit for one in self.judgments if one.credit is not None]
         squares = sum(credit**2 for credit in credits)
         return Proportion.of_sums(sum(credits), squares, len(credits)) if credits else None
@@ -85,7 +88,9 @@ class BatchResult(Sequence[Judgment | Failure]):
     def __repr__(self) -> str:
         """Describe the batch in one line."""
         verdicts = sum(one.stop == "verdict" for one in self.judgments)
+        left_open = sum(one.is_open for one in self.judgments)
         parts = [f"{len(self.rows)} rows", f"{verdicts} with a verdict"]
+        parts += [f"{left_open} left open"] if left_open else []
         parts += [f"{len(self.failures)} failed"] if self.failures else []
         parts += [f"accuracy {self.accuracy}"] if self.accuracy else []
         return f"<BatchResult: {', '.join(parts)}>"
