@@ -29,6 +29,19 @@ class Attack:
     change: Callable[[Target], str | None]
     """Returns the response that attacks; None if this response cannot attack in this way."""
 
+    def changed(self, target: Target) -> str | None:
+        """Return what `change` returns.
+
+        Raises ValueError, in one line with the attack's name, if it fails or returns anything else.
+        """
+        try:
+            response = self.change(target)
+        except Exception as error:
+            raise ValueError(f"attack {self.name!r} failed: {type(error).__name__}: {error}") from error
+        if response is not None and not isinstance(response, str):
+            raise ValueError(f"attack {self.name!r} returned {type(response).__name__}, and no text")
+        return response
+
 
 @dataclass(frozen=True, slots=True)
 class Family:
