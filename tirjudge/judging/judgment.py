@@ -164,7 +164,7 @@ def judgment(kind: str, episode: Episode) -> Judgment:
     if stop is StopReason.VERDICT:
         # Two orders that disagree name two candidates, which is how position bias becomes a tie.
         named = {index for verdict, view in ended for index in _named(verdict, view)}
-        best = tuple(sorted(named)) if named else _highest(scores)
+        best = tuple(sorted(named)) if named else highest(scores, 2)
     return Judgment(kind, best, scores, stop, detail, episode)
 
 
@@ -183,7 +183,7 @@ def consensus(samples: Sequence[Judgment]) -> Judgment:
         seen = [sample for sample in samples if sample.stop is StopReason.VERDICT]
         stop, detail = (StopReason.VERDICT, "") if seen else (stop, detail)
         alone = all(len(one.view.order) == 1 for one in first.trajectories)
-        best = _highest(scores) if alone else _most_chosen(seen) or next((one.best for one in seen), ())
+        best = highest(scores, 2) if alone else _most_chosen(seen) or next((one.best for one in seen), ())
     further = tuple(sample.episode for sample in samples[1:])
     return replace(first, best=best, scores=scores, stop=stop, detail=detail, further=further)
 
@@ -224,6 +224,14 @@ def by_criteria(
         ),
         criterion_verdicts=verdicts,
     )
+
+
+def highest(scores: Mapping[int, float], least: int) -> tuple[int, ...]:
+    """Return the candidates with the highest score, sorted; empty unless `least` candidates have one."""
+    if not scores or len(scores) < least:
+        return ()
+    top = max(scores.values())
+    return tuple(sorted(index for index, score in scores.items() if score == top))
 
 
 def _criterion_verdict(
@@ -280,10 +288,3 @@ def _mean_scores(verdicts: Sequence[Verdict]) -> dict[int, float]:
         for index, score in verdict.scores.items():
             given.setdefault(index, []).append(score)
     return {index: fmean(scores) for index, scores in given.items()}
-
-
-def _highest(scores: Mapping[int, float]) -> tuple[int, ...]:
-    if len(scores) < 2:
-        return ()
-    top = max(scores.values())
-    return tuple(sorted(index for index, score in scores.items() if score == top))
