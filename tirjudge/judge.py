@@ -18,7 +18,7 @@ from tirjudge.judging.config import JudgeOptions
 from tirjudge.judging.engine import JudgeEngine, Kind, MeteredCache, kind_for, local_weights, truncated
 from tirjudge.judging.judgment import Judgment
 from tirjudge.rollout.concurrency import EventLoopThread, Work
-from tirjudge_environments import Criterion, StopReason
+from tirjudge_environments import Criterion, JudgeTask, StopReason
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import Columns
 from tirjudge_sandbox import Sandbox, SandboxUnavailable
@@ -171,16 +171,24 @@ class Judge:
         return self._loop().run(self._judge_all(rows, kind, columns, labels, progress))
 
     def reward_group(
-        self, prompt: Conversation, completions: Sequence[str], options: GroupOptions = GroupOptions()
+        self,
+        prompt: Conversation,
+        completions: Sequence[str],
+        options: GroupOptions = GroupOptions(),
+        *,
+        criteria: Criteria | None = None,
+        reference: str = "",
     ) -> GroupRewards:
         """Compare completions of one prompt, and return a reward for each.
+
+        Criteria and reference are as for `compare`, and belong to every comparison.
 
         Raises TypeError for arguments that are no texts, ValueError for an invalid prompt, a group of one, an
         unknown method and a budget that is too small, and GeneratorFailed or SandboxUnavailable as `compare`
         does. Questions that were asked before, until the judge is closed, are not asked again. A comparison
         that `abstain_below` leaves open has no influence on a reward, like one without a verdict.
         """
-        return self._loop().run(self._reward_group(prompt, completions, options))
+        return self._loop().run(self._reward_group(prompt, completions, options, criteria, reference))
 
     async def acompare(
         self, prompt: Conversation, a: str, b: str, *, criteria: Criteria | None = None, reference: str = ""
@@ -215,10 +223,16 @@ class Judge:
         return await self._await(self._judge(prompt, _numbered(responses), kind, criteria, reference))
 
     async def areward_group(
-        self, prompt: Conversation, completions: Sequence[str], options: GroupOptions = GroupOptions()
+        self,
+        prompt: Conversation,
+        completions: Sequence[str],
+        options: GroupOptions = GroupOptions(),
+        *,
+        criteria: Criteria | None = None,
+        reference: str = "",
     ) -> GroupRewards:
         """Compare completions of one prompt, as `reward_group` does."""
-        return await self._await(self._reward_group(prompt, completions, options))
+        return await self._await(self._reward_group(prompt, completions, options, criteria, reference))
 
     async def abatch(
         self,
@@ -282,11 +296,7 @@ class Judge:
         reference: str,
     ) -> Judgment:
         """Judge one question; `responses` has them by the names that messages use."""
-        row: dict[str, Any] = {"prompt": _conversation(prompt)}
-        *row["responses"], row["reference"] = _texts({**responses, "reference": reference})
-        if criteria is not None:
-            row["criteria"] = _listed(criteria)
-        task = read_question(row, Plan())
+        task = _task(prompt, responses, criteria, reference)
         await self._ready()
         judgment = await self._engine.judge(truncated(task, self.options.truncate), kind or kind_for(task))
         if judgment.stop is StopReason.SANDBOX_DOWN:
@@ -296,13 +306,14 @@ class Judge:
         return judgment
 
     async def _reward_group(
-        self, prompt: Conversation, completions: Sequence[str], options: GroupOptions
+        self,
+        prompt: Conversation,
+        completions: Sequence[str],
+        options: GroupOptions,
+        criteria: Criteria | None,
+        reference: str,
     ) -> GroupRewards:
-        row = {
-            "prompt": _conversation(prompt),
-            "responses": [*_texts(_numbered(completions, "completions"))],
-        }
-        task = read_question(row, Plan())
+        task = _task(prompt, _numbered(completions, "completions"), criteria, reference)
         await self._ready()
         assert self._groups is not None
         return await self._groups.rewards(task, options)
@@ -347,6 +358,17 @@ class Judge:
         if self._opened:
             self._opened = False
             await self._engine.__aexit__(None, None, None)
+
+
+def _task(
+    prompt: Conversation, responses: Mapping[str, str], criteria: Criteria | None, reference: str
+) -> JudgeTask:
+    """Return the question on responses, which have the names that messages use."""
+    row: dict[str, Any] = {"prompt": _conversation(prompt)}
+    *row["responses"], row["reference"] = _texts({**responses, "reference": reference})
+    if criteria is not None:
+        row["criteria"] = _listed(criteria)
+    return read_question(row, Plan())
 
 
 def _conversation(prompt: Conversation) -> str | list[dict[str, Any]]:

@@ -106,7 +106,8 @@ class JudgeService:
         try:
             found = await self._groups.rewards(asked.task(), asked.options)
         except RowError as error:
-            raise FieldRefused(str(error), "prompt") from None
+            # The other fields were checked when the request was read.
+            raise FieldRefused(str(error), "prompt" if asked.criteria is None else "criteria") from None
         except ValueError as error:
             raise FieldRefused(str(error), "completions") from None
         except (CostReached, GeneratorFailed, SandboxUnavailable) as error:
