@@ -10,7 +10,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from tirjudge.data.rows import BadRow, Row
-from tirjudge.judging.engine import JudgeEngine, Kind, kind_for, truncated
+from tirjudge.judging.engine import JudgeEngine, Kind, kind_for
+from tirjudge.judging.questions import truncated
 from tirjudge.judging.result_rows import result_row
 from tirjudge.rollout.concurrency import as_finished, read_in_thread
 from tirjudge.statistics import Proportion

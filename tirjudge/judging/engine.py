@@ -32,7 +32,6 @@ from tirjudge_environments import (
     ToolEnvironment,
 )
 from tirjudge_environments.orders import Order
-from tirjudge_environments.programs.outputs import cut_middle
 from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, SandboxUnavailable, Status
@@ -283,17 +282,6 @@ def kind_for(task: JudgeTask) -> Kind:
             return "pairwise"
         case _:
             return "listwise"
-
-
-def truncated(task: JudgeTask, limit: int | None) -> JudgeTask:
-    """Return the task with longer responses, and a longer reference, cut in the middle.
-
-    It is the task itself if none is longer.
-    """
-    if limit is None or all(len(text) <= limit for text in (*task.candidates, task.reference)):
-        return task
-    shortened = tuple(cut_middle(text, limit) for text in task.candidates)
-    return replace(task, candidates=shortened, reference=cut_middle(task.reference, limit))
 
 
 def local_model(config: JudgeConfig) -> str:
