@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tirjudge.console_text import first_line
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -37,7 +39,8 @@ class Attack:
         try:
             response = self.change(target)
         except Exception as error:
-            raise ValueError(f"attack {self.name!r} failed: {type(error).__name__}: {error}") from error
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise ValueError(f"attack {self.name!r} failed: {reason}") from error
         if response is not None and not isinstance(response, str):
             raise ValueError(f"attack {self.name!r} returned {type(response).__name__}, and no text")
         return response

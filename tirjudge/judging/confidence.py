@@ -24,6 +24,7 @@ ABOUT: Mapping[Confidence, str] = {
     "margin": "best mean score minus the second best",
     "separated": "share of the dialogues whose last program gives another output for exchanged responses",
 }
+
 Votes = Sequence[Sequence[int]]
 """The candidates in first place of each vote: one is a choice, several are a tie, none is no verdict."""
 Run = Callable[[Program, Limits], Awaitable[Execution]]
