@@ -143,7 +143,13 @@ def _become_template(settings: Outside, uid: int) -> NoReturn:
             os.chown(inside.scratch, uid, uid)
     else:
         readable = ["/"]
-        namespaces.pivot(settings.binds, inside.scratch, scratch_bytes=settings.disk_bytes, owner=uid)
+        namespaces.pivot(
+            settings.binds,
+            inside.scratch,
+            hidden=settings.hidden,
+            scratch_bytes=settings.disk_bytes,
+            owner=uid,
+        )
     os.chdir(inside.scratch)
     privileges.limit()
     privileges.drop(None if settings.placement == PLAIN else uid)
