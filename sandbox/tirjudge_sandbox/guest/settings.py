@@ -65,6 +65,8 @@ class Outside:
     environment: dict[str, str]
     inside: Inside
     """Settings of the template."""
+    temporary: str = ""
+    """A folder to remove at the end, since the host may have been killed; empty for none."""
     hidden: Sequence[str] = ()
     """Files, as paths inside, that programs find empty."""
     memory_group: str = ""

@@ -89,9 +89,13 @@ def contained_command(preparation: Preparation, disk_bytes: int) -> list[str]:
 
 
 def unpivoted_settings(
-    placement: str, control: int, preparation: Preparation, disk_bytes: int, scratch: str
+    placement: str, control: int, preparation: Preparation, disk_bytes: int, folder: str
 ) -> Outside:
-    """Return settings for a worker that keeps the host's root folder; it may write to `scratch` alone."""
+    """Return settings for a worker that keeps the host's root folder.
+
+    `folder`: an empty one, in which it makes the only folder that it may write to.
+    """
+    scratch = f"{folder}/scratch"
     sites = _site_folders()
     package = str(Path(guest.__path__[0]).parent)
     binds = [*_interpreter_binds(), *((folder, folder) for folder in (*sites, package))]
@@ -101,6 +105,7 @@ def unpivoted_settings(
         binds=binds,
         command=[binds[0][0], *_FLAGS, "-c", _boot(package, "template", "main")],
         environment={**_ENVIRONMENT, **launch_environment(), "HOME": scratch},
+        temporary=folder,
         inside=_inside(control, scratch, sites, preparation, own_root=False),
     )
 

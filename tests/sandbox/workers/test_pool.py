@@ -247,3 +247,52 @@ def test_nothing_outlives_a_killed_host():
         time.sleep(0.05)
     assert len(below) == 3
     assert left == set()
+
+
+WITH_FILES = """
+import asyncio
+from tirjudge_sandbox import Program
+from tirjudge_sandbox.local import LocalSandbox
+
+async def main():
+    async with LocalSandbox(capacity=1, preload=(), placement="plain") as box:
+        await box.run(Program(source="import time; time.sleep(60)", files={"given": b"a caller's"}))
+
+asyncio.run(main())
+"""
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 30
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert condition()
+
+
+@pytest.mark.parametrize("with_its_workers", [False, True])
+def test_a_killed_host_leaves_no_folder(with_its_workers, tmp_path):
+    """The launcher removes it; if that was killed too, the next sandbox does, and leaves those in use."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+
+    def start():
+        before = set(tmp_path.iterdir())
+        host = subprocess.Popen([sys.executable, "-c", WITH_FILES], env=environment)
+        wait_for(lambda: any(list(path.glob("**/given")) for path in set(tmp_path.iterdir()) - before))
+        return host
+
+    host = start()
+    below = descendants(host.pid)
+    host.kill()
+    if with_its_workers:
+        for pid in below:
+            os.kill(pid, signal.SIGKILL)
+    host.wait()
+    if with_its_workers:
+        time.sleep(0.1)
+        assert len(list(tmp_path.iterdir())) == 1
+        hosts = [start(), start()]
+        assert len(list(tmp_path.iterdir())) == 2
+        for host in hosts:
+            host.kill()
+            host.wait()
+    wait_for(lambda: not list(tmp_path.iterdir()))
