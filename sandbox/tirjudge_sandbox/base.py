@@ -177,11 +177,6 @@ def validate(program: Program, limits: Limits) -> None:
         raise ValueError(f"Program.bindings must not be nested more than {MOST_NESTED} levels deep")
 
 
-def space_for(files: Mapping[str, bytes]) -> int:
-    """Return the bytes that files take in a working folder, which holds them in whole pages."""
-    return sum(map(_in_pages, map(len, files.values())))
-
-
 def nested_too_deeply(value: Any) -> bool:
     """Return True for a JSON value of more than `MOST_NESTED` levels of lists and dicts."""
     level = {id(value): value}
@@ -209,8 +204,8 @@ def _validate_path(path: str) -> None:
         raise ValueError(f"{shown} is not a path: it contains half a character") from None
     if longest > _MOST_NAME_BYTES or length > _MOST_PATH_BYTES:
         raise ValueError(
-            f"{shown}... is too long a path: {_MOST_PATH_BYTES} bytes, and {_MOST_NAME_BYTES} between slashes, "
-            "are possible"
+            f"{shown}... is too long a path: {_MOST_PATH_BYTES} bytes are possible, "
+            f"and {_MOST_NAME_BYTES} between slashes"
         )
 
 
@@ -221,10 +216,14 @@ def _validate_files(files: Mapping[str, bytes], limits: Limits) -> None:
         raise ValueError("the program's files clash: a path is given twice, or as a file and as a folder")
     if len(paths) + len(folders) > _MOST_INODES:
         raise ValueError(
-            f"the program's {len(paths)} files and their folders exceed the {_MOST_INODES} that a working folder holds"
+            f"the program's {len(paths)} files and their folders exceed the {_MOST_INODES} "
+            "that a working folder holds"
         )
-    size = space_for(files)
-    if size > _in_pages(limits.disk_bytes):
+    sizes = [len(content) for content in files.values()]
+    # The folder holds whole pages; the limit may end within one.
+    size, taken = sum(sizes), sum(map(_in_pages, sizes))
+    if size > limits.disk_bytes or taken > _in_pages(limits.disk_bytes):
+        size = max(size, taken)
         raise ValueError(f"the program's files take {size} bytes, Limits.disk_bytes is {limits.disk_bytes}")
 
 

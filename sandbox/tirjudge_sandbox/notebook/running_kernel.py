@@ -149,7 +149,7 @@ class RunningKernel:
         return frame
 
     async def _dead(self, reason: str) -> KernelDied:
-        """End the kernel: after a message that cannot be read, the next cell would get the rest of this one's."""
+        """End the kernel, whose remaining messages the next cell would get, and return how it ended."""
         execution = await self.end()
         return KernelDied(reason or _describe(execution))
 

@@ -180,10 +180,9 @@ EDITABLE = (
 )  # fmt: skip
 NAMED = """
 import os
-for folder, _, names in os.walk('/python'):
+for folder, _, names in os.walk('/python/site-0'):
     for name in names:
-        path = os.path.join(folder, name)
-        if 'site-' in folder and os.path.getsize(path) < 1000 and b'/of/somebody' in open(path, 'rb').read():
+        if '/of/somebody' in open(os.path.join(folder, name)).read():
             print(name)
 """
 
