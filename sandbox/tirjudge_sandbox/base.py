@@ -138,8 +138,8 @@ class SandboxUnavailable(RuntimeError):
 class Sandbox(Protocol):
     """A sandbox backend.
 
-    At most `capacity` programs run at once. The others wait: clients take turns, and each client's programs
-    start in order.
+    At most `capacity` programs run at once; a backend may let few more run while all of these take long. The
+    others wait: clients take turns, and each client's programs start in order.
     """
 
     capacity: int
