@@ -47,10 +47,11 @@ class DockerSandbox(PooledSandbox):
     ):
         """Raises ValueError for a bad option, SandboxUnavailable for the runtime of gVisor.
 
-        `capacity`, `preload`, `programs_per_worker`, `spare`, `unix_sockets`, `import_policy` (for which the image
-        needs RestrictedPython), `allow_weak_isolation`: see `LocalSandbox`. `image`: None means the image
-        that `tirjudge sandbox build` built; another one must be derived from it. `runtime`: None means the
-        engine's default. `memory_bytes` and `cpus`: limits of one container, its interpreter included.
+        `capacity`, `preload`, `programs_per_worker`, `spare`, `unix_sockets`, `allow_weak_isolation` and
+        `import_policy`, for which the image needs RestrictedPython: see `LocalSandbox`. `image`: None means
+        the image that `tirjudge sandbox build` built; another one must be derived from it. `runtime`: None
+        means the engine's default. `memory_bytes` and `cpus`: limits of one container, its interpreter
+        included.
         """
         if runtime == "runsc":
             raise SandboxUnavailable(
