@@ -138,8 +138,8 @@ class SandboxUnavailable(RuntimeError):
 class Sandbox(Protocol):
     """A sandbox backend.
 
-    At most `capacity` programs run at once; a backend may let few more run while all of these take long. The
-    others wait: clients take turns, and each client's programs start in order.
+    At most `capacity` programs run at once; a backend may let a few more run while all of these take long.
+    The others wait: clients take turns, and each client's programs start in order.
     """
 
     capacity: int
@@ -197,7 +197,7 @@ def _validate_path(path: str) -> None:
     shown = repr(path[:_SHOWN_CHARACTERS])
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or path.endswith("/") or ".." in parts or "\0" in path:
-        raise ValueError(f"{shown} is not a path of a file inside the working folder")
+        raise ValueError(f"{shown} is not a path inside the working folder")
     try:
         longest, length = max(len(os.fsencode(part)) for part in parts), len(os.fsencode(path))
     except UnicodeEncodeError:

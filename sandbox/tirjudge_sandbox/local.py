@@ -44,10 +44,9 @@ class LocalSandbox(PooledSandbox):
         loaded, where they are installed. `placement`: one of `host.PLACEMENTS`; None means the best that
         works. `programs_per_worker`: a worker is replaced after this many programs. `spare`: programs that
         may run in addition to `capacity` while so many have been running for 0.15 s each, so that short
-        programs need not wait for them. `unix_sockets`: programs
-        may make sockets among themselves, which needs a placement with namespaces. `import_policy`: the
-        modules that programs may import. `allow_weak_isolation`: run even if an isolation property is
-        missing.
+        programs need not wait for them. `unix_sockets`: programs may make sockets among themselves, which
+        needs a placement with namespaces. `import_policy`: the modules that programs may import.
+        `allow_weak_isolation`: run even if an isolation property is missing.
         """
         if placement is not None and placement not in PLACEMENTS:
             raise ValueError(f"placement must be one of {', '.join(PLACEMENTS)}, not {placement!r}")
