@@ -1,4 +1,4 @@
-"""The benchmarks of attacks: the memory that a program is known to hold is found, and percentiles are right."""
+"""The benchmarks of attacks: memory that a program is known to hold is found, and percentiles are right."""
 
 from __future__ import annotations
 
