@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import mmap
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
@@ -11,8 +13,16 @@ from typing import Any, Protocol, Self
 
 MIB = 1 << 20
 
+MOST_NESTED = 500
+"""Levels of `Program.bindings`. Twice as many exceed Python's recursion limit."""
+
 _LARGEST_LIMIT = 1 << 62
 """Larger numbers do not fit the integers of the kernel's interfaces."""
+_MOST_INODES = 4096
+"""Files and folders of a working folder, itself included."""
+_MOST_NAME_BYTES, _MOST_PATH_BYTES = 255, 4095
+"""Limits of Linux (NAME_MAX and PATH_MAX) on a name between slashes, and on a path."""
+_SHOWN_CHARACTERS = 100
 
 
 class Status(StrEnum):
@@ -42,7 +52,7 @@ class Program:
     """Python source. Any text is accepted, lone surrogates and NUL included; bad text is a SyntaxError."""
     bindings: Mapping[str, Any] = field(default_factory=dict)
     """Global names defined before the first line, with JSON values (str, int, float, bool, None, list,
-    dict)."""
+    dict), at most `MOST_NESTED` levels of them."""
     stdin: str = ""
     files: Mapping[str, bytes] = field(default_factory=dict)
     """Files written to the working folder before the start: relative path to content."""
@@ -128,8 +138,8 @@ class SandboxUnavailable(RuntimeError):
 class Sandbox(Protocol):
     """A sandbox backend.
 
-    At most `capacity` programs run at once. The others wait: clients take turns, and each client's programs
-    start in order.
+    At most `capacity` programs run at once; a backend may let a few more run while all of these take long.
+    The others wait: clients take turns, and each client's programs start in order.
     """
 
     capacity: int
@@ -143,22 +153,79 @@ class Sandbox(Protocol):
     async def run(self, program: Program, limits: Limits = ...) -> Execution:
         """Run one program. Never raises for what the program does; cancelling kills the program first.
 
-        Raises ValueError for limits that are not positive, or paths that leave the working folder.
+        Raises ValueError for what `validate` refuses.
         """
         ...
 
 
 def validate(program: Program, limits: Limits) -> None:
-    """Raise ValueError for limits that are not positive and finite, bad paths, or too large files."""
+    """Raise ValueError for a program that cannot be run whatever its source is.
+
+    These are limits that are not positive and finite; files that cannot be written, because of their paths,
+    number or size; and bindings that nest too deeply. They would look like errors of the program.
+    """
     for limit in fields(limits):
         value = getattr(limits, limit.name)
         # `processes` alone may be 0. The comparisons are negated so that NaN fails them too.
         if not (value >= 0 if limit.name == "processes" else value > 0) or value > _LARGEST_LIMIT:
             raise ValueError(f"Limits.{limit.name} must be positive and finite, not {value}")
     for path in (*program.files, *program.fetch):
-        parts = PurePosixPath(path).parts
-        if not parts or path.startswith("/") or ".." in parts or "\0" in path:
-            raise ValueError(f"{path!r} is not a path inside the working folder")
-    size = sum(map(len, program.files.values()))
-    if size > limits.disk_bytes:
+        _validate_path(path)
+    if program.files:
+        _validate_files(program.files, limits)
+    if nested_too_deeply(program.bindings):
+        raise ValueError(f"Program.bindings must not be nested more than {MOST_NESTED} levels deep")
+
+
+def nested_too_deeply(value: Any) -> bool:
+    """Return True for a JSON value of more than `MOST_NESTED` levels of lists and dicts."""
+    level = {id(value): value}
+    for _ in range(MOST_NESTED):
+        # Each once: a list may contain the same one many times, and itself.
+        level = {
+            id(part): part
+            for whole in level.values()
+            for part in (whole.values() if isinstance(whole, Mapping) else whole)
+            if isinstance(part, dict | list | tuple)
+        }
+        if not level:
+            return False
+    return True
+
+
+def _validate_path(path: str) -> None:
+    shown = repr(path[:_SHOWN_CHARACTERS])
+    parts = PurePosixPath(path).parts
+    if not parts or path.startswith("/") or path.endswith("/") or ".." in parts or "\0" in path:
+        raise ValueError(f"{shown} is not a path inside the working folder")
+    try:
+        longest, length = max(len(os.fsencode(part)) for part in parts), len(os.fsencode(path))
+    except UnicodeEncodeError:
+        raise ValueError(f"{shown} is not a path: it contains half a character") from None
+    if longest > _MOST_NAME_BYTES or length > _MOST_PATH_BYTES:
+        raise ValueError(
+            f"{shown}... is too long a path: {_MOST_PATH_BYTES} bytes are possible, "
+            f"and {_MOST_NAME_BYTES} between slashes"
+        )
+
+
+def _validate_files(files: Mapping[str, bytes], limits: Limits) -> None:
+    paths = {PurePosixPath(path) for path in files}
+    folders = {folder for path in paths for folder in path.parents}
+    if len(paths) < len(files) or not paths.isdisjoint(folders):
+        raise ValueError("the program's files clash: a path is given twice, or as a file and as a folder")
+    if len(paths) + len(folders) > _MOST_INODES:
+        raise ValueError(
+            f"the program's {len(paths)} files and their folders exceed the {_MOST_INODES} "
+            "that a working folder holds"
+        )
+    sizes = [len(content) for content in files.values()]
+    # The folder holds whole pages; the limit may end within one.
+    size, taken = sum(sizes), sum(map(_in_pages, sizes))
+    if size > limits.disk_bytes or taken > _in_pages(limits.disk_bytes):
+        size = max(size, taken)
         raise ValueError(f"the program's files take {size} bytes, Limits.disk_bytes is {limits.disk_bytes}")
+
+
+def _in_pages(size: int) -> int:
+    return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE

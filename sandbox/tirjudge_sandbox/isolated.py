@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tirjudge_sandbox.base import Execution, Limits, Program, Sandbox, Status
+from tirjudge_sandbox.base import Execution, Limits, Program, Sandbox, Status, nested_too_deeply
 from tirjudge_sandbox.guest import isolated
 
 _FILE = "isolated.py"
@@ -76,6 +76,7 @@ def _request(execution: Execution) -> str | None:
             isinstance(fields["source"], str)
             and isinstance(fields["stdin"], str)
             and isinstance(fields["bindings"], dict)
+            and not nested_too_deeply(fields["bindings"])
             and isinstance(fields["seconds"], int | float)
         )
     except (ValueError, AttributeError, RecursionError):

@@ -33,6 +33,7 @@ class LocalSandbox(PooledSandbox):
         preload: Sequence[str] = ("numpy", "sympy"),
         placement: str | None = None,
         programs_per_worker: int = PROGRAMS_PER_WORKER,
+        spare: int = 1,
         unix_sockets: bool = False,
         import_policy: ImportPolicy | None = None,
         allow_weak_isolation: bool = False,
@@ -41,10 +42,11 @@ class LocalSandbox(PooledSandbox):
 
         `capacity`: at least 1; None means one per usable CPU. `preload`: modules that every program finds
         loaded, where they are installed. `placement`: one of `host.PLACEMENTS`; None means the best that
-        works. `programs_per_worker`: a worker is replaced after this many programs. `unix_sockets`: programs
-        may make sockets among themselves, which needs a placement with namespaces. `import_policy`: the
-        modules that programs may import. `allow_weak_isolation`: run even if an isolation property is
-        missing.
+        works. `programs_per_worker`: a worker is replaced after this many programs. `spare`: programs that
+        may run in addition to `capacity` while so many have been running for 0.15 s each, so that short
+        programs need not wait for them. `unix_sockets`: programs may make sockets among themselves, which
+        needs a placement with namespaces. `import_policy`: the modules that programs may import.
+        `allow_weak_isolation`: run even if an isolation property is missing.
         """
         if placement is not None and placement not in PLACEMENTS:
             raise ValueError(f"placement must be one of {', '.join(PLACEMENTS)}, not {placement!r}")
@@ -57,6 +59,7 @@ class LocalSandbox(PooledSandbox):
             capacity=capacity,
             preload=preload,
             programs_per_worker=programs_per_worker,
+            spare=spare,
             unix_sockets=unix_sockets,
             import_policy=import_policy,
         )

@@ -57,7 +57,7 @@ def serving(
     notebooks: JupyterSandbox | None = None,
 ) -> Iterator[Served]:
     """Serve `box` (None: a bare local sandbox with one worker); `front` wraps the application."""
-    box = box or LocalSandbox(capacity=1, preload=())
+    box = box or LocalSandbox(capacity=1, preload=(), spare=0)
 
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[App]:

@@ -118,7 +118,13 @@ async def test_a_program_that_asks_differently_each_time_is_an_error(box: Sandbo
 
 @pytest.mark.parametrize(
     "request_line",
-    ["{", "[]", '{"source": 1}', json.dumps({"source": "", "stdin": "", "bindings": {}, "seconds": -1})],
+    [
+        "{",
+        "[]",
+        '{"source": 1}',
+        '{"source": "", "stdin": "", "seconds": 1, "bindings": {"a": %s}}' % ("[" * 600 + "]" * 600),
+        json.dumps({"source": "", "stdin": "", "bindings": {}, "seconds": -1}),
+    ],
 )
 async def test_a_forged_request_is_an_ordinary_error(box: Sandbox, request_line: str) -> None:
     forged = f"import isolated, os\nos.write(2, {(chr(10) + isolated.REQUEST + request_line).encode()!r})"

@@ -36,6 +36,19 @@ def test_output_and_exit_code_pass_through(tmp_path):
             "tirjudge sandbox: stopped at the limit of 0.2 s",
         ),
         ("while True: print()", (), 123, "tirjudge sandbox: stopped at the limit of 1048576 bytes of output"),
+        ("raise SystemExit(122)", (), 122, ""),
+        (
+            "raise SystemExit(124)",
+            (),
+            122,
+            "tirjudge sandbox: the program's exit code 124 is passed on as 122",
+        ),
+        (
+            "import os; os._exit(137)",
+            (),
+            122,
+            "tirjudge sandbox: the program's exit code 137 is passed on as 122",
+        ),
         ("import os; os.abort()", (), 134, "tirjudge sandbox: ended by signal 6"),
         (
             "import requests",

@@ -9,8 +9,8 @@ import json
 import os
 import secrets
 import socket
-import tempfile
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tirjudge_sandbox.base import Isolation
@@ -20,6 +20,7 @@ from tirjudge_sandbox.guest import namespaces, syscalls
 from tirjudge_sandbox.guest.launcher import CONTROL
 from tirjudge_sandbox.guest.settings import Preparation
 from tirjudge_sandbox.workers import host, interpreter
+from tirjudge_sandbox.workers.temporary_folder import TemporaryFolder
 from tirjudge_sandbox.workers.worker import START_SECONDS, Worker, WorkerFailed, receive_report
 
 _UIDS = range(40_000, 60_000)
@@ -89,7 +90,7 @@ class _Container:
 
         Raises WorkerFailed, EngineFailed or OSError.
         """
-        with tempfile.TemporaryDirectory(prefix="tirjudge-") as folder, _listener(folder) as listener:
+        with TemporaryFolder() as folder, _listener(folder.path) as listener:
             await client.ask(lambda docker: self._start(docker, listener.getsockname()))
             control = await self._connected(listener)
         try:
@@ -193,10 +194,10 @@ def _hardened(shape: Shape, disk_bytes: int, uid: int, address: str) -> dict[str
     }
 
 
-def _listener(folder: str) -> socket.socket:
+def _listener(folder: Path) -> socket.socket:
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.setblocking(False)
-    listener.bind(os.path.join(folder, "control"))
+    listener.bind(str(folder / "control"))
     # The folder is closed to other users. The container, with its own uid, gets this one file.
     os.chmod(listener.getsockname(), 0o666)
     listener.listen(1)

@@ -40,16 +40,18 @@ class DockerSandbox(PooledSandbox):
         memory_bytes: int = 1024 * MIB,
         cpus: float = 1.0,
         programs_per_worker: int = PROGRAMS_PER_WORKER,
+        spare: int = 1,
         unix_sockets: bool = False,
         import_policy: ImportPolicy | None = None,
         allow_weak_isolation: bool = False,
     ):
         """Raises ValueError for a bad option, SandboxUnavailable for the runtime of gVisor.
 
-        `capacity`, `preload`, `programs_per_worker`, `unix_sockets`, `import_policy` (for which the image
-        needs RestrictedPython), `allow_weak_isolation`: see `LocalSandbox`. `image`: None means the image
-        that `tirjudge sandbox build` built; another one must be derived from it. `runtime`: None means the
-        engine's default. `memory_bytes` and `cpus`: limits of one container, its interpreter included.
+        `capacity`, `preload`, `programs_per_worker`, `spare`, `unix_sockets`, `allow_weak_isolation` and
+        `import_policy`, for which the image needs RestrictedPython: see `LocalSandbox`. `image`: None means
+        the image that `tirjudge sandbox build` built; another one must be derived from it. `runtime`: None
+        means the engine's default. `memory_bytes` and `cpus`: limits of one container, its interpreter
+        included.
         """
         if runtime == "runsc":
             raise SandboxUnavailable(
@@ -62,6 +64,7 @@ class DockerSandbox(PooledSandbox):
             capacity=capacity,
             preload=preload,
             programs_per_worker=programs_per_worker,
+            spare=spare,
             unix_sockets=unix_sockets,
             import_policy=import_policy,
         )

@@ -61,6 +61,10 @@ def main() -> None:
     with contextlib.suppress(ChildProcessError):
         while True:
             os.wait()
+    if settings.temporary:
+        import shutil  # only here, since it takes long to load
+
+        shutil.rmtree(settings.temporary, ignore_errors=True)
     os._exit(0)
 
 
@@ -139,11 +143,18 @@ def _become_template(settings: Outside, uid: int) -> NoReturn:
     files = memory.KernelFiles.open([settings.memory_kills] if settings.memory_kills else [])
     if settings.placement in WITHOUT_NAMESPACES:
         readable = [*namespaces.SYSTEM, *namespaces.DEVICES, *(source for source, _ in settings.binds)]
+        os.mkdir(inside.scratch, 0o700)
         if settings.placement != PLAIN:
             os.chown(inside.scratch, uid, uid)
     else:
         readable = ["/"]
-        namespaces.pivot(settings.binds, inside.scratch, scratch_bytes=settings.disk_bytes, owner=uid)
+        namespaces.pivot(
+            settings.binds,
+            inside.scratch,
+            hidden=settings.hidden,
+            scratch_bytes=settings.disk_bytes,
+            owner=uid,
+        )
     os.chdir(inside.scratch)
     privileges.limit()
     privileges.drop(None if settings.placement == PLAIN else uid)

@@ -41,11 +41,18 @@ def enter(*, own_user: bool, inner_uid: int) -> None:
         _write("/proc/self/gid_map", f"{inner_uid} {gid} 1")
 
 
-def pivot(binds: Sequence[tuple[str, str]], scratch: str, *, scratch_bytes: int, owner: int) -> None:
+def pivot(
+    binds: Sequence[tuple[str, str]],
+    scratch: str,
+    *,
+    hidden: Sequence[str] = (),
+    scratch_bytes: int,
+    owner: int,
+) -> None:
     """Replace the root folder by a small read-only tree with one writable folder of `scratch_bytes`.
 
-    `binds`: pairs of a path of the host, without symbolic links, and its path inside. `owner`: uid and gid of
-    the folder `scratch`. Raises OSError.
+    `binds`: pairs of a path of the host, without symbolic links, and its path inside. `hidden`: files inside
+    that are to be empty. `owner`: uid and gid of the folder `scratch`. Raises OSError.
     """
     syscalls.libc("mount", None, b"/", None, _MS_REC | _MS_PRIVATE, None)
     base = next(path for path in ("/tmp", "/dev", "/usr") if os.path.isdir(path))
@@ -56,6 +63,7 @@ def pivot(binds: Sequence[tuple[str, str]], scratch: str, *, scratch_bytes: int,
     # Only after pivoting: the new root covers a folder of the host, which is reachable through the old root.
     for source, target in [*binds, *_system_binds()]:
         _bind("/host" + source, target, _READ_ONLY | _NOSUID | _NODEV)
+    _hide(hidden)
     for path in DEVICES:
         # Mounted from the host, since a user namespace does not allow mknod. A device on a read-only mount
         # can be written to, while its times, which are the host's, cannot be changed.
@@ -91,6 +99,21 @@ def _bind(source: str, target: str, attributes: int) -> None:
         os.makedirs(target, exist_ok=True)
     else:
         _write(target, "")
+    _cover(source, target, attributes)
+
+
+def _hide(paths: Sequence[str]) -> None:
+    """Cover files, which are on read-only mounts, by an empty one."""
+    empty = "/empty"
+    _write(empty, "")
+    # Each once: a second cover would lie on the first one, which could then not be removed.
+    for path in set(paths):
+        if os.path.exists(path):
+            _cover(empty, path, _READ_ONLY | _NOSUID | _NODEV)
+    os.unlink(empty)
+
+
+def _cover(source: str, target: str, attributes: int) -> None:
     syscalls.libc("mount", os.fsencode(source), os.fsencode(target), None, _MS_BIND | _MS_REC, None)
     # A plain remount would leave the mounts beneath this one writable.
     packed = struct.pack("4Q", attributes, 0, 0, 0)

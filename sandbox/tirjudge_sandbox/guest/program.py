@@ -82,6 +82,9 @@ def _prepare(job: Job, descriptors: Sequence[int], place: Place) -> Payload:
         (resource.RLIMIT_FSIZE, job.disk_bytes, job.disk_bytes),
         (resource.RLIMIT_NPROC, place.most_processes, place.most_processes),
     ):
+        _, most = resource.getrlimit(kind)
+        if most != resource.RLIM_INFINITY:
+            soft, hard = min(soft, most), min(hard, most)
         resource.setrlimit(kind, (soft, hard))
     content = Payload.read(payload)
     os.closerange(3, resource.getrlimit(resource.RLIMIT_NOFILE)[1])

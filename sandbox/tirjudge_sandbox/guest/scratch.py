@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import struct
@@ -15,8 +16,10 @@ _MISSING = -1
 def lay(files: Mapping[str, bytes]) -> None:
     """Write files, given by relative path, into the current folder. Raises OSError."""
     for path, content in files.items():
-        if folder := os.path.dirname(path):
-            os.makedirs(folder, exist_ok=True)
+        # Not os.makedirs, which calls itself for each of up to 2,047 folders.
+        for end in (index for index, mark in enumerate(path) if mark == "/"):
+            with contextlib.suppress(FileExistsError):
+                os.mkdir(path[:end])
         with open(path, "wb") as file:
             file.write(content)
 
@@ -24,6 +27,7 @@ def lay(files: Mapping[str, bytes]) -> None:
 def fetch(paths: tuple[str, ...], descriptor: int, most_bytes: int) -> None:
     """Copy files of the current folder into `descriptor`, each preceded by its length, -1 if it is missing.
 
+    Symbolic links are not followed: what lies behind one is missing.
     A file that would bring the total above `most_bytes` counts as missing: a sparse file can have any size.
     """
     with open(descriptor, "wb", closefd=False) as out:
@@ -88,10 +92,24 @@ def _open_up(entry: str) -> bool:
     return True
 
 
+def _opened(path: str) -> int:
+    """Return a descriptor of a file in or below the current folder. Raises OSError for a link on the way."""
+    *folders, name = [part for part in path.split("/") if part not in ("", ".")]
+    inside = os.open(".", os.O_PATH | os.O_DIRECTORY)
+    try:
+        for folder in folders:
+            outside = inside
+            inside = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=outside)
+            os.close(outside)
+        # Not blocking, because the program may have put a pipe in the place of the file.
+        return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=inside)
+    finally:
+        os.close(inside)
+
+
 def _content(path: str, most_bytes: int) -> bytes | None:
     try:
-        # Not blocking, because the program may have put a pipe in the place of the file.
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+        descriptor = _opened(path)
     except OSError:
         return None
     try:

@@ -74,6 +74,9 @@ _OF_PROCESS = {"getpriority": 1} | dict.fromkeys(
     0,
 )
 """Calls that act on a process, and the position of the argument that holds its id."""
+_OF_CLOCK = ("clock_gettime", "clock_getres", "clock_nanosleep", "timer_create")
+"""Calls whose first argument is a clock. That of a process's CPU time holds, negated, the process's id."""
+_CLOCK_OF_PID, _CLOCK_KIND_BITS = 1 << 31, 3
 _OPEN_FLAGS = {"open": 1, "openat": 2}
 _ACCESS_OR_TRUNCATE, _TRUNCATE = 0o1003, 0o1000
 
@@ -117,6 +120,8 @@ def allow_list(*, unix_sockets: bool = False) -> bytes:
             (_RETURN, 0, 0, _ALLOW),
         ],
     )
+    for name in _OF_CLOCK:
+        code += _when(numbers.pop(name), _unless_clock_of_the_first_process())
     code += _when(numbers.pop("flock"), [(_RETURN, 0, 0, _PRETEND)])
     code += _when(numbers["fcntl"], _pretended(1, _LOCKS))
     for name, wanted in (_ARGUMENTS_ARE | (_SOCKETS_ARE if unix_sockets else {})).items():
@@ -143,6 +148,8 @@ def alone(own: int) -> bytes:
             code += _when(number, [(_RETURN, 0, 0, _REFUSE)])
         elif name in _OF_PROCESS:
             code += _when(number, [*_one_of(_OF_PROCESS[name], (0, own)), (_RETURN, 0, 0, _ALLOW)])
+        elif name in _OF_CLOCK:
+            code += _when(number, _only_clocks_of(own))
         elif name in _OPEN_FLAGS:
             code += _when(number, _unless_only_truncating(_OPEN_FLAGS[name]))
     return _packed([*code, (_RETURN, 0, 0, _ALLOW)])
@@ -162,6 +169,35 @@ def _unless_only_truncating(position: int) -> _Code:
         (_RETURN, 0, 0, _REFUSE),
         (_RETURN, 0, 0, _ALLOW),
     ]
+
+
+def _unless_clock_of_the_first_process() -> _Code:
+    """Refuse clocks of PID 1, which inside namespaces is the template: its time tells of other programs."""
+    return [
+        (_LOAD, 0, 0, _low_word(0)),
+        (_AND, 0, 0, 0xFFFF_FFFF - (1 << _CLOCK_KIND_BITS) + 1),
+        (_JUMP_EQUAL, 0, 1, _clock(1)),
+        (_RETURN, 0, 0, _ERRNO | errno.EINVAL),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _only_clocks_of(own: int) -> _Code:
+    """Refuse the CPU clocks of all processes but `own`, for which 0 stands too."""
+    kinds = range(1 << _CLOCK_KIND_BITS)
+    clocks = tuple(_clock(pid) | kind for pid in (0, own) for kind in kinds)
+    return [
+        (_LOAD, 0, 0, _low_word(0)),
+        (_JUMP_AT_LEAST, 1, 0, _CLOCK_OF_PID),
+        (_RETURN, 0, 0, _ALLOW),
+        *_one_of(0, clocks, _ERRNO | errno.EINVAL),
+        (_RETURN, 0, 0, _ALLOW),
+    ]
+
+
+def _clock(pid: int) -> int:
+    """Return the first of the eight ids of a process's CPU clocks, as a 32-bit number."""
+    return ~pid << _CLOCK_KIND_BITS & 0xFFFF_FFFF
 
 
 def _when(number: int, body: _Code) -> _Code:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -64,6 +65,10 @@ class Outside:
     environment: dict[str, str]
     inside: Inside
     """Settings of the template."""
+    temporary: str = ""
+    """A folder to remove at the end, since the host may have been killed; empty for none."""
+    hidden: Sequence[str] = ()
+    """Files, as paths inside, that programs find empty."""
     memory_group: str = ""
     """File by which a process joins the worker's memory control group; empty without one."""
     memory_kills: str = ""

@@ -66,6 +66,7 @@ class Template:
         self._scratch = settings.scratch
         self._own_root = settings.own_root
         self._contains = os.getpid() == 1
+        self._cpus = len(os.sched_getaffinity(0))
         self._kill_order = memory.KillOrder(files.score)
         self._memory_kills = memory.MemoryKills(files.kills)
         self._base_processes = _process_floor() if self._contains else 0
@@ -166,13 +167,15 @@ class Template:
     def _watch(self, child: int, job: Job, started: float) -> str | None:
         """Wait for the program's end, a limit or a message of the host; return the reason to kill it."""
         descriptor = os.pidfd_open(child)
+        # Processes use their CPU time at the same time, but no more of them than there are CPUs.
+        at_once = min(1 + job.processes, self._cpus)
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         poll.register(self._control, select.POLLIN)
         try:
             while True:
                 wall_left = started + job.wall_seconds - time.monotonic()
-                cpu_left = (job.cpu_seconds - _cpu_seconds(child)) / (1 + job.processes)
+                cpu_left = (job.cpu_seconds - _cpu_seconds(child)) / at_once
                 left = min(wall_left, cpu_left)
                 ready = dict(poll.poll(max(0, min(math.ceil(left * 1000), _LONGEST_POLL))))
                 if descriptor in ready:

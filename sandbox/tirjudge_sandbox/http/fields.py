@@ -19,6 +19,8 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from tirjudge_sandbox.base import MOST_NESTED, nested_too_deeply
+
 MOST_FILES = 1000
 """The most files that a request may send, and the most that it may fetch."""
 _MOST_PATH_BYTES, _MOST_NAME_BYTES = 1000, 255
@@ -72,6 +74,8 @@ def _apart(files: dict[str, bytes | None]) -> dict[str, bytes | None]:
 
 
 def _plain(bindings: dict[str, JsonValue]) -> dict[str, JsonValue]:
+    if nested_too_deeply(bindings):
+        raise ValueError(f"is nested too deeply: {MOST_NESTED} levels are possible")
     try:
         _encodable(json.dumps(bindings, ensure_ascii=False))
     except RecursionError:

@@ -60,6 +60,8 @@ class JupyterSandbox:
                 f"notebooks need {' and '.join(missing)}: pip install 'tirjudge[jupyter]'"
             )
         modules = (*preload, *_KERNEL_MODULES)
+        # Every notebook would count as a long program, so that more of them than `capacity` would be open.
+        options.setdefault("spare", 0)
         self._box: LocalSandbox | DockerSandbox = _BACKENDS[inside](
             preload=modules, unix_sockets=True, **options
         )

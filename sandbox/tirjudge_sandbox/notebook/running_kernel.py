@@ -42,6 +42,7 @@ class RunningKernel:
     def __init__(self, run: asyncio.Task[Execution], channel: Channel):
         self._run = run
         self._channel = channel
+        self._ended: asyncio.Future[Execution] | None = None
 
     @classmethod
     async def start(cls, workers: Workers, program: Program, limits: Limits, most_bytes: int) -> Self:
@@ -71,8 +72,8 @@ class RunningKernel:
 
     @property
     def alive(self) -> bool:
-        """False once the kernel's process has ended."""
-        return not self._run.done()
+        """False once the kernel's process has ended, or is about to because it must not get another cell."""
+        return self._ended is None and not self._run.done()
 
     def begin(self, source: str) -> None:
         """Start a cell; `collect` waits for its end."""
@@ -108,6 +109,12 @@ class RunningKernel:
 
     async def end(self) -> Execution:
         """End the kernel; return its process's execution with the fetched files."""
+        if self._ended is None:
+            # A task of its own: the kernel ends even if this call is cancelled.
+            self._ended = asyncio.ensure_future(self._end())
+        return await asyncio.shield(self._ended)
+
+    async def _end(self) -> Execution:
         # The client reads the end of the stream and kills the kernel. Without a client, the worker must.
         self._channel.close()
         done, _ = await asyncio.wait([self._run], timeout=GRACE_SECONDS)
@@ -142,7 +149,9 @@ class RunningKernel:
         return frame
 
     async def _dead(self, reason: str) -> KernelDied:
-        return KernelDied(reason or _describe(await self.end()))
+        """End the kernel, whose remaining messages the next cell would get, and return how it ended."""
+        execution = await self.end()
+        return KernelDied(reason or _describe(execution))
 
 
 def _describe(execution: Execution) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, PositiveInt
 
-from tirjudge_sandbox.base import MIB, Limits, Program
+from tirjudge_sandbox.base import MIB, Limits, Program, validate
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
 
@@ -76,9 +76,11 @@ def check_program(
         if value > largest:
             path = (names[name],) if name in names else ("limits", name)
             raise FieldRefused(f"is {value:g}, at most {largest:g} is allowed", *path)
-    size = sum(map(len, program.files.values()))
-    if size > limits.disk_bytes:
-        raise FieldRefused(f"take {size} bytes, the program's folder holds {limits.disk_bytes}", "files")
+    try:
+        validate(program, limits)
+    except ValueError as error:
+        # The types of the fields have already refused everything else that is impossible.
+        raise FieldRefused(str(error), "files") from None
 
 
 def error_details(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import sys
 import sysconfig
+from collections.abc import Iterator
 from pathlib import Path
 
 from tirjudge_sandbox import guest
+from tirjudge_sandbox.guest import namespaces
 from tirjudge_sandbox.guest.settings import Inside, Outside, Preparation
 
 _INSIDE = "/python"
@@ -17,6 +19,12 @@ _INSIDE_SCRATCH = "/tmp"
 
 # Not -I, which would ignore PYTHONHASHSEED. The environment is safe anyway: it is built here from scratch.
 _FLAGS = ("-P", "-s", "-S", "-B")
+
+_NAMING_FOLDERS = (
+    *("*.pth", "*.egg-link", "*editable*", "__pycache__/*editable*"),
+    *("*.dist-info/direct_url.json", "*.egg-info/direct_url.json"),
+)
+"""Files with which installers say where a package is that is not in the folder, such as an editable one."""
 
 _ENVIRONMENT = {
     "LANG": "C.UTF-8",
@@ -48,6 +56,7 @@ def pivoted_settings(placement: str, control: int, preparation: Preparation, dis
         placement=placement,
         disk_bytes=disk_bytes,
         binds=[*_interpreter_binds(), *zip(folders, sites, strict=True)],
+        hidden=[path for folder, site in zip(folders, sites, strict=True) for path in _hidden(folder, site)],
         command=[_INSIDE_EXECUTABLE, *_FLAGS, "-c", _boot(_INSIDE_PACKAGE, "template", "main")],
         environment={
             **_ENVIRONMENT,
@@ -80,9 +89,13 @@ def contained_command(preparation: Preparation, disk_bytes: int) -> list[str]:
 
 
 def unpivoted_settings(
-    placement: str, control: int, preparation: Preparation, disk_bytes: int, scratch: str
+    placement: str, control: int, preparation: Preparation, disk_bytes: int, folder: str
 ) -> Outside:
-    """Return settings for a worker that keeps the host's root folder; it may write to `scratch` alone."""
+    """Return settings for a worker that keeps the host's root folder.
+
+    `folder`: an empty one, in which it makes the only folder that it may write to.
+    """
+    scratch = f"{folder}/scratch"
     sites = _site_folders()
     package = str(Path(guest.__path__[0]).parent)
     binds = [*_interpreter_binds(), *((folder, folder) for folder in (*sites, package))]
@@ -92,6 +105,7 @@ def unpivoted_settings(
         binds=binds,
         command=[binds[0][0], *_FLAGS, "-c", _boot(package, "template", "main")],
         environment={**_ENVIRONMENT, **launch_environment(), "HOME": scratch},
+        temporary=folder,
         inside=_inside(control, scratch, sites, preparation, own_root=False),
     )
 
@@ -117,6 +131,19 @@ def _interpreter_binds() -> list[tuple[str, str]]:
 def _site_folders() -> list[str]:
     folders = [path for path in sys.path if Path(path).name in ("site-packages", "dist-packages")]
     return [os.path.realpath(path) for path in folders if os.path.isdir(path)]
+
+
+def _hidden(folder: str, site: str) -> Iterator[str]:
+    """Yield the files of a folder of packages that name other folders of this host, as paths inside.
+
+    `site`: the folder's path inside. A package of the system can be seen at its own path too.
+    """
+    for pattern in _NAMING_FOLDERS:
+        for path in Path(folder).glob(pattern):
+            if path.is_file():
+                yield f"{site}/{path.relative_to(folder)}"
+                if folder.startswith(namespaces.SYSTEM):
+                    yield str(path)
 
 
 def _boot(folder: str, module: str, function: str) -> str:

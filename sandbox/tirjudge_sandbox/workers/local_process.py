@@ -8,13 +8,13 @@ import os
 import signal
 import socket
 import subprocess
-import tempfile
 from dataclasses import replace
 
 from tirjudge_sandbox.base import Isolation
 from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES, Outside, Preparation
 from tirjudge_sandbox.workers import host, interpreter
 from tirjudge_sandbox.workers.memory_group import MemoryGroup
+from tirjudge_sandbox.workers.temporary_folder import TemporaryFolder
 from tirjudge_sandbox.workers.worker import START_SECONDS, Worker, WorkerFailed, receive_report
 
 
@@ -45,8 +45,12 @@ def _start_processes(placement: str, preparation: Preparation, disk_bytes: int, 
     if placement not in WITHOUT_NAMESPACES:
         settings = interpreter.pivoted_settings(placement, control, preparation, disk_bytes)
     else:
-        folder = tempfile.TemporaryDirectory(prefix="tirjudge-", ignore_cleanup_errors=True)
-        settings = interpreter.unpivoted_settings(placement, control, preparation, disk_bytes, folder.name)
+        folder = TemporaryFolder()
+        # The worker's own uid may enter. Its folder in this one is closed to all others.
+        folder.path.chmod(0o711)
+        settings = interpreter.unpivoted_settings(
+            placement, control, preparation, disk_bytes, str(folder.path)
+        )
     group = MemoryGroup.create()
     if group is not None:
         settings = replace(settings, memory_group=group.processes, memory_kills=group.kills)
@@ -55,6 +59,8 @@ def _start_processes(placement: str, preparation: Preparation, disk_bytes: int, 
     except OSError:
         if group is not None:
             group.discard()
+        if folder is not None:
+            folder.close()
         raise
 
 
@@ -64,7 +70,7 @@ class _Processes:
     def __init__(
         self,
         settings: Outside,
-        scratch_folder: tempfile.TemporaryDirectory[str] | None,
+        scratch_folder: TemporaryFolder | None,
         memory_group: MemoryGroup | None,
     ):
         """Start the launcher. Raises OSError. The folder and the group are removed by `end`."""
@@ -103,7 +109,7 @@ class _Processes:
         if self.memory_group is not None:
             await self.memory_group.remove()
         if self._scratch_folder is not None:
-            self._scratch_folder.cleanup()
+            self._scratch_folder.close()
 
 
 def _launch(settings: Outside) -> subprocess.Popen[bytes]:

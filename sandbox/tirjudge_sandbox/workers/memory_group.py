@@ -23,6 +23,7 @@ _NAME = re.compile(r"tirjudge-(\d+)-\d+")
 _NUMBERS = itertools.count()
 _KERNEL_BYTES = 16 * MIB
 """Memory of the kernel that an honest program may need: page tables, descriptors, pipes."""
+_LARGEST_LIMIT = 1 << 62
 _REMOVALS, _REMOVAL_SECONDS = 100, 0.02
 
 
@@ -107,7 +108,7 @@ class MemoryGroup:
             return
         each = self._base + limits.memory_bytes
         total = self._base + (1 + limits.processes) * each + limits.disk_bytes + _KERNEL_BYTES
-        self._write(self._version.limit, str(total))
+        self._write(self._version.limit, str(min(total, _LARGEST_LIMIT)))
         self._limits = limits
 
     async def remove(self) -> None:

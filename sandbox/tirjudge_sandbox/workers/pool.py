@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from tirjudge_sandbox.base import Execution, Limits, Program, Status, validate
@@ -15,6 +16,9 @@ from tirjudge_sandbox.workers.worker import Worker, WorkerFailed
 
 PROGRAMS_PER_WORKER = 10_000
 """A worker is replaced after this many programs, so that small leaks cannot add up."""
+
+LONG_SECONDS = 0.15
+"""A program that has run for this long no longer makes short ones wait; see `Pool`."""
 
 _CLOSED = "the sandbox is not open: use it inside `async with`"
 
@@ -30,6 +34,7 @@ class PoolStats:
 
     capacity: int
     running: int
+    """At most `capacity`, and `spare` more while programs are long."""
     queued: int
     workers: int
     """Workers alive."""
@@ -48,17 +53,30 @@ class PoolStats:
 
 
 class Pool:
-    """Up to `capacity` workers that run programs. The pool is closed until `open` is called."""
+    """Up to `capacity` workers that run programs. The pool is closed until `open` is called.
 
-    def __init__(self, capacity: int | None, *, programs_per_worker: int = PROGRAMS_PER_WORKER):
-        """`capacity`: at least 1; None means one per usable CPU. `programs_per_worker`: at least 1."""
+    A short program need not wait for the end of long ones: while `capacity` programs have been running for
+    `LONG_SECONDS` each, one more may run, and up to `spare` if those get long too. The kernel then divides
+    the CPUs fairly, since each program is a session (and so an autogroup of the scheduler) of its own.
+    """
+
+    def __init__(
+        self, capacity: int | None, *, programs_per_worker: int = PROGRAMS_PER_WORKER, spare: int = 0
+    ):
+        """`capacity`: at least 1; None means one per usable CPU. `programs_per_worker`: at least 1. `spare`:
+        at least 0.
+        """
         for name, value in (("capacity", capacity), ("programs_per_worker", programs_per_worker)):
             if value is not None and value < 1:
                 raise ValueError(f"{name} must be at least 1, not {value}")
+        if spare < 0:
+            raise ValueError(f"spare must be at least 0, not {spare}")
         self.capacity = capacity or len(os.sched_getaffinity(0))
         self._most_programs = programs_per_worker
         self._start: Start | None = None
-        self._seats = [_Seat() for _ in range(self.capacity)]
+        self._spare = spare
+        self._long = self._lent = 0
+        self._seats = [_Seat(spare=number >= self.capacity) for number in range(self.capacity + spare)]
         self._free = list(self._seats)
         self._queue = FairQueue(self.capacity)
         self._backoff = Backoff()
@@ -79,7 +97,7 @@ class Pool:
         """Return the current state and counters."""
         return PoolStats(
             capacity=self.capacity,
-            running=self.capacity - len(self._free),
+            running=len(self._seats) - len(self._free),
             queued=self._queue.waiting,
             workers=sum(seat.alive for seat in self._seats),
             programs=self._programs,
@@ -104,12 +122,14 @@ class Pool:
         try:
             worker = await self._occupied(seat, limits.disk_bytes)
             queued = asyncio.get_running_loop().time() - called
-            return replace(await self._run_in(worker, program, limits, channel), queued_seconds=queued)
+            with self._timed():
+                execution = await self._run_in(worker, program, limits, channel)
+            return replace(execution, queued_seconds=queued)
         except (WorkerFailed, OSError) as error:
             return Execution(status=Status.SANDBOX_FAILED, detail=f"no worker could be started: {error}")
         finally:
             self._free.append(seat)
-            self._queue.release()
+            self._give_back()
 
     async def _run_in(
         self, worker: Worker, program: Program, limits: Limits, channel: int | None
@@ -122,6 +142,37 @@ class Pool:
                 self._backoff.succeeded()
             elif self._start is not None:
                 self._lose()
+
+    @contextlib.contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Count a program among the long ones from when it has run for `LONG_SECONDS` to its end."""
+        long = False
+
+        def count() -> None:
+            nonlocal long
+            long = True
+            self._long += 1
+            while self._lent < self._lendable():
+                self._lent += 1
+                self._queue.release()
+
+        timer = asyncio.get_running_loop().call_later(LONG_SECONDS, count)
+        try:
+            yield
+        finally:
+            timer.cancel()
+            self._long -= long
+
+    def _lendable(self) -> int:
+        """Return how many programs may run in addition to `capacity`."""
+        return min(self._spare, max(0, self._long - self.capacity + 1))
+
+    def _give_back(self) -> None:
+        """Give the place of a program that has ended to the next, unless too many are lent by now."""
+        if self._lent > self._lendable():
+            self._lent -= 1
+        else:
+            self._queue.release()
 
     async def _occupied(self, seat: _Seat, disk_bytes: int) -> Worker:
         """Return the seat's worker, or a new one if it has none, a lost, a worn-out or a wrong-sized one."""
@@ -136,8 +187,10 @@ class Pool:
 
     def _fitness(self, seat: _Seat, disk_bytes: int) -> int:
         if seat.worker is None or not seat.alive or seat.worker.programs >= self._most_programs:
-            return _EMPTY
-        return _FITS if seat.worker.disk_bytes == disk_bytes else _OTHER_SIZE
+            return _SPARE if seat.spare else _EMPTY
+        if seat.worker.disk_bytes == disk_bytes:
+            return _FITS
+        return _SPARE if seat.spare else _OTHER_SIZE
 
     async def _vacate(self, seat: _Seat) -> None:
         if seat.alive:
@@ -169,14 +222,17 @@ class Pool:
         return worker
 
 
-_FITS, _EMPTY, _OTHER_SIZE = 2, 1, 0
-"""Ranks of free seats. An empty one is better than one of another size, whose warm worker would be lost."""
+_FITS, _EMPTY, _OTHER_SIZE, _SPARE = 3, 2, 1, 0
+"""Ranks of free seats. An empty one is better than one of another size, whose warm worker would be lost. A
+spare one, unless it fits, is taken only if there is no other."""
 
 
 class _Seat:
     """A place for one worker."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, spare: bool) -> None:
+        """`spare`: it is beyond the capacity."""
+        self.spare = spare
         self.worker: Worker | None = None
 
     @property
@@ -201,10 +257,11 @@ class PooledSandbox:
         capacity: int | None,
         preload: Sequence[str],
         programs_per_worker: int,
+        spare: int,
         unix_sockets: bool,
         import_policy: ImportPolicy | None,
     ):
-        self._pool = Pool(capacity, programs_per_worker=programs_per_worker)
+        self._pool = Pool(capacity, programs_per_worker=programs_per_worker, spare=spare)
         self.capacity = self._pool.capacity
         self._preparation = Preparation(
             preload=tuple(preload),

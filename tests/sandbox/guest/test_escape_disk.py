@@ -92,6 +92,20 @@ async def test_unreadable_files_are_not_fetched(attack, way):
     assert execution.files.get("x", b"") == b""
 
 
+async def test_links_are_not_followed_by_what_is_fetched(attack):
+    source = """
+    import os
+    os.mkdir('folder')
+    open('folder/real', 'w').write('real')
+    os.symlink('folder', 'linked')
+    os.symlink('folder/real', 'link')
+    os.symlink(os.__file__, 'module')
+    """
+    fetched = ("folder/real", "./folder//real", "linked/real", "link", "module")
+    execution = await attack(source, fetch=fetched)
+    assert execution.files == dict.fromkeys(fetched[:2], b"real")
+
+
 async def test_deep_folders_are_wiped(attack):
     source = "import os\nfor n in range(3000):\n    os.mkdir('d')\n    os.chdir('d')\nprint('deep')"
     assert (await attack(source)).stdout == "deep\n"

@@ -145,7 +145,55 @@ async def test_files_go_in_and_come_back(run):
     assert execution.files == {"out/deep/x": b"\x00\xff\x00\xff", "in/put": b"\x00\xff"}
 
 
-@pytest.mark.parametrize("path", ["/etc/passwd", "../x", "a/../../x", "", ".", "a\0b"])
+IMPOSSIBLE = {
+    "a path twice": ({"a": b"", "./a": b""}, "clash"),
+    "a file and a folder": ({"a": b"", "b": b"", "a/b/c": b""}, "clash"),
+    "a name of 256 bytes": ({"folder/" + "é" * 128: b""}, "too long"),
+    "a path of 4096 bytes": ({"aaa/" * 1023 + "aaaa": b""}, "too long"),
+    "half a character": ({"\ud800": b""}, "half a character"),
+    "4,096 files": ({str(number): b"" for number in range(4096)}, "files and their folders exceed"),
+    "a page for each file": ({str(number): b"x" for number in range(257)}, "take 1052672 bytes"),
+}
+
+
+@pytest.mark.parametrize("name", IMPOSSIBLE)
+async def test_files_that_cannot_be_written_are_refused(run, name):
+    """They would otherwise look like errors of the program."""
+    files, words = IMPOSSIBLE[name]
+    with pytest.raises(ValueError, match=words) as refused:
+        await run("pass", files=files, disk_bytes=1 << 20 if "page" in name else 16 << 20)
+    assert len(str(refused.value)) < 300
+
+
+async def test_the_largest_possible_inputs_arrive(run):
+    names = {"é" * 127 + "x": b"", "a/" * 1100 + "b": b"", "full": bytes((16 << 20) - 4096), "x": b"x"}
+    show = "import os; print(len(os.listdir()), os.path.isfile('a/' * 1100 + 'b'), os.stat('full').st_size)"
+    assert (await run(show, files=names)).stdout == f"4 True {(16 << 20) - 4096}\n"
+    files = {str(number): b"" for number in range(4095)}
+    assert (await run("import os; print(len(os.listdir()))", files=files)).stdout == "4095\n"
+    nested: list[object] = []
+    for _ in range(498):
+        nested = [nested]
+    depth = "depth = 0\nwhile nested:\n    nested, depth = nested[0], depth + 1\nprint(depth)"
+    assert (await run(depth, bindings={"nested": nested})).stdout == "498\n"
+    with pytest.raises(ValueError, match="500 levels"):
+        await run(depth, bindings={"nested": [nested]})
+
+
+async def test_bindings_that_contain_themselves_are_refused(run):
+    itself: list[object] = []
+    itself += [itself, itself]
+    with pytest.raises(ValueError, match="500 levels"):
+        await run("pass", bindings={"itself": itself})
+
+
+@pytest.mark.parametrize("name", ["wall_seconds", "cpu_seconds", "memory_bytes", "processes", "output_bytes"])
+async def test_a_limit_beyond_what_the_machine_has_is_no_limit(run, name):
+    execution = await run("print('ran')", **{name: 1 << 61})
+    assert (execution.status, execution.stdout, execution.stderr) == (Status.OK, "ran\n", "")
+
+
+@pytest.mark.parametrize("path", ["a/", "/etc/passwd", "../x", "a/../../x", "", ".", "a\0b"])
 @pytest.mark.parametrize("field", ["files", "fetch"])
 async def test_paths_that_leave_the_working_folder_are_refused(run, path, field):
     with pytest.raises(ValueError, match="working folder"):

@@ -100,6 +100,26 @@ async def test_a_thread_that_outlives_its_cell_adds_nothing_to_the_next(jupyter)
         assert "late" not in (await notebook.run("print('next')")).stdout
 
 
+MALFORMED = """
+shell = get_ipython()
+session, stream, parent = shell.kernel.session, shell.kernel.iopub_socket, shell.kernel.get_parent()
+session.send(stream, "display_data", {"data": 1}, parent=parent)
+forged = {"ename": "Forged", "evalue": "", "traceback": []}
+session.send(stream, "error", forged, parent=parent)
+session.send(stream, "stream", {"name": "stdout", "text": "of the cell before"}, parent=parent)
+"""
+
+
+async def test_nothing_of_a_cell_with_a_malformed_message_reaches_the_next(jupyter):
+    async with jupyter.notebook() as notebook:
+        malformed = await notebook.run(MALFORMED)
+        assert (malformed.status, malformed.by) == (CellStatus.KERNEL_DIED, "sandbox")
+        await asyncio.sleep(0.3)  # the other messages arrive
+        honest = await notebook.run("print('honest')")
+    assert (honest.status, honest.stdout, honest.error) == (CellStatus.OK, "honest\n", None)
+    assert honest.restarted
+
+
 FRAMES = [
     (b"\xff\xff\xff\xff", "it sent a message of 4294967295 bytes"),
     (LENGTH.pack(3) + b"[1]", "it sent a message that is not an object"),

@@ -50,8 +50,10 @@ def test_accepted_requests_are_finished_before_the_shutdown() -> None:
         source = "import time; time.sleep({}); print(1)"
         asked = [threads.submit(running.run, source.format(6))]
         _until(lambda: running.number("tirjudge_sandbox_running") == 1)
-        asked += [threads.submit(running.run, source.format(0)) for _ in range(2)]
-        _until(lambda: running.number("tirjudge_sandbox_queued") == 2)
+        asked += [threads.submit(running.run, source.format(3)) for _ in range(2)]
+        # One of them passes through the spare place.
+        _until(lambda: running.number("tirjudge_sandbox_running") == 2)
+        _until(lambda: running.number("tirjudge_sandbox_queued") == 1)
         assert running.end() == (0, "tirjudge sandbox: ended\n")
         assert [answer.result()["run_result"]["stdout"] for answer in asked] == ["1\n"] * 3
         with pytest.raises(httpx.ConnectError):
@@ -63,7 +65,7 @@ def test_killed_workers_cost_failures_and_no_wrong_results() -> None:
         source = "import time; time.sleep(0.2); print({} * 2)"
         asked = [threads.submit(running.run, source.format(n)) for n in range(16)]
         for _ in range(2):
-            _until(lambda: running.number("tirjudge_sandbox_running") == 2)
+            _until(lambda: running.number("tirjudge_sandbox_running") >= 2)
             _kill_a_worker(running.process.pid)
         answers = [answer.result() for answer in asked]
         for n, answer in enumerate(answers):

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from tirjudge_sandbox import Program
 from tirjudge_sandbox.containers import client
+from tirjudge_sandbox.local import LocalSandbox
+from tirjudge_sandbox.workers.host import candidate_placements
 
 HERE = Path(__file__).parents[1]
 ROOT, NOBODY = 0, 65534
@@ -169,6 +172,32 @@ def test_weak_isolation_needs_permission_and_is_reported(secret):
     assert placement == "plain host_files_hidden"
     assert notes == "host_files_hidden: files of the host can be opened"
     assert (read, fork) == ("ok secret", "error BlockingIOError")
+
+
+EDITABLE = (
+    "__editable___x_1_0_finder.py", "__pycache__/__editable___x_1_0_finder.cpython-311.pyc", "_x.pth",
+    "x.egg-link", "x-1.0.dist-info/direct_url.json",
+)  # fmt: skip
+NAMED = """
+import os
+for folder, _, names in os.walk('/python/site-0'):
+    for name in names:
+        if '/of/somebody' in open(os.path.join(folder, name)).read():
+            print(name)
+"""
+
+
+async def test_no_file_of_an_installer_names_a_folder_of_the_host(tmp_path, monkeypatch):
+    site = tmp_path / "site-packages"
+    for name in (*EDITABLE, "module.py"):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text("# /of/somebody")
+    tmp_path.chmod(0o755)
+    monkeypatch.syspath_prepend(str(site))
+    async with LocalSandbox(capacity=1, preload=(), placement=candidate_placements()[0]) as box:
+        found = await box.run(Program(source=NAMED))
+    assert (found.stdout, found.stderr) == ("module.py\n", "")
+    assert all((site / name).read_text() == "# /of/somebody" for name in EDITABLE)
 
 
 DOCTOR = "from tirjudge.cli import main; main()", "sandbox", "doctor"

@@ -15,7 +15,7 @@ import pytest
 
 from tirjudge_sandbox import Limits, Program, Status, open_sandbox
 from tirjudge_sandbox.local import LocalSandbox
-from tirjudge_sandbox.workers import fair_queue, interpreter, worker
+from tirjudge_sandbox.workers import fair_queue, interpreter, pool, worker
 from tirjudge_sandbox.workers.fair_queue import Backoff
 
 
@@ -63,7 +63,7 @@ async def test_a_closed_sandbox_refuses_programs():
 
 async def test_capacity_and_order():
     slow = Program(source="import time; time.sleep(0.35)")
-    async with LocalSandbox(capacity=2, preload=()) as box:
+    async with LocalSandbox(capacity=2, preload=(), spare=0) as box:
         await asyncio.gather(*(box.run(slow) for _ in range(2)))
         queued = [ran.queued_seconds for ran in await asyncio.gather(*(box.run(slow) for _ in range(6)))]
     assert queued[2:] == sorted(queued[2:])
@@ -84,6 +84,46 @@ async def test_a_client_with_many_programs_delays_another_by_one():
     assert ended.index("b") <= 2
 
 
+async def test_a_short_program_need_not_wait_for_long_ones(monkeypatch):
+    """One more program runs while all of `capacity` are long, but not two, and not afterwards."""
+    sleep, quick = (
+        Program(source="import time; time.sleep(60)"),
+        Program(source="import time; time.sleep(0.05)"),
+    )
+    async with LocalSandbox(capacity=2, preload=()) as box:
+        long = [asyncio.ensure_future(box.run(sleep)) for _ in range(2)]
+        for _ in range(3):
+            assert (await box.run(quick)).status is Status.OK
+        assert (box.stats().running, box.stats().workers) == (2, 3)
+        long += [asyncio.ensure_future(box.run(sleep)) for _ in range(2)]
+        while box.stats().running < 3:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(2 * pool.LONG_SECONDS)
+        assert (box.stats().running, box.stats().queued) == (3, 1)
+        for task in long:
+            task.cancel()
+        await asyncio.wait(long)
+        monkeypatch.setattr(pool, "LONG_SECONDS", 60)
+        many = [asyncio.ensure_future(box.run(quick)) for _ in range(8)]
+        running = set()
+        while not all(task.done() for task in many):
+            running.add(box.stats().running)
+            await asyncio.sleep(0.002)
+        assert max(running) == 2
+        assert {task.result().status for task in many} == {Status.OK}
+
+
+async def test_no_place_is_lent_where_it_is_not_wanted():
+    sleep = Program(source="import time; time.sleep(0.5)")
+    async with LocalSandbox(capacity=1, preload=(), spare=0) as box:
+        first = asyncio.ensure_future(box.run(sleep))
+        await asyncio.sleep(0)
+        assert (await box.run(Program(source=""))).status is Status.OK
+        assert first.done()
+    with pytest.raises(ValueError, match="spare must be at least 0, not -1"):
+        LocalSandbox(spare=-1)
+
+
 async def test_a_worker_is_replaced_after_so_many_programs():
     async with LocalSandbox(capacity=1, preload=(), programs_per_worker=3) as box:
         for _ in range(7):
@@ -94,7 +134,7 @@ async def test_a_worker_is_replaced_after_so_many_programs():
 
 
 async def test_statistics_count_running_and_waiting_programs():
-    async with LocalSandbox(capacity=1, preload=()) as box:
+    async with LocalSandbox(capacity=1, preload=(), spare=0) as box:
         tasks = [asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)"))) for _ in "123"]
         await until(lambda count: count > 2)
         stats = box.stats()
@@ -217,7 +257,7 @@ async def test_no_descriptor_is_kept():
 
 
 async def test_sizes_of_the_working_folder_do_not_multiply_workers():
-    async with LocalSandbox(capacity=2, preload=()) as box:
+    async with LocalSandbox(capacity=2, preload=(), spare=0) as box:
         for size in (1 << 20, 1 << 21, 1 << 22):
             await asyncio.gather(*(box.run(Program(source=""), Limits(disk_bytes=size)) for _ in range(3)))
         assert len(descendants(os.getpid())) == 2 * 2
@@ -247,3 +287,52 @@ def test_nothing_outlives_a_killed_host():
         time.sleep(0.05)
     assert len(below) == 3
     assert left == set()
+
+
+WITH_FILES = """
+import asyncio
+from tirjudge_sandbox import Program
+from tirjudge_sandbox.local import LocalSandbox
+
+async def main():
+    async with LocalSandbox(capacity=1, preload=(), placement="plain") as box:
+        await box.run(Program(source="import time; time.sleep(60)", files={"given": b"a caller's"}))
+
+asyncio.run(main())
+"""
+
+
+def wait_for(condition):
+    deadline = time.monotonic() + 30
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert condition()
+
+
+@pytest.mark.parametrize("with_its_workers", [False, True])
+def test_a_killed_host_leaves_no_folder(with_its_workers, tmp_path):
+    """The launcher removes it; if that was killed too, the next sandbox does, and leaves those in use."""
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+
+    def start():
+        before = set(tmp_path.iterdir())
+        host = subprocess.Popen([sys.executable, "-c", WITH_FILES], env=environment)
+        wait_for(lambda: any(list(path.glob("**/given")) for path in set(tmp_path.iterdir()) - before))
+        return host
+
+    host = start()
+    below = descendants(host.pid)
+    host.kill()
+    if with_its_workers:
+        for pid in below:
+            os.kill(pid, signal.SIGKILL)
+    host.wait()
+    if with_its_workers:
+        time.sleep(0.1)
+        assert len(list(tmp_path.iterdir())) == 1
+        hosts = [start(), start()]
+        assert len(list(tmp_path.iterdir())) == 2
+        for host in hosts:
+            host.kill()
+            host.wait()
+    wait_for(lambda: not list(tmp_path.iterdir()))

@@ -26,7 +26,8 @@ from tirjudge_sandbox.containers import client, image
 _LONGEST_BUILD_STEP = 1800
 """Seconds without any message from the engine."""
 
-TOO_MUCH, TIME_LIMIT, SIGNALLED = 123, 124, 128
+LARGEST_OWN, TOO_MUCH, TIME_LIMIT, SIGNALLED = 122, 123, 124, 128
+"""Exit codes. A program's own are passed on up to the first one, so that it cannot feign the others."""
 
 _ENDINGS = {
     Status.WALL_LIMIT: (TIME_LIMIT, "stopped at the limit of {wall_seconds:g} s"),
@@ -90,8 +91,9 @@ def run(
 ) -> None:
     """Run one program and pass on its output and exit code.
 
-    Further exit codes: 123 at the output or memory limit, 124 at a time limit, 125 when there is no sandbox
-    or it failed, 128 + N when signal N ended the program, 2 for wrong usage.
+    Exit codes: the program's own up to 122, which also stands for larger ones, so that none of these can be
+    feigned: 123 at the output or memory limit, 124 at a time limit, 125 when there is no sandbox or it
+    failed, 128 + N when signal N ended the program. 2 for wrong usage.
     """
     if timeout is not None and not timeout > 0:
         stop("sandbox", f"--timeout must be positive, not {timeout:g}", USAGE)
@@ -147,7 +149,9 @@ def _exit_code(execution: Execution, limits: Limits) -> int:
         code, text = _ENDINGS[execution.status]
         stop("sandbox", text.format(**{name: getattr(limits, name) for name in limits.__slots__}), code)
     if execution.exit_code is not None:
-        return execution.exit_code
+        if execution.exit_code > LARGEST_OWN:
+            _say(f"the program's exit code {execution.exit_code} is passed on as {LARGEST_OWN}")
+        return min(execution.exit_code, LARGEST_OWN)
     number = execution.signal or 0
     _say(f"ended by signal {number}")
     return SIGNALLED + number
