@@ -62,6 +62,7 @@ def create_app(
     app = FastAPI(title="tirjudge sandbox", version=version, docs_url=None, redoc_url=None)
     paths = frozenset({"/run_code", "/run_jupyter", "/v1/run", "/v1/info", "/v1/ping", "/metrics"})
     metrics = Metrics(box, paths)
+    encoding = asyncio.Lock()
 
     async def executed(program: Program, limits: Limits, names: Mapping[str, str]) -> Execution:
         check_program(program, limits, settings, names)
@@ -96,8 +97,10 @@ def create_app(
         answer = RunResponse.of(execution)
         if sum(map(len, execution.files.values())) < MIB:
             return answer
-        # Files of many MiB would hold up all other callers while they are encoded.
-        return Response(await asyncio.to_thread(answer.to_json), media_type="application/json")
+        # Files of many MiB would hold up all other callers while they are encoded. One answer at a time,
+        # because each takes several times its size.
+        async with encoding:
+            return Response(await asyncio.to_thread(answer.to_json), media_type="application/json")
 
     @app.get("/v1/info", tags=["tirjudge"])
     async def info() -> Info:

@@ -111,7 +111,7 @@ class Connections:
     def limit_unwritten(self) -> None:
         """Close connections until the bytes that wait to be written are within the limit.
 
-        The connection with most of them at the address with most of them is closed first.
+        The longest unread one of the address with most of these bytes is closed first.
         """
         while True:
             waiting = {
@@ -121,8 +121,8 @@ class Connections:
             sums = {address: sum(sizes.values()) for address, sizes in waiting.items()}
             if sum(sums.values()) <= self.limits.unwritten_bytes:
                 return
-            largest = waiting[max(sums, key=sums.__getitem__)]
-            self._close(max(largest, key=largest.__getitem__))
+            # Not the largest one, which may just have been written to a caller that reads.
+            self._close(next(iter(waiting[max(sums, key=sums.__getitem__)])))
 
     def close_all(self) -> None:
         """Close every connection, whatever it is doing."""
