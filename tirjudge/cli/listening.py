@@ -49,7 +49,8 @@ PerCaller = Annotated[
 Grace = Annotated[
     float,
     typer.Option(
-        min=0,
+        min=0.1,
+        max=86400,
         metavar="SECONDS",
         help="Time after SIGTERM in which accepted requests may end; the others are dropped then.",
         rich_help_panel="Server",
