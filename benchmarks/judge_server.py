@@ -40,7 +40,7 @@ async def main_of_server() -> None:
         listening = listen("127.0.0.1", 0, settings.access)
         app = create_app(judge_engine, settings, version=__version__)
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        await serve_app(app, listening, settings.intake.requests, lambda: print(url, flush=True))
+        await serve_app(app, listening, settings.intake.connections, lambda: print(url, flush=True))
 
 
 async def measure(seconds: float) -> Table:

@@ -12,21 +12,27 @@ from starlette.applications import Starlette
 from starlette.routing import Route
 
 from tirjudge_sandbox.server.asgi import App
+from tirjudge_sandbox.server.connections import ConnectionLimits
 from tirjudge_sandbox.server.guard import Access
-from tirjudge_sandbox.server.lifetime import listen
+from tirjudge_sandbox.server.lifetime import bounded_server, listen
 
 
 @contextmanager
 def loopback(
-    opened: AbstractAsyncContextManager[App], port: int = 0, *, patient: bool = True
+    opened: AbstractAsyncContextManager[App],
+    port: int = 0,
+    *,
+    patient: bool = True,
+    limits: ConnectionLimits | None = None,
 ) -> Iterator[str]:
     """Serve the ASGI application that `opened` yields and yield the URL; the server stops first.
 
-    With `patient`, the server finishes accepted requests before it stops.
+    With `patient`, the server finishes accepted requests before it stops. `limits`: those of the product's
+    servers; None means a server without any.
     """
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(_listening(opened, port, patient)) as url,
+        portal.wrap_async_context_manager(_listening(opened, port, patient, limits)) as url,
     ):
         yield url
 
@@ -40,11 +46,13 @@ def served(*routes: Route) -> Iterator[str]:
 
 @asynccontextmanager
 async def _listening(
-    opened: AbstractAsyncContextManager[App], port: int, patient: bool
+    opened: AbstractAsyncContextManager[App], port: int, patient: bool, limits: ConnectionLimits | None
 ) -> AsyncIterator[str]:
     async with opened as app:
-        config = uvicorn.Config(app, log_level="critical", lifespan="off", ws="none")
-        server = uvicorn.Server(config)
+        if limits is None:
+            server = uvicorn.Server(uvicorn.Config(app, log_level="critical", lifespan="off", ws="none"))
+        else:
+            server = bounded_server(app, limits)
         with listen("127.0.0.1", port, Access()) as listening:
             serving = asyncio.create_task(server.serve([listening]))
             try:

@@ -61,8 +61,10 @@ class Program:
     seed: int = 0
     """Seed of `random` and, where it is loaded, numpy. The hash seed is the same for all programs."""
     client: str = ""
-    """Any name for who sent the program. Waiting clients take turns, however many programs each has
-    queued."""
+    """Any name for who sent the program. Waiting clients take turns, however many programs each has queued.
+
+    Of names with a slash, the parts before it take turns, and then the names with the same part.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

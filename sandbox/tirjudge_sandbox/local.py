@@ -9,7 +9,7 @@ from operator import itemgetter
 from types import TracebackType
 from typing import Self
 
-from tirjudge_sandbox.base import Limits, SandboxUnavailable
+from tirjudge_sandbox.base import SandboxUnavailable
 from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES
 from tirjudge_sandbox.import_policy import ImportPolicy, check_installed
 from tirjudge_sandbox.workers import local_process
@@ -100,7 +100,7 @@ class LocalSandbox(PooledSandbox):
         await self._pool.close()
 
     async def _start(self, placement: str) -> Worker:
-        return await local_process.start(placement, self._preparation, Limits().disk_bytes)
+        return await local_process.start(placement, self._preparation, self._pool.first_folder_bytes)
 
     def _open(self, placement: str, worker: Worker) -> Self:
         self._pool.open(partial(local_process.start, placement, self._preparation), worker)

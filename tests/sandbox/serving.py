@@ -58,16 +58,13 @@ def serving(
 ) -> Iterator[Served]:
     """Serve `box` (None: a bare local sandbox with one worker); `front` wraps the application."""
     box = box or LocalSandbox(capacity=1, preload=(), spare=0)
+    settings = settings or ServerSettings()
 
     @contextlib.asynccontextmanager
     async def opened() -> AsyncIterator[App]:
         async with box, notebooks or contextlib.nullcontext():
             isolation = (await box.run(Program(source=""))).isolation
-            yield front(
-                create_app(
-                    box, settings or ServerSettings(), version="0", isolation=isolation, notebooks=notebooks
-                )
-            )
+            yield front(create_app(box, settings, version="0", isolation=isolation, notebooks=notebooks))
 
-    with loopback(opened(), port) as url:
+    with loopback(opened(), port, limits=settings.intake.connections) as url:
         yield Served(url, box)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +12,7 @@ import typer
 from pydantic import SecretStr
 
 from tirjudge_sandbox.base import MIB
+from tirjudge_sandbox.server.connections import ConnectionLimits
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.lifetime import listen
@@ -36,6 +38,25 @@ Queue = Annotated[
         min=1, help="Requests running and waiting; more are refused with 429.", rich_help_panel="Server"
     ),
 ]
+PerCaller = Annotated[
+    int | None,
+    typer.Option(
+        min=1,
+        help="Requests of one caller, running and waiting.  [default: three quarters of --queue]",
+        rich_help_panel="Server",
+    ),
+]
+Grace = Annotated[
+    float,
+    typer.Option(
+        min=0.1,
+        max=86400,
+        metavar="SECONDS",
+        help="Time after SIGTERM in which accepted requests may end; the others are dropped then.",
+        rich_help_panel="Server",
+    ),
+]
+GRACE = ConnectionLimits().grace_seconds
 MaxBody = Annotated[
     int,
     typer.Option(min=1, metavar="MIB", help="Size of the largest request.", rich_help_panel="Server"),
@@ -43,9 +64,18 @@ MaxBody = Annotated[
 _SHORTEST_TOKEN = 16
 
 
-def intake_limits(queue: int, max_body: int) -> IntakeLimits:
-    """Return the limits for `Queue` and `MaxBody`; two of the largest requests always fit."""
-    return IntakeLimits(requests=queue, body_bytes=max_body * MIB, held_bytes=max(256, 2 * max_body) * MIB)
+def intake_limits(queue: int, max_body: int, per_caller: int | None, grace: float) -> IntakeLimits:
+    """Return the limits for these options; two of the largest requests always fit."""
+    return IntakeLimits(
+        # Idle connections, and those that are answered with 429, come on top of the requests that are held.
+        connections=ConnectionLimits(
+            connections=queue + 1000, address_connections=queue + 500, grace_seconds=grace
+        ),
+        requests=queue,
+        caller_requests=per_caller,
+        body_bytes=max_body * MIB,
+        held_bytes=max(256, 2 * max_body) * MIB,
+    )
 
 
 def open_listening(host: str, port: int, access: Access, token: str) -> socket.socket:
@@ -74,25 +104,36 @@ def token_file_option(variable: str) -> Any:
     """
     return typer.Option(
         metavar="FILE",
-        help=f"File with the token.  [default: the variable {variable}]",
+        help=f"File with the token, or with one per caller and line.  [default: the variable {variable}]",
         rich_help_panel="Server",
     )
 
 
-def read_token(variable: str, file: Path | None) -> SecretStr | None:
-    """Return the token of the file, or else of the variable, or None. Raises ValueError for a bad one."""
-    source, token = variable, os.environ.get(variable)
+def read_access(
+    variable: str, file: Path | None, hosts: Sequence[str] | None, open_paths: Collection[str] = ()
+) -> Access:
+    """Return the access with the tokens of the file, or else with that of the variable, or without any.
+
+    Raises ValueError for a bad token.
+    """
+    source, text = variable, os.environ.get(variable)
     if file is not None:
         source = str(file)
         try:
-            token = file.read_text("utf-8").strip()
+            text = file.read_text("utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
             raise ValueError(f"--token-file {file}: {reason}") from None
-    if token is None:
-        return None
-    if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
-        raise ValueError(
-            f"the token in {source} must be at least {_SHORTEST_TOKEN} printable ASCII characters"
-        )
-    return SecretStr(token)
+    tokens = [] if text is None else [text] if file is None else text.splitlines() or [""]
+    for token in tokens:
+        if len(token) < _SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+            raise ValueError(
+                f"the token in {source} must be at least {_SHORTEST_TOKEN} printable ASCII characters"
+            )
+    if len(set(tokens)) < len(tokens):
+        raise ValueError(f"--token-file {file}: two callers have the same token")
+    paths = {"open_paths": frozenset(open_paths)} if open_paths else {}
+    secrets = [SecretStr(token) for token in tokens]
+    return Access(
+        token=next(iter(secrets), None), further_tokens=tuple(secrets[1:]), hosts=tuple(hosts or ()), **paths
+    )

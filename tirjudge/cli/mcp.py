@@ -19,18 +19,17 @@ from tirjudge.cli.listening import (
     Host,
     Port,
     open_listening,
-    read_token,
+    read_access,
     token_file_option,
     url_of,
 )
 from tirjudge.cli.options import takes_options
 from tirjudge.judging.config import MeteredConfig
 from tirjudge.mcp.running import ReturnMode
-from tirjudge.mcp.server import PATH, create_server, http_app
+from tirjudge.mcp.server import INTAKE, PATH, create_server, http_app
 from tirjudge.mcp.verdicts import Verdicts
 from tirjudge_sandbox import Limits, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.server.guard import Access
-from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.lifetime import serve_app
 
 TOKEN = "TIRJUDGE_MCP_TOKEN"
@@ -70,7 +69,7 @@ def mcp(
     Exit code 125 when there is no sandbox here or the extra `mcp` is missing, 2 for wrong usage and for an
     address that is not available.
     """
-    access = Access(token=read_token(TOKEN, token_file), hosts=tuple(allow_host or ()))
+    access = read_access(TOKEN, token_file, allow_host)
     listening = open_listening(host, port, access, TOKEN) if transport == "http" else None
     limits = Limits(wall_seconds=code_timeout, cpu_seconds=code_timeout)
     try:
@@ -95,12 +94,11 @@ async def _serving(
             await _until_unread(server.run_stdio_async())
             return
         stack.enter_context(listening)
-        intake = IntakeLimits()
         url = url_of(listening)
         await serve_app(
-            http_app(server, access, intake),
+            http_app(server, access, INTAKE),
             listening,
-            intake.requests,
+            INTAKE.connections,
             lambda: say(f"tirjudge mcp: {url}{PATH}"),
             lifespan="on",
         )

@@ -13,14 +13,17 @@ from tirjudge import __version__
 from tirjudge.cli.errors import say
 from tirjudge.cli.help import examples
 from tirjudge.cli.listening import (
+    GRACE,
     AllowHost,
+    Grace,
     Host,
     MaxBody,
+    PerCaller,
     Port,
     Queue,
     intake_limits,
     open_listening,
-    read_token,
+    read_access,
     token_file_option,
     url_of,
 )
@@ -30,7 +33,6 @@ from tirjudge.judging.config import MeteredConfig
 from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_weights
 from tirjudge.serve.app import create_app
 from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
-from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.lifetime import serve_app
 
 TOKEN = "TIRJUDGE_SERVE_TOKEN"
@@ -47,7 +49,9 @@ def serve(
     token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
     allow_host: AllowHost = None,
     queue: Queue = 256,
+    per_caller: PerCaller = None,
     max_body: MaxBody = 16,
+    grace: Grace = GRACE,
     no_verdict_reward: Annotated[
         float | None,
         typer.Option(
@@ -62,14 +66,12 @@ def serve(
     """Serve the judge over HTTP, for verdicts and for rewards.
 
     /v1/judge answers with verdicts, /get_reward with rewards in OpenRLHF's format, /metrics with metrics for
-    Prometheus. SIGTERM or Ctrl-C finishes accepted requests; Ctrl-C again ends at once. Exit code 2 for wrong
-    usage, and for a model, sandbox or address that is not available.
+    Prometheus. SIGTERM or Ctrl-C finishes accepted requests within --grace; Ctrl-C again ends at once. Exit
+    code 2 for wrong usage, and for a model, sandbox or address that is not available.
     """
     settings = JudgeServerSettings(
-        access=Access(
-            token=read_token(TOKEN, token_file), hosts=tuple(allow_host or ()), open_paths=OPEN_PATHS
-        ),
-        intake=intake_limits(queue, max_body),
+        access=read_access(TOKEN, token_file, allow_host, OPEN_PATHS),
+        intake=intake_limits(queue, max_body, per_caller, grace),
         no_verdict_reward=no_verdict_reward,
     )
     with open_listening(host, port, settings.access, TOKEN) as listening:
@@ -84,7 +86,7 @@ async def _serving(options: MeteredConfig, listening: socket.socket, settings: J
         await serve_app(
             app,
             listening,
-            settings.intake.requests,
+            settings.intake.connections,
             lambda: say(f"tirjudge serve: {url_of(listening)} judges with {engine.model}"),
         )
     say("tirjudge serve: ended")

@@ -81,7 +81,10 @@ def _print(stream: Any, mark: str, text: str) -> None:
 
 def _json(value: Any) -> str:
     try:
-        return json.dumps(value, indent=2, ensure_ascii=False, default=_plain)
+        text = json.dumps(value, ensure_ascii=False, default=_plain)
+        # JSON has no infinite numbers and no NaN, which `dumps` writes all the same.
+        finite = json.loads(text, parse_constant=lambda name: repr(float(name)))
+        return json.dumps(finite, indent=2, ensure_ascii=False)
     except (TypeError, ValueError, RecursionError):
         return json.dumps(repr(value), ensure_ascii=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import secrets
 from collections.abc import Mapping
@@ -58,13 +59,23 @@ class Answer:
 
 
 async def run_python_code(
-    box: Sandbox, code: str, variables: Mapping[str, Any], mode: ReturnMode, limits: Limits
+    box: Sandbox,
+    code: str,
+    variables: Mapping[str, Any],
+    mode: ReturnMode,
+    limits: Limits,
+    *,
+    client: str = "",
 ) -> Answer:
-    """Run code with these global variables, which are JSON values. Raises SandboxFailed."""
+    """Run code with these global variables, which are JSON values; `client`: see `Program`.
+
+    Raises SandboxFailed.
+    """
     # A random mark, so that no output separates itself from the value by accident.
     mark = f"\0{secrets.token_hex()}\0"
-    bindings = {"python_code": code, "global_variables": dict(variables), "mark": mark}
-    program = Program(source=_SOURCE, bindings=bindings | {"text_as_it_is": mode == "xml"})
+    bindings: dict[str, Any] = {"python_code": code, "global_variables": dict(variables), "mark": mark}
+    bindings["text_as_it_is"] = mode == "xml"
+    program = Program(source=_SOURCE, bindings=bindings, client=client)
     execution = await box.run(program, limits)
     if execution.status is Status.SANDBOX_FAILED:
         raise SandboxFailed(f"the sandbox failed, not the program: {execution.detail}")
@@ -88,11 +99,18 @@ def _lines(text: str) -> list[str]:
 
 
 def _is_json(text: str) -> bool:
+    """Return True for valid JSON, which has no NaN and no infinite number."""
     try:
-        json.loads(text)
+        json.loads(text, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError):
         return False
     return True
+
+
+def _finite(text: str) -> float:
+    if not math.isfinite(number := float(text)):
+        raise ValueError(f"{text} is no finite number")
+    return number
 
 
 def _element(name: str, content: str) -> list[str]:

@@ -9,11 +9,13 @@ from tirjudge.mcp.running import ReturnMode, SandboxFailed, run_python_code
 from tirjudge.mcp.verdicts import JudgeAnswer, NoVerdict, Verdicts
 from tirjudge.serve.messages import CriterionRequest
 from tirjudge_sandbox import Limits, Sandbox, SandboxUnavailable
-from tirjudge_sandbox.server.asgi import App
+from tirjudge_sandbox.server.asgi import CALLER, App
 from tirjudge_sandbox.server.guard import Access, Guard
 from tirjudge_sandbox.server.intake import Intake, IntakeLimits
 
 PATH = "/mcp"
+INTAKE = IntakeLimits(body_values=100_000)
+"""The limits of requests over HTTP. The SDK reads a body several times, so it may have fewer values."""
 _INSTRUCTIONS = (
     'Call the "run_python_code" tool with the Python code to run, and "judge" to have responses judged.'
 )
@@ -59,7 +61,9 @@ def create_server(
         ],
     ) -> str:
         try:
-            answer = await run_python_code(box, python_code, global_variables, mode, limits)
+            answer = await run_python_code(
+                box, python_code, global_variables, mode, limits, client=CALLER.get()
+            )
         except SandboxFailed as error:
             raise ToolError(str(error)) from None
         return answer.shown(mode)

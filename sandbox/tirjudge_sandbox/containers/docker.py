@@ -9,7 +9,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
-from tirjudge_sandbox.base import MIB, Limits, SandboxUnavailable
+from tirjudge_sandbox.base import MIB, SandboxUnavailable
 from tirjudge_sandbox.containers import client, container, image, owner
 from tirjudge_sandbox.import_policy import ImportPolicy
 from tirjudge_sandbox.workers.pool import PROGRAMS_PER_WORKER, PooledSandbox
@@ -82,7 +82,7 @@ class DockerSandbox(PooledSandbox):
         """
         try:
             start = partial(container.start, await client.ask(self._shape))
-            worker = await start(Limits().disk_bytes)
+            worker = await start(self._pool.first_folder_bytes)
         except (client.EngineFailed, WorkerFailed) as error:
             raise SandboxUnavailable(f"no container could be started: {error}") from error
         if worker.isolation.missing and not self._allow_weak:

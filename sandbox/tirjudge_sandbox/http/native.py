@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -11,6 +13,9 @@ from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.http.fields import Base64, Bindings, Files, Message, Paths, Seconds, Text, given
 
 Positive = Annotated[int, Field(gt=0, le=1 << 62)]
+
+_PIECE = 3 << 16
+"""Bytes that are encoded at once; divisible by 3, so that base64 has no padding between pieces."""
 
 NAME = "tirjudge"
 """Value of `Info.server`, by which a client recognises this server."""
@@ -46,11 +51,12 @@ class RunRequest(Message):
     fetch: Paths = ()
     seed: Annotated[int, Field(ge=0, lt=1 << 64)] = 0
     client: Text = ""
-    """Any name: while programs wait, names take turns. Empty means the caller's address."""
+    """Any name: while programs of a caller wait, its names take turns. Callers, told apart by token or
+    address, take turns first."""
     limits: LimitsMessage = LimitsMessage()
 
     def program(self, client: str) -> Program:
-        """Return the program to run. `client`: used if the request names no client."""
+        """Return the program to run. `client`: the caller, without a slash."""
         return Program(
             source=self.source,
             bindings=self.bindings,
@@ -58,7 +64,7 @@ class RunRequest(Message):
             files=given(self.files),
             fetch=tuple(dict.fromkeys(self.fetch)),
             seed=self.seed,
-            client=self.client or client,
+            client=f"{client}/{self.client}" if self.client else client,
         )
 
 
@@ -106,6 +112,19 @@ class RunResponse(Message):
         if execution.isolation is not None:
             values["isolation"] = IsolationMessage.of(execution.isolation)
         return cls.model_construct(**values)
+
+    def to_json(self) -> bytes:
+        """Return the message as JSON.
+
+        Files are encoded piece by piece, so that other threads can run during the encoding of large ones.
+        """
+        parts = [self.model_dump_json(exclude={"files"}).encode()[:-1], b',"files":{']
+        for number, (path, content) in enumerate(self.files.items()):
+            parts.append(f'{"," if number else ""}{json.dumps(path)}:"'.encode())
+            for start in range(0, len(content), _PIECE):
+                parts.append(base64.b64encode(content[start : start + _PIECE]))
+            parts.append(b'"')
+        return b"".join([*parts, b"}}"])
 
     def execution(self) -> Execution:
         """Convert the message back."""

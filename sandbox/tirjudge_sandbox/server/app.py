@@ -1,10 +1,11 @@
 """The routes of the sandbox server: SandboxFusion's, the project's own, and those for operators."""
 
 # No `from __future__ import annotations`: FastAPI reads the routes' annotations, whose names are local here.
+import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Sandbox, SandboxUnavailable
+from tirjudge_sandbox.base import MIB, Execution, Isolation, Limits, Program, Sandbox, SandboxUnavailable
 from tirjudge_sandbox.http.fusion import (
     PYTHON,
     RunCodeRequest,
@@ -13,7 +14,7 @@ from tirjudge_sandbox.http.fusion import (
     RunJupyterResponse,
 )
 from tirjudge_sandbox.http.native import NAME, Info, IsolationMessage, LimitsMessage, RunRequest, RunResponse
-from tirjudge_sandbox.server.asgi import App
+from tirjudge_sandbox.server.asgi import CALLER, App
 from tirjudge_sandbox.server.guard import Access, Guard
 from tirjudge_sandbox.server.intake import Intake, IntakeLimits
 from tirjudge_sandbox.server.metrics import Metrics, RequestMetrics
@@ -52,7 +53,7 @@ def create_app(
     """
     try:
         import prometheus_client  # noqa: F401
-        from fastapi import FastAPI, Request
+        from fastapi import FastAPI, Response
     except ImportError:
         raise SandboxUnavailable(
             "serving needs FastAPI, uvicorn and prometheus_client: pip install 'tirjudge[serve]'"
@@ -61,6 +62,7 @@ def create_app(
     app = FastAPI(title="tirjudge sandbox", version=version, docs_url=None, redoc_url=None)
     paths = frozenset({"/run_code", "/run_jupyter", "/v1/run", "/v1/info", "/v1/ping", "/metrics"})
     metrics = Metrics(box, paths)
+    encoding = asyncio.Lock()
 
     async def executed(program: Program, limits: Limits, names: Mapping[str, str]) -> Execution:
         check_program(program, limits, settings, names)
@@ -69,29 +71,36 @@ def create_app(
         return execution
 
     @app.post("/run_code", responses=REFUSALS, tags=["SandboxFusion"])
-    async def run_code(body: RunCodeRequest, request: Request) -> RunCodeResponse:
+    async def run_code(body: RunCodeRequest) -> RunCodeResponse:
         """Run one program."""
         if body.language != PYTHON:
             return RunCodeResponse.failed(f"this server runs {PYTHON}, not {body.language}")
         limits = body.limits(settings.defaults)
         names = {"source": "code", "fetch": "fetch_files", "wall_seconds": "run_timeout"}
         names |= {"cpu_seconds": "run_timeout", "memory_bytes": "memory_limit_MB"}
-        return RunCodeResponse.of(await executed(body.program(_caller(request)), limits, names), limits)
+        return RunCodeResponse.of(await executed(body.program(CALLER.get()), limits, names), limits)
 
     @app.post("/run_jupyter", responses=REFUSALS, tags=["SandboxFusion"])
-    async def run_jupyter(body: RunJupyterRequest, request: Request) -> RunJupyterResponse:
+    async def run_jupyter(body: RunJupyterRequest) -> RunJupyterResponse:
         """Run cells one after another in one kernel."""
         if notebooks is None:
             return RunJupyterResponse.failed("this server runs no notebooks: start it with --notebooks")
-        answer = await run_cells(notebooks, body, settings, _caller(request))
+        answer = await run_cells(notebooks, body, settings, CALLER.get())
         metrics.closed(answer.status)
         return answer
 
-    @app.post("/v1/run", responses=REFUSALS, tags=["tirjudge"])
-    async def run(body: RunRequest, request: Request) -> RunResponse:
+    @app.post("/v1/run", responses=REFUSALS, tags=["tirjudge"], response_model=RunResponse)
+    async def run(body: RunRequest) -> RunResponse | Response:
         """Run one program with all inputs and limits of a `Program`, and return its whole `Execution`."""
         limits = body.limits.limits(settings.defaults)
-        return RunResponse.of(await executed(body.program(_caller(request)), limits, {}))
+        execution = await executed(body.program(CALLER.get()), limits, {})
+        answer = RunResponse.of(execution)
+        if sum(map(len, execution.files.values())) < MIB:
+            return answer
+        # Files of many MiB would hold up all other callers while they are encoded. One answer at a time,
+        # because each takes several times its size.
+        async with encoding:
+            return Response(await asyncio.to_thread(answer.to_json), media_type="application/json")
 
     @app.get("/v1/info", tags=["tirjudge"])
     async def info() -> Info:
@@ -108,9 +117,6 @@ def create_app(
     async def ping() -> str:
         """Return `pong`."""
         return "pong"
-
-    def _caller(request: Request) -> str:
-        return request.client.host if request.client else ""
 
     return with_operations(app, metrics, settings.access, settings.intake)
 

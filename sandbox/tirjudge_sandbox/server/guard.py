@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from pydantic import BaseModel, ConfigDict, SecretStr
 
-from tirjudge_sandbox.server.asgi import App, Receive, Refused, Scope, Send, header_values
+from tirjudge_sandbox.server.asgi import CALLER, App, Receive, Refused, Scope, Send, header_values
+from tirjudge_sandbox.server.connections import address_of
 
 _HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
 _JSON = "application/json"
@@ -25,6 +26,8 @@ class Access(BaseModel):
     token: SecretStr | None = None
     """Sent as a bearer token, or as the password of basic authentication (`http://:TOKEN@host`). None: no
     token."""
+    further_tokens: tuple[SecretStr, ...] = ()
+    """Tokens of further callers. With several tokens each is one caller; with one or none each address is."""
     hosts: tuple[str, ...] = ()
     """Host names that requests may use, in addition to `localhost` and any IP address.
 
@@ -36,12 +39,13 @@ class Access(BaseModel):
 
 
 class Guard:
-    """ASGI middleware that enforces `Access`, for any application that takes JSON."""
+    """ASGI middleware that enforces `Access`, for any application that takes JSON, and sets `CALLER`."""
 
     def __init__(self, app: App, access: Access):
         self._app = app
         self._hosts = {name.lower() for name in access.hosts} | {"localhost"}
-        self._token = access.token.get_secret_value().encode() if access.token else None
+        tokens = (*filter(None, [access.token]), *access.further_tokens)
+        self._tokens = [token.get_secret_value().encode() for token in tokens]
         self._open_paths = access.open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -51,13 +55,15 @@ class Guard:
                 await self._app(scope, receive, send)
             return
         try:
-            self._check(scope)
+            caller = self._check(scope)
         except Refused as refused:
             await refused.send(send)
         else:
+            CALLER.set(caller)
             await self._app(scope, receive, send)
 
-    def _check(self, scope: Scope) -> None:
+    def _check(self, scope: Scope) -> str:
+        """Return the caller's name. Raises Refused."""
         hosts, origins = header_values(scope, "host"), header_values(scope, "origin")
         if len(hosts) != 1 or not self._is_ours(hosts[0]):
             raise _refused(
@@ -65,14 +71,20 @@ class Guard:
             )
         if any(origin.partition("://")[2] != hosts[0] for origin in origins):
             raise _refused(403, "requests from other origins are refused")
-        if self._token is not None and scope["path"] not in self._open_paths:
+        caller = address_of(scope["client"][0]) if scope.get("client") else ""
+        if self._tokens and scope["path"] not in self._open_paths:
             given = [_token(value) for value in header_values(scope, "authorization")]
-            if len(given) != 1 or not hmac.compare_digest(given[0], self._token):
+            # All are compared, so that the time says nothing about which one is close.
+            equal = [hmac.compare_digest(given[0], token) for token in self._tokens if len(given) == 1]
+            if not any(equal):
                 raise _refused(401, "a valid token is needed", {"www-authenticate": "Bearer"})
+            if len(self._tokens) > 1:
+                caller = f"token {equal.index(True)}"
         if scope["method"] in ("POST", "PUT", "PATCH"):
             kinds = header_values(scope, "content-type")
             if len(kinds) != 1 or kinds[0].partition(";")[0].strip().lower() != _JSON:
                 raise _refused(415, f"the content type must be {_JSON}")
+        return caller
 
     def _is_ours(self, host: str) -> bool:
         match = _HOST.fullmatch(host)

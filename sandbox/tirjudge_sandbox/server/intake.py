@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import re
-from collections.abc import Awaitable, Callable, Iterator
+from collections import Counter
+from collections.abc import Awaitable
+from typing import Self
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
 from tirjudge_sandbox.server.asgi import (
+    CALLER,
     App,
     Event,
     HungUp,
@@ -20,6 +22,7 @@ from tirjudge_sandbox.server.asgi import (
     body_parts,
     header_values,
 )
+from tirjudge_sandbox.server.connections import WRITING, ConnectionLimits, Writing
 
 _CLOSE = {"connection": "close"}
 _RETRY = {"retry-after": "1"}
@@ -27,22 +30,23 @@ _MOST_DRAINED = 8
 """Part of an oversized body that is read before it is refused, in multiples of the largest body.
 
 A caller that is still sending would not see the answer."""
-# Possessive, so that a string without an end costs no more than one with an end.
-_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?', re.DOTALL)
 _VALUE_MARKS = (b"[", b"{", b",")
 
 
 class IntakeLimits(BaseModel):
-    """Limits on the requests that a server holds at once."""
+    """Limits on the requests that a server holds at once, and on its connections."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    connections: ConnectionLimits = ConnectionLimits()
     requests: PositiveInt = 256
-    """Requests served and waiting together."""
+    """Requests served and waiting together, until their answers are written."""
+    caller_requests: PositiveInt | None = None
+    """Those of one caller; None means three quarters, so that one caller leaves room for others."""
     body_bytes: PositiveInt = 16 << 20
     """Size of one body."""
     held_bytes: PositiveInt = 256 << 20
-    """Size of all bodies held."""
+    """Size of all bodies held, as far as they have arrived; one caller's may take three quarters."""
     body_seconds: PositiveFloat = 30.0
     """Time in which a body must arrive."""
     body_values: PositiveInt = 500_000
@@ -53,35 +57,44 @@ class IntakeLimits(BaseModel):
 class Intake:
     """ASGI middleware that bounds the requests with a body that are held at once.
 
-    Requests beyond the limits get 429 with Retry-After before they are read. If a caller hangs up, its
+    Requests beyond the limits get 429 with Retry-After, before they are read where that is possible. A
+    request is held until its answer has been written, or its connection is closed. If a caller hangs up, its
     request and the program that it runs are cancelled.
     """
 
     def __init__(self, app: App, limits: IntakeLimits):
         self._app = app
         self._limits = limits
-        self._requests = self._held_bytes = 0
+        self._held = _Held(limits)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         # These have no body and run no program, so metrics and probes answer under overload too.
         if scope["type"] != "http" or scope["method"] in ("GET", "HEAD"):
             await self._app(scope, receive, send)
             return
-        with contextlib.suppress(HungUp):
+        with contextlib.suppress(HungUp), _Place(self._held, CALLER.get()) as place:
             try:
-                length = await self._length(scope, receive)
-                with self._held(length) as place:
-                    body = await self._body(receive)
-                    self._check_values(body)
-                    await _while_connected(self._app(scope, _Once(body, receive), place.until(send)), receive)
+                await self._length(scope, receive)
+                place.check()
+                body = await self._body(receive, place)
+                self._check_values(body)
+                # Only now: a caller that declares a body and does not send it keeps nobody out.
+                place.take()
             except Refused as refused:
                 await refused.send(send)
+                return
+            writing: Writing | None = scope.get("extensions", {}).get(WRITING)
+            answer = _Answer(send, place, writing)
+            try:
+                await _while_connected(self._app(scope, _Once(body, receive), answer), receive)
+            finally:
+                if writing is not None and answer.ended:
+                    # The application's copies of the answer are gone by now; what is not read yet remains.
+                    del body
+                    await writing.drain()
 
-    async def _length(self, scope: Scope, receive: Receive) -> int:
-        """Return the declared size of the body.
-
-        Raises Refused if it is too large, or sent in chunks without a size.
-        """
+    async def _length(self, scope: Scope, receive: Receive) -> None:
+        """Raise Refused for a body whose declared size is too large, or that has none."""
         if header_values(scope, "transfer-encoding"):
             # Without a declared size, nothing bounds what has to be held.
             raise Refused(411, "a body must come with its Content-Length", _CLOSE)
@@ -92,40 +105,30 @@ class Intake:
             if not header_values(scope, "expect"):
                 await self._drain(receive)
             raise Refused(413, f"a body may have {most} bytes, this one has {length}", _CLOSE)
-        return length
 
-    @contextlib.contextmanager
-    def _held(self, length: int) -> Iterator[_Place]:
-        limits = self._limits
-        if self._requests >= limits.requests or self._held_bytes + length > limits.held_bytes:
-            raise Refused(
-                429, f"{self._requests} requests are being served or waiting: try again later", _RETRY
-            )
-        # The declared size is reserved before any of the body is read.
-        self._count(1, length)
-        place = _Place(lambda: self._count(-1, -length))
-        try:
-            yield place
-        finally:
-            place.free()
-
-    def _count(self, requests: int, length: int) -> None:
-        self._requests += requests
-        self._held_bytes += length
-
-    async def _body(self, receive: Receive) -> bytes:
+    async def _body(self, receive: Receive, place: _Place) -> bytes:
         seconds = self._limits.body_seconds
+        parts = []
         try:
             async with asyncio.timeout(seconds):
-                return b"".join([part async for part in body_parts(receive)])
+                async for part in body_parts(receive):
+                    place.hold(len(part))
+                    parts.append(part)
         except TimeoutError:
             raise Refused(408, f"the body did not arrive within {seconds:g} s", _CLOSE) from None
+        return b"".join(parts)
 
     def _check_values(self, body: bytes) -> None:
         """Raise Refused for a body of too many values, which are counted without parsing it."""
         most = self._limits.body_values
         # Marks inside texts count too at first, which is wrong only for a body with very many of them.
-        if _marks(body) > most and _marks(_STRING.sub(b"", body)) > most:
+        if _marks(body) <= most:
+            return
+        # Without escapes, every quote begins or ends a text.
+        body = body.replace(rb"\\", b"").replace(rb"\"", b"")
+        texts = body.count(b'"') // 2
+        # A value has at most two texts, itself and its key, and cutting out more would take seconds.
+        if texts > 2 * most or _marks(b"".join(body.split(b'"')[::2])) > most:
             raise Refused(413, f"a body may have {most} values", _CLOSE)
 
     async def _drain(self, receive: Receive) -> None:
@@ -144,28 +147,95 @@ def _marks(body: bytes) -> int:
     return sum(map(body.count, _VALUE_MARKS))
 
 
+class _Held:
+    """The requests and the bytes that are held, together and by caller."""
+
+    def __init__(self, limits: IntakeLimits):
+        self._most_requests = limits.requests, limits.caller_requests or _share(limits.requests)
+        # One body must always fit.
+        self._most_bytes = limits.held_bytes, max(limits.body_bytes, _share(limits.held_bytes))
+        self._requests: Counter[str] = Counter()
+        self._bytes: Counter[str] = Counter()
+
+    def check(self, caller: str, requests: int, size: int) -> None:
+        """Raise Refused if so many more requests and bytes would exceed a limit."""
+        for counts, (most, callers), more in (
+            (self._requests, self._most_requests, requests),
+            (self._bytes, self._most_bytes, size),
+        ):
+            own = more and counts[caller] + more > callers
+            if own or (more and counts.total() + more > most):
+                held = self._requests[caller] if own else self._requests.total()
+                whose = " of yours" if own else ""
+                text = f"{held} requests{whose} are being served or waiting: try again later"
+                raise Refused(429, text, _RETRY)
+
+    def add(self, caller: str, requests: int, size: int) -> None:
+        for counts, more in ((self._requests, requests), (self._bytes, size)):
+            counts[caller] += more
+            if not counts[caller]:
+                del counts[caller]
+
+
+def _share(most: int) -> int:
+    """Return three quarters, rounded up."""
+    return most - most // 4
+
+
 class _Place:
-    """The share of the limits that one request holds."""
+    """The share of the limits that one request holds, until the end of the `with` block at the latest."""
 
-    def __init__(self, freed: Callable[[], None]):
-        self._freed = freed
-        self._taken = True
+    def __init__(self, held: _Held, caller: str):
+        self._held = held
+        self._caller = caller
+        self._requests = self._bytes = 0
 
-    def until(self, send: Send) -> Send:
-        """Wrap `send` to free the place before the answer's last part, so that the caller may ask again."""
+    def __enter__(self) -> Self:
+        return self
 
-        async def sent(event: Event) -> None:
-            # The caller may send its next request as soon as it has the last part.
-            if event["type"] == "http.response.body" and not event.get("more_body", False):
-                self.free()
-            await send(event)
+    def __exit__(self, *_: object) -> None:
+        self.free()
 
-        return sent
+    def check(self) -> None:
+        """Raise Refused if there is no room for a further request."""
+        self._held.check(self._caller, 1, 1)
+
+    def hold(self, size: int) -> None:
+        """Count bytes that have arrived. Raises Refused."""
+        self._add(0, size)
+
+    def take(self) -> None:
+        """Count the request. Raises Refused."""
+        self._add(1, 0)
 
     def free(self) -> None:
-        if self._taken:
-            self._taken = False
-            self._freed()
+        self._held.add(self._caller, -self._requests, -self._bytes)
+        self._requests = self._bytes = 0
+
+    def _add(self, requests: int, size: int) -> None:
+        self._held.check(self._caller, requests, size)
+        self._held.add(self._caller, requests, size)
+        self._requests += requests
+        self._bytes += size
+
+
+class _Answer:
+    """A `send` that frees the place as soon as the whole answer is written."""
+
+    def __init__(self, send: Send, place: _Place, writing: Writing | None):
+        self.ended = False
+        """True once the last part was sent, whether or not it is written."""
+        self._send = send
+        self._place = place
+        self._writing = writing
+
+    async def __call__(self, event: Event) -> None:
+        await self._send(event)
+        if event["type"] == "http.response.body" and not event.get("more_body", False):
+            self.ended = True
+            # Freed at once, because the caller may send its next request as soon as it has the last part.
+            if self._writing is None or not self._writing.write_paused:
+                self._place.free()
 
 
 class _Once:

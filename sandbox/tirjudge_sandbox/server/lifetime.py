@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import socket
 from collections.abc import Callable
 from importlib.metadata import version
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tirjudge_sandbox.base import Isolation, Program, Sandbox, SandboxUnavailable, Status
 from tirjudge_sandbox.server.app import create_app
 from tirjudge_sandbox.server.asgi import App
+from tirjudge_sandbox.server.connections import ConnectionLimits, Connections, protocol_class
 from tirjudge_sandbox.server.guard import Access, is_loopback
 from tirjudge_sandbox.server.notebooks import Notebooks
 from tirjudge_sandbox.server.settings import ServerSettings
 
-_KEEP_ALIVE_SECONDS = 75
-"""Longer than clients keep idle connections, so that none is closed just when a client uses it."""
-_MORE_CONNECTIONS = 1000
-"""Connections beyond the requests that are held: idle ones, and those that are answered with 429."""
+if TYPE_CHECKING:
+    import uvicorn
+
 _BACKLOG = 1024
+_ACCEPTED_AT_ONCE = 16
+"""Connections that are opened before others can be closed for them: they must not use up all descriptors."""
+_MORE_SECONDS = 10
+"""Time after the grace in which programs whose callers were dropped are killed."""
 
 
 def listen(host: str, port: int, access: Access) -> socket.socket:
@@ -47,9 +52,9 @@ async def serve(
 ) -> None:
     """Serve an open sandbox until SIGTERM or SIGINT, then finish accepted requests.
 
-    A second signal stops at once. `started` is called with the isolation of the programs once requests are
-    served. Must be called in the main thread. Raises SandboxUnavailable if no program can run or the extra
-    `serve` is not installed.
+    Those that take longer than the grace of `ConnectionLimits` are dropped. A second SIGINT stops at once.
+    `started` is called with the isolation of the programs once requests are served. Must be called in the
+    main thread. Raises SandboxUnavailable if no program can run or the extra `serve` is not installed.
     """
     tried = await box.run(Program(source=""))
     if tried.status is not Status.OK or tried.isolation is None:
@@ -58,39 +63,66 @@ async def serve(
         box, settings, version=version("tirjudge"), isolation=tried.isolation, notebooks=notebooks
     )
     isolation = tried.isolation
-    await serve_app(app, listening, settings.intake.requests, lambda: started(isolation))
+    await serve_app(app, listening, settings.intake.connections, lambda: started(isolation))
 
 
 async def serve_app(
     app: App,
     listening: socket.socket,
-    requests: int,
+    limits: ConnectionLimits,
     started: Callable[[], None],
     *,
     lifespan: Literal["on", "off"] = "off",
 ) -> None:
-    """Serve an application as `serve` does.
-
-    `requests`: the most that it holds at once. `lifespan`: `on` if the application handles ASGI's lifespan.
-    """
-    import uvicorn
-
-    config = uvicorn.Config(
-        app,
-        # The faster httptools bounds neither the number of headers nor their size.
-        http="h11",
-        lifespan=lifespan,
-        ws="none",
-        log_level="warning",
-        access_log=False,
-        proxy_headers=False,
-        server_header=False,
-        limit_concurrency=requests + _MORE_CONNECTIONS,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-    )
+    """Serve an application as `serve` does. `lifespan`: `on` if the application handles ASGI's lifespan."""
+    server = bounded_server(app, limits, lifespan=lifespan)
     for number in (signal.SIGTERM, signal.SIGINT):
         # uvicorn catches the signals while it serves, and raises them again when it has ended. They must not
         # end the process then, because the sandbox is not closed yet.
         signal.signal(number, lambda *_: None)
     started()
-    await uvicorn.Server(config).serve(sockets=[listening])
+    await server.serve(sockets=[listening])
+
+
+def bounded_server(
+    app: App, limits: ConnectionLimits, *, lifespan: Literal["on", "off"] = "off"
+) -> uvicorn.Server:
+    """Return uvicorn's server of an application, with limits on its connections and on its shutdown."""
+    # Imported here because it belongs to an extra.
+    import uvicorn
+
+    connections = Connections(limits)
+
+    class Server(uvicorn.Server):
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            for listening in sockets or ():
+                # The kernel's queue is longer than what asyncio accepts at once.
+                listening.listen(_BACKLOG)
+
+        async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+            # Connections that were accepted just before may not have been made yet.
+            connections.closing = True
+            # Its own timeout would cancel the tasks of requests, which answer then with an error 500.
+            loop = asyncio.get_running_loop()
+            grace = loop.call_later(limits.grace_seconds, connections.close_all)
+            await super().shutdown(sockets)
+            grace.cancel()
+
+    return Server(
+        uvicorn.Config(
+            app,
+            # The faster httptools bounds neither the number of headers nor their size, and no protocol of
+            # uvicorn bounds the time in which they arrive.
+            http=protocol_class(connections),
+            lifespan=lifespan,
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            backlog=_ACCEPTED_AT_ONCE,
+            timeout_keep_alive=limits.idle_seconds,
+            timeout_graceful_shutdown=int(limits.grace_seconds) + _MORE_SECONDS,
+        )
+    )

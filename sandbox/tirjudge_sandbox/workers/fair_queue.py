@@ -14,18 +14,21 @@ _MOST_DOUBLINGS = 10
 class FairQueue:
     """A semaphore with `count` places. A client with thousands of waiters delays another by one, not by all.
 
-    Belongs to one event loop; not thread-safe.
+    Clients whose names have the same part before a slash are one client towards all others, and take turns
+    among themselves: a server puts its caller there, who may choose the rest of the name. Belongs to one
+    event loop; not thread-safe.
     """
 
     def __init__(self, count: int):
         self._free = count
-        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        """Waiters per client. The order of the keys is the order in which clients are served."""
+        self._waiting: OrderedDict[str, OrderedDict[str, deque[asyncio.Future[None]]]] = OrderedDict()
+        """Waiters per part before the slash and client. The order of keys is the order in which they are
+        served."""
 
     @property
     def waiting(self) -> int:
         """Number of waiters of all clients."""
-        return sum(map(len, self._waiting.values()))
+        return sum(len(waiters) for clients in self._waiting.values() for waiters in clients.values())
 
     async def acquire(self, client: str) -> None:
         """Wait for a place. It must be given back by `release`; a cancelled call holds none."""
@@ -33,7 +36,8 @@ class FairQueue:
             self._free -= 1
             return
         place = asyncio.get_running_loop().create_future()
-        self._waiting.setdefault(client, deque()).append(place)
+        clients = self._waiting.setdefault(client.partition("/")[0], OrderedDict())
+        clients.setdefault(client, deque()).append(place)
         try:
             await place
         except asyncio.CancelledError:
@@ -47,11 +51,14 @@ class FairQueue:
     def release(self) -> None:
         """Give a place back: the first waiter of the next client gets it."""
         while self._waiting:
-            client, waiters = self._waiting.popitem(last=False)
+            group, clients = self._waiting.popitem(last=False)
+            client, waiters = clients.popitem(last=False)
             place = waiters.popleft()
+            # Both go to the end of their order, behind all others that wait.
             if waiters:
-                # The client goes to the end of the order, behind all others that wait.
-                self._waiting[client] = waiters
+                clients[client] = waiters
+            if clients:
+                self._waiting[group] = clients
             # A waiter whose task was cancelled may not have run yet to leave the queue.
             if not place.done():
                 place.set_result(None)
@@ -59,11 +66,15 @@ class FairQueue:
         self._free += 1
 
     def _leave(self, client: str, place: asyncio.Future[None]) -> None:
-        waiters = self._waiting.get(client, deque())
+        group = client.partition("/")[0]
+        clients = self._waiting.get(group, OrderedDict())
+        waiters = clients.get(client, deque())
         if place in waiters:
             waiters.remove(place)
             if not waiters:
-                del self._waiting[client]
+                del clients[client]
+            if not clients:
+                del self._waiting[group]
 
 
 class Backoff:

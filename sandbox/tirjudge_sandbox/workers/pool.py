@@ -72,6 +72,8 @@ class Pool:
         if spare < 0:
             raise ValueError(f"spare must be at least 0, not {spare}")
         self.capacity = capacity or len(os.sched_getaffinity(0))
+        self.folder_bytes = 0
+        """The least size of a working folder; programs with lower limits share workers."""
         self._most_programs = programs_per_worker
         self._start: Start | None = None
         self._spare = spare
@@ -81,6 +83,11 @@ class Pool:
         self._queue = FairQueue(self.capacity)
         self._backoff = Backoff()
         self._programs = self._started = self._recycled = self._lost = self._refused = 0
+
+    @property
+    def first_folder_bytes(self) -> int:
+        """Size of the working folder of the worker that is started before any program is known."""
+        return max(_DEFAULT_LIMITS.disk_bytes, self.folder_bytes)
 
     def open(self, start: Start, first: Worker) -> None:
         """Accept programs from now on; `first` is a warm worker, and `start` makes further ones."""
@@ -116,11 +123,12 @@ class Pool:
         validate(program, limits)
         called = asyncio.get_running_loop().time()
         await self._queue.acquire(program.client)
+        folder_bytes = max(limits.disk_bytes, self.folder_bytes)
         # Among equally suitable seats, prefer the most recently used one.
-        seat = max(reversed(self._free), key=lambda seat: self._fitness(seat, limits.disk_bytes))
+        seat = max(reversed(self._free), key=lambda seat: self._fitness(seat, folder_bytes))
         self._free.remove(seat)
         try:
-            worker = await self._occupied(seat, limits.disk_bytes)
+            worker = await self._occupied(seat, folder_bytes)
             queued = asyncio.get_running_loop().time() - called
             with self._timed():
                 execution = await self._run_in(worker, program, limits, channel)
@@ -278,6 +286,14 @@ class PooledSandbox:
         TypeError for bindings that are not JSON, RuntimeError outside of `async with`.
         """
         return await self._pool.run(program, limits, channel)
+
+    def share_folders(self, size: int) -> None:
+        """Give every working folder at least `size` bytes; must be called before the sandbox is opened.
+
+        Programs with different `disk_bytes` up to `size` then share workers, which are otherwise replaced for
+        every other size. `disk_bytes` still bounds each file of a program, but no longer their sum.
+        """
+        self._pool.folder_bytes = size
 
     def stats(self) -> PoolStats:
         """Return the state and counters of the pool."""

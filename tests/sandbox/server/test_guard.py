@@ -98,9 +98,11 @@ def test_a_large_body_is_refused_before_it_is_parsed(served: Served) -> None:
 
 MIB = 1 << 20
 CROWDED = {
-    "lists": b"[" + b"[]," * (5 * MIB) + b"[]]",
-    "numbers": b'{"code": [' + b"1," * (7 * MIB) + b"1]}",
-    "an endless string": b'{"code": "' + b"[" * (15 * MIB),
+    "lists": b"[" + b"[]," * (3 * MIB) + b"[]]",
+    "numbers": b'{"code": [' + b"1," * (3 * MIB) + b"1]}",
+    "texts": b'{"code": [' + b'"",' * (4 * MIB) + b'""]}',
+    "texts that end in a backslash": b'{"code": [' + rb'"\\",' * MIB + b'""]}',
+    "an endless string": b'{"code": "' + b"[" * (5 * MIB),
 }
 
 
@@ -113,8 +115,9 @@ def test_a_body_of_many_values_holds_nobody_up() -> None:
             # A string has one value, however many brackets it has; this one never ends.
             assert answer.status_code == (422 if "string" in name else 413), name
             assert time.monotonic() - begun < 5, name
-        many = "print(len('" + "[,{" * 400_000 + "'))"
-        assert served.run("print(1)", stdin=many)["run_result"]["stdout"] == "1\n"
+        # A text of many marks is one value, also if they look as if they were outside of it.
+        for many in ("[,{" * 400_000, '"[,' * 600_000, '\\"[,' * 600_000 + "\\"):
+            assert served.run("print(len(input()))", stdin=many)["run_result"]["stdout"] == f"{len(many)}\n"
 
 
 def test_a_chunked_body_is_refused(served: Served) -> None:

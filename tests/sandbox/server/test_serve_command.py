@@ -105,6 +105,9 @@ def test_wrong_usage_is_one_line_and_an_exit_code(tmp_path: Path) -> None:
     assert refused("--backend", "nosuch")[0] == 2
     assert refused("--host", "no.such.host.invalid", TIRJUDGE_SANDBOX_TOKEN=TOKEN)[0] == 2
     assert refused("--token-file", str(tmp_path / "none"))[0] == 2
+    (tmp_path / "tokens").write_text(f"{TOKEN}\n{TOKEN}\n")
+    code, said = refused("--token-file", str(tmp_path / "tokens"))
+    assert (code, "two callers have the same token" in said, TOKEN in said) == (2, True, False)
     code, said = refused("--backend", "remote", "--port", "0", TIRJUDGE_SANDBOX_URL="http://127.0.0.1:9")
     assert (code, "no sandbox server answers" in said) == (125, True)
 

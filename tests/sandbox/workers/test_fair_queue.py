@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Iterable
 
 import pytest
 
 from tirjudge_sandbox.workers.fair_queue import Backoff, FairQueue
 
 
-async def in_line(queue: FairQueue, clients: str) -> tuple[list[str], list[asyncio.Task[None]]]:
+async def in_line(queue: FairQueue, clients: Iterable[str]) -> tuple[list[str], list[asyncio.Task[None]]]:
     """Start a waiting task per client, in this order; return the names served so far and the tasks."""
     served: list[str] = []
 
@@ -37,6 +38,18 @@ async def test_clients_take_turns_and_each_keeps_its_order():
     await serve(queue, 7)
     assert "".join(served) == "abcabaa"
     await asyncio.gather(*tasks)
+
+
+async def test_names_after_a_slash_take_turns_within_the_turn_of_their_caller():
+    queue = FairQueue(1)
+    await queue.acquire("z")
+    served, tasks = await in_line(queue, ["a/1", "a/1", "a/2", "a/3/x", "b", "a", "b"])
+    tasks[2].cancel()
+    await asyncio.sleep(0)
+    assert queue.waiting == 6
+    await serve(queue, 6)
+    assert served == ["a/1", "b", "a/3/x", "b", "a", "a/1"]
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_the_number_of_holders_is_limited():

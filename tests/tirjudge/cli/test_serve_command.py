@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import signal
+import socket
 import subprocess
 import sys
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -80,6 +82,30 @@ def test_a_model_server_that_is_killed_gives_an_error_and_no_score() -> None:
             assert response.json()["detail"].startswith(f"generator_down: {url}")
             ready = httpx.get(f"{running.url}/readyz", timeout=100)
             assert (ready.status_code, httpx.get(f"{running.url}/healthz").status_code) == (503, 200)
+    finally:
+        model.kill()
+        model.communicate()
+
+
+def test_the_end_comes_in_time_whatever_callers_and_model_do() -> None:
+    model = subprocess.Popen([sys.executable, "-c", HANGING_MODEL], stdout=subprocess.PIPE, text=True)
+    assert model.stdout is not None
+    url = f"http://127.0.0.1:{model.stdout.readline().strip()}/v1"
+    try:
+        with (
+            Server("--grace", "0.5", "--model", "m", "--base-url", url) as running,
+            ThreadPoolExecutor() as pool,
+        ):
+            asked = pool.submit(running.ask)
+            assert model.stdout.readline() == "asked\n"
+            address = ("127.0.0.1", int(running.url.rpartition(":")[2]))
+            with socket.create_connection(address) as idle, socket.create_connection(address) as slow:
+                idle.sendall(b"GET")
+                slow.sendall(b"POST /v1/judge HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n")
+                begun = time.monotonic()
+                assert running.end() == (0, "tirjudge serve: ended\n")
+                assert 0.5 < time.monotonic() - begun < 10
+            assert isinstance(asked.exception(), httpx.TransportError)
     finally:
         model.kill()
         model.communicate()

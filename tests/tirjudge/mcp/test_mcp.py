@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -126,6 +127,35 @@ def test_the_sandbox_servers_guard_protects_it(
     request = httpx.Request("POST", url, headers={**accepted, **headers}, content=b" " * size)
     with httpx.Client() as client:
         assert client.send(request).status_code == status
+
+
+def test_a_body_of_many_values_is_refused(url: str) -> None:
+    """Parsed, they would hold up all other callers."""
+    accepted = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
+    answer = httpx.post(url, headers=accepted, content=b"[" + b"1," * 100_000 + b"1]")
+    assert (answer.status_code, answer.json()["detail"]) == (413, "a body may have 100000 values")
+
+
+async def test_callers_take_turns(tmp_path: Path) -> None:
+    """One caller's waiting code does not delay another's, whose token is another."""
+    tokens = ["first-caller-0123456789", "other-caller-0123456789"]
+    (tmp_path / "tokens").write_text("\n".join(tokens))
+    options = ("--token-file", str(tmp_path / "tokens"), "--backend-option", "capacity=1")
+    with http_server(*options, "--model", "m", "--base-url", "http://127.0.0.1:9/v1") as url:
+        async with AsyncExitStack() as stack:
+            clients = []
+            for token in tokens:
+                headers = {"authorization": f"Bearer {token}"}
+                http = await stack.enter_async_context(httpx2.AsyncClient(headers=headers, timeout=60))
+                clients.append(
+                    await stack.enter_async_context(Client(streamable_http_client(url, http_client=http)))
+                )
+            code = "import time; time.sleep(0.3)"
+            first = [asyncio.create_task(text_of(clients[0], python_code=code)) for _ in range(8)]
+            await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
+            await text_of(clients[1], python_code="1")
+            assert sum(task.done() for task in first) <= 4
+            await asyncio.gather(*first)
 
 
 async def test_an_unavailable_judge_is_an_error_in_one_line(url: str) -> None:

@@ -39,6 +39,13 @@ async def answered(box: Sandbox, code: str, mode: str = "json", **variables: obj
         ("object", "<class 'object'>"),
         ("{(1, 2): 3}", "{(1, 2): 3}"),
         ("x = []\nx.append(x)\nx", "[[...]]"),
+        ("float('nan')", "nan"),
+        (
+            "{'a': [float('inf'), (-float('inf'), 1.5)], 'b': {float('nan'): None}}",
+            {"a": ["inf", ["-inf", 1.5]], "b": {"NaN": None}},
+        ),
+        ("import numpy as np\nnp.array([1.0, np.nan])", [1.0, "nan"]),
+        ("10 ** 400", 10**400),
         ("import asyncio\nawait asyncio.sleep(0)\nawait asyncio.gather(asyncio.sleep(0, 'late'))", ["late"]),
         ("import asyncio\nasync def f():\n    return 5\nasyncio.run(f())", 5),
         ("", None),
@@ -48,7 +55,8 @@ async def answered(box: Sandbox, code: str, mode: str = "json", **variables: obj
 )
 async def test_the_value_of_the_last_expression_is_returned(box, code, value):
     answer = await answered(box, code)
-    assert (answer.status, json.loads(answer.value or "null")) == ("success", value), answer
+    found = json.loads(answer.value or "null", parse_constant=pytest.fail)
+    assert (answer.status, found) == ("success", value), answer
 
 
 @pytest.mark.parametrize(
@@ -85,9 +93,14 @@ async def test_variables_are_defined(box):
     assert (await answered(box, "n + 1", n=41)).value == "42"
 
 
-async def test_an_invalid_value_is_left_out(box):
-    code = "import sys\nwrite = sys.stdout.write\nsys.stdout.write = lambda text: write(text + '}')\n1"
-    assert (await answered(box, code)).value is None
+@pytest.mark.parametrize("forged", ["1}", "NaN", "[-Infinity]", "1e999", "{'a'"])
+async def test_an_invalid_value_is_left_out(box, forged):
+    """The value follows a mark that the program can learn."""
+    code = "import sys\nwrite = sys.stdout.write\n"
+    code += f"sys.stdout.write = lambda text: write(text[:-1] + {forged!r})\n1"
+    answer = await answered(box, code)
+    assert answer.value is None
+    assert json.loads(answer.shown("json"))["return_value"] is None
 
 
 async def test_a_tag_in_the_output_cannot_end_the_element():

@@ -10,19 +10,21 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from pydantic import SecretStr
 
 from tirjudge.cli.errors import NO_SANDBOX, USAGE, say, stop
 from tirjudge.cli.help import examples
 from tirjudge.cli.listening import (
+    GRACE,
     AllowHost,
+    Grace,
     Host,
     MaxBody,
+    PerCaller,
     Port,
     Queue,
     intake_limits,
     open_listening,
-    read_token,
+    read_access,
     token_file_option,
     url_of,
 )
@@ -31,6 +33,7 @@ from tirjudge_sandbox.base import MIB
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.lifetime import serve as serve_sandbox
 from tirjudge_sandbox.server.settings import MOST, ServerSettings
+from tirjudge_sandbox.workers.pool import PooledSandbox
 
 TOKEN = "TIRJUDGE_SANDBOX_TOKEN"
 
@@ -66,6 +69,7 @@ def serve(
     token_file: Annotated[Path | None, token_file_option(TOKEN)] = None,
     allow_host: AllowHost = None,
     queue: Queue = 256,
+    per_caller: PerCaller = None,
     max_seconds: Annotated[
         float,
         typer.Option(min=0.1, help="Longest time that a request may ask for.", rich_help_panel="Sandbox"),
@@ -77,6 +81,7 @@ def serve(
         ),
     ] = MOST.memory_bytes // MIB,
     max_body: MaxBody = 16,
+    grace: Grace = GRACE,
     allow_weak_isolation: Annotated[
         bool,
         typer.Option(
@@ -88,12 +93,12 @@ def serve(
 ) -> None:
     """Serve the sandbox over HTTP: SandboxFusion's /run_code and /run_jupyter, /v1/run, and /metrics.
 
-    SIGTERM or Ctrl-C finishes accepted requests; Ctrl-C again ends at once. Exit code 125 when there is no
-    sandbox here, 2 for wrong usage and for an address that is not available.
+    SIGTERM or Ctrl-C finishes accepted requests within --grace; Ctrl-C again ends at once. Exit code 125 when
+    there is no sandbox here, 2 for wrong usage and for an address that is not available.
     """
     settings = ServerSettings(
-        access=Access(token=_token(token_file), hosts=tuple(allow_host or ())),
-        intake=intake_limits(queue, max_body),
+        access=_access(token_file, allow_host),
+        intake=intake_limits(queue, max_body, per_caller, grace),
         most=replace(MOST, wall_seconds=max_seconds, cpu_seconds=max_seconds, memory_bytes=max_memory * MIB),
     )
     try:
@@ -119,7 +124,11 @@ async def _serving(
 ) -> None:
     options = {"allow_weak_isolation": allow_weak}
     async with AsyncExitStack() as stack:
-        box = await stack.enter_async_context(open_sandbox(backend, capacity=capacity, **options))
+        box = open_sandbox(backend, capacity=capacity, **options)
+        if isinstance(box, PooledSandbox):
+            # Otherwise a caller could have the workers replaced all the time, by ever other sizes.
+            box.share_folders(settings.most.disk_bytes)
+        await stack.enter_async_context(box)
         kernels: Any = None
         if notebooks:
             kernels = open_sandbox("jupyter", inside=backend, capacity=notebooks, **options)
@@ -134,8 +143,8 @@ async def _serving(
     say("tirjudge sandbox: ended")
 
 
-def _token(file: Path | None) -> SecretStr | None:
+def _access(file: Path | None, hosts: list[str] | None) -> Access:
     try:
-        return read_token(TOKEN, file)
+        return read_access(TOKEN, file, hosts)
     except ValueError as error:
         stop("sandbox", error, USAGE)

@@ -1,0 +1,15 @@
+"""The measurement of an honest caller under attack, shortened."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from benchmarks.server_attacks import measured
+
+
+async def test_an_honest_caller_is_served_while_another_declares_bodies() -> None:
+    server = str(Path(sys.executable).with_name("tirjudge"))
+    name, n, *latencies, failed, _, ended = await measured("declared", 0.5, server, one_token=False)
+    assert (name, int(n) > 0, failed, ended != "> 40") == ("declared", True, "0", True)
+    assert len(latencies) == 3
