@@ -1,15 +1,17 @@
 """Many programs of every kind in one sandbox: each must end as expected, and nothing may grow.
 
-    python -m benchmarks.sandbox_soak [--programs 50000] [--seed 0]
+    python -m benchmarks.sandbox_soak [--programs 50000] [--seed 0] [--seconds 1500]
 
 The programs succeed, fail, run into each limit or are cancelled, while workers are killed. The exit code is 1
-if a program ended differently than expected, or if memory, descriptors or processes grew.
+if a program ended differently than expected, or if memory, descriptors or processes grew. With `--seconds`,
+no batch starts after that time, and the programs that have run are reported.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import math
 import os
 import random
 import signal
@@ -27,7 +29,7 @@ from tirjudge_sandbox import Execution, Limits, Program, Status
 from tirjudge_sandbox.local import LocalSandbox
 
 CLIENTS = 4
-BATCHES = 10
+BATCHES = 25
 PROGRAMS_PER_KILL = 500
 MIB = 1 << 20
 MOST_GROWTH = 4 * MIB
@@ -136,7 +138,33 @@ def leaves(number: int) -> Trial:
     return Trial("daemons", Program(source=DAEMON), passes, limits)
 
 
-OFTEN = ((right, 60), (given, 12), (wrong, 10), (exits, 5), (dies, 5), (starves, 2), (leaves, 1.5))
+THREADS = """
+import threading, time
+threads = [threading.Thread(target=time.sleep, args=(60,), daemon=True) for n in range(40)]
+try:
+    for thread in threads: thread.start()
+except RuntimeError:
+    print(threading.active_count() - 1)
+"""
+
+
+def threads(number: int) -> Trial:
+    """A program that starts as many threads as it may, and leaves them running."""
+    most = number % Limits().threads
+    passes = lambda ran: (ran.status, ran.stdout) == (Status.OK, f"{most}\n")  # noqa: E731
+    return Trial("threads", Program(source=THREADS), passes, Limits(threads=most))
+
+
+OFTEN = (
+    (right, 60),
+    (given, 12),
+    (wrong, 10),
+    (exits, 5),
+    (dies, 5),
+    (starves, 2),
+    (leaves, 1.5),
+    (threads, 2),
+)
 SELDOM = ((fills, 1), (floods, 1.5), (sleeps, 1), (spins, 1))
 
 
@@ -225,7 +253,7 @@ def resident(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
 
 
-async def soak(programs: int, seed: int) -> tuple[Soak, list[Sample]]:
+async def soak(programs: int, seed: int, most_seconds: float) -> tuple[Soak, list[Sample]]:
     """Run the programs in batches, and take a sample after each batch."""
     samples = []
     started = time.monotonic()
@@ -237,6 +265,9 @@ async def soak(programs: int, seed: int) -> tuple[Soak, list[Sample]]:
             quick = Program(source="import time; time.sleep(0.05)")
             await asyncio.gather(*(box.run(quick) for _ in range(4)))
             samples.append(sample(batch * (programs // BATCHES), time.monotonic() - started))
+            print(samples[-1], file=sys.stderr, flush=True)
+            if samples[-1].seconds > most_seconds:
+                break
     if left := children(os.getpid()):
         soaked.anomalies.append(f"processes left at the end: {left}")
     return soaked, samples
@@ -275,10 +306,13 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, default=0, help="chooses the programs and the cancellations (default: 0)"
     )
+    parser.add_argument(
+        "--seconds", type=float, default=math.inf, help="start no batch after this time (default: none)"
+    )
     options = parser.parse_args()
     if options.programs < BATCHES:
         parser.error(f"--programs must be at least {BATCHES}")
-    soaked, samples = asyncio.run(soak(options.programs, options.seed))
+    soaked, samples = asyncio.run(soak(options.programs, options.seed, options.seconds))
     console = Console()
     show(soaked, samples, console)
     found = growth(soaked, samples)

@@ -23,6 +23,7 @@ _MOST_INODES = 4096
 _MOST_NAME_BYTES, _MOST_PATH_BYTES = 255, 4095
 """Limits of Linux (NAME_MAX and PATH_MAX) on a name between slashes, and on a path."""
 _SHOWN_CHARACTERS = 100
+_COUNTS = ("threads", "processes")
 
 
 class Status(StrEnum):
@@ -74,9 +75,14 @@ class Limits:
     wall_seconds: float = 20.0
     cpu_seconds: float = 10.0
     memory_bytes: int = 512 * MIB
-    """Address space beyond what the warm interpreter already maps."""
+    """Address space beyond what the warm interpreter already maps; each thread's stack takes 8 MiB of it."""
+    threads: int = 32
+    """Threads that it may run at once besides its first one, without `processes`. A pool of the standard
+    library makes no more."""
     processes: int = 0
-    """Processes and threads that it may start; always 0 where the placement has no PID namespace."""
+    """Processes that it may run at once besides its first one; always 0 where the placement has no PID
+    namespace. Above 0, it is the most processes and threads together, whatever `threads` is: the kernel
+    counts both as one."""
     output_bytes: int = MIB
     """Standard output and standard error together; a program that exceeds it is killed."""
     disk_bytes: int = 16 * MIB
@@ -120,6 +126,11 @@ class Execution:
     stderr: str = ""
     truncated: bool = False
     """True when the output limit cut stdout or stderr."""
+    kept_bytes: int = 0
+    """Bytes of stdout and stderr together, before they were decoded."""
+    cut_bytes: int = 0
+    """Bytes that the program wrote beyond the output limit before it was stopped. How many depends on the
+    machine's speed."""
     wall_seconds: float = 0.0
     cpu_seconds: float = 0.0
     queued_seconds: float = 0.0
@@ -168,8 +179,8 @@ def validate(program: Program, limits: Limits) -> None:
     """
     for limit in fields(limits):
         value = getattr(limits, limit.name)
-        # `processes` alone may be 0. The comparisons are negated so that NaN fails them too.
-        if not (value >= 0 if limit.name == "processes" else value > 0) or value > _LARGEST_LIMIT:
+        # Only the counts may be 0. The comparisons are negated so that NaN fails them too.
+        if not (value >= 0 if limit.name in _COUNTS else value > 0) or value > _LARGEST_LIMIT:
             raise ValueError(f"Limits.{limit.name} must be positive and finite, not {value}")
     for path in (*program.files, *program.fetch):
         _validate_path(path)

@@ -12,24 +12,25 @@ from typing import Self
 from tirjudge_sandbox.base import SandboxUnavailable
 
 _STANDARD_LIBRARY = """
-__future__ abc argparse array ast asyncio base64 binascii bisect builtins bz2 calendar cmath cmd codecs
-collections colorsys configparser contextlib contextvars copy copyreg csv dataclasses datetime decimal
-difflib dis doctest email enum errno faulthandler filecmp fileinput fnmatch fractions functools getopt
-gettext glob graphlib gzip hashlib heapq hmac html inspect io ipaddress itertools json keyword linecache
-locale logging lzma math mimetypes numbers operator optparse os pathlib pickle platform pprint queue
-random re reprlib sched secrets select shelve shlex shutil signal sqlite3 stat statistics string
-stringprep struct symtable sys tabnanny tarfile tempfile textwrap threading time timeit token tokenize
-tomllib trace traceback types typing unicodedata unittest urllib.parse urllib.error uuid warnings
-weakref xml zipfile zlib zoneinfo __main__
+abc argparse array ast asyncio base64 binascii bisect builtins bz2 calendar cmath cmd codecs codeop
+collections colorsys concurrent.futures configparser contextlib contextvars copy copyreg cProfile csv
+dataclasses datetime decimal difflib dis doctest email enum errno faulthandler filecmp fileinput fnmatch
+fractions functools __future__ gc getopt getpass gettext glob graphlib gzip hashlib heapq hmac html
+importlib inspect io ipaddress itertools json keyword linecache locale logging lzma marshal math mimetypes
+mmap numbers opcode operator optparse os pathlib pickle pickletools platform plistlib posixpath pprint
+profile pstats queue quopri random re reprlib resource sched secrets select selectors shelve shlex shutil
+signal sqlite3 stat statistics string stringprep struct symtable sys sysconfig tabnanny tarfile tempfile
+textwrap threading time timeit token tokenize tomllib trace traceback tracemalloc types typing unicodedata
+unittest urllib.error urllib.parse uuid warnings weakref xml zipfile zlib zoneinfo __main__
 """
 STANDARD_LIBRARY = frozenset(_STANDARD_LIBRARY.split())
 """The modules of the standard library that compute, and neither start programs nor use the network."""
 
 _PACKAGES = """
 absl attr attrs bs4 chardet dateutil emoji immutabledict isolated jsonschema langdetect lxml markdown
-math_verify matplotlib more_itertools mpmath networkx nltk numba numpy pandas pint pydantic pyparsing pytest
-pytz regex scipy sklearn sortedcontainers spacy statsmodels sympy syllapy tabulate textblob textstat tiktoken
-toolz typing_extensions unidecode yaml
+math_verify matplotlib more_itertools mpmath networkx nltk numba numpy pandas pint punkt pydantic
+pyparsing pytest pytz regex scipy sklearn sortedcontainers spacy statsmodels sympy syllapy tabulate
+textblob textstat tiktoken toolz tqdm typing_extensions unidecode yaml
 """
 PACKAGES = frozenset(_PACKAGES.split())
 """Further modules that judges' programs use, where installed; for `isolated` see `guest.isolated`."""

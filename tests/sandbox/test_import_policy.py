@@ -12,26 +12,15 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from tests.sandbox.honest_programs import PROGRAMS
-from tirjudge_sandbox import ImportPolicy, Limits, Program, Sandbox, SandboxUnavailable, Status, open_sandbox
+from tirjudge_sandbox import ImportPolicy, Program, Sandbox, SandboxUnavailable, Status, open_sandbox
 from tirjudge_sandbox.guest import import_policy
+from tirjudge_sandbox.import_policy import STANDARD_LIBRARY
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-TIR_TABLE_4 = """
-# Count occurrences of 'O' (case-sensitive)
-count_o_a = response_a.count('O')
-count_o_b = response_b.count('O')
-# Check if responses are in all capital letters
-is_upper_a = response_a == response_a.upper()
-is_upper_b = response_b == response_b.upper()
-print(f"Response A - 'O' count: {count_o_a}, All caps: {is_upper_a}")
-print(f"Response B - 'O' count: {count_o_b}, All caps: {is_upper_b}")
-"""
-
 NETWORK = "there is no network here"
 PROGRAM = "no other program can be started here"
-PROCESS = "a program here is one process with one thread"
+PROCESS = "a program here is one process, which may have threads"
 INTERPRETER = "programs here do not look into the interpreter"
 ELSEWHERE = "it is not among the modules that programs may import here"
 
@@ -61,7 +50,12 @@ async def free() -> AsyncIterator[Sandbox]:
         ("from urllib import request", f"line 1: import of urllib: {NETWORK}"),
         ("from socket import *", f"line 1: import of socket: {NETWORK}"),
         ("def f():\n    import subprocess", f"line 2: import of subprocess: {PROGRAM}"),
-        ("from concurrent.futures import wait", f"line 1: import of concurrent.futures: {PROCESS}"),
+        ("import multiprocessing.pool", f"line 1: import of multiprocessing.pool: {PROCESS}"),
+        (
+            "from concurrent.futures import ProcessPoolExecutor",
+            f"line 1: concurrent.futures.ProcessPoolExecutor: {PROCESS}",
+        ),
+        ("import asyncio\nasyncio.create_subprocess_exec", f"line 2: create_subprocess_exec: {PROGRAM}"),
         ("import ctypes", f"line 1: import of ctypes: {INTERPRETER}"),
         ("import torch", f"line 1: import of torch: {ELSEWHERE}"),
         ("from . import x", "line 1: a relative import: a program here is no package"),
@@ -86,18 +80,17 @@ async def test_several_reasons_fit_in_one_short_line(check):
     assert "\n" not in line
 
 
-@pytest.mark.parametrize("source", PROGRAMS, ids=range(len(PROGRAMS)))
-async def test_fifty_honest_programs_run_as_without_a_policy(strict, free, source):
-    limits = Limits(processes=4)
-    with_policy, without = [await box.run(Program(source=source), limits) for box in (strict, free)]
-    assert with_policy.status is Status.OK, with_policy.stderr
-    assert (with_policy.stdout, with_policy.stderr) == (without.stdout, without.stderr)
+async def test_every_module_of_the_standard_library_that_is_allowed_can_be_imported(strict):
+    source = f"import importlib\nfor name in {sorted(STANDARD_LIBRARY)}: importlib.import_module(name)"
+    ran = await strict.run(Program(source=source))
+    assert (ran.status, ran.stderr) == (Status.OK, "")
 
 
-async def test_the_papers_program_runs(strict):
-    bindings = {"response_a": "OO", "response_b": "Oo"}
-    ran = await strict.run(Program(source=TIR_TABLE_4, bindings=bindings))
-    assert ran.stdout.splitlines()[0] == "Response A - 'O' count: 2, All caps: True"
+async def test_modules_of_the_program_itself_may_be_imported(strict):
+    files = {"solution.py": b"n = 1", "package/__init__.py": b"n = 2"}
+    source = "open('late.py', 'w').write('n = 3')\nimport late, package, solution\n"
+    source += "print(solution.n, package.n, late.n)"
+    assert (await strict.run(Program(source=source, files=files))).stdout == "1 2 3\n"
 
 
 @pytest.mark.parametrize("name", ["ifeval", "ifbench"])

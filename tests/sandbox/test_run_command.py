@@ -35,7 +35,12 @@ def test_output_and_exit_code_pass_through(tmp_path):
             124,
             "tirjudge sandbox: stopped at the limit of 0.2 s",
         ),
-        ("while True: print()", (), 123, "tirjudge sandbox: stopped at the limit of 1048576 bytes of output"),
+        (
+            "import sys; sys.stdout.write('x' * ((1 << 20) + 7))",
+            (),
+            123,
+            "tirjudge sandbox: stopped at the limit of 1048576 bytes of output; 7 were cut",
+        ),
         ("raise SystemExit(122)", (), 122, ""),
         (
             "raise SystemExit(124)",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
 from pathlib import Path
@@ -32,6 +32,8 @@ _STOPPED = (Status.WALL_LIMIT, Status.CPU_LIMIT, Status.MEMORY_LIMIT, Status.OUT
 _OUR_FORMATS = ("pointwise", "pairwise", "listwise", "tir-pointwise", "tir-pairwise", "tir-listwise")
 """Formats that show outputs in the way of TIR-Judge."""
 _CUT = re.compile(r"\n\.\.\. ([0-9]{1,9}) characters left out \.\.\.\n")
+_CUT_BYTES = re.compile(r" \([0-9]{1,18} bytes kept, [0-9]{1,18} bytes cut\)(?=\s|$)")
+"""How much of the output of a stopped program was cut, which is not the same in every run."""
 _FENCE = re.compile(r"^([ \t]*+`{3,}+)", re.MULTILINE)
 """The start of a fence inside an output, which older versions showed with one more backtick."""
 _MOST_CUTS = 8
@@ -236,6 +238,8 @@ def _shown_difference(recorded: RecordedProgram, now: Execution) -> str:
     Only TIR-Judge's formats are checked, since others may show outputs in any form.
     """
     shown = recorded.shown
+    if shown is not None and now.status is Status.OUTPUT_LIMIT:
+        shown, now = _CUT_BYTES.sub("", shown), replace(now, cut_bytes=0)
     if shown is None or recorded.row.format not in _OUR_FORMATS or shown in _showings(shown, now):
         return ""
     whole = output_text(now, _WHOLE)

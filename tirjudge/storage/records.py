@@ -39,6 +39,8 @@ _IDS = TypeAdapter(tuple[int, ...] | None)
 
 _OUTCOME = {"status", "exit_code", "signal", "stdout", "stderr", "truncated", "wall_seconds", "cpu_seconds"}
 """Fields of an execution that a record has, in the order of `Execution`."""
+_CUT = {"kept_bytes", "cut_bytes"}
+"""Further fields of an execution whose output was cut."""
 
 
 def episode_record(episode: Episode, scores: Sequence[Score] = ()) -> JsonObject:
@@ -136,7 +138,8 @@ def call_record(call: Call) -> JsonObject:
         return record | {"status": "refused", "reason": call.outcome.reason}
     if call.seed is not None:
         record["seed"] = call.seed
-    record |= _EXECUTION.dump_python(call.outcome, mode="json", include=_OUTCOME)
+    kept = _OUTCOME | _CUT if call.outcome.truncated else _OUTCOME
+    record |= _EXECUTION.dump_python(call.outcome, mode="json", include=kept)
     isolation = call.outcome.isolation
     return record | {
         "wall_seconds": round(call.outcome.wall_seconds, 4),

@@ -34,6 +34,10 @@ def output_text(outcome: Execution | Refused, limit: int) -> str:
 
 
 def _error_line(outcome: Execution) -> str:
+    if outcome.status is Status.OUTPUT_LIMIT and outcome.cut_bytes:
+        # Old records, and sandboxes of others, do not say how much was cut.
+        cut = f" ({outcome.kept_bytes} bytes kept, {outcome.cut_bytes} bytes cut)"
+        return _STOPPED[outcome.status] + cut
     if outcome.status in _STOPPED:
         return _STOPPED[outcome.status]
     if outcome.status is Status.SIGNAL:

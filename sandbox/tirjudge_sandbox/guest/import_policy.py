@@ -9,18 +9,20 @@ boundary, since programs can get around it; the worker isolates them.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Callable, Collection
 from typing import Any
 
-Check = Callable[[bytes], str]
-"""Maps a source to one line with the reasons why it is refused; empty if it is not."""
+Check = Callable[[bytes, Collection[str]], str]
+"""Maps a source and the paths of the program's files to one line with the reasons why it is refused, empty if
+it is not."""
 
 _MOST_REASONS = 5
 _KEPT = ("visit_Attribute", "visit_Import", "visit_ImportFrom", "visit_Name")
 
 _NETWORK = "there is no network here"
 _PROGRAMS = "no other program can be started here"
-_PROCESSES = "a program here is one process with one thread"
+_PROCESSES = "a program here is one process, which may have threads"
 _INTERPRETER = "programs here do not look into the interpreter"
 _ELSEWHERE = "it is not among the modules that programs may import here"
 _REASONS = {
@@ -30,7 +32,7 @@ _REASONS = {
         "ssl urllib urllib3 xmlrpc",
         _PROGRAMS: "pexpect pty subprocess",
         _PROCESSES: "concurrent multiprocessing",
-        _INTERPRETER: "cffi code ctypes gc importlib pkgutil runpy",
+        _INTERPRETER: "cffi code ctypes pkgutil runpy",
     }.items()
     for name in names.split()
 }
@@ -39,8 +41,12 @@ _OF_OS = dict.fromkeys(
     ("popen", "posix_spawn", "posix_spawnp", "startfile", "system"), _PROGRAMS
 ) | dict.fromkeys(("fork", "forkpty"), _PROCESSES)
 _EXEC_AND_SPAWN = ("exec", "spawn")
+_OF_OTHERS = dict.fromkeys(("create_subprocess_exec", "create_subprocess_shell"), _PROGRAMS) | {
+    "ProcessPoolExecutor": _PROCESSES
+}
+"""Names in modules that may be imported, which cannot start here."""
 _NAMES = ("__builtins__", "__import__", "__loader__", "__spec__")
-_ATTRIBUTES = ("__builtins__", "__closure__", "__code__", "__globals__", "__loader__", "__subclasses__")
+_ATTRIBUTES = ("__builtins__", "__globals__", "__loader__", "__subclasses__")
 
 
 def check(imports: Collection[str]) -> Check:
@@ -59,9 +65,10 @@ def check(imports: Collection[str]) -> Check:
     refusals = type("Refusals", (_Rules, base), {**as_they_are, "generic_visit": _contents})
     inspecting = {*_ATTRIBUTES, *transformer.INSPECT_ATTRIBUTES}
 
-    def check_source(source: bytes) -> str:
+    def check_source(source: bytes, files: Collection[str] = ()) -> str:
         found = refusals()
         found.imports, found.inspecting = imports, inspecting
+        found.modules = _modules(source, files)
         try:
             found.visit(ast.parse(source))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -70,6 +77,12 @@ def check(imports: Collection[str]) -> Check:
         return _line(list(dict.fromkeys(found.errors)))
 
     return check_source
+
+
+def _modules(source: bytes, files: Collection[str]) -> set[str]:
+    """Return the names of the modules that a program brings along, or may write as its source says."""
+    written = re.findall(rb"\b([A-Za-z_][A-Za-z0-9_]*)\.py\b", source)
+    return {path.removesuffix(".py").split("/")[0] for path in files} | {name.decode() for name in written}
 
 
 def _contents(self: Any, node: ast.AST) -> Any:
@@ -81,6 +94,7 @@ class _Rules:
 
     errors: list[str]
     imports: Collection[str]
+    modules: Collection[str]
     inspecting: Collection[str]
 
     def error(self, node: Any, reason: str) -> None:
@@ -95,6 +109,8 @@ class _Rules:
             self.error(node, f".{node.attr}: {_INTERPRETER}")
         elif isinstance(node.value, ast.Name) and node.value.id == "os" and (why := _of_os(node.attr)):
             self.error(node, f"os.{node.attr}: {why}")
+        elif node.attr in _OF_OTHERS:
+            self.error(node, f"{node.attr}: {_OF_OTHERS[node.attr]}")
         return _contents(self, node)
 
     def visit_Import(self, node: ast.Import) -> Any:
@@ -109,10 +125,10 @@ class _Rules:
         elif not self._allowed(module):
             for alias in node.names:
                 self._check_module(node, f"{module}.{alias.name}", module)
-        elif module == "os":
+        else:
             for alias in node.names:
-                if why := _of_os(alias.name):
-                    self.error(node, f"os.{alias.name}: {why}")
+                if why := _of_os(alias.name) if module == "os" else _OF_OTHERS.get(alias.name):
+                    self.error(node, f"{module}.{alias.name}: {why}")
         return node
 
     def _check_module(self, node: ast.AST, name: str, shown: str = "") -> None:
@@ -122,7 +138,9 @@ class _Rules:
 
     def _allowed(self, name: str) -> bool:
         parts = name.split(".")
-        return any(".".join(parts[:count]) in self.imports for count in range(1, len(parts) + 1))
+        return parts[0] in self.modules or any(
+            ".".join(parts[:count]) in self.imports for count in range(1, len(parts) + 1)
+        )
 
 
 def _of_os(name: str) -> str:

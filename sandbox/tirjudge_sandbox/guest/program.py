@@ -5,7 +5,9 @@ from __future__ import annotations
 import _signal  # type: ignore[import-not-found]
 import atexit
 import builtins
+import functools
 import gc
+import io
 import json
 import linecache
 import os
@@ -30,6 +32,10 @@ __builtins__ = dict(vars(builtins))  # type: ignore[assignment]
 
 FILE = "<program>"
 _NAME = "__main__"
+
+_STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2} | {
+    f"{folder}/{number}": number for folder in ("/dev/fd", "/proc/self/fd") for number in range(3)
+}
 
 _INTERRUPTED = -signal.SIGINT
 """Stands for an end by SIGINT: CPython ends this way after an uncaught KeyboardInterrupt."""
@@ -106,7 +112,7 @@ def seed_generators(seed: int) -> None:
 def _execute(job: Job, descriptors: Sequence[int], place: Place) -> int:
     try:
         payload = _prepare(job, descriptors, place)
-        if place.check and (refusal := place.check(payload.source)):
+        if place.check and (refusal := place.check(payload.source, payload.files)):
             print(refusal, file=sys.stderr)
             return 1
         namespace = _main_module(payload)
@@ -125,8 +131,25 @@ def _main_module(payload: Payload) -> dict[str, Any]:
     sys.modules[_NAME] = main
     sys.argv = [FILE]
     sys.path.insert(0, os.getcwd())
+    # Only for programs that may need it, since it replaces a built-in function by one of Python.
+    if not os.path.lexists("/dev/stdin") and any(
+        path.encode() in payload.source or path in payload.bindings for path in _STREAMS
+    ):
+        _open_streams_by_name()
     _remember_lines(payload.source)
     return main.__dict__
+
+
+def _open_streams_by_name() -> None:
+    """Let `open` find the standard streams under their names, which lead to /proc, where there is none."""
+    by_path = io.open
+
+    @functools.wraps(by_path)
+    def open(file: Any, *arguments: Any, **options: Any) -> Any:
+        path = file if isinstance(file, int) else os.fsdecode(file)
+        return by_path(os.dup(_STREAMS[path]) if path in _STREAMS else file, *arguments, **options)
+
+    builtins.open = io.open = open
 
 
 def _compiled(source: bytes) -> types.CodeType:
@@ -158,6 +181,8 @@ def _shown(error: BaseException) -> int:
     while trace is not None and trace.tb_frame.f_globals is globals():
         trace = trace.tb_next
     error.__traceback__ = trace
+    if trace is not None:
+        _drop_own_frames(trace)
     hook = sys.excepthook
     if hook is sys.__excepthook__:
         # The built-in hook reads source lines only from disk.
@@ -171,6 +196,15 @@ def _shown(error: BaseException) -> int:
     return _INTERRUPTED if type(error) is KeyboardInterrupt else 1
 
 
+def _drop_own_frames(trace: types.TracebackType) -> None:
+    """Drop the frames of this module within a traceback, which are those of its `open`."""
+    while trace.tb_next is not None:
+        if trace.tb_next.tb_frame.f_globals is globals():
+            trace.tb_next = trace.tb_next.tb_next
+        else:
+            trace = trace.tb_next
+
+
 def _print_traceback(
     kind: type[BaseException], error: BaseException, trace: types.TracebackType | None
 ) -> None:
@@ -182,6 +216,9 @@ def _finish(code: int) -> int:
     _quietly(threading._shutdown)  # type: ignore[attr-defined]
     _quietly(atexit._run_exitfuncs)
     flushed = _flush()
+    if threading.active_count() > 1:
+        # Daemon threads, which CPython would stop here: what they use must not be taken from under them.
+        return code if flushed else 120
     _quietly(lambda: _clear(sys.modules[_NAME].__dict__))
     _quietly(gc.collect)
     _flush()

@@ -1,6 +1,7 @@
-"""The system call filter of every program: an allow list, with some calls limited to certain arguments.
+"""The system call filters of every program: an allow list, with some calls limited to certain arguments.
 
-A program without a process namespace gets a second filter, which keeps it from reaching any other process.
+A second filter, which is loaded for each program, decides whether it may fork, and keeps a program without a
+process namespace from reaching any other process.
 
 The filters stop calls of other ABIs (a 32-bit call kills, an x32 number is refused), calls that reach another
 process or the network, and calls that allocate memory which no limit counts. They do not protect against bugs
@@ -26,6 +27,8 @@ _PRETEND = _ERRNO
 
 _NEW_NAMESPACE_OR_PARENT = 0x7E02_8000
 """CLONE_NEW* and CLONE_PARENT, which would make the new process the template's child."""
+_THREAD = 0x1_0000
+"""CLONE_THREAD, with which the kernel insists on shared memory too."""
 _AF_UNIX = 1
 _STREAMS = tuple(1 | flags for flags in (0, 0x800, 0x8_0000, 0x8_0800))
 """SOCK_STREAM, with or without NONBLOCK and CLOEXEC. A pair of datagram sockets can send to any other."""
@@ -40,6 +43,8 @@ _ARGUMENTS_ARE: dict[str, dict[int, tuple[int, ...]]] = {
     "prctl": {0: (3, 15, 16, 23, 0x53564D41)},
     # Another pid's limits, the template's above all, are out of reach.
     "prlimit64": {0: (0,)},
+    # SET_MODE_FILTER without flags: a program's own filter, which refuses this call from then on.
+    "seccomp": {0: (1,), 1: (0,)},
     # asyncio's loop wakes itself through a socketpair.
     "socketpair": {0: (_AF_UNIX,), 1: _STREAMS},
     # SOL_SOCKET with REUSEADDR, KEEPALIVE, LINGER, PASSCRED, RCVTIMEO, SNDTIMEO. Absent: ATTACH_FILTER, and
@@ -57,7 +62,9 @@ of libraries, which all see, programs could signal each other."""
 _REFUSAL = {"socket": _ERRNO | errno.EINVAL}
 """The error that ZeroMQ accepts where there is no network; EPERM would abort the process."""
 
-_NO_FORK = ("clone", "fork", "vfork")
+_FORKS = ("fork", "vfork")
+_NO_FORK = _ERRNO | errno.EAGAIN
+"""The error that the kernel gives at the limit of processes."""
 _NOT_WITH_PATHS = (
     # Landlock controls none of these; its first versions do not control truncation either.
     *("chmod", "fchmod", "fchmodat", "fchmodat2", "truncate"),
@@ -96,11 +103,12 @@ def load(program: bytes) -> None:
 
 
 def allow_list(*, unix_sockets: bool = False) -> bytes:
-    """Return the filter for every program. It must be loaded last: it does not allow loading another.
+    """Return the filter for every program, after which only `of_program` can be loaded.
 
     `unix_sockets`: programs may also listen on and connect to stream sockets of AF_UNIX.
     """
-    numbers = syscalls.allowed() | (syscalls.unix_sockets() if unix_sockets else {})
+    numbers = {**syscalls.allowed(), **(syscalls.unix_sockets() if unix_sockets else {})}
+    numbers["seccomp"] = syscalls.setup("seccomp")
     code = [
         (_LOAD, 0, 0, _ARCHITECTURE),
         (_JUMP_EQUAL, 1, 0, syscalls.AUDIT_ARCH[syscalls.machine()]),
@@ -133,23 +141,31 @@ def allow_list(*, unix_sockets: bool = False) -> bytes:
     return _packed([*code, (_RETURN, 0, 0, _REFUSE)])
 
 
-def alone(own: int) -> bytes:
-    """Return the filter for a process with the id `own` that shares its PID namespace with others.
+def of_program(*, forks: bool, threads: bool, alone_as: int | None) -> bytes:
+    """Return the filter for one program, the last one: it allows loading no other.
 
-    It may not fork, and make calls about a process only about itself. It may not change what Landlock does
-    not control either: modes and times of files, and the length of a file that is opened with O_TRUNC.
+    `forks`, `threads`: it may make processes, threads. `alone_as`: its process id if it shares its PID
+    namespace with others. Then it may make calls about a process only about itself, and may not change what
+    Landlock does not control either: modes and times of files, and the length of a file that is opened with
+    O_TRUNC.
     """
+    # Errors of the first filter come before what this one allows, so it needs no test of the architecture.
     code: _Code = [(_LOAD, 0, 0, _NUMBER)]
+    code += _when(syscalls.setup("seccomp"), [(_RETURN, 0, 0, _REFUSE)])
     for name, number in syscalls.allowed().items():
-        if name in _NO_FORK:
-            # The error that the kernel gives at the limit of processes.
-            code += _when(number, [(_RETURN, 0, 0, _ERRNO | errno.EAGAIN)])
+        if name in _FORKS and not forks:
+            code += _when(number, [(_RETURN, 0, 0, _NO_FORK)])
+        elif name == "clone" and not forks:
+            allowed = [(_JUMP_BITS, 0, 1, _THREAD), (_RETURN, 0, 0, _ALLOW)] if threads else []
+            code += _when(number, [(_LOAD, 0, 0, _low_word(0)), *allowed, (_RETURN, 0, 0, _NO_FORK)])
+        elif alone_as is None:
+            continue
         elif name in _NOT_WITH_PATHS:
             code += _when(number, [(_RETURN, 0, 0, _REFUSE)])
         elif name in _OF_PROCESS:
-            code += _when(number, [*_one_of(_OF_PROCESS[name], (0, own)), (_RETURN, 0, 0, _ALLOW)])
+            code += _when(number, [*_one_of(_OF_PROCESS[name], (0, alone_as)), (_RETURN, 0, 0, _ALLOW)])
         elif name in _OF_CLOCK:
-            code += _when(number, _only_clocks_of(own))
+            code += _when(number, _only_clocks_of(alone_as))
         elif name in _OPEN_FLAGS:
             code += _when(number, _unless_only_truncating(_OPEN_FLAGS[name]))
     return _packed([*code, (_RETURN, 0, 0, _ALLOW)])

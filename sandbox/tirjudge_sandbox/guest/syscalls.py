@@ -10,7 +10,10 @@ template). Numbers: Linux `arch/x86/entry/syscalls/syscall_64.tbl` and `include/
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
+from collections.abc import Mapping
+from types import MappingProxyType
 
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -95,9 +98,10 @@ def machine() -> str:
     return name
 
 
-def allowed() -> dict[str, int]:
+@functools.cache
+def allowed() -> Mapping[str, int]:
     """Return name and number of every call that a program may make, some only with certain arguments."""
-    return _numbers(_ALLOWED[machine()])
+    return MappingProxyType(_numbers(_ALLOWED[machine()]))
 
 
 def unix_sockets() -> dict[str, int]:
@@ -125,6 +129,13 @@ def make(name: str, *arguments: int | bytes | ctypes.Array[ctypes.c_char] | None
     if result == -1:
         _fail(name)
     return result
+
+
+def fails(name: str, *arguments: int) -> int:
+    """Make one of the calls of `allowed`, which is expected to fail; return the error's number, 0 without."""
+    _LIBC.syscall.restype = ctypes.c_long
+    result = int(_LIBC.syscall(ctypes.c_long(allowed()[name]), *map(_long, arguments)))
+    return ctypes.get_errno() if result == -1 else 0
 
 
 def _long(argument: object) -> object:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import array
 import contextlib
+import errno
 import gc
 import importlib
 import json
@@ -21,6 +22,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tirjudge_sandbox.guest import (
     import_policy,
@@ -31,6 +33,7 @@ from tirjudge_sandbox.guest import (
     program,
     scratch,
     seccomp,
+    syscalls,
 )
 from tirjudge_sandbox.guest.settings import Inside
 from tirjudge_sandbox.guest.wire import CANCEL, RECORD_BYTES, Ending, Job, Payload
@@ -39,6 +42,8 @@ _MOST_BASE_PROCESSES = 64
 _IGNORED_BY_PYTHON = {signal.SIGPIPE, signal.SIGXFSZ}
 _OF_THE_HOST = ("/", "/dev/shm", "/etc/passwd", "/home", "/proc", "/root", "/sys", "/tmp", "/var")
 """Paths of the host to test, some of which exist on every machine; none may be readable."""
+_CLONE_INTO_NOWHERE = 0x0000_1F00
+"""CLONE_VM, FS, FILES, SIGHAND and PIDFD."""
 _LONGEST_POLL = 3_600_000
 """Milliseconds. poll cannot wait for longer than 24 days."""
 
@@ -66,10 +71,10 @@ class Template:
         self._scratch = settings.scratch
         self._own_root = settings.own_root
         self._contains = os.getpid() == 1
-        self._cpus = len(os.sched_getaffinity(0))
         self._kill_order = memory.KillOrder(files.score)
         self._memory_kills = memory.MemoryKills(files.kills)
         self._base_processes = _process_floor() if self._contains else 0
+        self._cpus = len(os.sched_getaffinity(0))
         preparation = settings.preparation
         _warm_up(settings.sites, preparation.preload)
         self._check = (
@@ -80,12 +85,16 @@ class Template:
         self._calls = seccomp.allow_list(unix_sockets=preparation.unix_sockets)
         if self._contains:
             seccomp.load(self._calls)
+            # Made once: no program has to wait for it.
+            self._filters = {
+                forks: seccomp.of_program(forks=forks, threads=True, alone_as=None) for forks in (False, True)
+            }
 
     def properties(self) -> dict[str, bool]:
         """Measure the properties of `Isolation` from inside a child that is confined like a program."""
         reader, writer = os.pipe()
         if not self._fork():
-            self._confine()
+            self._confine(forks=False, threads=False)
             found = {
                 "host_files_hidden": _hidden("/proc/self/mountinfo")
                 and (self._own_root or all(map(_hidden, _OF_THE_HOST))),
@@ -119,8 +128,9 @@ class Template:
         started = time.monotonic()
         child = self._fork()
         if not child:
-            most = self._most_processes(job)
-            place = program.Place(self._base_bytes, most, self._confine, self._check)
+            most, bounded = self._most_processes(job)
+            confine = partial(self._confine, forks=self._contains and job.processes > 0, threads=bounded)
+            place = program.Place(self._base_bytes, most, confine, self._check)
             program.become(job, descriptors, place)
         payload, stdin, stdout, stderr, *fetched = descriptors
         for stream in (stdin, stdout, stderr):
@@ -150,25 +160,34 @@ class Template:
             privileges.end_with(template)
         return child
 
-    def _confine(self) -> None:
-        """Load the filters of a program that is in no namespace of its own. Raises OSError."""
+    def _confine(self, *, forks: bool, threads: bool) -> None:
+        """Load the filters of a program. Raises OSError."""
         if self._contains:
+            seccomp.load(self._filters[forks])
             return
         if landlock.abi():
             # No limit could bound what is written to a folder of the host.
             landlock.forbid_writing(to=namespaces.WRITABLE_DEVICES)
-        seccomp.load(seccomp.alone(os.getpid()))
         seccomp.load(self._calls)
+        seccomp.load(seccomp.of_program(forks=forks, threads=threads, alone_as=os.getpid()))
 
-    def _most_processes(self, job: Job) -> int:
-        # Without a namespace, nothing would clean up processes that a program leaves behind.
-        return self._base_processes + job.processes if self._contains else 0
+    def _most_processes(self, job: Job) -> tuple[int, bool]:
+        """Return RLIMIT_NPROC for a program, and True if the kernel enforces it for this uid.
+
+        The limit counts the threads of all processes of this uid. Without a namespace these are also others
+        than this worker's, and change. Processes are not allowed there, since nothing would clean up those
+        that a program leaves behind.
+        """
+        others = self._base_processes if self._contains else _tasks_of_this_uid()
+        most = others + (job.processes or job.threads)
+        hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+        return (most if hard == resource.RLIM_INFINITY else min(most, hard)), others > 0
 
     def _watch(self, child: int, job: Job, started: float) -> str | None:
         """Wait for the program's end, a limit or a message of the host; return the reason to kill it."""
         descriptor = os.pidfd_open(child)
-        # Processes use their CPU time at the same time, but no more of them than there are CPUs.
-        at_once = min(1 + job.processes, self._cpus)
+        # Processes and threads use their CPU time at the same time, but no more of them than there are CPUs.
+        at_once = min(1 + (job.processes or job.threads), self._cpus)
         poll = select.poll()
         poll.register(descriptor, select.POLLIN)
         poll.register(self._control, select.POLLIN)
@@ -255,6 +274,28 @@ def _process_floor() -> int:
         if os.waitpid(child, 0)[1] == 0:
             return limit - 1
     raise OSError(f"this uid already runs {_MOST_BASE_PROCESSES} processes in its user namespace")
+
+
+def _tasks_of_this_uid() -> int:
+    """Return how many threads the kernel counts under this uid; 0 if it sets it no limit, as for root."""
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+
+    def refused(limit: int) -> bool:
+        resource.setrlimit(resource.RLIMIT_NPROC, (limit, hard))
+        # Makes nothing: the kernel compares the count, and then fails to store a descriptor at address 1.
+        return syscalls.fails("clone", _CLONE_INTO_NOWHERE, 0, 1) == errno.EAGAIN
+
+    low, high = 0, 1
+    if not refused(low):
+        return 0
+    while refused(high):
+        low, high = high, 2 * high
+        if hard != resource.RLIM_INFINITY and high > hard:
+            return low
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if refused(middle) else (low, middle)
+    return low
 
 
 def _address_space(statm: int) -> int:

@@ -29,11 +29,12 @@ class Job:
     wall_seconds: float
     cpu_seconds: float
     memory_bytes: int
+    threads: int
     processes: int
     disk_bytes: int
     fetch: bool
 
-    _FORMAT = struct.Struct("=ddQQQ?")
+    _FORMAT = struct.Struct("=ddQQQQ?")
     MOST_DESCRIPTORS = 5
 
     def pack(self) -> bytes:
@@ -41,6 +42,7 @@ class Job:
             self.wall_seconds,
             self.cpu_seconds,
             self.memory_bytes,
+            self.threads,
             self.processes,
             self.disk_bytes,
             self.fetch,

@@ -113,7 +113,7 @@ class RunCodeResponse(Message):
             return cls.failed(execution.detail)
         return cls(
             status=RunStatus.SUCCESS if execution.status is Status.OK else RunStatus.FAILED,
-            message=_LIMITS.get(execution.status, "").format(limits),
+            message=_LIMITS.get(execution.status, "").format(limits, execution),
             run_result=_command(execution),
             files=encoded(execution.files),
         )
@@ -173,7 +173,7 @@ def encoded(files: Mapping[str, bytes]) -> dict[str, str]:
 
 
 _LIMITS = {
-    Status.OUTPUT_LIMIT: "stopped at the limit of {0.output_bytes} bytes of output",
+    Status.OUTPUT_LIMIT: "stopped at the limit of {0.output_bytes} bytes of output; {1.cut_bytes} were cut",
     Status.MEMORY_LIMIT: "stopped at the limit of {0.memory_bytes} bytes of memory",
     Status.CPU_LIMIT: "stopped at the limit of {0.cpu_seconds:g} s of CPU time",
 }

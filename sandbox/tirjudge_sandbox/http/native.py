@@ -13,6 +13,7 @@ from tirjudge_sandbox.base import Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.http.fields import Base64, Bindings, Files, Message, Paths, Seconds, Text, given
 
 Positive = Annotated[int, Field(gt=0, le=1 << 62)]
+Count = Annotated[int, Field(ge=0, le=1 << 62)]
 
 _PIECE = 3 << 16
 """Bytes that are encoded at once; divisible by 3, so that base64 has no padding between pieces."""
@@ -27,7 +28,8 @@ class LimitsMessage(Message):
     wall_seconds: Seconds = Limits().wall_seconds
     cpu_seconds: Seconds = Limits().cpu_seconds
     memory_bytes: Positive = Limits().memory_bytes
-    processes: Annotated[int, Field(ge=0, le=1 << 62)] = Limits().processes
+    threads: Count = Limits().threads
+    processes: Count = Limits().processes
     output_bytes: Positive = Limits().output_bytes
     disk_bytes: Positive = Limits().disk_bytes
 
@@ -97,6 +99,8 @@ class RunResponse(Message):
     stdout: str
     stderr: str
     truncated: bool
+    kept_bytes: Count = 0
+    cut_bytes: Count = 0
     wall_seconds: float
     cpu_seconds: float
     queued_seconds: float

@@ -118,7 +118,9 @@ def _fusion_execution(body: bytes, limits: Limits) -> Execution:
     if answer.status is fusion.RunStatus.SANDBOX_ERROR or result is None:
         return Execution(status=Status.SANDBOX_FAILED, detail=answer.message or "no reason given")
     # SandboxFusion has no output limit, so the limit is applied here.
-    stdout, stderr, cut = _cut(result.stdout or "", result.stderr or "", limits.output_bytes)
+    stdout, stderr = _cut(result.stdout or "", result.stderr or "", limits.output_bytes)
+    kept = _size(stdout, stderr)
+    cut = _size(result.stdout or "", result.stderr or "") - kept
     code = result.return_code
     return Execution(
         status=Status.OUTPUT_LIMIT if cut else _fusion_status(result),
@@ -126,7 +128,9 @@ def _fusion_execution(body: bytes, limits: Limits) -> Execution:
         signal=-code if code is not None and code < 0 else None,
         stdout=stdout,
         stderr=stderr,
-        truncated=cut,
+        truncated=cut > 0,
+        kept_bytes=kept,
+        cut_bytes=cut,
         wall_seconds=result.execution_time or 0.0,
         cpu_seconds=result.cpu_time or 0.0,
         files=_decoded(answer.files),
@@ -148,13 +152,15 @@ def _fusion_status(result: fusion.CommandResult) -> Status:
     return Status.ERROR if code else Status.OK
 
 
-def _cut(stdout: str, stderr: str, most: int) -> tuple[str, str, bool]:
+def _size(*texts: str) -> int:
+    return sum(len(text.encode()) for text in texts)
+
+
+def _cut(stdout: str, stderr: str, most: int) -> tuple[str, str]:
     out, err = stdout.encode(), stderr.encode()
-    if len(out) + len(err) <= most:
-        return stdout, stderr, False
     # Standard output takes precedence, since the order of writes is not known.
     out, err = out[:most], err[: max(0, most - len(out))]
-    return out.decode("utf-8", "ignore"), err.decode("utf-8", "ignore"), True
+    return out.decode("utf-8", "ignore"), err.decode("utf-8", "ignore")
 
 
 def _decoded(files: dict[str, str]) -> dict[str, bytes]:

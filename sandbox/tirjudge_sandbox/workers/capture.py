@@ -16,6 +16,8 @@ class Capture:
         """`most_bytes`: limit for both streams together."""
         self.full = False
         """True once the limit was exceeded."""
+        self.cut = 0
+        """Bytes that were dropped."""
         self._loop = loop
         self._left = most_bytes
         self._on_full: Callable[[], None] | None = None
@@ -69,5 +71,6 @@ class Capture:
             if self._on_full is not None:
                 self._on_full()
         self._taken[read_end] += chunk[: self._left]
+        self.cut += max(0, len(chunk) - self._left)
         self._left -= min(len(chunk), self._left)
         return True

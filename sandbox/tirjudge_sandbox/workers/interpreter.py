@@ -34,6 +34,11 @@ _ENVIRONMENT = {
     "MKL_NUM_THREADS": "1",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
+    # An arena for each thread would reserve 64 MiB of addresses, which count as memory.
+    "MALLOC_ARENA_MAX": "1",
+    # There is no list of users in which `getpass.getuser` could look.
+    "LOGNAME": "sandbox",
+    "USER": "sandbox",
 }
 
 

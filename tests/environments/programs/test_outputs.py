@@ -49,6 +49,10 @@ SYNTAX_ERROR = "  File \"program.py\", line 1\n    x = (\n        ^\nSyntaxError
             Execution(status=Status.OUTPUT_LIMIT, signal=9, stdout="x" * 9999, truncated=True),
             "OSError: the program was stopped at its output limit",
         ),
+        (
+            Execution(status=Status.OUTPUT_LIMIT, signal=9, truncated=True, kept_bytes=9999, cut_bytes=200),
+            "OSError: the program was stopped at its output limit (9999 bytes kept, 200 bytes cut)",
+        ),
         (Execution(status=Status.SIGNAL, signal=6), "the program was ended by SIGABRT"),
         (Execution(status=Status.SIGNAL, signal=99), "the program was ended by signal 99"),
     ],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 
 import pytest
@@ -30,6 +31,18 @@ async def test_forking_by_the_system_call(attack, flags):
     """
     execution = await attack(calling(source))
     assert execution.stdout in ("11\n", "1\n")
+
+
+@pytest.mark.skipif(os.uname().machine != "x86_64", reason="other architectures have clone alone")
+@pytest.mark.parametrize("number", [57, 58])
+async def test_forking_by_the_old_system_calls(attack, number):
+    """The calls are fork and vfork, which the C library does not make any more."""
+    source = f"""
+    if libc.syscall({number}) == 0:
+        libc._exit(7)
+    print(ctypes.get_errno())
+    """
+    assert (await attack(calling(source))).stdout == "11\n"
 
 
 BOMB = """
@@ -92,9 +105,72 @@ async def test_a_daemon_that_holds_the_output(attack):
     assert execution.wall_seconds < 30
 
 
-async def test_threads(attack):
-    execution = await attack("import threading; threading.Thread(target=print).start()")
-    assert last_line(execution) == "RuntimeError: can't start new thread"
+THREADS = """
+import threading, time
+threading.stack_size(32768)
+started = 0
+try:
+    while True:
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        started += 1
+finally:
+    print(started)
+"""
+
+
+async def test_a_thread_bomb(attack):
+    """Three times, since threads of one program must not be missing in the next."""
+    for _ in range(3):
+        execution = await attack(THREADS)
+        assert (execution.status, execution.stdout) == (Status.ERROR, "32\n")
+        assert last_line(execution) == "RuntimeError: can't start new thread"
+
+
+async def test_a_thread_bomb_that_never_gives_up(attack):
+    source = """
+    import threading
+    def breed():
+        while True:
+            try:
+                threading.Thread(target=breed, daemon=True).start()
+            except RuntimeError:
+                pass
+    breed()
+    """
+    assert (await attack(source, **SOON)).status in (Status.CPU_LIMIT, Status.WALL_LIMIT)
+
+
+async def test_threads_by_the_system_call(attack):
+    """A thread on a stack that is no mapping of its own, so that no address space bounds their number."""
+    source = """
+    import threading
+    number = {'x86_64': 56, 'aarch64': 220}[os.uname().machine]
+    flags = 0x100 | 0x200 | 0x400 | 0x800 | 0x10000 | 0x40000
+    try:
+        while True:
+            threading.Thread(target=threading.Event().wait, daemon=True).start()
+    except RuntimeError:
+        stack = ctypes.create_string_buffer(1 << 16)
+        print(libc.syscall(number, flags, ctypes.addressof(stack) + (1 << 15), 0, 0, 0), ctypes.get_errno())
+    """
+    assert (await attack(calling(source))).stdout == "-1 11\n"
+
+
+async def test_a_fork_with_the_flags_of_a_thread(attack):
+    """The flag of a thread without shared memory and signals, which the kernel refuses, starts nothing."""
+    source = """
+    number = {'x86_64': 56, 'aarch64': 220}[os.uname().machine]
+    print([libc.syscall(number, flags, 0, 0, 0, 0) for flags in (0x10011, 0x10111, 0x10811)])
+    """
+    assert (await attack(calling(source))).stdout == "[-1, -1, -1]\n"
+
+
+async def test_a_filter_of_its_own(attack):
+    source = """
+    number = {'x86_64': 317, 'aarch64': 277}[os.uname().machine]
+    print([(libc.syscall(number, mode, flags, 0), ctypes.get_errno()) for mode in (0, 1) for flags in (0, 8)])
+    """
+    assert (await attack(calling(source))).stdout == f"{[(-1, 1)] * 4}\n"
 
 
 async def test_threads_where_some_are_allowed(attack):

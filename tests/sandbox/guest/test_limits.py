@@ -57,12 +57,60 @@ async def test_shared_memory_is_counted_too(run):
     assert "memory" in (await run(source, memory_bytes=128 * MIB)).stderr.lower()
 
 
-async def test_no_process_and_no_thread_by_default(run):
+async def test_no_process_by_default(run):
     assert "BlockingIOError" in (await run("import os; os.fork()")).stderr
-    assert (
-        "can't start new thread"
-        in (await run("import threading; threading.Thread(target=print).start()")).stderr
-    )
+
+
+COUNT_THREADS = """
+import threading, time
+started = 0
+try:
+    while started < 1000:
+        threading.Thread(target=time.sleep, args=(60,), daemon=True).start()
+        started += 1
+except RuntimeError as error:
+    print(started, error)
+"""
+
+
+@pytest.mark.parametrize(("limits", "most"), [({}, 32), ({"threads": 5}, 5), ({"threads": 0}, 0)])
+async def test_as_many_threads_as_allowed(run, limits, most):
+    execution = await run(COUNT_THREADS, **limits)
+    assert (execution.status, execution.stdout) == (Status.OK, f"{most} can't start new thread\n")
+
+
+async def test_threads_are_counted_as_processes_where_those_are_allowed(run):
+    assert (await run(COUNT_THREADS, processes=3)).stdout == "3 can't start new thread\n"
+
+
+async def test_the_stacks_of_threads_count_as_memory(run):
+    source = "import threading; threading.stack_size(16 << 20)" + COUNT_THREADS
+    started = int((await run(source, memory_bytes=64 * MIB)).stdout.split()[0])
+    assert 1 <= started <= 3
+
+
+async def test_a_thread_reserves_no_heap_of_its_own(run):
+    """A heap of the C library for each of eight threads would take 512 MiB of addresses."""
+    source = """
+from concurrent.futures import ThreadPoolExecutor
+import time
+with ThreadPoolExecutor(8) as pool:
+    sizes = list(pool.map(lambda n: (bytearray(100_000), time.sleep(0.02), n)[2], range(8)))
+print(len(sizes), len(bytearray(100 << 20)))
+"""
+    assert (await run(source, memory_bytes=256 * MIB)).stdout == f"8 {100 << 20}\n"
+
+
+async def test_cpu_time_of_threads_counts_together(run):
+    source = """
+import hashlib, threading
+def spin():
+    while True: hashlib.sha256(bytes(1 << 20))
+for _ in range(4): threading.Thread(target=spin).start()
+"""
+    execution = await run(source, cpu_seconds=0.4)
+    assert execution.status is Status.CPU_LIMIT
+    assert 0.4 <= execution.cpu_seconds < 1
 
 
 async def test_as_many_processes_as_allowed(run):
@@ -84,7 +132,8 @@ async def test_output_is_cut_at_the_cap(run):
     execution = await run("while True: print('x' * 999)", output_bytes=50_000)
     assert execution.status is Status.OUTPUT_LIMIT
     assert execution.truncated
-    assert len(execution.stdout) == 50_000
+    assert len(execution.stdout) == execution.kept_bytes == 50_000
+    assert execution.cut_bytes > 0
     assert execution.cpu_seconds < 5
 
 
@@ -92,12 +141,15 @@ async def test_output_of_both_streams_counts_together(run):
     source = "import sys\nfor _ in range(10): print('x' * 99); print('y' * 99, file=sys.stderr)"
     execution = await run(source, output_bytes=1500)
     assert execution.status is Status.OUTPUT_LIMIT
-    assert len(execution.stdout) + len(execution.stderr) == 1500
+    assert len(execution.stdout) + len(execution.stderr) == execution.kept_bytes == 1500
+    # Ten lines of a hundred bytes on both streams, unless it was killed before it could write the last ones.
+    assert 0 < execution.cut_bytes <= 500
 
 
 async def test_output_exactly_at_the_cap_is_not_truncated(run):
     execution = await run("print('x' * 999)", output_bytes=1000)
     assert (execution.status, execution.truncated, len(execution.stdout)) == (Status.OK, False, 1000)
+    assert (execution.kept_bytes, execution.cut_bytes) == (1000, 0)
 
 
 async def test_output_below_the_cap_is_not_truncated(run):

@@ -79,6 +79,60 @@ def _without_carets(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.strip(" ^~")]
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "print(open('/dev/stdin').read())",
+        "import pathlib; print(pathlib.Path('/dev/stdin').read_text())",
+        "with open('/dev/stdin', 'rb') as f: print(f.read().decode())",
+        "exec(\"print(open('/dev/fd/0').read())\")",
+        "open('/dev/stdout', 'w').write('one\\ntwo\\n\\n')",
+    ],
+)
+async def test_standard_streams_have_their_names(run, source):
+    execution = await run(source, stdin="one\ntwo\n")
+    assert (execution.status, execution.stdout) == (Status.OK, "one\ntwo\n\n"), execution.stderr
+
+
+async def test_a_traceback_shows_no_frame_of_the_named_streams(run):
+    execution = await run("name = '/dev/stdin'\nopen(name + '2')")
+    files = [line for line in execution.stderr.splitlines() if line.startswith("  File ")]
+    assert files == ['  File "<program>", line 2, in <module>']
+
+
+async def test_programs_have_a_user_with_a_name(run):
+    assert (await run("import getpass; print(getpass.getuser())")).stdout == "sandbox\n"
+
+
+async def test_threads_that_are_left_behind_do_not_spoil_the_end(run):
+    """CPython stops daemon threads before it takes the module's names away."""
+    source = """
+import threading, time
+def work():
+    while True: len(kept)
+class Slow:
+    def __del__(self): time.sleep(0.2)
+kept = [1]
+slow = Slow()
+for _ in range(4): threading.Thread(target=work, daemon=True).start()
+print('done')
+"""
+    execution = await run(source)
+    assert (execution.status, execution.stdout, execution.stderr) == (Status.OK, "done\n", "")
+
+
+async def test_asyncio_and_pools_run_their_threads(run):
+    source = """
+import asyncio, concurrent.futures
+async def main():
+    return await asyncio.gather(*(asyncio.to_thread(pow, 2, n) for n in range(5)))
+print(asyncio.run(main()))
+with concurrent.futures.ThreadPoolExecutor() as pool:
+    print(sum(pool.map(len, ["a", "bc"])))
+"""
+    assert (await run(source)).stdout == "[1, 2, 4, 8, 16]\n3\n"
+
+
 async def test_threads_behave_where_they_are_allowed(run):
     source = """
 import threading, time

@@ -103,6 +103,8 @@ async def test_every_field_of_an_execution_arrives(box: RemoteSandbox) -> None:
     assert ran.max_rss_bytes > 0
     assert isinstance(ran.isolation, Isolation)
     assert ran.isolation.missing == ()
+    ran = await box.run(Program(source="import sys; sys.stdout.write('x' * 5005)"), limits)
+    assert (ran.status, ran.truncated, ran.kept_bytes, ran.cut_bytes) == (Status.OUTPUT_LIMIT, True, 5000, 5)
 
 
 async def test_texts_that_json_cannot_carry_do_no_harm(box: RemoteSandbox) -> None:

@@ -32,7 +32,10 @@ LARGEST_OWN, TOO_MUCH, TIME_LIMIT, SIGNALLED = 122, 123, 124, 128
 _ENDINGS = {
     Status.WALL_LIMIT: (TIME_LIMIT, "stopped at the limit of {wall_seconds:g} s"),
     Status.CPU_LIMIT: (TIME_LIMIT, "stopped at the limit of {cpu_seconds:g} s of CPU time"),
-    Status.OUTPUT_LIMIT: (TOO_MUCH, "stopped at the limit of {output_bytes} bytes of output"),
+    Status.OUTPUT_LIMIT: (
+        TOO_MUCH,
+        "stopped at the limit of {output_bytes} bytes of output; {cut_bytes} were cut",
+    ),
     Status.MEMORY_LIMIT: (TOO_MUCH, "stopped at the memory limit"),
 }
 
@@ -147,7 +150,8 @@ def _exit_code(execution: Execution, limits: Limits) -> int:
         stop("sandbox", f"the sandbox failed: {execution.detail}", NO_SANDBOX)
     if execution.status in _ENDINGS:
         code, text = _ENDINGS[execution.status]
-        stop("sandbox", text.format(**{name: getattr(limits, name) for name in limits.__slots__}), code)
+        values = {name: getattr(limits, name) for name in limits.__slots__}
+        stop("sandbox", text.format(**values, cut_bytes=execution.cut_bytes), code)
     if execution.exit_code is not None:
         if execution.exit_code > LARGEST_OWN:
             _say(f"the program's exit code {execution.exit_code} is passed on as {LARGEST_OWN}")

@@ -1,181 +1,191 @@
-"""Fifty hand-written programs like those of a judge; an import policy should refuse none of them."""
+"""Programs that use the standard library, numpy and sympy in a few lines each."""
 
 from __future__ import annotations
 
-PROGRAMS = [
-    """
-text = 'one two three'
-print(len(text.split()))
-""",
-    """
-counts = {}
-for word in 'a b a'.split():
-    counts[word] = counts.get(word, 0)
-    counts[word] += 1
-print(counts)
-""",
-    r"""
+from benchmarks.honest_programs.base import Honest
+
+PROGRAMS = (
+    Honest(
+        "capital abbreviations",
+        r"""
 import re
 print(len(re.findall(r'\b[A-Z]{2,}\b', 'NASA and ESA')))
 """,
-    """
+        "2\n",
+    ),
+    Honest(
+        "Counter and defaultdict",
+        """
 from collections import Counter, defaultdict
 tally = defaultdict(list)
 tally['x'] += [1]
 print(Counter('abca').most_common(1), dict(tally))
 """,
-    """
+        "[('a', 2)] {'x': [1]}\n",
+    ),
+    Honest(
+        "JSON read",
+        """
 import json
 print(json.loads('{"a": [1, 2]}')['a'][1])
 """,
-    """
-from dataclasses import dataclass, field
-
-@dataclass
-class Point:
-    x: int = 0
-    tags: list[str] = field(default_factory=list)
-
-print(Point(x=3))
-""",
-    """
-def kind(value):
-    match value:
-        case {'a': int(number)}:
-            return number
-        case [first, *_]:
-            return first
-        case _:
-            return None
-print(kind({'a': 1}), kind([2, 3]), kind(4))
-""",
-    """
-from typing import Optional
-limit: Optional[int] = None
-limit = 5
-print(limit)
-""",
-    """
-class Stack:
-    def __init__(self):
-        self._items = []
-    def __len__(self):
-        return len(self._items)
-    def __iter__(self):
-        return iter(self._items)
-    def push(self, item):
-        self._items.append(item)
-s = Stack(); s.push(1)
-print(len(s), *s)
-""",
-    """
+        "2\n",
+    ),
+    Honest(
+        "a quadratic equation",
+        """
 import sympy as sp
 x = sp.symbols('x')
 print(sp.solve(x**2 - 4, x))
 """,
-    """
+        "[-2, 2]\n",
+    ),
+    Honest(
+        "a product by numpy",
+        """
 import numpy as np
 a = np.arange(6).reshape(2, 3)
 a[0] += 1
 print((a @ a.T).tolist())
 """,
-    """
+        "[[14, 26], [26, 50]]\n",
+    ),
+    Honest(
+        "combinatorics by math",
+        """
 from math import comb, gcd, isclose
 print(comb(5, 2), gcd(12, 18), isclose(0.1 + 0.2, 0.3))
 """,
-    """
+        "10 6 True\n",
+    ),
+    Honest(
+        "fractions",
+        """
 from fractions import Fraction
 print(Fraction(1, 3) + Fraction(1, 6))
 """,
-    """
+        "1/2\n",
+    ),
+    Honest(
+        "decimals with thirty digits",
+        """
 from decimal import Decimal, getcontext
 getcontext().prec = 30
 print(Decimal(1) / Decimal(7))
 """,
-    """
+        "0.142857142857142857142857142857\n",
+    ),
+    Honest(
+        "products and combinations",
+        """
 from itertools import combinations, permutations, product
 print(sum(1 for _ in product('ab', repeat=3)), len(list(combinations(range(5), 2))))
 """,
-    """
+        "8 10\n",
+    ),
+    Honest(
+        "a cached and a reduced function",
+        """
 from functools import lru_cache, reduce
 @lru_cache(maxsize=None)
 def fib(n):
     return n if n < 2 else fib(n - 1) + fib(n - 2)
 print(fib(80), reduce(lambda a, b: a * b, [1, 2, 3]))
 """,
-    """
-import sys
-sys.setrecursionlimit(5000)
-def depth(n):
-    return 0 if n == 0 else 1 + depth(n - 1)
-print(depth(1500))
-""",
-    """
+        "23416728348467685 6\n",
+    ),
+    Honest(
+        "punctuation counted",
+        """
 import string
 print(sum(c in string.punctuation for c in 'a.b,c!'))
 """,
-    """
+        "3\n",
+    ),
+    Honest(
+        "days between dates",
+        """
 import datetime as dt
 print((dt.date(2024, 3, 1) - dt.date(2024, 2, 1)).days)
 """,
-    """
+        "29\n",
+    ),
+    Honest(
+        "a heap and a bisection",
+        """
 import heapq, bisect
 h = [3, 1, 2]; heapq.heapify(h)
 print(heapq.heappop(h), bisect.bisect([1, 3, 5], 4))
 """,
-    """
+        "1 2\n",
+    ),
+    Honest(
+        "accents removed",
+        """
 import unicodedata
 print(unicodedata.normalize('NFD', 'é').encode('ascii', 'ignore').decode())
 """,
-    """
+        "e\n",
+    ),
+    Honest(
+        "similarity by difflib",
+        """
 import difflib
 print(round(difflib.SequenceMatcher(None, 'abcd', 'abce').ratio(), 2))
 """,
-    """
+        "0.75\n",
+    ),
+    Honest(
+        "mean and deviation",
+        """
 import statistics
 print(statistics.mean([1, 2, 3]), statistics.stdev([1, 2, 3]))
 """,
-    r"""
+        "2 1.0\n",
+    ),
+    Honest(
+        "functions found by ast",
+        r"""
 import ast
 tree = ast.parse('def f(x):\n    return x')
 print([node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)])
 """,
-    r"""
-code = 'def add(a, b):\n    return a + b'
-namespace = {}
-exec(code, namespace)
-print(namespace['add'](2, 3))
-""",
-    """
-print(eval('(3 + 4) * 2'))
-""",
-    """
-source = 'x = = 1'
-try:
-    compile(source, '<response>', 'exec')
-except SyntaxError as error:
-    print(type(error).__name__, error.lineno)
-""",
-    """
+        "['f']\n",
+    ),
+    Honest(
+        "an exception formatted",
+        """
 import traceback
 try:
     [][0]
 except IndexError as error:
     print(traceback.format_exception_only(type(error), error)[0].strip())
 """,
-    """
+        "IndexError: list index out of range\n",
+    ),
+    Honest(
+        "output redirected",
+        """
 import contextlib, io
 buffer = io.StringIO()
 with contextlib.redirect_stdout(buffer):
     print('hidden')
 print(buffer.getvalue().upper())
 """,
-    """
+        "HIDDEN\n\n",
+    ),
+    Honest(
+        "parameters by inspect",
+        """
 import inspect
 def f(a, b=2): ...
 print(list(inspect.signature(f).parameters))
 """,
-    """
+        "['a', 'b']\n",
+    ),
+    Honest(
+        "unittest with a log file",
+        """
 import unittest
 class T(unittest.TestCase):
     def test_sum(self):
@@ -184,35 +194,65 @@ cases = unittest.defaultTestLoader.loadTestsFromTestCase(T)
 result = unittest.TextTestRunner(stream=open('log', 'w')).run(cases)
 print(result.wasSuccessful())
 """,
-    r"""
+        "True\n",
+        needs="files",
+    ),
+    Honest(
+        "paths",
+        r"""
 import os
 print(os.path.splitext('a/b.txt'), os.linesep == '\n', sorted(os.listdir('.')))
 """,
-    """
+        "('a/b', '.txt') True []\n",
+    ),
+    Honest(
+        "a file written and read",
+        """
 from pathlib import Path
 Path('note').write_text('kept')
 print(Path('note').read_text())
 """,
-    r"""
+        "kept\n",
+        needs="files",
+    ),
+    Honest(
+        "CSV read",
+        r"""
 import csv, io
 print(list(csv.DictReader(io.StringIO('a,b\n1,2\n'))))
 """,
-    """
+        "[{'a': '1', 'b': '2'}]\n",
+    ),
+    Honest(
+        "text wrapped",
+        """
 import textwrap
 print(max(map(len, textwrap.wrap('some words ' * 9, width=20))))
 """,
-    """
+        "16\n",
+    ),
+    Honest(
+        "samples of a seed",
+        """
 import random
 random.seed(3)
 print(sorted(random.sample(range(100), 3)) == sorted(random.sample(range(100), 3)))
 """,
-    """
+        "False\n",
+    ),
+    Honest(
+        "time measured",
+        """
 import time
 start = time.perf_counter()
 sum(range(1000))
 print(time.perf_counter() >= start)
 """,
-    """
+        "True\n",
+    ),
+    Honest(
+        "a signal as a time limit",
+        """
 import signal, time
 def stop(number, frame):
     raise TimeoutError
@@ -223,89 +263,41 @@ try:
 except TimeoutError:
     print('too slow')
 """,
-    """
+        "too slow\n",
+    ),
+    Honest(
+        "a URL parsed",
+        """
 from urllib.parse import urlparse
 print(urlparse('https://example.org/a?b=c').netloc)
 """,
-    """
+        "example.org\n",
+    ),
+    Honest(
+        "a hash",
+        """
 import hashlib, base64
 print(base64.b64encode(hashlib.sha256(b'x').digest())[:8].decode())
 """,
-    """
+        "LXEWQrcm\n",
+    ),
+    Honest(
+        "tags by html.parser",
+        """
 import html.parser
 class P(html.parser.HTMLParser):
     def handle_starttag(self, tag, attrs):
         print(tag)
 P().feed('<b>x</b>')
 """,
-    """
+        "b\n",
+    ),
+    Honest(
+        "XML read",
+        """
 import xml.etree.ElementTree as ET
 print(ET.fromstring('<a><b/></a>')[0].tag)
 """,
-    """
-from enum import Enum, auto
-class Color(Enum):
-    RED = auto()
-    BLUE = auto()
-print([c.name for c in Color])
-""",
-    """
-from abc import ABC, abstractmethod
-class Shape(ABC):
-    @abstractmethod
-    def area(self): ...
-try:
-    Shape()
-except TypeError:
-    print('abstract')
-""",
-    """
-import asyncio
-async def double(x):
-    await asyncio.sleep(0)
-    return 2 * x
-async def main():
-    return await asyncio.gather(*(double(i) for i in range(3)))
-print(asyncio.run(main()))
-""",
-    """
-def outer():
-    total = 0
-    def inner(n):
-        nonlocal total
-        total += n
-    inner(2)
-    return total
-print(outer())
-""",
-    """
-matrix = [[1, 2], [3, 4]]
-matrix[0][1] *= 10
-(a, b), *rest = [(1, 2), 3, 4]
-print(matrix, a, b, rest, [y for x in matrix for y in x if (z := y) > 1])
-""",
-    """
-try:
-    raise ExceptionGroup('both', [ValueError(1), TypeError(2)])
-except* ValueError as group:
-    print(len(group.exceptions))
-except* TypeError:
-    pass
-""",
-    """
-class Temp:
-    def __enter__(self):
-        return self
-    def __exit__(self, *rest):
-        return True
-with Temp():
-    raise ValueError
-print(Temp.__name__, Temp().__class__.__name__, Temp.__doc__, __name__)
-""",
-    """
-from collections import namedtuple
-P = namedtuple('P', 'x y')
-p = P(1, 2)._replace(y=5)
-print(p._asdict(), f'{p.x:>3}|{p!r}', *(lambda *a, **k: a)(1, 2))
-""",
-]
+        "b\n",
+    ),
+)

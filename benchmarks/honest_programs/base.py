@@ -1,0 +1,34 @@
+"""An honest program: its source and input, and the output that it must print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Honest:
+    """A program that a judge would plausibly write.
+
+    `expected` is its standard output, stated by hand, by arithmetic or by the paper that has the program.
+    """
+
+    name: str
+    source: str
+    expected: str
+    bindings: Mapping[str, str] = field(default_factory=dict)
+    stdin: str = ""
+    needs: str = ""
+    """What it needs that not every placement has: `files` that it may write, `processes` or programs that it
+    may start, `ctypes`, or `semaphores` of processes, which `multiprocessing` makes for threads too."""
+
+
+LACKING = {
+    "root": {"processes"},
+    "userns": {"processes"},
+    "own-uid": {"processes", "files", "semaphores"},
+    "plain": {"processes", "files", "semaphores"},
+    "docker": {"processes", "semaphores"},
+    "policy": {"processes", "semaphores", "ctypes"},
+}
+"""What each placement lacks, as the documentation says. The programs that need it end badly there."""
