@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,8 @@ from tirjudge_training.rl.run import CHECKPOINTS
 from tirjudge_training.stages.base import DONE, Run, Say, Stage
 
 RESULTS = "results.md"
+ROWS = "rows.json"
+"""The file of a run folder with the number of training rows per judge, and of those that were left out."""
 
 UNCLAIMED = (
     "teacher.base_url",
@@ -123,6 +126,10 @@ def train(
             dtype=weights_dtype(recipe.model.dtype),
             note=_note(recipe, data),
         )
+        if isinstance(data, RowData):
+            counts = data.counts()
+            run_folder.write(ROWS, json.dumps(counts, indent=2) + "\n")
+            say(_rows_line(counts, recipe.data.max_prompt_tokens))
         # In order: each stage may use the models and samples of those before it.
         end = expected_end(recipe, pipeline, data)
         results = {stage.name: _done(stage, run, end) for stage in pipeline.stages}
@@ -157,6 +164,17 @@ def _note(recipe: Recipe, data: Data) -> dict[str, Any]:
         values = {getattr(judge, name, None) for judge in judges}
         note |= {name: values.pop()} if len(values) == 1 else {}
     return note
+
+
+def _rows_line(counts: Mapping[str, Mapping[str, int]], limit: int | None) -> str:
+    """Return one line about the training rows and about those that `data.max_prompt_tokens` leaves out."""
+    rows, too_long = (sum(one[key] for one in counts.values()) for key in ("rows", "too_long"))
+    line = f"{rows:,} training rows"
+    if limit is None:
+        return f"{line}; data.max_prompt_tokens is not set, so prompts may be of any length"
+    by_judge = ", ".join(f"{one['too_long']:,} of {name}" for name, one in counts.items() if one["too_long"])
+    parts = f" ({by_judge})" if by_judge else ""
+    return f"{line}; {too_long:,} with a prompt of more than data.max_prompt_tokens = {limit:,} are left out{parts}"
 
 
 def _claim(folder: RunFolder, recipe: Recipe) -> None:
