@@ -82,14 +82,17 @@ def data_of(recipe: Recipe) -> Data:
 
 
 def counted(recipe: Recipe, data: Data) -> Recipe:
-    """Return the recipe with `rl.epochs` converted to `rl.steps`. Raises BadRecipe if the data is endless."""
+    """Return the recipe with `rl.epochs` converted to `rl.rows`, and to the most `rl.steps` that they take.
+
+    Raises BadRecipe if the data is endless.
+    """
     if recipe.rl.epochs is None:
         return recipe
     try:
-        steps = data.steps(recipe.rl.groups, recipe.rl.epochs)
+        steps, rows = data.steps(recipe.rl.groups, recipe.rl.epochs), data.rows(recipe.rl.epochs)
     except ValueError as error:
         raise BadRecipe(str(error)) from None
-    rl = recipe.rl.model_copy(update={"steps": steps, "epochs": None})
+    rl = recipe.rl.model_copy(update={"steps": steps, "epochs": None, "rows": rows})
     return recipe.model_copy(update={"rl": rl})
 
 
@@ -174,7 +177,8 @@ def _rows_line(counts: Mapping[str, Mapping[str, int]], limit: int | None) -> st
         return f"{line}; data.max_prompt_tokens is not set, so prompts may be of any length"
     by_judge = ", ".join(f"{one['too_long']:,} of {name}" for name, one in counts.items() if one["too_long"])
     parts = f" ({by_judge})" if by_judge else ""
-    return f"{line}; {too_long:,} with a prompt of more than data.max_prompt_tokens = {limit:,} are left out{parts}"
+    left_out = f"{too_long:,} with a prompt of more than data.max_prompt_tokens = {limit:,} are left out"
+    return f"{line}; {left_out}{parts}"
 
 
 def _claim(folder: RunFolder, recipe: Recipe) -> None:

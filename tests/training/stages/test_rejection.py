@@ -55,8 +55,11 @@ class Tasks:
     def __init__(self) -> None:
         self.environments: Mapping[str, Environment] = ENVIRONMENTS
 
-    def source(self, groups: int, seed: int) -> TaskSource:
+    def source(self, groups: int, seed: int, rows: int | None = None) -> TaskSource:
         return source
+
+    def rows(self, epochs: float) -> int:
+        raise NotImplementedError
 
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
         return [source(0, 0, position) for position in range(n or PROMPTS)]

@@ -33,7 +33,7 @@ from tirjudge_training.data.base import (
     tool_variants,
 )
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.trainer import TaskSource
+from tirjudge_training.rl.stream import RowStream
 
 JUDGES = {
     "tir-pairwise": EnvironmentConfig(name="tir-pairwise"),
@@ -98,24 +98,26 @@ class RowData:
         self._order = lru_cache(maxsize=4)(self._shuffled)
 
     def counts(self) -> dict[str, dict[str, int]]:
-        """Return, per judge, its training rows (a weight above 1 repeats some) and those that are too long."""
+        """Return, per judge, its training rows, repeated by weights above 1, and those that are too long."""
         rows = Counter(row.format for row in (*self._reserved, *self._train))
         names = sorted(rows.keys() | self.too_long.keys())
         return {name: {"rows": rows[name], "too_long": self.too_long[name]} for name in names}
 
-    def source(self, groups: int, seed: int) -> TaskSource:
-        """Return passes over the rows, each in an order of its own; replacements are the rows that follow."""
-        # A function of the arguments alone, as a resumed run needs: passes are numbered, not iterated.
-        stride = self._stride(groups)
+    def source(self, groups: int, seed: int, rows: int | None = None) -> RowStream:
+        """Return the stream of the rows in passes, each in an order of its own; it ends after `rows`."""
 
-        def sample_task(step: int, round_number: int, position: int) -> FormattedTask:
-            number, place = divmod(step * stride + round_number * groups + position, len(self._train))
+        def row(position: int) -> FormattedTask:
+            number, place = divmod(position, len(self._train))
             return self._train[self._order(seed, number)[place]]
 
-        return sample_task
+        return RowStream(row, per_pass=len(self._train), stride=self._stride(groups), limit=rows)
 
     def steps(self, groups: int, epochs: float) -> int:
-        return math.ceil(epochs * len(self._train) / self._stride(groups))
+        # In views and not in rows: a batch is full of views, so that no row is left at the end.
+        return math.ceil(self.rows(epochs) * self._slots / groups)
+
+    def rows(self, epochs: float) -> int:
+        return math.ceil(epochs * len(self._train))
 
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
         if self._reserved:

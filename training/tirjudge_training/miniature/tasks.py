@@ -39,7 +39,7 @@ class GeneratedData:
         self._config = config
         _, self.environments = open_judges(judges, config.no_tools)
 
-    def source(self, groups: int, seed: int) -> TaskSource:
+    def source(self, groups: int, seed: int, rows: int | None = None) -> TaskSource:
         def sample_task(step: int, round_number: int, position: int) -> FormattedTask:
             # Replacements come from a stream of their own, so they never use up tasks of later batches.
             stream = (
@@ -53,6 +53,9 @@ class GeneratedData:
 
     def steps(self, groups: int, epochs: float) -> int:
         raise ValueError("the miniature's task stream is endless: set the number of batches with rl.steps")
+
+    def rows(self, epochs: float) -> int:
+        return self.steps(1, epochs)  # raises, as there are no passes
 
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
         if n is None:
