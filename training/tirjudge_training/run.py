@@ -89,7 +89,7 @@ def counted(recipe: Recipe, data: Data) -> Recipe:
     if recipe.rl.epochs is None:
         return recipe
     try:
-        steps, rows = data.steps(recipe.rl.groups, recipe.rl.epochs), data.rows(recipe.rl.epochs)
+        steps, rows = data.steps(recipe.rl.groups, recipe.rl.epochs)
     except ValueError as error:
         raise BadRecipe(str(error)) from None
     rl = recipe.rl.model_copy(update={"steps": steps, "epochs": None, "rows": rows})

@@ -142,7 +142,7 @@ def test_rows_reserved_for_the_teacher_are_not_used_by_rl(hub: Hub, tmp_path: Pa
     data = RowData(config, {"judge": EnvironmentConfig(name="rm-r1")})
     taught = {formatted.task.id for formatted in data.prompts(None, 0)}
     rows = data.source(4, 0)
-    trained = {row.task.id for place in range(4 * data.steps(4, 1)) if (row := rows(place)) is not None}
+    trained = {row.task.id for place in range(data.steps(4, 1)[1]) if (row := rows(place)) is not None}
     assert len(taught) == 8
     assert not taught & trained
     assert len(taught | trained) + len(data.validation(100)) == 32

@@ -58,9 +58,6 @@ class Tasks:
     def source(self, groups: int, seed: int, rows: int | None = None) -> TaskSource:
         return source
 
-    def rows(self, epochs: float) -> int:
-        raise NotImplementedError
-
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
         return [source(0, 0, position) for position in range(n or PROMPTS)]
 

@@ -112,12 +112,10 @@ class RowData:
 
         return RowStream(row, per_pass=len(self._train), stride=self._stride(groups), limit=rows)
 
-    def steps(self, groups: int, epochs: float) -> int:
+    def steps(self, groups: int, epochs: float) -> tuple[int, int]:
         # In views and not in rows: a batch is full of views, so that no row is left at the end.
-        return math.ceil(self.rows(epochs) * self._slots / groups)
-
-    def rows(self, epochs: float) -> int:
-        return math.ceil(epochs * len(self._train))
+        rows = math.ceil(epochs * len(self._train))
+        return math.ceil(rows * self._slots / groups), rows
 
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
         if self._reserved:

@@ -51,11 +51,8 @@ class GeneratedData:
 
         return sample_task
 
-    def steps(self, groups: int, epochs: float) -> int:
+    def steps(self, groups: int, epochs: float) -> tuple[int, int]:
         raise ValueError("the miniature's task stream is endless: set the number of batches with rl.steps")
-
-    def rows(self, epochs: float) -> int:
-        return self.steps(1, epochs)  # raises, as there are no passes
 
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
         if n is None:

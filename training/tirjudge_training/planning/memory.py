@@ -123,7 +123,7 @@ def deepspeed_weight() -> int:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What one device holds and processes at once."""
+    """The state that one device holds, and the rows that it processes at once."""
 
     devices: int
     """Devices that share the state by FSDP, if several."""

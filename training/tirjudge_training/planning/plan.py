@@ -33,10 +33,7 @@ class NoRows:
     def source(self, groups: int, seed: int, rows: int | None = None) -> TaskSource:
         raise ValueError("there are no rows")
 
-    def steps(self, groups: int, epochs: float) -> int:
-        raise ValueError("there are no rows")
-
-    def rows(self, epochs: float) -> int:
+    def steps(self, groups: int, epochs: float) -> tuple[int, int]:
         raise ValueError("there are no rows")
 
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
