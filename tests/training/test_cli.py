@@ -114,6 +114,18 @@ def test_a_missing_vllm_is_reported_before_any_training(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_sandbox_without_its_engine_is_reported_before_any_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:9")
+    result = small(tmp_path / "run", **{"rl.sandbox": "docker"})
+    assert result.exit_code == 2
+    assert "rl.sandbox: no container could be started: the Docker engine cannot be reached" in result.stderr
+    assert "or use --set rl.sandbox=local" in result.stderr
+    assert result.stderr.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
 def test_two_runs_never_write_to_one_folder(tmp_path: Path) -> None:
     with RunFolder(tmp_path):
         result = small(tmp_path)

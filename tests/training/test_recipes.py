@@ -189,6 +189,48 @@ def test_a_line_that_the_paper_does_not_print_is_marked(name: str) -> None:
             assert bool(OURS.search(line)) != (path in PRINTED[name]), line
 
 
+TIR = [name for name in PRINTED if name.startswith("tir-judge")]
+REASON = re.compile(r"# (ours|inferred): \S")
+STATED = {
+    "data.max_prompt_tokens",
+    "rl.optimizer_steps",
+    "rl.temperature",
+    "rl.replacement_rounds",
+    "rl.importance_cap",
+    *(f"environments.tir-{kind}.options.bindings" for kind in ("pointwise", "pairwise", "listwise")),
+}
+"""Values that the paper lacks and that change what is learned: a reader finds them in the file."""
+
+
+@pytest.mark.parametrize("name", TIR)
+def test_tir_judge_s_recipes_give_a_reason_for_every_value_of_ours(name: str) -> None:
+    written = dict(lines(name))
+    for parent in ("tir-judge-zero-8b", "tir-judge-distill-8b"):  # What `extends` adds.
+        written |= dict(lines(parent)) if "distill" in name or "zero" in parent else {}
+    assert written.keys() >= STATED
+    for path, line in written.items():
+        assert path in PRINTED[name] or path in STRUCTURE or REASON.search(line), line
+
+
+@pytest.mark.parametrize("name", TIR)
+def test_a_row_of_tir_judge_leaves_room_for_its_dialogue_in_sft(name: str) -> None:
+    """A longer prompt could never be in the SFT context of 8,192 tokens (section 5.1)."""
+    recipe = load(Recipe, name)
+    assert recipe.data.max_prompt_tokens is not None
+    assert recipe.data.max_prompt_tokens < recipe.sft.max_tokens
+
+
+@pytest.mark.parametrize("name", [name for name in TIR if "distill" in name])
+def test_the_teacher_is_asked_for_the_papers_ten_thousand_dialogues(name: str) -> None:
+    """TIR 4.3: about 10k. 95 % of Table 6's rows train; a pointwise row is two dialogues, others are one."""
+    rows = {"pointwise": 12450, "pairwise": 12450, "listwise": 1461}
+    trained = {kind: count - round(0.05 * count) for kind, count in rows.items()}
+    dialogues = (sum(trained.values()) + trained["pointwise"]) / sum(trained.values())
+    prompts = load(Recipe, name).teacher.prompts
+    assert prompts is not None
+    assert prompts * dialogues == pytest.approx(10_000, rel=0.005)
+
+
 @pytest.mark.parametrize("name", [*PRINTED, *ABLATIONS])
 def test_the_recipes_of_papers_are_marked_as_never_run(name: str) -> None:
     recipe = load(Recipe, name)

@@ -8,10 +8,14 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from random import Random
+from statistics import fmean
 
 import pytest
 import torch
+from accelerate.data_loader import BatchSamplerShard
 from safetensors.torch import load_file
+from torch.utils.data import BatchSampler, SequentialSampler
 
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import ChatEncoder
@@ -20,7 +24,7 @@ from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.miniature.model import build_model, save
 from tirjudge_training.miniature.scripted_teacher import Habits
 from tirjudge_training.miniature.warmup_corpus import program_example
-from tirjudge_training.sft import IGNORED, Sample, SftConfig, in_batches, train_sft
+from tirjudge_training.sft import IGNORED, Sample, SftConfig, in_batches, ordered, train_sft
 
 CONFIG = SftConfig(batch=8, micro_batch=4, learning_rate=3e-3, checkpoint_every=8)
 TRAIN = """
@@ -168,6 +172,36 @@ def padded(order: list[Sample]) -> int:
     """Return the tokens computed in batches of 16, padding included."""
     batches = [order[i : i + 16] for i in range(0, len(order), 16)]
     return sum(len(batch) * max(len(sample.ids) for sample in batch) for batch in batches)
+
+
+@pytest.mark.parametrize(("micro_batch", "processes"), [(4, 8), (64, 8), (8, 2)])
+def test_the_processes_of_a_step_pass_samples_of_similar_lengths(micro_batch: int, processes: int) -> None:
+    """accelerate itself says which micro-batch each process gets; all wait for the longest of a pass."""
+    rng = Random(0)
+    lengths = [1500 + int(rng.lognormvariate(6, 0.8)) for _ in range(64 * 20 + 9)]
+    given = [Sample((i, *[0] * (length - 1)), (i,) * length) for i, length in enumerate(lengths)]
+    config = SftConfig(batch=64, micro_batch=micro_batch)
+    alone, shared = ordered(given, config, 3, 1), ordered(given, config, 3, processes)
+    for start in range(0, len(given), 64):
+        one, other = ({s.ids[0] for s in order[start : start + 64]} for order in (alone, shared))
+        assert one == other, "an optimizer step has the same samples for any number of processes"
+    size = min(micro_batch, 64 // processes)
+    before, after = (waited(order[: 64 * 20], size, processes) for order in (alone, shared))
+    assert after[0] <= before[0]
+    assert after[1] < 0.5 * before[1], "the mean difference between processes, in tokens of a row"
+    if micro_batch * processes < 64:
+        assert after[0] < 0.95 * before[0]
+
+
+def waited(order: list[Sample], size: int, processes: int) -> tuple[int, float]:
+    """Return the tokens in which all processes wait for the slowest, and how much their lengths differ."""
+    batches = BatchSampler(SequentialSampler(order), size, drop_last=False)
+    shares = [list(BatchSamplerShard(batches, processes, rank)) for rank in range(processes)]
+    passes = [
+        [max(len(order[i].ids) for i in micro_batch) for micro_batch in together]
+        for together in zip(*shares, strict=True)
+    ]
+    return sum(size * max(one) for one in passes), fmean(max(one) - min(one) for one in passes)
 
 
 def test_unfit_samples_are_refused(start: Path, tmp_path: Path) -> None:

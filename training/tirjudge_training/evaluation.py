@@ -39,6 +39,22 @@ class HeldoutConfig(BaseModel):
         return rl if self.max_tokens is None else rl.model_copy(update={"max_tokens": self.max_tokens})
 
 
+class ValidationConfig(BaseModel):
+    """The settings of the choice among the steps of an RL stage."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    n: int = Field(default=100, gt=0)
+    """Tasks per judge, at most; each validated step answers all of them greedily (ours)."""
+    every: int = Field(default=10, gt=0)
+    """Generation batches between two validations; the last step is validated too (ours)."""
+    keep: int = Field(default=1, gt=0)
+    """Snapshots of the best steps to keep: weights alone, in bfloat16 (ours)."""
+    select: bool = False
+    """End the method `rl` with its best step, as every round of `iterative` does, instead of its last
+    weights."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """The outcome of one held-out task."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from copy import copy
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from tirjudge.models import resolve_model, weights_sha256
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_environments import Prompt
 from tirjudge_environments.tokenization import ChatEncoder
-from tirjudge_training.distributed.checkpoints import adapter_weights, on_the_first
+from tirjudge_training.distributed.checkpoints import adapter_weights, full_weights, on_the_first
 from tirjudge_training.distributed.device import Dtype, current_device
 from tirjudge_training.distributed.processes import ALONE, Processes
 
@@ -123,11 +123,12 @@ def save(
     lora: LoraConfig | None = None,
     note: Mapping[str, Any] = {},
     processes: Processes = ALONE,
+    half: bool = False,
 ) -> None:
     """Write a model folder, with the tokenizer and the note of the model `start`; an adapter is merged.
 
     With unmerged `lora` the folder holds the adapter alone, see `save_adapter`. `note` overrides fields of
-    the note, so that judging uses the prompts that training used.
+    the note, so that judging uses the prompts that training used. `half` writes bfloat16.
     Every process must call this, since each may hold a part of the weights; the first one writes.
     """
     if lora is not None and not lora.merge:
@@ -135,8 +136,15 @@ def save(
         processes.first(lambda: save_adapter(folder, model, weights, start, note))
         return
     # Adapters are merged and shards gathered here, so the folder is a plain model.
-    weights = on_the_first(model, processes)
+    weights = on_the_first(model, processes, _rounded if half else full_weights)
     processes.first(lambda: _write(folder, model, weights, start, note))
+
+
+def _rounded(model: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name and tensor of every weight in bfloat16, one at a time; see `full_weights`."""
+    import torch
+
+    return ((name, weight.to(torch.bfloat16)) for name, weight in full_weights(model))
 
 
 def save_adapter(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, NamedTuple, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -12,7 +12,7 @@ from tirjudge_sandbox.registry import Plugins
 from tirjudge_training import config_files
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.distillation.config import TeacherConfig
-from tirjudge_training.evaluation import HeldoutConfig
+from tirjudge_training.evaluation import HeldoutConfig, ValidationConfig
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.sft import SftConfig
@@ -20,12 +20,13 @@ from tirjudge_training.stages.answering import AnswersConfig
 from tirjudge_training.stages.base import Size
 from tirjudge_training.stages.demonstrations import DemonstrationsConfig
 from tirjudge_training.stages.rejection import RejectionConfig
-from tirjudge_training.stages.selection import ValidationConfig
 from tirjudge_training.stages.warm_up import WarmUpConfig
 
 METHODS = Plugins("tirjudge.training_methods", "training method")
 """Each entry is a subclass of `tirjudge_training.pipelines.Method`."""
 
+FLOAT = 4
+"""Bytes per value in float32."""
 SAMPLING, TRAINING = 2, 8
 """Operations per parameter and token.
 
@@ -54,6 +55,10 @@ class Rates(BaseModel):
     """Share of `peak` that sampling reaches."""
     training_share: float = Field(default=0.4, gt=0, le=1)
     """Share of `peak` that training reaches."""
+    sync: float = Field(default=1e9, gt=0)
+    """Bytes per second at which weights in float32 reach vLLM through a folder in memory."""
+    disk: float = Field(default=1e9, gt=0)
+    """Bytes per second at which checkpoints are written."""
     memory: float = Field(default=80e9, gt=0)
     """Memory per device in bytes; the default is an H100's."""
     rows_at_once: int = Field(default=32, gt=0)
@@ -76,10 +81,12 @@ class Rates(BaseModel):
         return self.trained_per_second or self.training_share * self.peak / (TRAINING * parameters)
 
     def tokens(self, size: Size) -> tuple[int, int]:
-        """Return the least and the most tokens, sampled or trained, without and with replacements."""
-        passed = size.trained * (self.prompt_tokens + self.response_tokens)
-        least, most = (n * self.response_tokens for n in (size.sampled, size.sampled + size.resampled))
-        return least + passed, most + passed
+        """Return the least and the most sampled or trained tokens, see `Size.resampled` and `Size.spared`."""
+        length = self.prompt_tokens + self.response_tokens
+        sampled = size.sampled + size.validated
+        least = sampled * self.response_tokens + (size.trained - size.spared) * length
+        most = (sampled + size.resampled) * self.response_tokens + size.trained * length
+        return least, most
 
     def cost(self, seconds: float) -> float:
         """Return the dollars for all devices over so many seconds."""
@@ -94,15 +101,48 @@ class Rates(BaseModel):
         each = read * self.teacher_prompt_dollars + written * self.teacher_response_dollars
         return dialogues * each / 1e6
 
-    def seconds(self, size: Size, parameters: int) -> tuple[float, float]:
-        """Return the least and the most seconds of a stage on all devices: without and with replacements."""
-        # The reference model of the KL divergence makes a forward pass only, which costs as much as sampling.
+    def seconds(self, size: Size, parameters: int, *, alone: bool = False) -> tuple[float, float]:
+        """Return the least and the most seconds of a stage: see `Size.resampled` and `Size.spared`.
+
+        All devices share its work, or one does it `alone` while the others wait.
+        """
+        one = self.batch(size, parameters)
+        devices = 1 if alone else self.devices
+        sampling, fewer = self.response_tokens / self.sampled(parameters), 1.0
+        if size.trained:
+            fewer = 1 - size.spared / size.trained
+        shared, sampled = one.forward + one.training, size.sampled + size.validated
+        fixed = one.sync + one.checkpoint
+        least = (sampled * sampling + shared * fewer) / devices + fixed * fewer
+        most = ((sampled + size.resampled) * sampling + shared) / devices + fixed
+        return least, most
+
+    def batch(self, size: Size, parameters: int) -> BatchSeconds:
+        """Return the seconds by part, of one device where devices share the part."""
         length = self.prompt_tokens + self.response_tokens
-        passed = size.trained + size.compared * SAMPLING / TRAINING
-        training = passed * length / self.trained(parameters)
-        each = self.response_tokens / self.sampled(parameters)
-        least, most = (n * each + training for n in (size.sampled, size.sampled + size.resampled))
-        return least / self.devices, most / self.devices
+        each = length / self.trained(parameters)
+        # FSDP's checkpoints hold the weights twice, beside Adam's two moments.
+        checkpoint = FLOAT * (4 if self.devices > 1 else 3) * parameters
+        return BatchSeconds(
+            generation=size.sampled * self.response_tokens / self.sampled(parameters),
+            sync=size.syncs * FLOAT * parameters / self.sync,
+            # Three quarters of training are the backward pass and the forward pass that is repeated for it.
+            forward=size.compared * each * SAMPLING / TRAINING,
+            training=size.trained * each,
+            checkpoint=size.checkpoints * checkpoint / self.disk,
+        )
+
+
+class BatchSeconds(NamedTuple):
+    """The seconds of the parts of a stage, or of one generation batch."""
+
+    generation: float
+    sync: float
+    forward: float
+    """Passes without gradients: the reference of the KL divergence, and importance weights."""
+    training: float
+    """Forward and backward passes, gradient checkpointing's second forward pass included."""
+    checkpoint: float
 
 
 def _known_method(name: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,6 +33,8 @@ from tirjudge_training.rl.run import CHECKPOINTS
 from tirjudge_training.stages.base import DONE, Run, Say, Stage
 
 RESULTS = "results.md"
+ROWS = "rows.json"
+"""The file of a run folder with the number of training rows per judge, and of those that were left out."""
 
 UNCLAIMED = (
     "teacher.base_url",
@@ -79,14 +82,17 @@ def data_of(recipe: Recipe) -> Data:
 
 
 def counted(recipe: Recipe, data: Data) -> Recipe:
-    """Return the recipe with `rl.epochs` converted to `rl.steps`. Raises BadRecipe if the data is endless."""
+    """Return the recipe with `rl.epochs` converted to `rl.rows`, and to the most `rl.steps` that they take.
+
+    Raises BadRecipe if the data is endless.
+    """
     if recipe.rl.epochs is None:
         return recipe
     try:
-        steps = data.steps(recipe.rl.groups, recipe.rl.epochs)
+        steps, rows = data.steps(recipe.rl.groups, recipe.rl.epochs)
     except ValueError as error:
         raise BadRecipe(str(error)) from None
-    rl = recipe.rl.model_copy(update={"steps": steps, "epochs": None})
+    rl = recipe.rl.model_copy(update={"steps": steps, "epochs": None, "rows": rows})
     return recipe.model_copy(update={"rl": rl})
 
 
@@ -123,6 +129,10 @@ def train(
             dtype=weights_dtype(recipe.model.dtype),
             note=_note(recipe, data),
         )
+        if isinstance(data, RowData):
+            counts = data.counts()
+            run_folder.write(ROWS, json.dumps(counts, indent=2) + "\n")
+            say(_rows_line(counts, recipe.data.max_prompt_tokens))
         # In order: each stage may use the models and samples of those before it.
         end = expected_end(recipe, pipeline, data)
         results = {stage.name: _done(stage, run, end) for stage in pipeline.stages}
@@ -157,6 +167,18 @@ def _note(recipe: Recipe, data: Data) -> dict[str, Any]:
         values = {getattr(judge, name, None) for judge in judges}
         note |= {name: values.pop()} if len(values) == 1 else {}
     return note
+
+
+def _rows_line(counts: Mapping[str, Mapping[str, int]], limit: int | None) -> str:
+    """Return one line about the training rows and about those that `data.max_prompt_tokens` leaves out."""
+    rows, too_long = (sum(one[key] for one in counts.values()) for key in ("rows", "too_long"))
+    line = f"{rows:,} training rows"
+    if limit is None:
+        return f"{line}; data.max_prompt_tokens is not set, so prompts may be of any length"
+    by_judge = ", ".join(f"{one['too_long']:,} of {name}" for name, one in counts.items() if one["too_long"])
+    parts = f" ({by_judge})" if by_judge else ""
+    left_out = f"{too_long:,} with a prompt of more than data.max_prompt_tokens = {limit:,} are left out"
+    return f"{line}; {left_out}{parts}"
 
 
 def _claim(folder: RunFolder, recipe: Recipe) -> None:

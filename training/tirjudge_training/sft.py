@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -133,7 +133,7 @@ def train_sft(
         trainer = SFTTrainer(
             model=model,
             args=_arguments(config, run.path / CHECKPOINTS, seed, processes.world),
-            train_dataset=_dataset(in_batches(samples, config.micro_batch, seed)),
+            train_dataset=_dataset(ordered(samples, config, seed, processes.world)),
             processing_class=load_tokenizer(start),
             peft_config=lora.adapter() if lora and not adapted else None,
             callbacks=[_watch(run, say), checkpoint_callback(interruption, processes=processes)],
@@ -165,6 +165,34 @@ def in_batches(samples: Sequence[Sample], size: int, seed: int) -> list[Sample]:
     # Shuffles the batches; the incomplete one comes last, where it does not shift the others' boundaries.
     batches.sort(key=lambda batch: len(batch) < size or rng.random())
     return [sample for batch in batches for sample in batch]
+
+
+def ordered(samples: Sequence[Sample], config: SftConfig, seed: int, processes: int) -> list[Sample]:
+    """Return the samples in the order of training, in which accelerate gives micro-batches to `processes`."""
+    order = in_batches(samples, config.micro_batch, seed)
+    if processes == 1:
+        return order
+    together = _micro_batch(config, processes) * processes
+    whole = len(order) - len(order) % config.batch
+    steps = [order[start : start + config.batch] for start in range(0, whole, config.batch)]
+    return [
+        *(sample for step in steps for sample in share_lengths(step, processes, together)),
+        *order[whole:],
+    ]
+
+
+def share_lengths(step: Sequence[Sample], processes: int, together: int) -> Iterator[Sample]:
+    """Order an optimizer step so that its processes pass samples of similar lengths at the same time.
+
+    `together` samples are passed at a time, by all `processes`, which wait for the slowest. A step has the
+    same samples for any number of processes, and its loss is a mean over all of them, so that only their
+    order within the step may change.
+    """
+    by_length = sorted(step, key=lambda sample: len(sample.ids))
+    for start in range(0, len(by_length), together):
+        neighbours = by_length[start : start + together]
+        for rank in range(processes):
+            yield from neighbours[rank::processes]
 
 
 def _check(samples: Sequence[Sample], config: SftConfig) -> None:

@@ -35,14 +35,16 @@ def opened(path: Path, judges: dict[str, EnvironmentConfig] = PAIRS, **config: A
     return RowData(DataConfig(train=path, **config), judges)
 
 
-def sampled_ids(
-    data: RowData, steps: int, groups: int, seed: int = 0, round_number: int = 0
-) -> list[list[str]]:
-    sample_task = data.source(groups, seed)
-    return [
-        [sample_task(step, round_number, position).task.id for position in range(groups)]
-        for step in range(steps)
-    ]
+def sampled_ids(data: RowData, steps: int, groups: int, seed: int = 0, start: int = 0) -> list[list[str]]:
+    """Return the rows of batches that fill `groups` slots with a row each, from a place in the stream on."""
+    rows = data.source(groups, seed)
+    rows.go_to(0, {"next": start, "deferred": []})
+    batches = []
+    for _ in range(steps):
+        batch = [rows(position) for position in range(groups)]
+        rows.draw(range(groups))
+        batches.append([formatted.task.id for formatted in batch if formatted is not None])
+    return batches
 
 
 def ids(tasks: Sequence[FormattedTask]) -> set[str]:
@@ -97,20 +99,22 @@ def test_every_pass_has_each_row_once_in_an_order_of_its_own(tmp_path: Path) -> 
     assert sampled_ids(data, 10, 5) == passes != sampled_ids(data, 10, 5, seed=1)
 
 
-def test_replacements_are_other_rows_than_their_batch(tmp_path: Path) -> None:
+def test_replacements_come_from_further_along_the_pass(tmp_path: Path) -> None:
+    """What a replacement draws, no later batch of the pass draws again."""
     data = opened(write(tmp_path / "rows.jsonl", [row(n) for n in range(100)]))
-    for first, second, third in zip(
-        *(sampled_ids(data, 4, 8, round_number=round_number) for round_number in range(3)), strict=True
-    ):
-        assert len({*first, *second, *third}) == 24
+    rows = data.source(8, 0)
+    found = []
+    for groups in (8, 5, 2) * 6 + (5,):  # Batches of eight, each with two rounds of replacements.
+        found += [one.task.id for position in range(groups) if (one := rows(position)) is not None]
+        rows.draw(range(groups))
+    assert len(found) == 95
+    assert set(found) == ids(data.prompts(None, 0))
 
 
 def test_views_count_as_slots_so_a_pass_of_single_responses_takes_more_batches(tmp_path: Path) -> None:
     judge = {"single": EnvironmentConfig(name="tir-pointwise")}
     data = opened(write(tmp_path / "rows.jsonl", [row(n) for n in range(21)]), judge)
-    sample_task = data.source(4, 0)
-    seen = {sample_task(step, 0, position).task.id for step in range(10) for position in range(2)}
-    assert seen == ids(data.prompts(None, 0))
+    assert data.steps(4, 1) == (10, 20)
 
 
 def test_rows_are_assigned_by_weight_to_judges_that_accept_them(tmp_path: Path) -> None:
@@ -129,8 +133,9 @@ def test_rows_are_assigned_by_weight_to_judges_that_accept_them(tmp_path: Path) 
 def test_weights_by_domain_repeat_rows_or_leave_them_out(tmp_path: Path) -> None:
     rows = [row(n, domain=("math", "chat", "code")[n % 3]) for n in range(600)]
     data = opened(write(tmp_path / "rows.jsonl", rows), weights={"math": 2.5, "chat": 0})
-    sample_task = data.source(1, 0)
-    whole = Counter(sample_task(step, 0, 0).task.domain for step in range(190 * 3 + 95))
+    _, rows = data.steps(1, 1)
+    rows_of_a_pass = data.source(1, 0, rows)
+    whole = Counter(one.task.domain for place in range(rows) if (one := rows_of_a_pass(place)) is not None)
     assert set(whole) == {"math", "code"}
     assert whole["math"] / whole["code"] == pytest.approx(2.5, abs=0.25)
     assert all(count == 1 for count in Counter(d.task.id for d in data.prompts(None, 0)).values())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import math
+import os
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +18,7 @@ from safetensors.torch import load_file
 from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
+from tirjudge_sandbox import open_sandbox
 from tirjudge_training import model_folder, sft
 from tirjudge_training.config_files import BadRecipe, load
 from tirjudge_training.data.base import Data, DataConfig
@@ -30,7 +32,7 @@ from tirjudge_training.policies import transformers
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl import engine, grpo
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.engine import Engine, RolloutConfig
+from tirjudge_training.rl.engine import Engine, RolloutConfig, pool_options
 from tirjudge_training.rl.run import train_rl
 from tirjudge_training.run import _done as run_stage
 from tirjudge_training.run import data_of, pipeline_of
@@ -243,3 +245,14 @@ def test_unusable_gpus_are_refused_before_the_run(
 def recipe_checked(tmp_path: Path) -> Callable[[], None]:
     recipe = load(Recipe, "mini")
     return lambda: check(recipe, pipeline_of(recipe), data_of(recipe), tmp_path)
+
+
+def test_the_processes_of_a_machine_share_its_cpus(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Eight processes on 16 CPUs run two programs each at a time, and a process alone runs 16."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
+    for processes, capacity in (("8", 2), ("1", 16), ("32", 1)):
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+        assert open_sandbox("local", **pool_options("local")).capacity == capacity
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "8")
+    with Engine.load(str(tiny_model), {}, RolloutConfig()) as opened:
+        assert opened.programs_at_once == 2

@@ -91,7 +91,7 @@ class Tasks:
     def __init__(self) -> None:
         self.environments = {"rationale": TwoWords(order="given")}
 
-    def source(self, groups: int, seed: int) -> TaskSource:
+    def source(self, groups: int, seed: int, rows: int | None = None) -> TaskSource:
         return sample_task
 
 

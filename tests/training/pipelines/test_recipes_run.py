@@ -23,9 +23,10 @@ from tirjudge_training.cli import train
 
 
 def rows(folder: Path, *, tie: bool) -> Path:
-    """Five pairs with gold scores, of which one is held back for validation."""
+    """Five pairs with gold scores, of which one is held back for validation, and one with a long prompt."""
     path, scores = folder / "rows.jsonl", [8, 8 if tie else 7]
-    lines = ({"prompt": f"q{n}", "responses": ["a", "b"], "gold_scores": scores} for n in range(5))
+    prompts = (*(f"q{n}" for n in range(5)), "long " * 2000)
+    lines = ({"prompt": one, "responses": ["a", "b"], "gold_scores": scores} for one in prompts)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
 
@@ -48,6 +49,11 @@ def test_a_recipe_of_a_paper_runs_for_an_epoch(
     app.command()(train)
     result = CliRunner().invoke(app, [*words, "--output", str(tmp_path / "run")])
     assert result.exit_code == 0, result.stderr
+    assert "4 training rows; 1 with a prompt of more than data.max_prompt_tokens = 8,000 are left out" in (
+        result.stderr
+    )
+    (counts,) = json.loads((tmp_path / "run" / "rows.json").read_text()).values()
+    assert counts == {"rows": 4, "too_long": 1}
     assert len(list(read_lines(tmp_path / "run" / "rl" / "metrics.jsonl"))) == steps
     episodes = list(read_lines(tmp_path / "run" / "rl" / "episodes.jsonl"))
     assert all(one["reward"]["total"] is not None for episode in episodes for one in episode["trajectories"])

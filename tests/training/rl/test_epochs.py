@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -59,10 +61,14 @@ def test_an_epoch_shows_every_training_row_once(
     rl = counted(planned, data).rl
     assert (rl.steps, rl.epochs) == (steps, None)
     views = 2 if "options" in judge else 1
-    source = data.source(8, 0)
-    sampled = [source(step, 0, place).task.id for step in range(steps) for place in range(8 // views)]
-    if epochs == 1:
-        assert len(set(sampled)) == 38
+    assert rl.rows == 38 * epochs
+    assert steps == -(-rl.rows * views // 8)
+    source, sampled = data.source(8, 0, rl.rows), []
+    while (found := source(0)) is not None:
+        source.draw([0])
+        sampled.append(found.task.id)
+    assert len(sampled) == rl.rows
+    assert all(count <= math.ceil(epochs) for count in Counter(sampled).values())
 
 
 def test_a_number_of_steps_is_not_changed(rows: Path) -> None:
@@ -91,7 +97,7 @@ def test_rows_with_too_long_a_prompt_are_left_out(rows: Path, tiny_model: Path) 
     limited = recipe(rows, judge, {"steps": 1}, tiny_model, max_prompt_tokens=limit)
     kept = {formatted.task.id for formatted in data_of(limited).prompts(None, 0)}
     assert kept == {name for name, size in sizes.items() if size <= limit}
-    assert len(kept) == 19
+    assert data_of(limited).counts() == {"judge": {"rows": 19, "too_long": 38 - 19}}
 
 
 def test_no_row_with_a_short_enough_prompt_is_an_error(rows: Path, tiny_model: Path) -> None:

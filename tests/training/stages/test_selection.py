@@ -13,10 +13,11 @@ from safetensors.torch import load_file, save_file
 from tests.training.stages.test_rejection import ROLLOUT, Tasks
 from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_training.distributed import checkpoints
+from tirjudge_training.evaluation import ValidationConfig
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.run import checkpoints_kept
 from tirjudge_training.stages.base import Run
-from tirjudge_training.stages.selection import Selection, ValidationConfig
+from tirjudge_training.stages.selection import Selection
 
 WEIGHTS = "model.safetensors"
 

@@ -82,11 +82,14 @@ class Data(Protocol):
     def environments(self) -> Mapping[str, Environment]:
         """Return the judges, by the name in the `format` of a FormattedTask."""
 
-    def source(self, groups: int, seed: int) -> TaskSource:
-        """Return the training tasks of an RL stage with `groups` slots per batch."""
+    def source(self, groups: int, seed: int, rows: int | None = None) -> TaskSource:
+        """Return the training tasks of an RL stage with `groups` slots per batch, at most `rows` of them."""
 
-    def steps(self, groups: int, epochs: float) -> int:
-        """Return the number of batches of `groups` slots in `epochs` passes; raises ValueError if endless."""
+    def steps(self, groups: int, epochs: float) -> tuple[int, int]:
+        """Return the number of batches of `groups` slots in `epochs` passes, and that of their tasks.
+
+        Raises ValueError if the tasks are endless.
+        """
 
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
         """Return `n` distinct training tasks; None is all of them. Raises ValueError if they are endless."""

@@ -6,6 +6,7 @@ A plan made before the rows exist uses `ExpectedRows`, which have the same split
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -32,7 +33,7 @@ from tirjudge_training.data.base import (
     tool_variants,
 )
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.trainer import TaskSource
+from tirjudge_training.rl.stream import RowStream
 
 JUDGES = {
     "tir-pairwise": EnvironmentConfig(name="tir-pairwise"),
@@ -81,8 +82,10 @@ class RowData:
         seen = held_back | reported
         self._demonstrated = self._trainable(self._read(config.demonstrations), seen)
         left = self._trainable(rows, seen)
+        self.too_long: Counter[str] = Counter()
+        """Rows per judge whose prompt is longer than `max_prompt_tokens` and that are therefore left out."""
         if tokens is not None and config.max_prompt_tokens is not None:
-            left = [row for row in left if self._longest(row, tokens) <= config.max_prompt_tokens]
+            left = list(self._short_enough(left, tokens, config.max_prompt_tokens))
         self._reserved, left = self._set_apart([row for row in left if self._copies(row.task)])
         self._train = [row for row in left for _ in range(self._copies(row.task))]
         if not self._train:
@@ -94,19 +97,25 @@ class RowData:
         self._slots = fmean(len(self.environments[row.format].views(row.task)) for row in self._train)
         self._order = lru_cache(maxsize=4)(self._shuffled)
 
-    def source(self, groups: int, seed: int) -> TaskSource:
-        """Return passes over the rows, each in an order of its own; replacements are the rows that follow."""
-        # A function of the arguments alone, as a resumed run needs: passes are numbered, not iterated.
-        stride = self._stride(groups)
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Return, per judge, its training rows, repeated by weights above 1, and those that are too long."""
+        rows = Counter(row.format for row in (*self._reserved, *self._train))
+        names = sorted(rows.keys() | self.too_long.keys())
+        return {name: {"rows": rows[name], "too_long": self.too_long[name]} for name in names}
 
-        def sample_task(step: int, round_number: int, position: int) -> FormattedTask:
-            number, place = divmod(step * stride + round_number * groups + position, len(self._train))
+    def source(self, groups: int, seed: int, rows: int | None = None) -> RowStream:
+        """Return the stream of the rows in passes, each in an order of its own; it ends after `rows`."""
+
+        def row(position: int) -> FormattedTask:
+            number, place = divmod(position, len(self._train))
             return self._train[self._order(seed, number)[place]]
 
-        return sample_task
+        return RowStream(row, per_pass=len(self._train), stride=self._stride(groups), limit=rows)
 
-    def steps(self, groups: int, epochs: float) -> int:
-        return math.ceil(epochs * len(self._train) / self._stride(groups))
+    def steps(self, groups: int, epochs: float) -> tuple[int, int]:
+        # In views and not in rows: a batch is full of views, so that no row is left at the end.
+        rows = math.ceil(epochs * len(self._train))
+        return math.ceil(rows * self._slots / groups), rows
 
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
         if self._reserved:
@@ -151,6 +160,16 @@ class RowData:
         reserved = order[: self._config.reserved]
         ids = {row.task.id for row in reserved}
         return reserved, [row for row in rows if row.task.id not in ids]
+
+    def _short_enough(
+        self, rows: Iterable[FormattedTask], tokens: Callable[[Prompt], int], most: int
+    ) -> Iterator[FormattedTask]:
+        """Yield the rows with no prompt of more than `most` tokens, and count the others."""
+        for row in rows:
+            if self._longest(row, tokens) <= most:
+                yield row
+            else:
+                self.too_long[row.format] += 1
 
     def _longest(self, row: FormattedTask, tokens: Callable[[Prompt], int]) -> int:
         """Return the tokens of the longest prompt among the views of a task."""

@@ -93,6 +93,15 @@ class Processes:
 ALONE = Processes()
 
 
+def cpus_of_this_process() -> int:
+    """Return the CPUs that this process may keep busy: its share of those that the machine's processes have.
+
+    A launcher starts several processes on one machine and does not divide the CPUs among them.
+    """
+    processes = int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
+    return max(1, len(os.sched_getaffinity(0)) // processes)
+
+
 class ReadOnlyRunFolder(RunFolder):
     """A run folder that another process writes: readable, not locked, and writes do nothing."""
 

@@ -39,7 +39,7 @@ class GeneratedData:
         self._config = config
         _, self.environments = open_judges(judges, config.no_tools)
 
-    def source(self, groups: int, seed: int) -> TaskSource:
+    def source(self, groups: int, seed: int, rows: int | None = None) -> TaskSource:
         def sample_task(step: int, round_number: int, position: int) -> FormattedTask:
             # Replacements come from a stream of their own, so they never use up tasks of later batches.
             stream = (
@@ -51,7 +51,7 @@ class GeneratedData:
 
         return sample_task
 
-    def steps(self, groups: int, epochs: float) -> int:
+    def steps(self, groups: int, epochs: float) -> tuple[int, int]:
         raise ValueError("the miniature's task stream is endless: set the number of batches with rl.steps")
 
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:

@@ -32,7 +32,7 @@ class Distill(Method):
             ),
             fine_tune(recipe, SFT, start, LESSONS, recipe.teacher.prompts),
             *measure(recipe, SFT, SFT),
-            rl(recipe, RL, SFT),
+            rl(recipe, RL, SFT, select=True),
             select(recipe, SELECT, RL, recipe.rl.steps),
             *measure(recipe, RL, SELECT),
         ]

@@ -57,7 +57,7 @@ def _relearn(recipe: Recipe, name: str, *, sampler: str | None, start: str | Non
 def _reinforce(recipe: Recipe, name: str, start: str | None, steps: int) -> list[Stage]:
     """Return RL and the choice of its best checkpoint, which is the model that is measured."""
     return [
-        rl(recipe, f"rl-{name}", start, steps=steps),
+        rl(recipe, f"rl-{name}", start, steps=steps, select=True),
         select(recipe, f"select-{name}", f"rl-{name}", steps),
         *measure(recipe, f"rl-{name}", f"select-{name}"),
     ]

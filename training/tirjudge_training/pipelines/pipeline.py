@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tirjudge_environments import derive_seed
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.rl.run import checkpoints_kept
+from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.stages.base import Stage
 from tirjudge_training.stages.demonstrations import Demonstrations
 from tirjudge_training.stages.fine_tuning import FineTuning
@@ -78,23 +78,44 @@ def _demonstrated(recipe: Recipe) -> list[Stage]:
     ]
 
 
-def rl(recipe: Recipe, name: str, start: str | None, *, steps: int | None = None) -> Stage:
-    """Return RL from the model of `start`, for `steps` generation batches or as many as the recipe has."""
-    config = recipe.rl.model_copy(update={"steps": steps, "epochs": None}) if steps else recipe.rl
+def rl(
+    recipe: Recipe, name: str, start: str | None, *, steps: int | None = None, select: bool = False
+) -> Stage:
+    """Return RL from the model of `start`, for `steps` generation batches or as many as the recipe has.
+
+    With `select` a selection among its steps follows.
+    """
+    config, rows = recipe.rl, recipe.rl.rows
+    if steps:
+        # A stage of more batches than `epochs` takes goes through as many more rows.
+        rows = rows and -(-rows * steps // config.steps)
+        config = config.model_copy(update={"steps": steps, "epochs": None, "rows": rows})
     return Reinforcement(
-        name=name, seed=seed(recipe, name), start=start, config=config, lora=recipe.model.lora
+        name=name,
+        seed=seed(recipe, name),
+        start=start,
+        config=config,
+        lora=recipe.model.lora,
+        validation=recipe.validation if select else None,
+        answers=_answers(recipe) if select else None,
     )
 
 
 def select(recipe: Recipe, name: str, stage: str, steps: int) -> Stage:
-    """Return the choice of the best checkpoint of an RL stage of `steps` generation batches."""
+    """Return the choice of the best step of an RL stage of `steps` generation batches."""
     return Selection(
         name=name,
         stage=stage,
-        candidates=checkpoints_kept(recipe.rl, steps),
+        candidates=-(-steps // recipe.validation.every),
         config=recipe.validation,
-        rollout=recipe.heldout.rollout(recipe.rl),
+        rollout=_answers(recipe),
     )
+
+
+def _answers(recipe: Recipe) -> RolloutConfig:
+    """Return the limits of the answers to validation tasks, without the other settings of RL."""
+    rollout = recipe.heldout.rollout(recipe.rl)
+    return RolloutConfig(**{name: getattr(rollout, name) for name in RolloutConfig.model_fields})
 
 
 def reject(recipe: Recipe, name: str, start: str | None) -> Stage:

@@ -14,7 +14,7 @@ class RlAlone(Method):
 
     def build(self, recipe: Recipe) -> Pipeline:
         start, stages = initial_model(recipe)
-        stages.append(rl(recipe, RL, start))
+        stages.append(rl(recipe, RL, start, select=recipe.validation.select))
         result = RL
         if recipe.validation.select:
             stages.append(select(recipe, SELECT, RL, recipe.rl.steps))

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import get_args
 
 from tirjudge.console_text import span, table
 from tirjudge_training.pipelines import open_method
-from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe import Rates, Recipe
 from tirjudge_training.stages.base import Kind, Size, Stage
 
 TIR = "tir-"
 """The prefix of the judges that TIR Table 8 is about."""
+
+
+UNKNOWN = "unknown"
+
+
+def stage_seconds(rates: Rates, stage: Stage, size: Size, parameters: int) -> tuple[float, float]:
+    """Return the least and the most seconds of a stage; one process alone runs those that do not train."""
+    return rates.seconds(size, parameters, alone=not stage.distributed)
 
 
 def cost_lines(recipe: Recipe, stages: Sequence[tuple[Stage, Size]], parameters: int) -> Iterator[str]:
@@ -20,30 +28,47 @@ def cost_lines(recipe: Recipe, stages: Sequence[tuple[Stage, Size]], parameters:
     if not recipe.rates.dollars or recipe.generated:
         return
     rates = recipe.rates
-    spent: dict[Kind, tuple[float, float]] = dict.fromkeys(get_args(Kind), (0.0, 0.0))
+    timed: dict[Kind, list[tuple[float, float]]] = {kind: [] for kind in get_args(Kind)}
     for stage, size in stages:
-        shortest, longest = rates.seconds(size, parameters)
-        before = spent[stage.kind]
-        spent[stage.kind] = (before[0] + shortest, before[1] + longest)
-    least, most = (sum(seconds[i] for seconds in spent.values()) for i in (0, 1))
+        if size.timed:
+            timed[stage.kind].append(stage_seconds(rates, stage, size, parameters))
+    spent = {kind: _sums(seconds) for kind, seconds in timed.items()}
+    least, most = _sums([seconds for each in timed.values() for seconds in each])
     dialogues = sum(size.dialogues for _, size in stages)
     teacher = rates.teacher_cost(dialogues)
+    asks = any(stage.asks_teacher for stage, _ in stages)
+    without = [stage.name for stage, size in stages if not size.timed]
     rows = [
-        *((kind, span(*seconds)) for kind, seconds in spent.items()),
-        ("total", span(least, most)),
-        ("devices", _dollars(rates.cost(least), rates.cost(most))),
-        ("teacher", _dollars(teacher, teacher)),
+        *((kind, span(*seconds) if timed[kind] else UNKNOWN) for kind, seconds in spent.items()),
+        ("total", span(least, most) if most else UNKNOWN),
+        ("devices", _dollars(rates.cost(least), rates.cost(most)) if most else UNKNOWN),
+        ("teacher", _dollars(teacher, teacher) if teacher or not asks else UNKNOWN),
     ]
+    # A method without a stage of this kind takes no time for it.
+    used = {stage.kind for stage, _ in stages}
+    rows = [(kind, "none" if kind in timed and kind not in used else text) for kind, text in rows]
     yield ""
     yield f"cost, at ${rates.dollars:,.2f} an hour of a device ([rates] dollars):"
     yield from table(_compared(recipe, rows))
+    if without:
+        yield f"not in these numbers, because its time is unknown: {', '.join(without)}"
+
+
+def _sums(seconds: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    each = list(seconds)
+    return sum(one[0] for one in each), sum(one[1] for one in each)
+
+
+def is_tir(recipe: Recipe) -> bool:
+    """Return True if all judges are TIR-Judge's, whose cost is published."""
+    names = [judge.name for judge in recipe.environments.values()]
+    return bool(names) and all(name.startswith(TIR) for name in names)
 
 
 def _compared(recipe: Recipe, rows: list[tuple[str, str]]) -> list[tuple[str, ...]]:
     """Return the rows, with the published figures in a further column if the recipe is TIR-Judge's."""
-    names = [judge.name for judge in recipe.environments.values()]
     published = open_method(recipe).published
-    if published is None or not names or not all(name.startswith(TIR) for name in names):
+    if published is None or not is_tir(recipe):
         return [(f"  {kind}", expected) for kind, expected in rows]
     hours = [
         *(f"{value:.1f} h" for value in (published.sft, published.rejection, published.rl)),

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from tirjudge.console_text import span
 from tirjudge_training.data.base import Data
 from tirjudge_training.pipelines.pipeline import Pipeline
+from tirjudge_training.planning.cost import stage_seconds
 from tirjudge_training.planning.plan import shape_of
 from tirjudge_training.recipe import Recipe
 
@@ -58,7 +59,9 @@ def expected_end(recipe: Recipe, pipeline: Pipeline, data: Data) -> ExpectedEnd:
     """Return the expected end of a run that begins now."""
     shape = shape_of(recipe)
     seconds = (
-        sum(recipe.rates.seconds(stage.size(data), shape.parameters)) / 2 if shape is not None else 0.0
+        sum(stage_seconds(recipe.rates, stage, stage.size(data), shape.parameters)) / 2
+        if shape is not None
+        else 0.0
         for stage in pipeline.stages
     )
     return ExpectedEnd(dict(zip((stage.name for stage in pipeline.stages), seconds, strict=True)))

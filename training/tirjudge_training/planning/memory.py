@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tirjudge.models import resolve_model
 from tirjudge.models.machine import free_memory
@@ -19,10 +19,16 @@ TRAINED = 16
 """Bytes per trained parameter: weight, gradient and Adam's two moments, all in float32."""
 FROZEN = 4
 """Bytes per frozen parameter: under an adapter, in the KL reference, or on its way to vLLM."""
-LOGIT = 12
-"""Bytes per logit of a forward and backward pass: the logit, its log-probability and its gradient."""
 HALF = 2
 """Bytes per value in bfloat16."""
+TILE_TOKENS, TILE_WORDS = 4096, 32768
+"""The tile of logits that TRL's fused output layer computes at a time; the whole logits never exist."""
+VLLM_SHARE = 0.9
+"""vLLM's own `gpu_memory_utilization`, if the recipe does not set it."""
+
+
+LAYERS = ".layers."
+"""The part of a parameter's name that marks it as one of a layer's, in the models of transformers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +41,24 @@ class Shape:
     """0 if the configuration does not say; the parts that need it are then left out."""
     hidden: int = 0
     intermediate: int = 0
-    cached: int = 0
-    """Elements of the KV cache per token, in all layers."""
+    queries: int = 0
+    """Width of the queries of one layer: heads times the size of a head."""
+    keys: int = 0
+    """Width of the keys of one layer, and of its values."""
+    root: int = 0
+    """Parameters outside the layers: embedding, output layer and last norm. FSDP keeps them gathered."""
     adapter: int | None = None
     """Parameters of a LoRA adapter, the only ones trained; None if all weights are trained."""
+
+    @property
+    def cached(self) -> int:
+        """Elements of the KV cache per token, in all layers."""
+        return 2 * self.layers * self.keys
+
+    @property
+    def layer(self) -> int:
+        """Parameters of one layer, on average; 0 if the number of layers is unknown."""
+        return (self.parameters - self.root) // self.layers if self.layers else 0
 
     @property
     def trained(self) -> int:
@@ -58,13 +78,16 @@ def shape(model: str) -> Shape:
     each = getattr(config, "head_dim", None) or (hidden // heads if heads else 0)
     # With grouped-query attention several query heads share one head of keys and values.
     key_heads = getattr(config, "num_key_value_heads", None) or heads
+    network = _network(model)
     return Shape(
-        parameters=_count(_network(model).parameters()),
+        parameters=_count(network.parameters()),
         vocabulary=config.vocab_size,
         layers=layers,
         hidden=hidden,
         intermediate=getattr(config, "intermediate_size", None) or 0,
-        cached=2 * layers * key_heads * each,
+        queries=heads * each,
+        keys=key_heads * each,
+        root=_count(weight for name, weight in network.named_parameters() if LAYERS not in name),
     )
 
 
@@ -79,7 +102,7 @@ def adapted(model: str, lora: LoraConfig) -> Shape:
 def training_bytes(shape: Shape, *, reference: bool = False, sampler: Sampler = "transformers") -> int:
     """Return the memory that one of the launched processes needs for training, whatever the batch size.
 
-    Activations, logits (see `logits_bytes`) and vLLM's engine come on top.
+    Activations and vLLM's engine come on top, see `device_bytes`.
     """
     sharing, world = Sharding.launched(), int(os.environ.get("WORLD_SIZE", "1"))
     # Under LoRA the base model is frozen, and it is also the KL reference with the adapter turned off.
@@ -98,48 +121,130 @@ def deepspeed_weight() -> int:
     return FROZEN if os.environ.get("ACCELERATE_MIXED_PRECISION", "no") == "no" else HALF
 
 
-def logits_bytes(rows: int, tokens: int, vocabulary: int) -> int:
-    """Return the bytes of a micro-batch's logits at full length, mostly the largest single part."""
-    return rows * tokens * vocabulary * LOGIT
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The state that one device holds, and the rows that it processes at once."""
+
+    devices: int
+    """Devices that share the state by FSDP, if several."""
+    rows: int
+    """Rows of a forward pass, of `prompt` and `response` tokens."""
+    prompt: int
+    response: int
+    cached: int
+    """Tokens in the KV cache of a sampler in transformers."""
+    reference: bool
+    """True if a frozen copy of the model is the reference of a KL divergence."""
+    sampler: Sampler
+    reserved: int = 0
+    """Bytes that vLLM's engine on this device takes for itself."""
 
 
-def device_bytes(
-    shape: Shape,
-    *,
-    devices: int,
-    reference: bool,
-    rows: int,
-    prompt: int,
-    response: int,
-    sampler: Sampler,
-    cached: int,
-) -> dict[str, int]:
-    """Return an estimate by part for one of `devices` (FSDP if several), with `rows` of full length.
+Phase = Literal["throughout", "sampling", "scoring without gradients", "training"]
+"""The parts of a generation batch. Memory of the first is held in all of them."""
 
-    Activations follow the usual count of a layer's products and are kept in bfloat16 at layer boundaries only
-    (gradient checkpointing); the generator holds `cached` tokens in its KV cache.
+
+def device_bytes(shape: Shape, work: Work) -> dict[Phase, dict[str, int]]:
+    """Return an estimate by phase and part for one device, with rows of full length.
+
+    `tests/training/planning/test_memory.py` compares the parts with what torch allocates for a small model.
+    Activations are in bfloat16 and kept at layer boundaries only (gradient checkpointing). CUDA's context,
+    the communication buffers of NCCL and fragmentation are not counted.
     """
-    weights, tokens = shape.parameters, rows * (prompt + response)
-    trained = shape.trained
+    trained, devices = shape.trained, work.devices
     shared = ", sharded" if devices > 1 else ""
-    layer = shape.parameters // shape.layers if shape.layers else 0
-    parts = {
-        f"weights, float32{shared}": FROZEN * weights // devices,
-        f"adapter, float32{shared}": 4 * (shape.adapter or 0) // devices,
-        f"gradients, float32{shared}": 4 * trained // devices,
-        f"Adam's moments, float32{shared}": 8 * trained // devices,
-        f"KL reference, float32{shared}": FROZEN * weights // devices
-        if reference and shape.adapter is None
-        else 0,
-        "two layers gathered, bfloat16": 2 * HALF * layer if devices > 1 else 0,
-        "activations kept between layers": HALF * tokens * shape.hidden * shape.layers,
-        "activations of one layer, and their gradients": (
-            2 * HALF * tokens * (6 * shape.hidden + 3 * shape.intermediate)
-        ),
-        "logits": logits_bytes(rows, response, shape.vocabulary),
-        **_generator_bytes(shape, sampler, devices, cached),
+    # Under LoRA the model without its adapter is the reference.
+    reference = work.reference and shape.adapter is None
+    phases: dict[Phase, dict[str, int]] = {
+        "throughout": {
+            f"weights, float32{shared}": FROZEN * shape.parameters // devices,
+            f"adapter, float32{shared}": 4 * (shape.adapter or 0) // devices,
+            f"Adam's moments, float32{shared}": 8 * trained // devices,
+            f"KL reference, float32{shared}": FROZEN * shape.parameters // devices if reference else 0,
+            **_sampler_bytes(shape, work),
+        },
+        "sampling": {
+            "KV cache, float32": FROZEN * shape.cached * work.cached if work.sampler == "transformers" else 0,
+        },
+        "scoring without gradients": {
+            **(_gathered_reference(shape) if reference and devices > 1 else {}),
+            "activations of one layer": work.rows * (work.prompt + work.response) * _passing(shape),
+            "output layer, one tile of logits": _tile(shape, work) + _hidden(shape, work),
+        },
+        "training": {
+            f"gradients, float32{shared}": 4 * trained // devices,
+            **(_gathered_policy(shape) if devices > 1 else {}),
+            **_activations(shape, work),
+        },
     }
-    return {part: size for part, size in parts.items() if size}
+    return {phase: {part: size for part, size in parts.items() if size} for phase, parts in phases.items()}
+
+
+def largest(phases: Mapping[Phase, Mapping[str, int]]) -> tuple[Phase, int]:
+    """Return the phase that takes most memory, and its bytes, those held throughout included."""
+    held = sum(phases["throughout"].values())
+    sizes = {phase: held + sum(parts.values()) for phase, parts in phases.items() if phase != "throughout"}
+    worst = max(sizes, key=lambda phase: sizes[phase])
+    return worst, sizes[worst]
+
+
+def _gathered_reference(shape: Shape) -> dict[str, int]:
+    # TRL shards the reference as a single unit, so that a forward pass gathers all of it: into a buffer, from
+    # which it is copied into the parameters.
+    return {"KL reference gathered whole, bfloat16, twice": 2 * HALF * shape.parameters}
+
+
+def _gathered_policy(shape: Shape) -> dict[str, int]:
+    # The next layer is gathered while one computes, and each is copied out of the buffer it arrives in.
+    return {
+        "embedding and output layer gathered, bfloat16": HALF * shape.root,
+        "two layers gathered, bfloat16": 2 * HALF * shape.layer,
+        "gradients before they are sharded, bfloat16": HALF * (shape.root + shape.layer)
+        if shape.adapter is None
+        else 0,
+    }
+
+
+def _activations(shape: Shape, work: Work) -> dict[str, int]:
+    """Return the activations of a forward and backward pass.
+
+    Per token, a layer of a Llama-like model saves 16 bytes per element of the hidden state (two norms in
+    float32, their rounded results and the inputs of the projections), 14 per element of queries and of keys
+    (their norms, rotation and attention), and 8 per element of the MLP, whose gradients take 4 more.
+    """
+    tokens = work.rows * (work.prompt + work.response)
+    layer = 16 * shape.hidden + 14 * (shape.queries + shape.keys) + 12 * shape.intermediate
+    # The gradients of the output layer are summed in float32, of the hidden states and of the weight.
+    whole = FROZEN * shape.vocabulary * shape.hidden if shape.adapter is None else 0
+    head = _tile(shape, work) + 3 * _hidden(shape, work) + whole
+    return {
+        "activations kept between layers": HALF * tokens * shape.hidden * shape.layers,
+        # Not both at once: the output layer's backward pass ends before that of the last layer begins.
+        "one layer or the output layer, whichever is larger": max(tokens * layer, head),
+    }
+
+
+def _passing(shape: Shape) -> int:
+    """Return the bytes per token that one layer needs at once in a pass without gradients."""
+    return HALF * (2 * shape.hidden + 3 * shape.intermediate)
+
+
+def _hidden(shape: Shape, work: Work) -> int:
+    """Return the bytes of the last hidden states of the tokens that are scored."""
+    return HALF * work.rows * work.response * shape.hidden
+
+
+def _tile(shape: Shape, work: Work) -> int:
+    return HALF * min(work.rows * work.response, TILE_TOKENS) * TILE_WORDS
+
+
+def _sampler_bytes(shape: Shape, work: Work) -> dict[str, int]:
+    """Return what the sampler holds on this device: vLLM's engine, or a whole copy of sharded weights."""
+    if work.sampler == "vllm":
+        return {"vLLM's engine (gpu_memory_utilization)": work.reserved}
+    if work.sampler == "transformers" and work.devices > 1:
+        return {"the sampler's weights, float32, whole": FROZEN * shape.parameters}
+    return {}
 
 
 def available_memory() -> tuple[int, str]:
@@ -163,21 +268,6 @@ def available_disk(folder: Path) -> int:
 def gib(size: int) -> str:
     """Format bytes as GiB, or as MiB below half a GiB."""
     return f"{size / 2**30:,.1f} GiB" if size >= 2**29 else f"{size / 2**20:,.1f} MiB"
-
-
-def _generator_bytes(shape: Shape, sampler: Sampler, devices: int, cached: int) -> dict[str, int]:
-    """Return the parts of the sampler: vLLM's engine, or the KV cache and a whole copy of sharded weights."""
-    if sampler == "vllm-server":
-        return {}
-    if sampler == "vllm":
-        return {
-            "generator: weights, bfloat16, whole": HALF * shape.parameters,
-            "generator: KV cache": HALF * shape.cached * cached,
-        }
-    return {
-        "generator: weights, float32, whole": FROZEN * shape.parameters if devices > 1 else 0,
-        "generator: KV cache": FROZEN * shape.cached * cached,
-    }
 
 
 def _network(model: str) -> Any:

@@ -10,15 +10,17 @@ from tirjudge_environments import Environment
 from tirjudge_training.data.base import Data
 from tirjudge_training.data.rows import ExpectedRows
 from tirjudge_training.miniature.model import VOCABULARY
+from tirjudge_training.pipelines import open_method
 from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning import memory
-from tirjudge_training.planning.cost import cost_lines
+from tirjudge_training.planning.cost import UNKNOWN, cost_lines, is_tir, stage_seconds
 from tirjudge_training.planning.memory import Shape
 from tirjudge_training.planning.requirements import disk_lines, memory_lines
-from tirjudge_training.recipe import Recipe
+from tirjudge_training.recipe import FLOAT, Recipe
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.trainer import TaskSource
-from tirjudge_training.stages.base import DONE, Size
+from tirjudge_training.stages.base import DONE, Size, Stage
+from tirjudge_training.stages.reinforcement import Reinforcement
 
 HEAD = ("stage", "what", "sampled", "trained", "tokens", "time")
 
@@ -28,10 +30,10 @@ class NoRows:
 
     environments: Mapping[str, Environment] = {}
 
-    def source(self, groups: int, seed: int) -> TaskSource:
+    def source(self, groups: int, seed: int, rows: int | None = None) -> TaskSource:
         raise ValueError("there are no rows")
 
-    def steps(self, groups: int, epochs: float) -> int:
+    def steps(self, groups: int, epochs: float) -> tuple[int, int]:
         raise ValueError("there are no rows")
 
     def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
@@ -57,19 +59,22 @@ def plan(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> Iterat
         expected = sum(recipe.rates.tasks.values())
         yield f"{recipe.data.train} does not exist: counted with {expected:,} rows ([rates.tasks])"
     yield ""
+    stages = list(zip(pipeline.stages, sizes, strict=True))
     rows = [
-        (stage.name, size.what, *_counts(recipe, size), _time(recipe, size, shape, finished))
-        for stage, size, finished in zip(pipeline.stages, sizes, done, strict=True)
+        (stage.name, size.what, *_counts(recipe, size), _time(recipe, stage, size, shape, finished))
+        for (stage, size), finished in zip(stages, done, strict=True)
     ]
     # Finished stages keep their line but no longer count towards the total.
-    left = [size for size, finished in zip(sizes, done, strict=True) if not finished]
+    left = [one for one, finished in zip(stages, done, strict=True) if not finished]
     yield from table([HEAD, *rows, ("total", "", "", "", "", _total(recipe, left, shape))], words=2)
     yield ""
     if shape is not None:
         yield from _assumed(recipe, shape.parameters)
+        yield from _unknown(recipe, stages)
+        yield from batch_lines(recipe, pipeline, data, shape)
         yield from memory_lines(recipe, shape)
         yield from disk_lines(recipe, pipeline, data, shape)
-        yield from cost_lines(recipe, list(zip(pipeline.stages, sizes, strict=True)), shape.parameters)
+        yield from cost_lines(recipe, stages, shape.parameters)
 
 
 def shape_of(recipe: Recipe) -> Shape | None:
@@ -97,24 +102,36 @@ def _counts(recipe: Recipe, size: Size) -> tuple[str, str, str]:
     if size.resampled:
         sampled += f" to {size.sampled + size.resampled:,}"
     least, most = (f"{count / 1e6:,.1f} M" for count in recipe.rates.tokens(size))
-    tokens = least if least == most else f"{least} to {most}"
-    return sampled, f"{size.trained:,}" if size.trained else "", tokens
+    tokens = (least if least == most else f"{least} to {most}") if most != "0.0 M" else ""
+    trained = f"{size.trained:,}" if size.trained else ""
+    if size.spared:
+        trained = f"{size.trained - size.spared:,} to {trained}"
+    return sampled, trained, tokens
 
 
-def _time(recipe: Recipe, size: Size, shape: Shape | None, done: bool) -> str:
+def _time(recipe: Recipe, stage: Stage, size: Size, shape: Shape | None, done: bool) -> str:
     if done:
         return "done"
-    return "" if shape is None else span(*recipe.rates.seconds(size, shape.parameters))
-
-
-def _total(recipe: Recipe, left: Sequence[Size], shape: Shape | None) -> str:
     if shape is None:
         return ""
-    every = [recipe.rates.seconds(size, shape.parameters) for size in left]
+    if not size.timed:
+        return UNKNOWN
+    alone = " of one device" if recipe.rates.devices > 1 and not stage.distributed else ""
+    return span(*stage_seconds(recipe.rates, stage, size, shape.parameters)) + alone
+
+
+def _total(recipe: Recipe, left: Sequence[tuple[Stage, Size]], shape: Shape | None) -> str:
+    if shape is None:
+        return ""
+    timed = [(stage, size) for stage, size in left if size.timed]
+    if not timed:
+        return UNKNOWN if left else span(0, 0)
+    every = [stage_seconds(recipe.rates, stage, size, shape.parameters) for stage, size in timed]
     least, most = (sum(one[i] for one in every) for i in (0, 1))
     devices = recipe.rates.devices
-    on = f" on {devices} devices: {span(least * devices, most * devices)} of one" if devices > 1 else ""
-    return span(least, most) + on
+    on = f" on {devices} devices" if devices > 1 else ""
+    # A stage of unknown length can only add to the others.
+    return f"{'at least ' if len(timed) < len(left) else ''}{span(least, most)}{on}"
 
 
 def _assumed(recipe: Recipe, parameters: int) -> Iterator[str]:
@@ -124,5 +141,58 @@ def _assumed(recipe: Recipe, parameters: int) -> Iterator[str]:
         f"{rates.sampled(parameters):,.0f} and training {rates.trained(parameters):,.0f} tokens a second; a "
         f"trajectory has {rates.prompt_tokens:,} tokens of prompt and {rates.response_tokens:,} of response"
     )
-    if rounds := recipe.rl.replacement_rounds:
+    rounds = recipe.rl.replacement_rounds
+    if rounds and recipe.rl.rows is not None:
+        yield (
+            f"the smaller numbers of RL: every group is replaced rl.replacement_rounds = {rounds} times, by "
+            "rows that are drawn only once per epoch"
+        )
+    elif rounds:
         yield f"the larger numbers: every group is replaced rl.replacement_rounds = {rounds} times"
+
+
+def _unknown(recipe: Recipe, stages: Sequence[tuple[Stage, Size]]) -> Iterator[str]:
+    """Yield what the times do not include."""
+    without = [stage for stage, size in stages if not size.timed]
+    if any(stage.asks_teacher for stage in without):
+        yield "unknown: how long the teacher takes, which depends on its endpoint"
+    others = [stage.name for stage in without if not stage.asks_teacher]
+    if others:
+        yield f"unknown: the time of {', '.join(others)}, for which there are no rows or no rates"
+    if recipe.rates.devices > 1 and any(not stage.distributed for stage, _ in stages):
+        yield "the first process alone runs the stages of one device, while the other devices wait"
+
+
+def batch_lines(recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape) -> Iterator[str]:
+    """Yield the arithmetic of one generation batch of RL, and of all of them."""
+    stages = [stage for stage in pipeline.stages if isinstance(stage, Reinforcement) and stage.config.steps]
+    if not stages:
+        return
+    rates, config, size = recipe.rates, stages[0].config, stages[0].size(data)
+    devices, steps = rates.devices, config.steps
+    seconds = rates.batch(size, shape.parameters)
+    length = rates.prompt_tokens + rates.response_tokens
+    rows = [
+        (
+            "generation",
+            f"{size.sampled * rates.response_tokens / steps:,.0f} tokens",
+            seconds.generation / devices,
+        ),
+        ("weight sync", f"{FLOAT * shape.parameters * size.syncs / steps / 1e9:,.1f} GB", seconds.sync),
+        ("forward only", f"{size.compared * length / steps:,.0f} tokens", seconds.forward / devices),
+        ("forward, backward", f"{size.trained * length / steps:,.0f} tokens", seconds.training / devices),
+        ("checkpoint", f"every {config.checkpoint_every} batches", seconds.checkpoint),
+    ]
+    total = sum(one for _, _, one in rows) / steps
+    yield ""
+    yield f"one batch of {config.groups} x {config.samples} in {stages[0].name}, without replacements:"
+    shown = [(f"  {name}", what, f"{one / steps:,.1f} s") for name, what, one in rows]
+    yield from table([*shown, ("  total", "", f"{total:,.1f} s")], words=2)
+    yield f"  rates: weights reach vLLM at {rates.sync / 1e9:g} GB/s, disks write {rates.disk / 1e9:g} GB/s"
+    published = open_method(recipe).published
+    if published is not None and is_tir(recipe):
+        batches = sum(stage.config.steps for stage in stages)
+        yield (
+            f"  {batches:,} batches take {batches * total / 3600:,.1f} h; TIR Table 8 has {published.rl:.1f} "
+            f"h of RL, {published.rl * 3600 / batches:,.1f} s a batch if it had as many"
+        )

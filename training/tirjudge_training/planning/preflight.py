@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
+from tirjudge.console_text import first_line
 from tirjudge.generation import GeneratorFailed
+from tirjudge_sandbox import SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.registry import sandbox_names
 from tirjudge_training.config_files import BadRecipe
 from tirjudge_training.data.base import Data
@@ -24,6 +27,8 @@ from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.config import require_reporters
 
 LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "trl", "peft")
+LOCAL = "local"
+"""The sandbox that every machine has."""
 FSDP = {
     "FSDP_VERSION": "2",
     "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
@@ -51,6 +56,9 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
         if name not in sandbox_names():
             raise BadRecipe(f"{key}.sandbox: no sandbox {name!r}; there are {', '.join(sandbox_names())}")
+    _check_sandbox("rl", recipe.rl.sandbox)
+    if any(stage.asks_teacher for stage in pipeline.stages) and recipe.teacher.sandbox != recipe.rl.sandbox:
+        _check_sandbox("teacher", recipe.teacher.sandbox)
     if recipe.rl.generator == "vllm" and find_spec("vllm") is None:
         raise BadRecipe(
             "rl.generator: vLLM is not installed: `pip install tirjudge[vllm]`, or use transformers"
@@ -65,6 +73,24 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     # The miniature is too small to need these checks.
     if recipe.model.base is not None:
         _check_space(recipe, pipeline, data, recipe.model.base, folder)
+
+
+def _check_sandbox(key: str, name: str) -> None:
+    """Open a sandbox that depends on something outside of this process, such as a Docker engine."""
+    if name == LOCAL:
+        return
+
+    async def opened() -> None:
+        async with open_sandbox(name):
+            pass
+
+    try:
+        asyncio.run(opened())
+    except SandboxUnavailable as error:
+        other = f"--set {key}.sandbox={LOCAL}"
+        raise BadRecipe(
+            f"{key}.sandbox: {first_line(error)}; or use {other}, which needs neither an engine nor a server"
+        ) from None
 
 
 def _check_launch() -> None:

@@ -8,8 +8,16 @@ from tirjudge.console_text import table
 from tirjudge_training.data.base import Data
 from tirjudge_training.distributed.processes import Sharding
 from tirjudge_training.pipelines.pipeline import Pipeline
-from tirjudge_training.planning import memory
-from tirjudge_training.planning.memory import Shape, deepspeed_weight, gib
+from tirjudge_training.planning.memory import (
+    HALF,
+    VLLM_SHARE,
+    Shape,
+    Work,
+    deepspeed_weight,
+    device_bytes,
+    gib,
+    largest,
+)
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.stages.base import Stage
 
@@ -22,14 +30,23 @@ RECORD, TEXT, SAMPLED = 800, 4, 7
 
 def memory_lines(recipe: Recipe, shape: Shape) -> Iterator[str]:
     """Yield the memory by part, and if it does not fit, the largest `rl.micro_batch` that does."""
-    rows, room, devices = recipe.rl.micro_batch, recipe.rates.memory, recipe.rates.devices
-    parts = _parts(recipe, shape, rows)
-    where = f"each of {devices} devices" if devices > 1 else "the device"
+    work, room = _work(recipe, recipe.rl.micro_batch), int(recipe.rates.memory)
+    where = f"each of {work.devices} devices" if work.devices > 1 else "the device"
     yield ""
-    yield f"memory of {where} in RL, with rl.micro_batch = {rows} rows of full length:"
-    yield from table([(f"  {part}", gib(size)) for part, size in parts.items()])
-    total = sum(parts.values())
-    yield f"  total {gib(total)} of {gib(int(room))}: {_fit(recipe, shape, total)}"
+    yield (
+        f"memory of {where} in RL, with rl.micro_batch = {work.rows} rows of "
+        f"{work.prompt:,} + {work.response:,} tokens:"
+    )
+    phases = device_bytes(shape, work)
+    for phase, parts in phases.items():
+        if parts:
+            yield f"  {phase}"
+            yield from table([(f"    {part}", gib(size)) for part, size in parts.items()])
+    phase, total = largest(phases)
+    yield f"  most at once {gib(total)}, while {phase}, of {gib(room)}: {_fit(recipe, shape, total)}"
+    yield "  not counted, and not measured: CUDA's context, NCCL's buffers, fragmentation (several GiB)"
+    if recipe.rl.generator == "vllm":
+        yield f"  {_engine(recipe, shape, work.reserved)}"
 
 
 def disk_lines(recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape) -> Iterator[str]:
@@ -59,6 +76,7 @@ def disk_bytes(
     parts = {
         "checkpoints": at_once * _checkpoint_bytes(sharing) * shape.trained,
         "models": sum(disk.models for disk in disks) * _model_bytes(sharing) * shape.parameters,
+        "snapshots, bfloat16": sum(disk.snapshots for disk in disks) * HALF * shape.parameters,
         "rollouts": rollouts * _rollout_bytes(recipe),
     }
     return {part: size for part, size in parts.items() if size}
@@ -74,23 +92,43 @@ def _fit(recipe: Recipe, shape: Shape, total: int) -> str:
         return "fits"
     # The largest micro-batch that fits, since smaller ones are slower.
     for rows in range(recipe.rl.micro_batch - 1, 0, -1):
-        smaller = sum(_parts(recipe, shape, rows).values())
+        _, smaller = largest(device_bytes(shape, _work(recipe, rows)))
         if smaller <= recipe.rates.memory:
             return f"does not fit; rl.micro_batch = {rows} does, with {gib(smaller)}"
-    return "does not fit with any rl.micro_batch; use more devices or a smaller rl.max_tokens"
+    smaller_engine = ", a smaller rl.vllm.gpu_memory_utilization" if recipe.rl.generator == "vllm" else ""
+    return f"does not fit with any rl.micro_batch; use more devices{smaller_engine} or shorter rows"
 
 
-def _parts(recipe: Recipe, shape: Shape, rows: int) -> dict[str, int]:
-    rates = recipe.rates
-    return memory.device_bytes(
-        shape,
+def _engine(recipe: Recipe, shape: Shape, reserved: int) -> str:
+    """Return one line about the KV cache that vLLM's reservation leaves beside its weights."""
+    engine, rates = recipe.rl.vllm, recipe.rates
+    shards = int(engine.get("tensor_parallel_size", 1))
+    weights, row = HALF * shape.parameters // shards, rates.prompt_tokens + rates.response_tokens
+    room = reserved - weights
+    if room <= 0:
+        return f"vLLM cannot start: its weights take {gib(weights)} of the {gib(reserved)} that it may use"
+    if not shape.cached:
+        return f"vLLM's weights take {gib(weights)} of it; the size of its KV cache is unknown"
+    tokens = room * shards // (HALF * shape.cached)
+    return (
+        f"vLLM: {gib(weights)} of weights and at most {gib(room)} of KV cache for {tokens:,} tokens, "
+        f"{tokens // row:,} rows of {row:,}; its own activations come out of the cache"
+    )
+
+
+def _work(recipe: Recipe, rows: int) -> Work:
+    rates, rl = recipe.rates, recipe.rl
+    share = float(rl.vllm.get("gpu_memory_utilization", VLLM_SHARE))
+    return Work(
         devices=rates.devices,
-        reference=recipe.rl.beta > 0,
         rows=rows,
-        prompt=rates.prompt_tokens,
-        response=recipe.rl.max_tokens,
-        sampler=recipe.rl.generator,
+        # The longest prompt that training admits; a recipe without a limit is planned with the mean.
+        prompt=recipe.data.max_prompt_tokens or rates.prompt_tokens,
+        response=rl.max_tokens,
         cached=rates.rows_at_once * (rates.prompt_tokens + rates.response_tokens),
+        reference=rl.beta > 0,
+        sampler=rl.generator,
+        reserved=int(share * rates.memory) if rl.generator == "vllm" else 0,
     )
 
 

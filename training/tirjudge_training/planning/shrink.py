@@ -92,7 +92,7 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
         "sft": SMALL_SFT,
         "warmup": {"sft": recipe.warmup.sft.model_dump() | SMALL_SFT | {"max_tokens": 8192}},
         "demonstrations": {"rows": 4},
-        "validation": {"n": 1},
+        "validation": {"n": 1, "every": 1},
         "heldout": {"n": 1, "max_tokens": 32},
     }
     if not recipe.generated:

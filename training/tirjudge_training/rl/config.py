@@ -28,9 +28,13 @@ class RlConfig(RolloutConfig):
     steps: int = Field(default=0, ge=0)
     """Generation batches (ours); 0 means as many as `epochs` takes."""
     epochs: float | None = Field(default=None, gt=0)
-    """Passes over the training tasks, instead of `steps`: TIR-Judge 2, JudgeLRM 1, the rationale judge 2."""
+    """Passes over the training tasks, instead of `steps`: TIR-Judge 2, JudgeLRM 1, the rationale judge 2.
+    Replacements are drawn from the same passes, so that the stage may end before all batches are made."""
+    rows: int | None = Field(default=None, gt=0)
+    """Training rows, replacements included, after which the stage ends even before `steps`; set from `epochs`
+    (ours)."""
     groups: int = Field(default=128, gt=0)
-    """Groups of a generation batch, one per view of a task (ours: the paper does not print the number)."""
+    """Groups of a generation batch, one per view of a task (ours: TIR prints the mini-batch, 128)."""
     samples: int = Field(default=8, gt=1)
     """Rollouts per group, the paper's G."""
     optimizer_steps: int = Field(default=1, gt=0)

@@ -27,9 +27,9 @@ class FormattedTask:
 
 Progress = Callable[[int, int], None]
 """Receives the number of finished tasks, and of all tasks of a round."""
-TaskSampler = Callable[[int, int], FormattedTask]
-"""Maps (round, position) to a task of this step. Round 0 is the batch itself; later rounds are
-replacements."""
+TaskSampler = Callable[[int, int], FormattedTask | None]
+"""Maps (round, position) to a task of this step, or to None if there are no more. Round 0 is the batch
+itself; later rounds are replacements."""
 
 
 class RolloutEngine(Protocol):
@@ -110,6 +110,7 @@ async def gather(
     resamples: int = 1,
     processes: Processes = ALONE,
     progress: Progress = lambda done, tasks: None,
+    drawn: Callable[[Sequence[int]], None] = lambda positions: None,
 ) -> Batch:
     """Fill `slots` groups of `size` rollouts with whole tasks; raises RuntimeError if nothing can be scored.
 
@@ -120,12 +121,16 @@ async def gather(
 
     Tasks are distributed over `processes`, and every process receives the whole batch, so that filter and
     replacements do not depend on the number of processes. `progress` is called when one of this process's
-    tasks is done.
+    tasks is done, and `drawn` with the positions of the tasks that a round uses.
     """
     rounds: list[list[ScoredRollouts]] = []
     kept: list[Group] = []
     while len(kept) < slots and len(rounds) <= replacement_rounds:
-        tasks = processes.share(_fitting_tasks(sample_task, len(rounds), rollouts, slots - len(kept)))
+        fitting = _fitting_tasks(sample_task, len(rounds), rollouts, slots - len(kept))
+        if rounds and not fitting:
+            break  # the rows have come to an end
+        drawn(list(fitting))
+        tasks = processes.share(list(fitting.values()))
         scored = await _all_scored(tasks, rollouts, size, resamples, progress)
         # Every process sees all rollouts, so that all take the same decisions below.
         rounds.append(processes.collect(scored))
@@ -156,16 +161,18 @@ async def _all_scored(
 
 def _fitting_tasks(
     sample_task: TaskSampler, round_number: int, rollouts: Mapping[str, RolloutEngine], slots: int
-) -> list[FormattedTask]:
-    """Return the next tasks whose views all fit into the remaining slots; others are skipped."""
-    tasks = []
+) -> dict[int, FormattedTask]:
+    """Return, by position, the next tasks whose views fit into the remaining slots; others are skipped."""
+    tasks = {}
     # Bounded, because a dataset may hold only tasks with more views than slots remain.
     for position in range(4 * slots):
         formatted = sample_task(round_number, position)
+        if formatted is None:
+            break
         views = len(rollouts[formatted.format].environment.views(formatted.task))
         if views <= slots:
             slots -= views
-            tasks.append(formatted)
+            tasks[position] = formatted
         if slots == 0:
             break
     return tasks

@@ -22,7 +22,7 @@ from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training import model_folder
 from tirjudge_training.distributed.device import Dtype
-from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.processes import ALONE, Processes, cpus_of_this_process
 from tirjudge_training.policies.base import Policy, Sampler
 from tirjudge_training.policies.transformers import CopyPolicy, OwnPolicy
 from tirjudge_training.policies.vllm import VllmPolicy
@@ -177,7 +177,8 @@ class Engine:
             self._runner = stack.enter_context(asyncio.Runner())
             generator = self.generator  # a closure over `self` would be a reference cycle
             sandbox = TimedSandbox(
-                open_sandbox(self._sandbox_name), generating=lambda: generator.busy_seconds
+                open_sandbox(self._sandbox_name, **pool_options(self._sandbox_name)),
+                generating=lambda: generator.busy_seconds,
             )
             self._sandbox = self.run(sandbox.__aenter__())
             # Closed in reverse order, while the loop still runs.
@@ -211,21 +212,38 @@ class Engine:
         """Wall seconds since the start in which programs ran and no token was computed."""
         return self._sandbox.seconds
 
-    def rollouts(self, seed: int) -> dict[str, Rollout]:
-        """Return one rollout engine per format; every sample is a function of (seed, task, view, sample)."""
+    @property
+    def programs_at_once(self) -> int:
+        """Programs that this process's sandbox runs at the same time."""
+        return self._sandbox.capacity
+
+    def rollouts(self, seed: int, config: RolloutConfig | None = None) -> dict[str, Rollout]:
+        """Return one rollout engine per format; every sample is a function of (seed, task, view, sample).
+
+        `config` replaces budget, limits and sampling of the engine.
+        """
         return {
             name: Rollout(
                 environment,
                 self.generator,
                 self._sandbox,
-                budget=self._budget,
-                limits=self._limits,
-                sampling=self._sampling,
+                budget=config.budget if config else self._budget,
+                limits=config.limits if config else self._limits,
+                sampling=config.sampling if config else self._sampling,
                 seed=seed,
                 reward_questions=self._reward_questions,
             )
             for name, environment in self.environments.items()
         }
+
+
+POOLED = ("local", "docker")
+"""The sandboxes whose `capacity` is the number of programs at once on the CPUs of this machine."""
+
+
+def pool_options(sandbox: str) -> dict[str, Any]:
+    """Return the options of a process's sandbox: a pool of no more than its share of the CPUs."""
+    return {"capacity": cpus_of_this_process()} if sandbox in POOLED else {}
 
 
 class TimedSandbox:

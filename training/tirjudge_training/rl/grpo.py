@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +29,15 @@ def build_trainer(
     output: str,
     on_batch: BatchCallback = lambda generation: {},
     on_sampled: Progress = lambda done, tasks: None,
+    on_weights: Callable[[int], None] | None = None,
     processes: Processes = ALONE,
     lora: LoraConfig | None = None,
     callbacks: tuple[Any, ...] = (),
 ) -> Any:
-    """Return a GRPOTrainer for a model that is on disk at `model.config._name_or_path`, the KL reference."""
+    """Return a GRPOTrainer for a model that is on disk at `model.config._name_or_path`, the KL reference.
+
+    `on_weights` is called with the number of trained batches when the sampler has received their weights.
+    """
     from datasets import Dataset
     from transformers import PrinterCallback
     from trl import GRPOConfig, GRPOTrainer
@@ -47,6 +52,7 @@ def build_trainer(
             seed=seed,
             on_batch=on_batch,
             on_sampled=on_sampled,
+            on_weights=on_weights,
             processes=processes,
             model=model,
             processing_class=tokenizer,

@@ -19,6 +19,7 @@ from tirjudge_training.distributed.checkpoints import EVENTS, record_resumption
 from tirjudge_training.rl.dynamic_sampling import CORRECT, Batch, ScoredRollouts
 from tirjudge_training.rl.health import Health, Unhealthy
 from tirjudge_training.rl.rollout_log import shard, shard_name
+from tirjudge_training.rl.stream import STREAM
 from tirjudge_training.rl.trainer import GenerationBatch
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
@@ -40,7 +41,7 @@ class MetricsLog:
         """Go on at this step: drop the rows of an interrupted run from it on; those steps are repeated."""
         self._next = step
         # The rollout log needs no such step: its shards are overwritten by name.
-        for name in (METRICS, EPISODES):
+        for name in (METRICS, EPISODES, STREAM):
             rows = list(self._run.read(name))
             kept = [row for row in rows if row["step"] < step]
             if len(kept) < len(rows):
@@ -62,6 +63,8 @@ class MetricsLog:
         """Write the episodes of a batch; return its metrics."""
         self._run.append(EPISODES, *episode_rows(generation))
         self._run.write(shard_name(generation.step), shard(generation.step, generation.batch))
+        if generation.stream is not None:
+            self._run.append(STREAM, {"step": generation.step, **generation.stream.place})
         with self._recorded(generation.step):
             self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.replacements))
         self._step, self._next = generation.step, generation.step + 1
@@ -141,6 +144,7 @@ def batch_metrics(generation: GenerationBatch) -> dict[str, Any]:
         "groups/replacement_tasks": len(batch.replacements),
         "episodes/resampled": sum(rollouts.resampled for rollouts in every),
         "sampler_gap": generation.sampler_gap,
+        **(generation.stream.metrics if generation.stream is not None else {}),
         **_programs(every),
     }
 

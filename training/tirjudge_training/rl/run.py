@@ -19,10 +19,14 @@ from tirjudge_training.rl.engine import Engine
 from tirjudge_training.rl.grpo import build_trainer
 from tirjudge_training.rl.health import Health
 from tirjudge_training.rl.metrics import MetricsLog
+from tirjudge_training.rl.stream import STREAM, RowStream
 from tirjudge_training.rl.trainer import TaskSource
 from tirjudge_training.scoring import score_learned_tokens
 
 CHECKPOINTS = "checkpoints"
+Validate = Callable[[Engine, Any, int, bool], None]
+"""Receives the engine with the weights after so many batches, the model, their number, and whether they are
+the last ones."""
 
 
 def checkpoints_kept(config: RlConfig, steps: int) -> int:
@@ -47,6 +51,7 @@ def train_rl(
     processes: Processes = ALONE,
     enable_thinking: bool | None = None,
     reward_questions: RewardQuestions | None = None,
+    validation: Validate | None = None,
 ) -> Any:
     """Train the model folder `start`, which is also the KL reference, by RL; return the trained model.
 
@@ -58,7 +63,7 @@ def train_rl(
     and raises Interrupted. Each of several `processes` must make this call.
     `enable_thinking` is the thinking mode of the prompts, see `ChatEncoder`.
     `reward_questions` answers the questions that rewards depend on and is closed here. Raises NotAnswered if
-    it gets no answers.
+    it gets no answers. `validation` measures the policy from time to time, and at the end.
     """
     tokenizer = load_tokenizer(start)
     # Trained weights stay float32: Adam updates at a rate of 1e-6 would be lost to rounding in bfloat16.
@@ -67,7 +72,10 @@ def train_rl(
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
     metrics_log = MetricsLog(run, config.steps, say, Health(config.health))
     # A step that was logged after the last checkpoint is repeated, so its rows are dropped.
-    metrics_log.resume(checkpoints.step_of(saved) // config.optimizer_steps if saved else 0)
+    step = checkpoints.step_of(saved) // config.optimizer_steps if saved else 0
+    metrics_log.resume(step)
+    if isinstance(source, RowStream):
+        source.go_to(step, processes.first(lambda: _place(run, step)))
     interruption = Interruption(say)
     with Engine(
         model,
@@ -94,10 +102,11 @@ def train_rl(
             output=str(run.path / CHECKPOINTS),
             on_batch=metrics_log.generation,
             on_sampled=metrics_log.sampled,
+            on_weights=(lambda step: validation(engine, trained, step, False)) if validation else None,
             processes=processes,
             lora=None if trained is not model else lora,
             callbacks=(
-                _callback(metrics_log),
+                _callback(metrics_log, source, config.optimizer_steps),
                 checkpoint_callback(interruption, unit=config.optimizer_steps, processes=processes),
             ),
         )
@@ -112,21 +121,39 @@ def train_rl(
             sampler=type(engine.generator).__name__,
             precision=engine.generator.precision,
         )
+        if saved is not None and isinstance(source, RowStream) and source.exhausted:
+            trainer.args.max_steps = checkpoints.step_of(saved)  # killed after its last step
         with interruption:
             trainer.train(resume_from_checkpoint=str(saved) if saved else None)
         if interruption.requested:
             done = trainer.state.global_step // config.optimizer_steps
             raise Interrupted(f"interrupted after step {done} of {config.steps}, which has a checkpoint")
+        if validation is not None:
+            engine.refresh()  # no batch follows that would do it
+            validation(engine, trained, trainer.state.global_step // config.optimizer_steps, True)
+            engine.rest()
     return model
 
 
-def _callback(metrics_log: MetricsLog) -> Any:
+def _place(run: RunFolder, step: int) -> dict[str, Any] | None:
+    """Return the place in the stream of rows after the batch before `step`; None if none was stored."""
+    if step == 0:
+        return {"next": 0, "deferred": []}
+    return next((row for row in run.read(STREAM) if row["step"] == step - 1), None)
+
+
+def _callback(metrics_log: MetricsLog, source: TaskSource, unit: int) -> Any:
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
-        """Passes the trainer's logs on."""
+        """Passes the trainer's logs on, and ends the training where the rows end."""
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
             metrics_log.log(logs or {})
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            ended = isinstance(source, RowStream) and source.exhausted and state.global_step % unit == 0
+            if ended and not control.should_training_stop:
+                control.should_save = control.should_training_stop = True
 
     return Watch()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from statistics import fmean
@@ -31,6 +31,7 @@ from tirjudge_training.rl.batching import (
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import Batch, FormattedTask, Progress, gather
 from tirjudge_training.rl.losses import open_loss
+from tirjudge_training.rl.stream import RowStream
 from tirjudge_training.rl.trl_rollout import Row, batch_rows
 from tirjudge_training.scoring import IGNORED, shares_prompts
 
@@ -49,9 +50,9 @@ TOKEN_MEANS = {
 }
 """TRL's metrics of a batch's tokens, by TRL's name, with our names. Its other metrics include fillers."""
 
-TaskSource = Callable[[int, int, int], FormattedTask]
-"""Maps (step, round, position) to a task. It must be a pure function, so that a resumed run gets the tasks of
-an uninterrupted one."""
+TaskSource = Callable[[int, int, int], FormattedTask] | RowStream
+"""Maps (step, round, position) to a task by a pure function, so that a resumed run gets the tasks of an
+uninterrupted one; or rows whose place in the stream is stored after every batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +63,8 @@ class GenerationBatch:
     batch: Batch
     sampler_gap: float
     """The largest |sampler logprob - trainer logprob| over the compared tokens of the model."""
+    stream: RowStream | None = None
+    """The stream that the batch was drawn from, at the place after it."""
 
 
 BatchCallback = Callable[[GenerationBatch], Mapping[str, float]]
@@ -84,11 +87,13 @@ class JudgeBatches(GRPOTrainer):
         seed: int,
         on_batch: BatchCallback,
         on_sampled: Progress,
+        on_weights: Callable[[int], None] | None = None,
         processes: Processes = ALONE,
         **trl: Any,
     ) -> None:
         self.engine, self.source, self.config, self.seed = engine, source, config, seed
         self.on_batch, self.on_sampled, self.processes = on_batch, on_sampled, processes
+        self.on_weights = on_weights
         self.loss = open_loss(config.loss, config.loss_options)
         self.rows: list[Row] = []
         self._batch: list[Row] = []
@@ -136,7 +141,7 @@ class JudgeBatches(GRPOTrainer):
         # The maximum over all processes: each sees only its own rows.
         gap = torch.tensor(self.processes.every(self._sampler_gap(output))).max().item()
         self._timer.end("logprobs")
-        self._batch_metrics = self.on_batch(GenerationBatch(step, batch, gap))
+        self._batch_metrics = self.on_batch(GenerationBatch(step, batch, gap, self._stream))
         self._timer.end("record")
         seed_shuffle(shuffle)  # TRL shuffles the output next
         return output
@@ -272,6 +277,9 @@ class JudgeBatches(GRPOTrainer):
         forget_peak()
         self.engine.refresh()  # the weights have changed since the last batch
         self._timer.end("refresh")
+        if self.on_weights is not None:
+            self.on_weights(step)
+            self._timer.end("validation")
         generated, waited = self.engine.generator.busy_seconds, self.engine.waited_seconds
         batch = self._gather(step)
         self._timer.end("rollout")
@@ -290,10 +298,20 @@ class JudgeBatches(GRPOTrainer):
         timed = self._measured | times(self.processes.every(self._timer.parts))
         return {**timed, **shares_of_time(timed), **gpu_peak("train"), **memory_in_use()}
 
+    @property
+    def _stream(self) -> RowStream | None:
+        return self.source if isinstance(self.source, RowStream) else None
+
     def _gather(self, step: int) -> Batch:
+        source = self.source
+        if isinstance(source, RowStream):
+            # Every round draws from the place that the last one left.
+            sample_task, drawn = (lambda number, position: source(position)), source.draw
+        else:
+            sample_task, drawn = (lambda number, position: source(step, number, position)), _ignore
         return self.engine.run(
             gather(
-                lambda round_number, position: self.source(step, round_number, position),
+                sample_task,
                 self.engine.rollouts(derive_seed("rollout", self.seed, step)),
                 slots=self.config.groups,
                 size=self.config.samples,
@@ -302,6 +320,7 @@ class JudgeBatches(GRPOTrainer):
                 resamples=self.config.resamples,
                 processes=self.processes,
                 progress=self.on_sampled,
+                drawn=drawn,
             )
         )
 
@@ -341,6 +360,10 @@ class JudgeBatches(GRPOTrainer):
             )
         self._written = None
         return logprobs
+
+
+def _ignore(positions: Sequence[int]) -> None:
+    """Keep no place, since the tasks are a function of step, round and position."""
 
 
 @contextmanager

@@ -80,10 +80,26 @@ class Size:
     """Further trajectories rolled out, at most, to replace groups without a learning signal."""
     trained: int = 0
     """Trajectories passed forward and backward, counted once per pass."""
+    spared: int = 0
+    """Trajectories of `trained` that are left out at most, because their groups have no learning signal."""
+    validated: int = 0
+    """Trajectories rolled out to validate the policy while it is trained."""
+    copied: bool = False
+    """True if the work is to copy a model, which takes seconds."""
     compared: int = 0
-    """Trajectories passed forward through the reference model of the KL divergence."""
+    """Trajectories passed forward without gradients, counted once per pass: through the reference model of
+    the KL divergence, and for importance weights."""
+    syncs: int = 0
+    """Times that the sampler receives the weights of the trainer."""
+    checkpoints: int = 0
+    """Training checkpoints that are written."""
     dialogues: int = 0
     """Dialogues with a teacher, at most."""
+
+    @property
+    def timed(self) -> bool:
+        """True if the rates of a recipe say how long the work takes."""
+        return bool(self.sampled or self.trained or self.copied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +110,8 @@ class Disk:
     """Training checkpoints that it keeps."""
     models: int = 0
     """Model folders."""
+    snapshots: int = 0
+    """Snapshots of weights in bfloat16."""
     rollouts: bool = False
     """True if every rollout is recorded, in `episodes.jsonl` and in `rollouts/`."""
 
@@ -113,6 +131,8 @@ class Stage(BaseModel, ABC):
     """True if all processes of a run take part; else the first does the work while the others wait."""
     measures: ClassVar[bool] = False
     """True if the result holds the reported accuracy of the model of `start`."""
+    asks_teacher: ClassVar[bool] = False
+    """True if it pays for dialogues with a teacher."""
     kind: ClassVar[Kind] = "selection, measuring"
 
     @abstractmethod

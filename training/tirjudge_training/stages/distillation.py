@@ -18,6 +18,8 @@ class TeacherSampling(Stage):
     """
 
     config: TeacherConfig
+    asks_teacher = True
+    kind = "rejection sampling"
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         tasks = run.data.prompts(self.config.prompts, self.seed)

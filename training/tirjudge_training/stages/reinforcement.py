@@ -6,12 +6,15 @@ from pathlib import Path
 
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training import model_folder
-from tirjudge_training.data.base import Data
+from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.evaluation import ValidationConfig
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.metrics import METRICS
 from tirjudge_training.rl.run import checkpoints_kept, train_rl
 from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
+from tirjudge_training.validation import Validation
 
 CPU = "cpu_seconds/"
 
@@ -22,11 +25,35 @@ class Reinforcement(Stage):
     config: RlConfig
     lora: LoraConfig | None = None
     """None trains all weights."""
+    validation: ValidationConfig | None = None
+    """The validation of its steps, from which the best is selected; None if no selection follows."""
+    answers: RolloutConfig | None = None
+    """The limits of the answers to validation tasks; None are those of training."""
     distributed = True
     kind = "RL"
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         start = run.model(self.start)
+        validation = None
+        if self.validation is not None:
+            validation = Validation(
+                folder,
+                run.data.validation(self.validation.n),
+                self.answers or self.config,
+                every=self.validation.every,
+                keep=self.validation.keep,
+                save=lambda path, model: model_folder.save(
+                    path,
+                    model,
+                    start=start,
+                    lora=self.lora,
+                    note=run.note,
+                    processes=run.processes,
+                    half=True,
+                ),
+                say=run.say,
+                processes=run.processes,
+            )
         model = train_rl(
             Path(start),
             folder,
@@ -34,12 +61,13 @@ class Reinforcement(Stage):
             lora=self.lora,
             dtype=run.dtype,
             environments=run.data.environments,
-            source=run.data.source(self.config.groups, self.seed),
+            source=run.data.source(self.config.groups, self.seed, self.config.rows),
             seed=self.seed,
             say=run.say,
             processes=run.processes,
             enable_thinking=run.enable_thinking,
             reward_questions=run.reward_questions(folder),
+            validation=validation,
         )
         model_folder.save(
             folder.path / MODEL,
@@ -59,17 +87,39 @@ class Reinforcement(Stage):
     def size(self, data: Data) -> Size:
         config = self.config
         rows = config.steps * config.groups * config.samples
+        # In the worst case every round replaces all groups. Where the rows are limited, replacements use them
+        # up, so that nothing more is sampled and fewer batches are trained.
+        worst = 1 + config.replacement_rounds
+        limited = config.rows is not None
+        tasks = data.validation(self.validation.n) if self.validation is not None else []
         return Size(
             f"{_length(config)} of {config.groups} x {config.samples}",
             sampled=rows,
-            # An upper limit: every round could replace all groups.
-            resampled=rows * config.replacement_rounds,
+            resampled=0 if limited else rows * config.replacement_rounds,
             trained=rows,
-            compared=rows if config.beta else 0,
+            validated=self._validations * trajectories(data, tasks),
+            spared=rows - rows // worst if limited else 0,
+            compared=rows * _passes(config),
+            syncs=config.steps if config.generator != "transformers" else 0,
+            # An adapter's checkpoints are small.
+            checkpoints=config.steps // config.checkpoint_every if self.lora is None else 0,
         )
 
     def disk(self) -> Disk:
-        return Disk(checkpoints=checkpoints_kept(self.config, self.config.steps), models=1, rollouts=True)
+        whole = self.lora is None or self.lora.merge
+        # The next snapshot is written before the worst is deleted.
+        snapshots = min(self.validation.keep + 1, self._validations or 2) if self.validation and whole else 0
+        return Disk(
+            checkpoints=checkpoints_kept(self.config, self.config.steps),
+            models=1,
+            snapshots=snapshots,
+            rollouts=True,
+        )
+
+    @property
+    def _validations(self) -> int:
+        """The number of validated steps, at most; the last step is one of them."""
+        return -(-self.config.steps // self.validation.every) if self.validation is not None else 0
 
     def describe(self, result: JsonObject) -> str:
         return (
@@ -82,7 +132,15 @@ class Reinforcement(Stage):
         return self.config.beta > 0
 
 
+def _passes(config: RlConfig) -> int:
+    """Return how often a row is passed forward without gradients, on a GPU."""
+    # TRL computes the logprobs of the sampling policy if several optimizer steps use them, and the importance
+    # weights need them too; it computes them once.
+    sampler = config.importance_cap is not None or config.optimizer_steps > 1
+    return (config.beta > 0) + sampler
+
+
 def _length(config: RlConfig) -> str:
     if config.epochs is None:
-        return f"{config.steps} batches"
+        return f"{'at most ' if config.rows is not None else ''}{config.steps} batches"
     return f"{config.epochs:g} epoch{'s' * (config.epochs != 1)} in batches"

@@ -1,49 +1,58 @@
-"""The stage that selects the RL checkpoint with the best validation accuracy."""
+"""The stage that selects the step of an RL stage with the best validation accuracy."""
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 from pathlib import Path
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from tirjudge.generation.model_files import CONFIG as ADAPTER_CONFIG
-from tirjudge.storage.run_folder import JsonObject, RunFolder
+from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_training import model_folder
-from tirjudge_training.data.base import Data, trajectories
+from tirjudge_training.data.base import Data
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.evaluation import correct, measure
+from tirjudge_training.evaluation import ValidationConfig, correct, measure
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.run import CHECKPOINTS
 from tirjudge_training.stages.base import MODEL, Disk, Run, Size, Stage
-
-
-class ValidationConfig(BaseModel):
-    """The settings of the choice among checkpoints."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    n: int = Field(default=100, gt=0)
-    """Tasks per judge, at most; each checkpoint answers all of them greedily (ours)."""
-    select: bool = False
-    """End the method `rl` with its best checkpoint, as every round of `iterative` does, instead of its last
-    weights."""
+from tirjudge_training.validation import SNAPSHOTS, VALIDATION, best_steps
 
 
 class Selection(Stage):
-    """Selects the checkpoint of an RL stage with the most right answers; the later one among equals.
+    """Selects the step of an RL stage with the most right answers; the later one among equals.
 
-    TIR §4.3 chooses by held-out accuracy, on 5 % of the prompts (§5.1).
+    TIR §4.3 chooses by held-out accuracy, on 5 % of the prompts (§5.1). The stage has validated its steps and
+    kept a snapshot of the best; one of an earlier version has checkpoints, which are measured here.
     """
 
     stage: str
     """The name of the RL stage."""
     candidates: int
-    """Number of checkpoints that it leaves."""
+    """Number of steps that it validates, at most."""
     config: ValidationConfig
     rollout: RolloutConfig
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
+        validated = list(read_lines(run.path / self.stage / VALIDATION))
+        return self._copied(validated, folder, run) if validated else self._measured(folder, run)
+
+    def _copied(self, validated: list[JsonObject], folder: RunFolder, run: Run) -> JsonObject:
+        """Copy the snapshot of the best step."""
+        counts = {row["step"]: row["correct"] for row in validated}
+        best = best_steps(counts)[0]
+        shutil.rmtree(folder.path / MODEL, ignore_errors=True)
+        shutil.copytree(run.path / self.stage / SNAPSHOTS / f"step-{best}", folder.path / MODEL)
+        run.say(
+            f"step {best} of {len(counts)} validated ones has {counts[best]} of {validated[0]['n']} right"
+        )
+        return {
+            "best": best,
+            "n": validated[0]["n"],
+            "correct": {str(step): n for step, n in sorted(counts.items())},
+        }
+
+    def _measured(self, folder: RunFolder, run: Run) -> JsonObject:
+        """Measure the checkpoints that the stage left, and convert the best one."""
         tasks = run.data.validation(self.config.n)
         counts = {}
         # One file of answers per checkpoint, so that a resumed stage repeats no answer.
@@ -73,20 +82,14 @@ class Selection(Stage):
         return {"best": best, "n": len(tasks), "correct": {str(step): n for step, n in counts.items()}}
 
     def size(self, data: Data) -> Size:
-        tasks = data.validation(self.config.n)
-        return Size(
-            f"{self.candidates} checkpoints x {len(tasks):,} tasks",
-            sampled=self.candidates * trajectories(data, tasks),
-        )
+        return Size(f"the best of at most {self.candidates} validated steps", copied=True)
 
     def disk(self) -> Disk:
         return Disk(models=1)
 
     def describe(self, result: JsonObject) -> str:
         right = result["correct"][str(result["best"])]
-        return (
-            f"the checkpoint of step {result['best']}, with {right} of {result['n']} validation tasks right"
-        )
+        return f"the weights of step {result['best']}, with {right} of {result['n']} validation tasks right"
 
     def _keep(self, checkpoint: Path, folder: RunFolder, run: Run) -> None:
         start = run.model(self.stage)

@@ -1,0 +1,150 @@
+"""Rows are drawn once per pass, by batches and replacements together, also after a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from tests.training.conftest import ENVIRONMENTS
+from tirjudge.storage.run_folder import RunFolder, read_lines
+from tirjudge_environments import JudgeTask, Message
+from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.run import train_rl
+from tirjudge_training.rl.stream import STREAM, RowStream
+
+ROWS, EPOCHS = 7, 2
+
+
+def row(position: int) -> FormattedTask:
+    """Return a row by its number in the pass; every third is two views."""
+    number = position % ROWS
+    task = JudgeTask(id=f"r{number}", prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0)
+    return FormattedTask("tir-pointwise" if number % 3 == 2 else "tir-pairwise", task)
+
+
+def stream() -> RowStream:
+    return RowStream(row, per_pass=ROWS, stride=3, limit=EPOCHS * ROWS)
+
+
+def drawn(rows: RowStream, rng: Random) -> list[str]:
+    """Draw some of the next rows, as a batch does that cannot use every one of them."""
+    found = [rows(position) for position in range(5)]
+    used = [i for i, one in enumerate(found) if one is not None and rng.random() < 0.6]
+    rows.draw(used)
+    return [one.task.id for i in used if (one := found[i]) is not None]
+
+
+def test_every_row_is_drawn_once_per_pass_and_a_place_leads_on_as_before() -> None:
+    """Rows that a batch passes over come first in the next one; 14 draws are two passes of seven."""
+    for seed in range(20):
+        rows, rng, found = stream(), Random(seed), list[str]()
+        while not rows.exhausted:
+            place, state = rows.place, rng.getstate()
+            batch = drawn(rows, rng)
+            again, other = stream(), Random()
+            again.go_to(3, place)
+            other.setstate(state)
+            assert drawn(again, other) == batch
+            found += batch
+            assert rows.seen == len(found)
+        assert Counter(found) == {f"r{number}": EPOCHS for number in range(ROWS)}
+        assert rows(0) is None
+
+
+def test_a_run_folder_without_places_goes_on_at_its_batch() -> None:
+    """Earlier versions began batch 3 at row 3 * stride."""
+    rows = stream()
+    rows.go_to(3, None)
+    assert rows(0) == row(9)
+
+
+CONFIG = RlConfig(
+    steps=7,
+    rows=EPOCHS * ROWS,
+    groups=3,
+    samples=2,
+    micro_batch=2,
+    learning_rate=1e-3,
+    beta=0.0,
+    max_tokens=60,
+    replacement_rounds=2,
+    checkpoint_every=2,
+    keep_checkpoints=9,
+)
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from tests.training.rl.test_stream import train
+
+start, folder, kill_at = sys.argv[1:]
+
+def say(line):
+    if line.startswith(kill_at):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+train(Path(start), Path(folder), say)
+"""
+
+
+def train(start: Path, folder: Path, say: Callable[[str], None] = lambda line: None) -> None:
+    with RunFolder(folder) as run:
+        train_rl(start, run, CONFIG, environments=ENVIRONMENTS, source=stream(), seed=1, say=say)
+
+
+def rows_of(folder: Path) -> list[tuple[int, bool, str]]:
+    """Return (step, replacement, id) of the first sample of each row."""
+    return [
+        (row["step"], row["replacement"], row["id"])
+        for row in read_lines(folder / "episodes.jsonl")
+        if row["sample"] == 0
+    ]
+
+
+@pytest.fixture(scope="module")
+def whole(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("whole")
+    train(tiny_model, folder)
+    return folder
+
+
+def metrics(folder: Path) -> list[dict[str, Any]]:
+    return list(read_lines(folder / "metrics.jsonl"))
+
+
+def test_two_epochs_sample_every_row_twice_replacements_included(whole: Path) -> None:
+    found = rows_of(whole)
+    assert Counter(name for _, _, name in found) == {f"r{number}": EPOCHS for number in range(ROWS)}
+    assert any(replacement for _, replacement, _ in found), "nothing was replaced, so nothing is shown"
+    seen = [row["rows/seen"] for row in metrics(whole)]
+    assert seen == [sum(step <= last for step, _, _ in found) for last in range(len(seen))]
+    assert (seen[-1], metrics(whole)[-1]["rows/passes"]) == (EPOCHS * ROWS, EPOCHS)
+    assert len(seen) < CONFIG.steps, "replacements use rows up, so that fewer batches are made"
+    assert (whole / "checkpoints" / f"checkpoint-{len(seen)}").is_dir(), "the last step has a checkpoint"
+
+
+@pytest.mark.parametrize("kill_at", ["rl 4/7"])
+def test_a_killed_run_draws_the_rows_of_an_uninterrupted_one(
+    kill_at: str, whole: Path, tiny_model: Path, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-c", KILLED, str(tiny_model), str(tmp_path), kill_at]
+    ran = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, env=dict(os.environ))
+    assert ran.returncode == -signal.SIGKILL
+    train(tiny_model, tmp_path)
+    assert rows_of(tmp_path) == rows_of(whole)
+    assert list(read_lines(tmp_path / STREAM)) == list(read_lines(whole / STREAM))
+
+
+def test_a_run_that_had_seen_all_rows_makes_no_further_step(whole: Path, tiny_model: Path) -> None:
+    before = rows_of(whole)
+    train(tiny_model, whole)
+    assert rows_of(whole) == before

@@ -1,0 +1,104 @@
+"""The policy is validated while it is trained, and the best of all steps is selected at the end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.training.conftest import ENVIRONMENTS, source
+from tests.training.stages.test_rejection import Tasks
+from tirjudge.storage.run_folder import RunFolder, read_lines
+from tirjudge_training.distributed.checkpoints import marked, step_of
+from tirjudge_training.evaluation import ValidationConfig, correct, measure
+from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.stages.base import Run
+from tirjudge_training.stages.reinforcement import Reinforcement
+from tirjudge_training.stages.selection import Selection
+from tirjudge_training.validation import SNAPSHOTS, VALIDATION, best_steps
+
+WEIGHTS = "model.safetensors"
+CONFIG = RlConfig(
+    steps=5,
+    groups=3,
+    samples=2,
+    micro_batch=2,
+    learning_rate=3e-3,
+    beta=0.0,
+    max_tokens=60,
+    filter="none",
+    replacement_rounds=0,
+    checkpoint_every=1,
+    keep_checkpoints=9,
+)
+VALIDATED = ValidationConfig(n=12, every=2, keep=2)
+ANSWERS = RolloutConfig(max_tokens=120)
+
+
+@pytest.fixture(scope="module")
+def run(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = Run(tmp_path_factory.mktemp("run"), str(tiny_model), Tasks(), lambda line: None)
+    train(run)
+    return run
+
+
+def train(run: Run) -> None:
+    stage = Reinforcement(name="rl", seed=1, config=CONFIG, validation=VALIDATED, answers=ANSWERS)
+    with RunFolder(run.path / stage.name) as folder:
+        stage.work(folder, run)
+
+
+def validated(run: Run) -> dict[int, int]:
+    return {row["step"]: row["correct"] for row in read_lines(run.path / "rl" / VALIDATION)}
+
+
+def test_every_second_step_and_the_last_are_validated_as_their_checkpoints_are(run: Run) -> None:
+    """A measurement of the checkpoint in float32, in an engine of its own, finds the same right answers."""
+    tasks = [source(1, 0, position) for position in range(12)]
+    found = {
+        step_of(folder): correct(measure(str(folder), tasks, ENVIRONMENTS, ANSWERS))
+        for folder in marked(run.path / "rl" / "checkpoints")
+        if step_of(folder) in (2, 4, 5)
+    }
+    assert validated(run) == found
+    assert any(found.values()), "the model knows nothing, so nothing is shown"
+
+
+def test_only_the_best_weights_are_kept_in_bfloat16(run: Run) -> None:
+    best = best_steps(validated(run))[:2]
+    folders = {folder.name: folder for folder in (run.path / "rl" / SNAPSHOTS).iterdir()}
+    assert folders.keys() == {f"step-{step}" for step in best}
+    for step in best:
+        kept = load_file(folders[f"step-{step}"] / WEIGHTS)
+        trained = load_file(run.path / "rl" / "checkpoints" / f"checkpoint-{step}" / WEIGHTS)
+        assert all(kept[name].equal(trained[name].to(torch.bfloat16)) for name in kept)
+        assert not list(folders[f"step-{step}"].glob("optimizer*"))
+
+
+def test_the_best_step_is_selected_without_a_further_answer(run: Run, monkeypatch: Any) -> None:
+    stage = Selection(name="select", stage="rl", candidates=3, config=VALIDATED, rollout=ANSWERS)
+    monkeypatch.setattr("tirjudge_training.stages.selection.measure", None)
+    with RunFolder(run.path / stage.name) as folder:
+        result = stage.work(folder, run)
+    counts = validated(run)
+    assert result["correct"] == {str(step): count for step, count in counts.items()}
+    assert result["best"] == max(counts, key=lambda step: (counts[step], step))
+    kept = load_file(run.path / "select" / "model" / WEIGHTS)
+    snapshot = load_file(run.path / "rl" / SNAPSHOTS / f"step-{result['best']}" / WEIGHTS)
+    assert all(kept[name].equal(snapshot[name]) for name in snapshot)
+
+
+def test_a_resumed_stage_validates_only_steps_that_are_missing(run: Run) -> None:
+    """A kill after the snapshot and before its line, and one that left half a snapshot."""
+    lines = (run.path / "rl" / VALIDATION).read_bytes()
+    counts, (*before, _) = validated(run), lines.splitlines(keepends=True)
+    (run.path / "rl" / VALIDATION).write_bytes(b"".join(before))
+    (run.path / "rl" / SNAPSHOTS / "partial-5").mkdir()
+    train(run)
+    assert validated(run) == counts
+    names = {folder.name for folder in (run.path / "rl" / SNAPSHOTS).iterdir()}
+    assert names == {f"step-{step}" for step in best_steps(counts)[:2]}
