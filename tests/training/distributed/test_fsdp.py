@@ -16,6 +16,7 @@ from accelerate import PartialState
 from accelerate.utils import DistributedType
 from safetensors.torch import load_file
 from torch.distributed.fsdp import FSDPModule
+from trl.trainer.utils import add_fused_lm_head
 
 from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
 from tirjudge.storage.run_folder import read_lines
@@ -84,7 +85,7 @@ def reference_in_bfloat16(trainer: Any) -> dict[str, Any]:
     state, plugin = accelerator.state, accelerator.state.fsdp_plugin
     state._mixed_precision = "bf16"
     plugin.set_mixed_precision("bf16", override=True)
-    reference = sharded_reference(trainer.model, accelerator, temperature=1.0)
+    reference = sharded_reference(trainer.model, accelerator, add_fused_lm_head)
     state._mixed_precision, plugin.mixed_precision_policy = "no", None
     ids = torch.arange(3, 40)[None]
     with torch.no_grad():

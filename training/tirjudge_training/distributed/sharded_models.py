@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import deepcopy
 from pathlib import Path
@@ -60,18 +60,17 @@ def whole_copy(model: Any, device: str) -> Any:
     return copy
 
 
-def sharded_reference(model: Any, accelerator: Any, *, temperature: float) -> Any:
+def sharded_reference(model: Any, accelerator: Any, prepare: Callable[[Any], None]) -> Any:
     """Return a frozen copy of a model that is not sharded yet, in the units in which accelerate shards it.
 
     TRL would load the reference of the KL divergence in every process and shard it as one unit, so that each
     forward pass gathers all of it. Where products are computed in bfloat16, the copy is kept in bfloat16:
-    FSDP rounds gathered weights in any case. Every process must make this call; the weights are those of the
-    first.
+    FSDP rounds gathered weights in any case. `prepare` is called with the copy before it is sharded. Every
+    process must make this call; the weights are those of the first.
     """
     import torch
     from accelerate.utils.fsdp_utils import fsdp2_prepare_model
     from torch.distributed.fsdp import FSDPModule
-    from trl.trainer.utils import add_fused_lm_head
 
     dtype = torch.bfloat16 if accelerator.mixed_precision == "bf16" else model.dtype
 
@@ -81,7 +80,7 @@ def sharded_reference(model: Any, accelerator: Any, *, temperature: float) -> An
     # Entries of `memo` take the place of the originals, so that no second copy of the weights is ever made.
     reference = deepcopy(model, {id(weight): without_data(weight) for weight in model.parameters()}).eval()
     del reference.forward  # TRL's, which calls the model that it was made for
-    add_fused_lm_head(reference, temperature=temperature)
+    prepare(reference)
     plugin = accelerator.state.fsdp_plugin
     former, plugin.cpu_ram_efficient_loading = plugin.cpu_ram_efficient_loading, False
     try:

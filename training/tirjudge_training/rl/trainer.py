@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tirjudge_environments.types import derive_seed
@@ -100,8 +101,11 @@ class JudgeBatches(GRPOTrainer):
         self._part: dict[str, Any] | None = None
         super().__init__(**trl)
         if config.beta and trl["args"].beta == 0:  # see `build_trainer`
+            from trl.trainer.utils import add_fused_lm_head
+
             self.beta = config.beta
-            self.ref_model = sharded_reference(self.model, self.accelerator, temperature=config.temperature)
+            fused_head = partial(add_fused_lm_head, temperature=config.temperature)
+            self.ref_model = sharded_reference(self.model, self.accelerator, fused_head)
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
         import torch
