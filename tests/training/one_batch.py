@@ -6,5 +6,6 @@ ONE_BATCH = (
     "rl.optimizer_steps=1",
     "rl.micro_batch=2",
     "rl.max_tokens=8",
+    "rl.generator=transformers",
     "data.max_prompt_tokens=8000",
 )

@@ -89,6 +89,15 @@ def test_random_weights_become_a_judge_with_a_model_card(tmp_path: Path) -> None
         (("train", "--set", "rl.steps=0"), "rl: set either steps or epochs"),
         (("train", "--set", "rl.steps=-1"), "rl.steps: Input should be greater than or equal to 0"),
         (("train", "--set", "rl.micro_batch=7"), "is not a multiple of micro_batch"),
+        (("train", "--set", "rl.token_budget=4096"), "packs rows without padding: leave out length_buckets"),
+        (
+            ("train", "--set", "model.liger=true"),
+            "model.liger: Liger needs a GPU, and there is none: set model.liger = false",
+        ),
+        (
+            ("train", "--set", "model.attn_implementation=flash_attention_2"),
+            'FlashAttention needs a GPU, and there is none: set model.attn_implementation = "sdpa"',
+        ),
         (
             ("train", "--recipe", "nothing.toml"),
             "no recipe 'nothing.toml': neither a file nor a name that --list",

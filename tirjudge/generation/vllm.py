@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
+import pickle
+from collections.abc import Iterable
 from itertools import count
+from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,6 +29,52 @@ SEEDS = (1 << 63) - 1
 """The largest seed that torch accepts, as a bit mask."""
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM accepts for `max_lora_rank`."""
+
+
+ALIVE = 1.0
+"""Seconds between two looks at whether the engine is alive."""
+
+
+class SharedTensor:
+    """Memory for one tensor at a time that another process of this machine reads. A context manager."""
+
+    def __init__(self, dtype: Any) -> None:
+        """`dtype` is the type that tensors are passed in."""
+        self.passed = 0
+        """Bytes passed so far."""
+        self._dtype = dtype
+        self._memory: SharedMemory | None = None
+        self._held: Any = None  # the tensor on a GPU, whose memory must not be used again before it was read
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._held = None
+        if self._memory is not None:
+            self._memory.close()
+            self._memory.unlink()
+
+    def hold(self, tensor: Any) -> bytes:
+        """Put a tensor in the place of the last one; return what `open_shared` opens in the other process."""
+        import torch
+
+        size = tensor.numel() * self._dtype.itemsize
+        self.passed += size
+        if tensor.is_cuda:
+            from torch.multiprocessing import reductions
+
+            reduce_tensor: Any = reductions.reduce_tensor
+
+            self._held = tensor.to(self._dtype).contiguous()
+            return pickle.dumps(("cuda", *reduce_tensor(self._held)))
+        if self._memory is None or self._memory.size < size:
+            self.__exit__()
+            self._memory = SharedMemory(create=True, size=size)
+        target = torch.frombuffer(self._memory.buf, dtype=self._dtype, count=tensor.numel())
+        target.copy_(tensor.reshape(-1))
+        shape, name = tuple(tensor.shape), str(self._dtype).removeprefix("torch.")
+        return pickle.dumps(("memory", self._memory.name, name, shape))
 
 
 class VllmGenerator:
@@ -49,6 +99,7 @@ class VllmGenerator:
         self._max_context: int = engine.model_config.max_model_len
         self._numbers = count()
         self._clock = BusyClock()
+        self._whole = True
 
     @classmethod
     def load(
@@ -121,6 +172,8 @@ class VllmGenerator:
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         """Generate one turn. Cancelling frees the row. Raises GeneratorFailed, also ContextTooLong."""
+        if not self._whole:
+            raise GeneratorFailed(f"{self.model} has received only a part of its new weights")
         ids = self._ids(context)
         with self._clock.working():
             output = await self._output(ids, self._parameters(context, sampling))
@@ -145,6 +198,53 @@ class VllmGenerator:
             raise GeneratorFailed(
                 f"{self.model}: new weights: the keys and values of the old ones are still cached"
             )
+
+    async def receive_weights(self, weights: Iterable[tuple[str, Any]]) -> int:
+        """Replace the weights by named tensors, one at a time; return the bytes that were passed.
+
+        Each tensor is passed in the engine's type, through memory that both processes see: CUDA IPC for one
+        on a GPU, else shared memory, which never holds more than one. `weights` is iterated to its end even
+        if the engine fails, since gathering sharded weights takes all processes.
+
+        Raises RuntimeError while rows are generated, and GeneratorFailed if loading fails; from then on,
+        until all weights have been received again, `generate` raises it too, because the engine would sample
+        from a mixture of old and new weights.
+        """
+        if self._clock.running:
+            raise RuntimeError(f"the weights changed while {self._clock.running} rows were running")
+        self._whole, failure = False, None
+        with SharedTensor(self._engine.model_config.dtype) as place:
+            try:
+                await self._ask("end_with", os.getpid())
+                await self._ask("begin_weights")
+            except Exception as error:
+                failure = error
+            for name, tensor in weights:
+                try:
+                    if failure is None:
+                        await self._ask("take_weight", name, place.hold(tensor))
+                except Exception as error:
+                    failure = error
+            try:
+                if failure is None:
+                    await self._ask("end_weights")
+                    self._whole = await self._engine.reset_prefix_cache()
+            except Exception as error:
+                failure = error
+        if not self._whole:
+            reason = "the keys and values of the old ones are still cached"
+            reason = _one_line(failure) if failure else reason
+            raise GeneratorFailed(f"{self.model}: cannot receive new weights: {reason}") from failure
+        return place.passed
+
+    async def _ask(self, method: str, *arguments: Any) -> None:
+        """Call a method of vLLM's workers; raises also if the engine dies, which vLLM may not report."""
+        call = asyncio.ensure_future(self._engine.collective_rpc(method, args=arguments))
+        while not (await asyncio.wait({call}, timeout=ALIVE))[0]:
+            if self._engine.errored:
+                call.cancel()
+                raise GeneratorFailed("the engine has died")
+        call.result()
 
     async def close(self) -> None:
         self._engine.shutdown()

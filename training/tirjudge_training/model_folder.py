@@ -19,8 +19,9 @@ from tirjudge.storage.run_folder import write_atomically
 from tirjudge_environments import Prompt
 from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.distributed.checkpoints import adapter_weights, full_weights, on_the_first
-from tirjudge_training.distributed.device import Dtype, current_device
+from tirjudge_training.distributed.device import PLAIN, Attention, Dtype, Kernels, current_device
 from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.sharded_models import whole_weights, without_weights
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 """The file of an adapter folder with its weights, as PEFT names it."""
@@ -60,23 +61,36 @@ def load(path: str | Path, device: str | None = None, *, dtype: Dtype = "float32
     checkpoints of LoRA training hold one, is merged into its model.
     """
     base = base_of(Path(path))
-    model = _base_model(path if base is None else base, dtype)
-    if base is not None:
-        model = merged(model, Path(path))
+    with whole_weights():
+        model = _base_model(path if base is None else base, dtype)
+        if base is not None:
+            model = merged(model, Path(path))
     return model.to(device or current_device().device), load_tokenizer(path)
 
 
-def load_trainable(start: str | Path, lora: LoraConfig | None, *, dtype: Dtype = "float32") -> Any:
+def load_trainable(
+    start: str | Path,
+    lora: LoraConfig | None,
+    *,
+    dtype: Dtype = "float32",
+    kernels: Kernels = PLAIN,
+    processes: Processes = ALONE,
+) -> Any:
     """Load the model that a stage trains; with unmerged `lora`, an adapter in the folder `start` goes on.
 
     Returns a PEFT model in that case, to which no further adapter must be added, else a plain model.
+    If the trainer will shard the weights (FSDP), only the first of `processes` loads them, so that host
+    memory holds one copy; the trainer sends them to the others when it shards the model.
     """
     base = base_of(Path(start))
-    model = _base_model(start if base is None else base, dtype)
+    sent = processes.share_weights and processes.rank > 0
+    loading = without_weights if sent else _base_model
+    model = loading(start if base is None else base, dtype, kernels.attention)
+    kernels.apply(model)
     if base is None:
         return model
     if lora is None or lora.merge:
-        return merged(model, Path(start))
+        return model if sent else merged(model, Path(start))
     from peft import PeftModel
 
     with quiet_peft():
@@ -208,9 +222,9 @@ def base_of(folder: Path) -> str | None:
     return None if adapter is None else adapter.base
 
 
-def _base_model(name: str | Path, dtype: Dtype) -> Any:
+def _base_model(name: str | Path, dtype: Dtype, attention: Attention = "sdpa") -> Any:
     from transformers import AutoModelForCausalLM
 
     return AutoModelForCausalLM.from_pretrained(
-        resolve_model(str(name)), dtype=dtype, attn_implementation="sdpa", use_safetensors=True
+        resolve_model(str(name)), dtype=dtype, attn_implementation=attention, use_safetensors=True
     )

@@ -12,6 +12,7 @@ from tirjudge_sandbox.registry import Plugins
 from tirjudge_training import config_files
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.distillation.config import TeacherConfig
+from tirjudge_training.distributed.device import Attention
 from tirjudge_training.evaluation import HeldoutConfig, ValidationConfig
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.config import RlConfig
@@ -165,6 +166,11 @@ class ModelConfig(BaseModel):
     dtype: Literal["auto", "float32", "bfloat16"] | None = None
     """The type of the frozen weights under an adapter; the adapter and Adam's moments are float32.
     `auto` is bfloat16 on a CPU that computes in it, else float32; None is float32."""
+    attn_implementation: Attention = "sdpa"
+    """The attention of training (ours). `flash_attention_2` needs a GPU and the package flash-attn; with
+    `rl.token_budget` it computes each packed row alone, where `sdpa` masks the others."""
+    liger: bool = False
+    """Train with Liger's kernels, which need a GPU and the package liger-kernel (ours)."""
 
     @model_validator(mode="after")
     def _freezes_rounded_weights(self) -> ModelConfig:

@@ -18,7 +18,7 @@ from tirjudge_training.config_files import CONFIG, BadRecipe, claim_folder, to_t
 from tirjudge_training.data.base import Data
 from tirjudge_training.data.rows import RowData, require_rows
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.device import weights_dtype
+from tirjudge_training.distributed.device import Kernels, weights_dtype
 from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import release
@@ -127,6 +127,7 @@ def train(
             processes,
             enable_thinking=_enable_thinking(recipe),
             dtype=weights_dtype(recipe.model.dtype),
+            kernels=Kernels(recipe.model.attn_implementation, recipe.model.liger),
             note=_note(recipe, data),
         )
         if isinstance(data, RowData):

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from tirjudge.storage.run_folder import RunFolder, encode_line
 from tirjudge_environments import By, Encoder, Message, Prompt, Trajectory, Transcript
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.device import Dtype, current_device, record_machine
+from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels, current_device, record_machine
 from tirjudge_training.distributed.interruption import Interrupted, Interruption, checkpoint_callback
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import memory_in_use
@@ -103,6 +103,7 @@ def train_sft(
     *,
     lora: LoraConfig | None = None,
     dtype: Dtype = "float32",
+    kernels: Kernels = PLAIN,
     seed: int,
     say: Callable[[str], None],
     processes: Processes = ALONE,
@@ -125,7 +126,7 @@ def train_sft(
     _drop_later_metrics(run, checkpoints.step_of(saved) if saved else 0, say)
     interruption = Interruption(say)
     # Trained weights stay float32: small updates would be lost to rounding in bfloat16.
-    model = load_trainable(start, lora, dtype=dtype)
+    model = load_trainable(start, lora, dtype=dtype, kernels=kernels, processes=processes)
     adapted = hasattr(model, "peft_config")
     # The warning is about a name that TRL itself still uses.
     with warnings.catch_warnings():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,6 +47,11 @@ def tied_model(folder: Path, seed: int) -> Any:
 
 def context(ids: Sequence[int], *stop: str) -> Context:
     return Context(Prompt(messages=(), stop=stop), (), tuple(ids))
+
+
+def in_memory() -> set[Path]:
+    """Return the files of shared memory on this machine."""
+    return set(Path("/dev/shm").glob("psm_*"))
 
 
 def prompts(*lengths: int) -> list[list[int]]:
@@ -174,6 +179,71 @@ async def test_new_weights_reach_the_tied_output_layer_and_caches_are_dropped(
     finally:
         await generator.load_weights(folder)
     assert await generator.generate(context(ids), GREEDY) == before
+
+
+async def test_streamed_weights_are_those_of_a_folder_with_one_tensor_at_a_time_in_shared_memory(
+    generator: VllmGenerator, model: Any, tmp_path: Path
+) -> None:
+    contexts, new, shared = [context(ids) for ids in prompts(5, 64)], tied_model(tmp_path, seed=1), []
+    there = in_memory()
+
+    def weights(model: Any, stop_at: int = -1) -> Iterator[tuple[str, torch.Tensor]]:
+        for number, (name, tensor) in enumerate(model.named_parameters()):
+            shared.append(sum(file.stat().st_size for file in in_memory() - there))
+            if number == stop_at:
+                raise ConnectionError("the trainer cannot gather this tensor")
+            yield name, tensor.detach()
+
+    async def greedy() -> list[Completion]:
+        return [await generator.generate(one, GREEDY) for one in contexts]
+
+    before = await greedy()
+    await generator.load_weights(tmp_path)
+    by_folder = await greedy()
+    assert by_folder != before
+    assert await generator.receive_weights(weights(model)) == 4 * model.num_parameters()
+    assert await greedy() == before
+    await generator.receive_weights(weights(new))
+    assert await greedy() == by_folder
+    page = 4096
+    assert max(shared) < 4 * max(p.numel() for p in model.parameters()) + page
+    assert in_memory() <= there
+
+    with pytest.raises(ConnectionError):
+        await generator.receive_weights(weights(model, stop_at=5))
+    with pytest.raises(GeneratorFailed, match="only a part of its new weights"):
+        await greedy()
+    await generator.receive_weights(weights(model))
+    assert await greedy() == before
+
+
+async def test_an_engine_that_dies_during_a_sync_is_an_error_and_all_weights_are_gathered(
+    folder: Path, model: Any
+) -> None:
+    """Otherwise the trainer's other processes would wait for this one to take part in gathering."""
+    others = {process.pid for process in psutil.Process().children(recursive=True)}
+    generator = VllmGenerator.load(str(folder), **CPU)
+    own = [p for p in psutil.Process().children(recursive=True) if p.pid not in others]
+    engine = [process for process in own if "VLLM" in "".join(process.cmdline())]
+    assert engine
+    gathered = []
+
+    def weights() -> Iterator[tuple[str, torch.Tensor]]:
+        for name, tensor in model.named_parameters():
+            if len(gathered) == 4:
+                for process in engine:
+                    process.kill()
+            gathered.append(name)
+            yield name, tensor.detach()
+
+    try:
+        with pytest.raises(GeneratorFailed, match="cannot receive new weights"):
+            await generator.receive_weights(weights())
+        assert gathered == [name for name, _ in model.named_parameters()]
+        with pytest.raises(GeneratorFailed, match="only a part of its new weights"):
+            await generator.generate(context([5, 6]), GREEDY)
+    finally:
+        await generator.close()
 
 
 async def test_a_model_that_vllm_cannot_load_is_one_line(tmp_path: Path) -> None:

@@ -2,24 +2,38 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from accelerate import PartialState
 from accelerate.utils import DistributedType
 from safetensors.torch import load_file
+from torch.distributed.fsdp import FSDPModule
+from trl.trainer.utils import add_fused_lm_head
 
 from tests.training.launching import FLOAT32, launched, take_cpus_for, typed
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training import model_folder
+from tirjudge_training.distributed.sharded_models import sharded_reference
+from tirjudge_training.rl import run as rl_run
 
-RECIPE = ("--recipe", "tir-judge-zero-8b", "--shrink")
+RECIPES = {"whole": "tir-judge-zero-4b", "lora": "tir-judge-zero-8b"}
+"""Models with and without an output layer that shares its weights with the embedding."""
 KEYS = ("--set", "rl.sandbox=local", "--set", "rl.learning_rate=1e-3", "--set", "rl.entropy_bonus=0.1")
 """Random weights earn no reward, so that without the entropy bonus there would be no gradient."""
-RUNS = {"whole": (), "lora": ("--set", "model.lora.rank=4")}
+RUNS = {
+    name: ("--recipe", recipe, "--shrink", *KEYS, *(("--set", "model.lora.rank=4") if name == "lora" else ()))
+    for name, recipe in RECIPES.items()
+}
+PACKED = {"whole": ("--set", "rl.token_budget=4000"), "lora": ()}
+"""Further options of the two processes only, which must not change the result."""
 CHECKPOINT = "rl/checkpoints/checkpoint-{}"
 
 
@@ -28,14 +42,63 @@ def main(folder: Path) -> None:
     take_cpus_for(
         DistributedType.MULTI_GPU
     )  # the type whose model accelerate shards; torch's FSDP2 needs no GPU
+    rl_run.build_trainer = partial(observed, rl_run.build_trainer, folder)
     for name, options in RUNS.items():
-        typed(*RECIPE, *KEYS, *options, "--output", str(folder / name))
+        typed(*options, *PACKED[name], "--output", str(folder / name))
         if PartialState().is_main_process:
             shutil.copytree(folder / name / "rl", folder / name / "uninterrupted")
             shutil.rmtree(folder / name / CHECKPOINT.format(2))
             (folder / name / "rl" / "done.json").unlink()
         PartialState().wait_for_everyone()
-        typed(*RECIPE, *KEYS, *options, "--output", str(folder / name))
+        typed(*options, *PACKED[name], "--output", str(folder / name))
+
+
+def observed(build: Callable[..., Any], folder: Path, model: Any, *args: Any, **options: Any) -> Any:
+    """Build a trainer and write what this process holds, before and after it shards model and reference."""
+    # Tensors without memory of their own have the storage of one number.
+    sizes = [weight.untyped_storage().nbytes() for weight in model.parameters()]
+    found: dict[str, Any] = {"loaded": sum(size for size in sizes if size > 4)}
+    trainer = build(model, *args, **options)
+    if trainer.ref_model is not None:
+        found["bfloat16"] = reference_in_bfloat16(trainer)
+    train = trainer.train
+
+    def trained(**resumed: Any) -> None:
+        train(**resumed)
+        models = {"policy": trainer.model, "reference": trainer.ref_model}
+        found["units"] = {name: units(model) for name, model in models.items() if model is not None}
+        name = f"{Path(trainer.args.output_dir).parts[-3]}-{PartialState().process_index}.json"
+        (folder / name).write_text(json.dumps(found))
+
+    trainer.train = trained
+    return trainer
+
+
+def units(model: Any) -> list[str]:
+    """Return the modules whose weights are gathered together."""
+    return [name for name, module in model.named_modules() if isinstance(module, FSDPModule)]
+
+
+def reference_in_bfloat16(trainer: Any) -> dict[str, Any]:
+    """Make the reference as on GPUs; return what this process holds, and its logprobs next to plain ones."""
+    accelerator = trainer.accelerator
+    state, plugin = accelerator.state, accelerator.state.fsdp_plugin
+    state._mixed_precision = "bf16"
+    plugin.set_mixed_precision("bf16", override=True)
+    reference = sharded_reference(trainer.model, accelerator, add_fused_lm_head)
+    state._mixed_precision, plugin.mixed_precision_policy = "no", None
+    ids = torch.arange(3, 40)[None]
+    with torch.no_grad():
+        logprobs = reference(
+            input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids, fused_lm_head=True
+        ).log_probs
+        plain = model_folder.load(trainer.model.config._name_or_path, dtype="bfloat16")[0](ids).logits
+    expected = plain[:, :-1].float().log_softmax(2).gather(2, ids[:, 1:, None])[:, :, 0]
+    return {
+        "types": sorted({str(weight.dtype) for weight in reference.parameters()}),
+        "held": sum(weight.to_local().numel() for weight in reference.parameters()),
+        "gap": (logprobs - expected).abs().max().item(),
+    }
 
 
 @pytest.fixture(scope="module")
@@ -43,7 +106,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """The same commands in this process and in two launched processes."""
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
     for name, options in RUNS.items():
-        typed(*RECIPE, *KEYS, *options, "--output", str(one / name))
+        typed(*options, "--output", str(one / name))
     ran = launched("fsdp2.yaml", FLOAT32, __file__, str(two))
     assert ran.returncode == 0, ran.stderr[-3000:]
     return one, two
@@ -62,6 +125,22 @@ def test_a_recipe_sharded_over_two_processes_has_the_loss_of_one(name: str, runs
 
 
 @pytest.mark.slow
+def test_the_reference_is_sharded_as_the_policy_and_one_process_reads_the_weights(
+    runs: tuple[Path, Path],
+) -> None:
+    first, second = (json.loads((runs[1] / f"whole-{rank}.json").read_text()) for rank in (0, 1))
+    saved = load_file(runs[0] / "whole" / "rl" / "model" / "model.safetensors").values()
+    weights = sum(weight.numel() for weight in saved)
+    assert (first["loaded"], second["loaded"]) == (4 * weights, 0)
+    for found in (first, second):
+        assert found["units"]["reference"] == found["units"]["policy"]
+        assert {"model.layers.0", "model.layers.1"} < set(found["units"]["reference"])
+        assert found["bfloat16"]["types"] == ["torch.bfloat16"]
+        assert found["bfloat16"]["gap"] < 0.05
+    assert first["bfloat16"]["held"] + second["bfloat16"]["held"] == weights
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUNS)
 def test_full_weights_are_saved_and_resumed(name: str, runs: tuple[Path, Path]) -> None:
     one, two = runs
@@ -69,8 +148,10 @@ def test_full_weights_are_saved_and_resumed(name: str, runs: tuple[Path, Path]) 
     assert (checkpoint / "optimizer.bin").exists(), "accelerate writes this file for a sharded model"
     expected = load_file(one / name / "rl" / "model" / "model.safetensors")
     if name == "whole":
-        estimate = 16 * sum(weight.numel() for weight in expected.values())
-        assert sum(file.stat().st_size for file in checkpoint.iterdir()) == pytest.approx(estimate, rel=0.05)
+        # FSDP writes the weights twice, each time with a tied weight under both of its names.
+        tied = expected["model.embed_tokens.weight"].numel()
+        estimate = 16 * sum(weight.numel() for weight in expected.values()) + 2 * 4 * tied
+        assert sum(file.stat().st_size for file in checkpoint.iterdir()) == pytest.approx(estimate, rel=0.06)
     for stage in ("uninterrupted", "rl"):
         found = load_file(two / name / stage / "model" / "model.safetensors")
         assert found.keys() == expected.keys()

@@ -41,7 +41,7 @@ def test_fsdp2_shards_the_state_and_writes_full_checkpoints() -> None:
     assert environment["ACCELERATE_USE_FSDP"] == "true"
     assert environment["FSDP_VERSION"] == "2"
     assert environment["FSDP_STATE_DICT_TYPE"] == "FULL_STATE_DICT"
-    assert environment["FSDP_CPU_RAM_EFFICIENT_LOADING"] == "false"
+    assert environment["FSDP_CPU_RAM_EFFICIENT_LOADING"] == "true"
 
 
 def test_deepspeed_does_not_shard_the_weights() -> None:
@@ -59,7 +59,7 @@ def test_deepspeed_does_not_shard_the_weights() -> None:
     [
         ({"FSDP_VERSION": "1"}, "fsdp_version is '1' and must be 2"),
         ({"FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT"}, "must be FULL_STATE_DICT"),
-        ({"FSDP_CPU_RAM_EFFICIENT_LOADING": "true"}, "must be false"),
+        ({"FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}, "must be true"),
         ({"ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}, "zero_stage is 3"),
     ],
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),

@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import AutoConfig, AutoModelForCausalLM
 
 from tests.training.conftest import ENVIRONMENTS, source, tiny_qwen, tokenizer_of_words
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.policies.vllm import own_device
+from tirjudge_training.policies.vllm import can_stream, own_device
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.run import train_rl
 
@@ -75,6 +76,24 @@ def test_samples_are_the_trainers_own_after_every_step_in_every_process(tmp_path
     assert all(row["entropy"] > 0 for row in metrics)
     machine = json.loads((folder / "machine.json").read_text())
     assert (machine["sampler"], machine["sampling"]) == ("VllmGenerator", "float32")
+
+
+@pytest.mark.parametrize(
+    ("kind", "engine", "streams"),
+    [
+        ("qwen3", {}, True),
+        ("qwen3", {"tensor_parallel_size": 2}, False),
+        ("qwen3_moe", {"gpu_memory_utilization": 0.4}, False),
+    ],
+)
+def test_weights_are_streamed_if_the_engine_can_take_them_one_by_one(
+    kind: str, engine: dict[str, float], streams: bool
+) -> None:
+    """transformers holds the experts of a layer in one tensor, of which a model file has one per expert."""
+    config = AutoConfig.for_model(kind, hidden_size=32, num_hidden_layers=1, vocab_size=64)
+    with torch.device("meta"):
+        model = AutoModelForCausalLM.from_config(config)
+    assert can_stream(model, engine) == streams
 
 
 @pytest.mark.parametrize(("gpus", "launched", "device"), [(8, "3", [3]), (8, None, None), (0, "3", None)])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from pydantic import ValidationError
 from safetensors.torch import load_file
 from starlette.requests import Request
@@ -19,6 +20,8 @@ from typer.testing import CliRunner
 from tests.loopback import served
 from tirjudge.cli import app
 from tirjudge.generation import GeneratorFailed
+from tirjudge.generation.vllm import SharedTensor
+from tirjudge.generation.vllm_worker import open_shared
 from tirjudge_training.policies import weight_sync
 from tirjudge_training.policies.weight_sync import EXTENSION, WeightServer
 from tirjudge_training.rl.engine import RolloutConfig
@@ -78,6 +81,21 @@ class Vllm:
         ]
         with served(*there) as url:
             yield WeightServer(url)
+
+
+def test_a_tensor_passes_through_shared_memory_in_the_engines_type() -> None:
+    tensors = [torch.randn(3, 5), torch.randn(64, 64), torch.randn(7)]
+    with SharedTensor(torch.bfloat16) as place:
+        for tensor in tensors:
+            found, memory = open_shared(place.hold(tensor))
+            assert torch.equal(found, tensor.bfloat16())
+            del found
+            memory.close()
+        assert place.passed == 2 * (15 + 64 * 64 + 7)
+        assert place._memory is not None
+        file = Path("/dev/shm") / place._memory.name
+        assert file.exists()
+    assert not file.exists()
 
 
 async def test_weights_are_loaded_and_named_and_the_cache_is_dropped() -> None:

@@ -14,6 +14,7 @@ from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.rl.batching import length_buckets
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.grpo import build_trainer
+from tirjudge_training.rl.packing import packed_parts, packs
 
 CONFIG = RlConfig(
     steps=1, groups=2, samples=4, optimizer_steps=4, micro_batch=2, beta=0.01, epsilon=0.2, epsilon_high=0.3
@@ -193,6 +194,77 @@ def test_length_buckets_do_not_change_the_loss(
     parts = trainer._compute_loss(trainer.model, inputs)
     assert parts.item() == pytest.approx(whole.item(), abs=1e-6)
     assert (gradient(trainer.model, parts) - expected).norm() < 1e-6 * expected.norm()
+
+
+@pytest.mark.parametrize("config", [CONFIG, SEQUENCE], ids=lambda config: config.loss)
+def test_packing_under_a_budget_changes_neither_loss_nor_gradient(
+    config: RlConfig, tiny_model: Path, tmp_path: Path
+) -> None:
+    """Rows have 14 to 17 tokens, so that two or three of them share a pass; the filler is left out.
+
+    Prompts are not padded, as in training, since rotary positions round differently where they are shifted.
+    """
+    trainer = trainer_of(config, tiny_model, tmp_path)
+    inputs = batch()
+    inputs = with_real_logprobs(trainer, inputs | {"prompt_mask": torch.ones_like(inputs["prompt_mask"])})
+    own = inputs["completion_mask"] * inputs["tool_mask"]
+    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], 1)
+    attention = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], 1)
+
+    def scored() -> list[torch.Tensor]:
+        """Return logprobs and entropies of a pass without gradients."""
+        trainer._written = own
+        with torch.no_grad():
+            found = trainer._get_per_token_logps_and_entropies(
+                trainer.model, ids, attention, COMPLETION, compute_entropy=True
+            )
+        trainer._written = None
+        return [values[own.bool()] for values in found[:2]]
+
+    expected = scored()
+    whole = trainer._compute_loss(trainer.model, inputs)
+    expected_gradient = gradient(trainer.model, whole)
+
+    trainer.config = config.model_copy(update={"token_budget": 45})
+    fed: list[torch.Size] = []
+    watch = trainer.model.base_model.register_forward_pre_hook(
+        lambda module, args, kwargs: fed.append(kwargs["input_ids"].shape), with_kwargs=True
+    )
+    for values, ours in zip(expected, scored(), strict=True):
+        assert torch.allclose(values, ours, rtol=0, atol=1e-6)
+    assert sum(tokens for _, tokens in fed) == attention.sum(), "no padding"
+    fed.clear()
+    trainer.model.zero_grad()
+    loss = trainer._compute_loss(trainer.model, inputs)
+    loss.backward()
+    watch.remove()
+    assert all(rows == 1 and tokens <= 45 for rows, tokens in fed)
+    assert sum(tokens for _, tokens in fed) == attention[:-1].sum()
+    assert loss.item() == pytest.approx(whole.item(), abs=1e-6)
+    found = torch.cat([parameter.grad.flatten() for parameter in trainer.model.parameters()])
+    assert (found - expected_gradient).norm() < 1e-6 * expected_gradient.norm()
+
+
+def test_rows_are_packed_first_fit_and_all_processes_get_the_same_parts() -> None:
+    assert packs([5, 9, 2, 30, 4], 12) == [[3], [1, 2], [0, 4]]
+    assert packs([], 12) == []
+
+    class Two(Processes):
+        """The first of two processes, of which the other has parts of three, one and one rows."""
+
+        def every(self, value: Any) -> list[Any]:
+            return [value, [3, 1, 1]]
+
+    inputs = batch()
+    parts = list(packed_parts(inputs, 70, Two(0, 2)))
+    alone = list(packed_parts(inputs, 70, Processes()))
+    assert [len(part["completion_ids"]) for part in alone] == [4, 3]
+    assert [len(part["completion_ids"]) for part in parts] == [4, 3, 1]
+    assert parts[2]["tool_mask"].sum() == 0, "only there to keep up with the other process"
+    counted = [
+        sum((part["completion_mask"] * part["tool_mask"]).sum() for part in each) for each in (alone, parts)
+    ]
+    assert counted[0] == counted[1] == (inputs["completion_mask"] * inputs["tool_mask"]).sum()
 
 
 @pytest.mark.parametrize("config", [PER_RESPONSE, SEQUENCE], ids=lambda config: config.loss)

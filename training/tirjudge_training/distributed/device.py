@@ -12,7 +12,26 @@ from tirjudge.storage.run_folder import RunFolder
 
 Dtype = Literal["float32", "bfloat16"]
 """The type of a model's weights."""
+Attention = Literal["sdpa", "eager", "flash_attention_2", "flash_attention_3"]
+"""transformers' name of the attention in forward and backward passes."""
 MACHINE = "machine.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Kernels:
+    """The kernels of a model under training; a sampler of its own has others."""
+
+    attention: Attention = "sdpa"
+    liger: bool = False
+    """Liger's Triton kernels for norms, rotary positions and the MLP; the fused output layer is TRL's."""
+
+    def apply(self, model: Any) -> None:
+        """Replace a loaded model's layers by Liger's, if these are wanted."""
+        if self.liger:
+            from transformers.integrations.liger import apply_liger_kernel
+
+            # These replace the model's forward pass, which TRL replaces too.
+            apply_liger_kernel(model, {"cross_entropy": False, "fused_linear_cross_entropy": False})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +55,10 @@ class Device:
             "ddp_find_unused_parameters": False,
             **on_cpu,
         }
+
+
+PLAIN = Kernels()
+"""torch's own kernels."""
 
 
 def current_device() -> Device:

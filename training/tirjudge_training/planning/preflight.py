@@ -32,7 +32,7 @@ LOCAL = "local"
 FSDP = {
     "FSDP_VERSION": "2",
     "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
-    "FSDP_CPU_RAM_EFFICIENT_LOADING": "false",
+    "FSDP_CPU_RAM_EFFICIENT_LOADING": "true",
 }
 """The settings of accelerate's FSDP that training needs, as the launcher passes them on."""
 
@@ -51,8 +51,9 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     for library in LIBRARIES:
         import_module(library)
     require_reporters(recipe.rl.report_to)
-    _check_launch()
+    _check_launch(recipe)
     _check_gpus()
+    _check_kernels(recipe)
     for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
         if name not in sandbox_names():
             raise BadRecipe(f"{key}.sandbox: no sandbox {name!r}; there are {', '.join(sandbox_names())}")
@@ -93,7 +94,7 @@ def _check_sandbox(key: str, name: str) -> None:
         ) from None
 
 
-def _check_launch() -> None:
+def _check_launch(recipe: Recipe) -> None:
     """Refuse launch settings that accelerate accepts but that would fail late or silently."""
     if os.environ.get("ACCELERATE_USE_FSDP") == "true":
         for name, wanted in FSDP.items():
@@ -106,6 +107,11 @@ def _check_launch() -> None:
     if os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3":
         raise BadRecipe(
             "zero_stage is 3, which leaves no process with whole weights to sample with: use 2, or FSDP2"
+        )
+    if Sharding.launched() is Sharding.DEEPSPEED and recipe.rl.token_budget is not None:
+        raise BadRecipe(
+            "rl.token_budget: DeepSpeed takes an optimizer step after every backward pass: leave it out, or "
+            "use FSDP2"
         )
 
 
@@ -128,6 +134,26 @@ def _check_gpus() -> None:
         )
 
 
+def _check_kernels(recipe: Recipe) -> None:
+    """Refuse kernels that this machine cannot run."""
+    import torch
+
+    flash = recipe.model.attn_implementation.startswith("flash_attention")
+    wanted = {
+        "model.liger": ("Liger", "liger_kernel", "liger-kernel", recipe.model.liger, "= false"),
+        "model.attn_implementation": ("FlashAttention", "flash_attn", "flash-attn", flash, '= "sdpa"'),
+    }
+    for key, (name, module, package, used, instead) in wanted.items():
+        if not used:
+            continue
+        if not torch.cuda.is_available():
+            raise BadRecipe(f"{key}: {name} needs a GPU, and there is none: set {key} {instead}")
+        if find_spec(module) is None:
+            raise BadRecipe(
+                f"{key}: {name} is not installed: `pip install {package}`, or set {key} {instead}"
+            )
+
+
 def _check_server(config: VllmServerConfig) -> None:
     if config.weights is not None and not config.weights.is_dir():
         raise BadRecipe(f"rl.server.weights: there is no folder {str(config.weights)!r}")
@@ -147,9 +173,12 @@ def _check_space(recipe: Recipe, pipeline: Pipeline, data: Data, base: str, fold
     available, where = memory.available_memory()
     model = f"{base} has {shape.parameters / 1e9:.2f} billion parameters"
     if needed > available:
+        advice = "use a smaller model or a larger machine, or shard it with accelerate's FSDP"
+        if Sharding.launched() is Sharding.FSDP and recipe.rl.generator == "transformers":
+            copy = gib(memory.FROZEN * shape.parameters)
+            advice = f'{copy} of them are a whole copy to sample with: set rl.generator = "vllm"'
         raise TooSmall(
-            f"{model}: training takes at least {gib(needed)}, and {gib(available)} are {where}; "
-            "use a smaller model or a larger machine, or shard it with accelerate's FSDP"
+            f"{model}: training takes at least {gib(needed)}, and {gib(available)} are {where}; {advice}"
         )
     _check_weight_folder(recipe, shape, model)
     written = sum(disk_bytes(recipe, pipeline, data, shape, sharing=Sharding.launched()).values())

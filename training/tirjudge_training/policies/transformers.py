@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from typing import Any
 
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge_training.distributed.checkpoints import full_weights
 from tirjudge_training.distributed.device import current_device
+from tirjudge_training.distributed.sharded_models import whole_copy
 
 
 class OwnPolicy:
@@ -43,7 +43,7 @@ class CopyPolicy:
         """`model` must not be sharded yet; `refresh` reads it after the trainer has sharded it."""
         own = current_device()
         # Copied now: once sharded, the model cannot be deep-copied as a whole.
-        self._model, self._copy = model, deepcopy(model).to(own.device)
+        self._model, self._copy = model, whole_copy(model, own.device)
         self.generator = TransformersGenerator(
             self._copy,
             tokenizer,

@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from shutil import disk_usage
 from tempfile import TemporaryDirectory, gettempdir
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
@@ -17,6 +17,8 @@ from tirjudge.generation.endpoint.http import api_root
 from tirjudge_training.distributed.checkpoints import on_the_first
 from tirjudge_training.distributed.processes import Processes
 
+WeightSync = Literal["stream", "folder"]
+"""The ways in which a run's own vLLM engines receive new weights."""
 MEMORY = Path("/dev/shm")
 """A file system in memory, which passes weights without writing them to a disk."""
 EXTENSION = "tirjudge.generation.vllm_worker.WeightReloader"

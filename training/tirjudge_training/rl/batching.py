@@ -53,9 +53,9 @@ def length_buckets(
     order = _prompts(inputs, lengths) if by_prompt else lengths.argsort(stable=True)
     for rows in (order if every else order[counting[order]]).tensor_split(parts):
         if len(rows):
-            yield _part(inputs, rows, full, lengths[rows].max().clamp(min=1))
+            yield cut(inputs, rows, full, lengths[rows].max().clamp(min=1))
         else:
-            blank = _part(inputs, slice(0, 1), full, 1)
+            blank = cut(inputs, slice(0, 1), full, 1)
             yield blank | {"tool_mask": blank["tool_mask"] * 0}
 
 
@@ -68,7 +68,8 @@ def _prompts(inputs: dict[str, Any], lengths: Any) -> Any:
     return lengths.new_tensor(sorted(range(len(keys)), key=keys.__getitem__))
 
 
-def _part(inputs: dict[str, Any], rows: Any, full: int, longest: Any) -> dict[str, Any]:
+def cut(inputs: dict[str, Any], rows: Any, full: int, longest: Any) -> dict[str, Any]:
+    """Return some rows of a TRL batch, with tensors of `full` completion tokens cut to `longest`."""
     return {name: _cut(tensor, rows, full, longest) for name, tensor in inputs.items()}
 
 

@@ -41,6 +41,9 @@ class RlConfig(RolloutConfig):
     """Optimizer steps per generation batch (ours); with 1 the ratio is always 1 and nothing is clipped."""
     micro_batch: int = Field(default=4, gt=0)
     """The most rows of one forward pass on one device."""
+    token_budget: int | None = Field(default=None, gt=0)
+    """The most tokens of one forward pass on one device, instead of `micro_batch`: rows are packed into one
+    sequence without padding. A longer row gets a pass of its own. None pads `micro_batch` rows (ours)."""
     length_buckets: int = Field(default=1, gt=0)
     """Parts into which a micro-batch is split by length, each padded to its own longest row (ours)."""
     learning_rate: float = Field(default=1e-6, gt=0)
@@ -105,7 +108,16 @@ class RlConfig(RolloutConfig):
             raise ValueError("final_learning_rate needs decay = true and must be smaller than learning_rate")
         if bool(self.steps) == (self.epochs is not None):
             raise ValueError("set either steps or epochs")
+        if self.token_budget is not None and self.length_buckets > 1:
+            raise ValueError("token_budget packs rows without padding: leave out length_buckets")
         rows = self.groups * self.samples
+        if self.token_budget is not None:
+            if rows % (self.optimizer_steps * processes):
+                raise ValueError(
+                    f"groups * samples = {rows} is not a multiple of optimizer_steps * processes = "
+                    f"{self.optimizer_steps} * {processes}"
+                )
+            return rows // (self.optimizer_steps * processes), self.optimizer_steps
         # A small batch on many processes may have fewer rows per step than a micro-batch holds.
         micro_batch = min(self.micro_batch, max(1, rows // (processes * self.optimizer_steps)))
         if rows % (micro_batch * self.optimizer_steps * processes):

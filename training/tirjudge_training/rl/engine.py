@@ -27,6 +27,7 @@ from tirjudge_training.policies.base import Policy, Sampler
 from tirjudge_training.policies.transformers import CopyPolicy, OwnPolicy
 from tirjudge_training.policies.vllm import VllmPolicy
 from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
+from tirjudge_training.policies.weight_sync import WeightSync
 
 T = TypeVar("T")
 
@@ -54,6 +55,10 @@ class RolloutConfig(BaseModel):
     process or in servers (ours)."""
     vllm: Mapping[str, Any] = Field(default_factory=dict)
     """Arguments of the vLLM engine: gpu_memory_utilization, tensor_parallel_size, ... (ours)."""
+    weight_sync: WeightSync = "stream"
+    """How the engines of `vllm` get new weights: tensor by tensor from memory that trainer and engine share,
+    or from `folder`, a copy of all weights in /dev/shm, which engines over several GPUs and mixtures of
+    experts always use (ours)."""
     server: VllmServerConfig | None = None
     """The servers of `vllm-server`; may be changed when a run is resumed (ours)."""
 
@@ -104,6 +109,7 @@ class Engine:
         reward_questions: RewardQuestions | None = None,
         generator: Sampler = "transformers",
         vllm: Mapping[str, Any] | None = None,
+        weight_sync: WeightSync = "stream",
         server: VllmServerConfig | None = None,
         processes: Processes = ALONE,
         enable_thinking: bool | None = None,
@@ -122,6 +128,7 @@ class Engine:
                 tokenizer,
                 name,
                 processes=processes,
+                weight_sync=weight_sync,
                 **{"enable_thinking": enable_thinking, **(vllm or {})},
             )
         elif server is not None:

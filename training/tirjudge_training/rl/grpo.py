@@ -43,6 +43,8 @@ def build_trainer(
     from trl import GRPOConfig, GRPOTrainer
 
     require_reporters(config.report_to)
+    # With an adapter, the model without it is the reference.
+    adapted = lora is not None or hasattr(model, "peft_config")
     with quiet():
         # Made here because GRPOTrainer is only imported here: trl takes seconds to load.
         trainer: Any = type("JudgeTrainer", (JudgeBatches, GRPOTrainer), {})(
@@ -62,6 +64,8 @@ def build_trainer(
                 seed=seed,
                 project="tirjudge",
                 run_name="/".join(Path(output).parts[-3:-1]),
+                # Without a beta TRL makes no reference; `JudgeBatches` then makes a sharded one.
+                beta=0.0 if processes.share_weights and not adapted else config.beta,
                 **_arguments(config, processes),
                 **current_device().arguments(),
             ),
@@ -91,7 +95,6 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "scale_rewards": "none",  # advantages arrive normalised, see `advantages`
         "epsilon": config.epsilon,
         "epsilon_high": config.epsilon_high,
-        "beta": config.beta,
         "use_bias_correction_kl": False,  # the papers print the KL term without it
         "entropy_coef": config.entropy_bonus,
         "learning_rate": config.learning_rate,

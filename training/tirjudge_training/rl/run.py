@@ -10,7 +10,7 @@ from tirjudge.rollout.reward_questions import RewardQuestions
 from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Environment
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.device import Dtype, record_machine
+from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels, record_machine
 from tirjudge_training.distributed.interruption import Interrupted, Interruption, checkpoint_callback
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
@@ -44,6 +44,7 @@ def train_rl(
     *,
     lora: LoraConfig | None = None,
     dtype: Dtype = "float32",
+    kernels: Kernels = PLAIN,
     environments: Mapping[str, Environment],
     source: TaskSource,
     seed: int,
@@ -67,7 +68,7 @@ def train_rl(
     """
     tokenizer = load_tokenizer(start)
     # Trained weights stay float32: Adam updates at a rate of 1e-6 would be lost to rounding in bfloat16.
-    trained = load_trainable(start, lora, dtype=dtype)
+    trained = load_trainable(start, lora, dtype=dtype, kernels=kernels, processes=processes)
     model = network(trained)
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
     metrics_log = MetricsLog(run, config.steps, say, Health(config.health))
@@ -88,6 +89,7 @@ def train_rl(
         reward_questions=reward_questions,
         generator=config.generator,
         vllm=config.vllm,
+        weight_sync=config.weight_sync,
         server=config.server,
         processes=processes,
         enable_thinking=enable_thinking,

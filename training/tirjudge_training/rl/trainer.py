@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from statistics import fmean
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from tirjudge_environments.types import derive_seed
@@ -20,6 +20,7 @@ from tirjudge_training.distributed.profiling import (
     shares_of_time,
     times,
 )
+from tirjudge_training.distributed.sharded_models import sharded_reference
 from tirjudge_training.rl.advantages import truncated_weights
 from tirjudge_training.rl.batching import (
     length_buckets,
@@ -31,6 +32,7 @@ from tirjudge_training.rl.batching import (
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import Batch, FormattedTask, Progress, gather
 from tirjudge_training.rl.losses import open_loss
+from tirjudge_training.rl.packing import packed_parts, score_packed
 from tirjudge_training.rl.stream import RowStream
 from tirjudge_training.rl.trl_rollout import Row, batch_rows
 from tirjudge_training.scoring import IGNORED, shares_prompts
@@ -103,6 +105,12 @@ class JudgeBatches(GRPOTrainer):
         self._written: Any = None
         self._part: dict[str, Any] | None = None
         super().__init__(**trl)
+        if config.beta and trl["args"].beta == 0:  # see `build_trainer`
+            from trl.trainer.utils import add_fused_lm_head
+
+            self.beta = config.beta
+            fused_head = partial(add_fused_lm_head, temperature=config.temperature)
+            self.ref_model = sharded_reference(self.model, self.accelerator, fused_head)
 
     def _generate_and_score_completions(self, inputs: list[Any]) -> dict[str, Any]:
         import torch
@@ -153,7 +161,7 @@ class JudgeBatches(GRPOTrainer):
             # A batch of fillers alone has no tokens to take a mean over.
             if any(any(row.mask) for row in self._batch):
                 logs |= {
-                    name: fmean(trl_metrics[trl_name])
+                    name: sum(trl_metrics[trl_name]) / self.args.steps_per_generation
                     for trl_name, name in TOKEN_MEANS.items()
                     if trl_name in trl_metrics
                 }
@@ -162,7 +170,23 @@ class JudgeBatches(GRPOTrainer):
         super().log(logs, start_time)
 
     def _compute_loss(self, model: Any, inputs: dict[str, Any]) -> Any:
-        """Sum TRL's loss over parts of similar length: a loss is a sum over tokens, so padding can be cut."""
+        """Sum TRL's loss over parts of similar length: a loss is a sum over tokens, so padding can be cut.
+
+        With a token budget only the last part is left to the trainer's backward pass, so that the activations
+        of one part at a time are in memory.
+        """
+        import torch
+
+        if self.config.token_budget is not None:
+            *others, last = packed_parts(inputs, self.config.token_budget, self.processes)
+            done = 0.0
+            for part in others:
+                loss = self._part_loss(model, part)
+                # The trainer's own backward pass runs outside of autocast too.
+                with torch.autocast(self.args.device.type, enabled=False):
+                    self.accelerator.backward(loss)
+                done += loss.detach()
+            return done + self._part_loss(model, last)
         parts = length_buckets(
             inputs,
             self.config.length_buckets,
@@ -188,9 +212,27 @@ class JudgeBatches(GRPOTrainer):
         """
         import torch
 
-        # The reference model of the KL divergence, unless it is the policy without its adapter, has TRL's own
-        # forward pass.
-        if compute_aux_loss or not shares_prompts(self.accelerator.unwrap_model(model)):
+        # The reference model of the KL divergence, unless it is the policy without its adapter, never shares
+        # prompts.
+        shares = shares_prompts(self.accelerator.unwrap_model(model))
+        if self.config.token_budget is not None and not shares and not compute_aux_loss:
+            written = self._written if self._written is not None else self._written_by_rows(logits_to_keep)
+            scored = torch.zeros_like(attention_mask)
+            scored[:, -logits_to_keep:] = written
+            with self.accelerator.autocast():
+                logprobs, entropies = score_packed(
+                    model,
+                    input_ids,
+                    attention_mask,
+                    scored,
+                    # A part of the loss is a pack already.
+                    budget=None if self._part is not None else self.config.token_budget,
+                    processes=self.processes,
+                    entropies=compute_entropy,
+                )
+            own = slice(-logits_to_keep, None)
+            return logprobs[:, own], entropies[:, own] if compute_entropy else None, None
+        if compute_aux_loss or not shares:
             return super()._get_per_token_logps_and_entropies(
                 model,
                 input_ids,
@@ -238,7 +280,8 @@ class JudgeBatches(GRPOTrainer):
         import torch
 
         masks = [without_left_padding(row).mask for row in self.rows]
-        return torch.tensor([[*mask, *[0] * (width - len(mask))] for mask in masks])
+        padded = [[*mask, *[0] * (width - len(mask))] for mask in masks]
+        return torch.tensor(padded, device=self.args.device)
 
     def _part_loss(self, model: Any, part: dict[str, Any]) -> Any:
         """Return the loss of one part, weighted by its share of the batch.
@@ -257,8 +300,8 @@ class JudgeBatches(GRPOTrainer):
         # TRL's loss reads this attribute.
         self.entropy_coef = float(self.config.entropy_bonus * tokens / weight)
         loss = self.loss.compute(self._trl_loss, model, part) * weight
-        # A token mean of this part counts as much as the part has tokens.
-        each = self.config.length_buckets * self.accelerator.reduce(tokens, reduction="mean").item()
+        # A token mean of this part counts as much as the part has tokens; `log` takes the sum.
+        each = self.accelerator.reduce(tokens, reduction="mean").item()
         for name in TOKEN_MEANS.keys() & self._metrics["train"].keys():
             self._metrics["train"][name][-1] *= each
         return loss

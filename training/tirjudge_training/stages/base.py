@@ -14,7 +14,7 @@ from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.rollout.reward_questions import AnswerStore, RewardQuestions
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_training.data.base import Data
-from tirjudge_training.distributed.device import Dtype
+from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels
 from tirjudge_training.distributed.processes import ALONE, Processes
 
 MODEL = "model"
@@ -50,6 +50,8 @@ class Run:
     """The thinking mode of all prompts, see `ChatEncoder`."""
     dtype: Dtype = "float32"
     """The type of the weights that are loaded; an adapter under training is float32 in any case."""
+    kernels: Kernels = PLAIN
+    """The kernels of models under training."""
     note: Mapping[str, Any] = field(default_factory=dict)
     """Fields of the note that every model folder of the run gets, see `ModelNote`."""
 

@@ -49,6 +49,7 @@ class FineTuning(Stage):
             samples,
             lora=self.lora,
             dtype=run.dtype,
+            kernels=run.kernels,
             seed=self.seed,
             say=run.say,
             processes=run.processes,

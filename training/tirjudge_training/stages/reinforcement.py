@@ -60,6 +60,7 @@ class Reinforcement(Stage):
             self.config,
             lora=self.lora,
             dtype=run.dtype,
+            kernels=run.kernels,
             environments=run.data.environments,
             source=run.data.source(self.config.groups, self.seed, self.config.rows),
             seed=self.seed,
