@@ -16,7 +16,7 @@ from tirjudge.cli.help import examples
 from tirjudge.cli.options import (
     ColumnOption,
     LabelsOption,
-    RowOptions,
+    RunnerOptions,
     SplitOption,
     SubsetOption,
     label_values,
@@ -44,7 +44,8 @@ def judge(
         str,
         typer.Argument(
             metavar="FILE",
-            help="Rows: JSON lines, JSON, CSV, Parquet; a hub id OWNER/NAME; - is standard input.",
+            help="Rows: JSON lines, JSON, CSV, Parquet; a quoted pattern of files; a hub id OWNER/NAME; "
+            "- is standard input.",
         ),
     ],
     output: Annotated[
@@ -83,7 +84,7 @@ def judge(
         ),
     ] = None,
     *,
-    options: RowOptions,
+    options: RunnerOptions,
 ) -> None:
     """Judge a file of rows. The same command resumes an interrupted run.
 
@@ -113,7 +114,9 @@ def judge(
     raise typer.Exit(0 if judged else SOME_FAILED)
 
 
-def _abstention(below: float | None, confidence: Confidence | None, options: RowOptions) -> Abstention | None:
+def _abstention(
+    below: float | None, confidence: Confidence | None, options: RunnerOptions
+) -> Abstention | None:
     """Return the rule of the options; raises ValueError for one that could not leave anything open."""
     if below is None:
         if confidence is not None:
