@@ -27,6 +27,8 @@ _LOOK = 1.0
 """Seconds between two looks at the nodes of the cluster."""
 _RESTART, _RETRY = 2.0, 60.0
 """Seconds until a lost worker is started again, and one whose model or sandbox was down."""
+_JOINING = 2
+"""Workers beyond those at the start of a run for which rows are kept ready."""
 _CLOSING = 5.0
 """Seconds that the workers have to end their sandboxes and models."""
 
@@ -133,8 +135,9 @@ class ClusterRows:
 
     @property
     def capacity(self) -> int:
-        """Rows that should be in flight; twice what the workers judge at once, for nodes that join."""
-        return 2 * self.plan.concurrency * max(1, len(self._seats))
+        """Rows that should be in flight: what the workers judge at once, and what two more of them could."""
+        # Rows without a worker wait here, and each of them is woken whenever another one is finished.
+        return self.plan.concurrency * (len(self._seats) + _JOINING)
 
     @property
     def size(self) -> str:

@@ -9,16 +9,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from ray.cluster_utils import Cluster
 
 from tests.command import TIRJUDGE, kill_at, tirjudge
 from tests.sandbox import refusing
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, serving
-from tests.tirjudge.judge_command import counting, results, write_rows
+from tests.tirjudge.judge_command import counting, pairs, results, write_rows
 from tests.tirjudge.judged_files import FAST
 from tirjudge.evaluation.benchmarks import open_benchmark
 
@@ -77,6 +79,10 @@ class Nodes:
             os.killpg(self._joined.pid, signal.SIGKILL)
             self._joined.communicate()
         self.cluster.shutdown()
+
+    @property
+    def count(self) -> int:
+        return len(self._good)
 
     def kill(self) -> None:
         """Kill a node's processes, as a machine that loses its power does."""
@@ -184,6 +190,9 @@ def test_a_killed_run_and_a_killed_node_lose_duplicate_and_change_no_row(
     assert {f"part-{n}.jsonl{'.gz' * (n == 2)}:line-{line}" for n in range(3) for line in range(1, 31)} == {
         *of_many
     }
+    asked = len(server.asked)
+    again = tirjudge("judge", pattern, *options, "--base-url", server.url, folder=tmp_path)
+    assert (again.returncode, len(server.asked)) == (0, asked), "one machine resumes what several did"
     # The verdicts are those of a coin, so equal ones come from equal seeds.
     assert 20 < sum(row["choice"] == 0 for row in of_many.values()) < 70
 
@@ -218,6 +227,44 @@ def down_after(endpoint: EndpointServer, answers: int) -> None:
         return answer(body) if len(asked) <= answers else failure(503, "overloaded")
 
     endpoint.script = script
+
+
+def test_lost_workers_start_again_and_a_row_that_ends_three_of_them_fails(
+    nodes: Nodes, tmp_path: Path, server: EndpointServer, other: EndpointServer
+) -> None:
+    nodes.grow(2)
+    killed: list[int] = []
+
+    def script(endpoint: EndpointServer, body: dict[str, Any]) -> dict[str, Any]:
+        if "Poison" in str(body):
+            killed.append(worker_at(endpoint))
+            os.kill(killed[-1], signal.SIGKILL)
+        return chat("<preference>A</preference>")
+
+    for endpoint in (server, other):
+        endpoint.script = partial(script, endpoint)
+    prompts = ["Poison", *(f"Question {n}" for n in range(5))]
+    write_rows(tmp_path / "rows.jsonl", [{"prompt": one, "responses": ["x", "y"]} for one in prompts])
+    options = ("rows.jsonl", "--model", "m", "--no-tools", "--concurrency", "1", "--seed", "1")
+    endpoints = ("--endpoint", server.url, "--endpoint", other.url)
+    run = tirjudge("judge", *nodes.on_ray(*options, *endpoints), folder=tmp_path)
+    assert run.returncode == 1, run.stderr
+    assert "rows.jsonl:1: 3 workers were lost while they judged it" in run.stderr.splitlines()
+    assert len(set(killed)) == len(killed) == 3
+    assert run.stderr.count(": its worker was lost (") == 3
+    assert set(by_id(tmp_path / "rows.verdicts.jsonl")) == {f"line-{n}" for n in range(2, 7)}
+
+
+def worker_at(endpoint: EndpointServer) -> int:
+    """Return the process that is connected to an endpoint of this process."""
+    port = int(endpoint.url.rpartition(":")[2])
+    (found,) = {
+        one.pid
+        for one in psutil.net_connections("tcp4")
+        if one.raddr and one.raddr.port == port and one.status == "ESTABLISHED" and one.pid != os.getpid()
+    }
+    assert found
+    return found
 
 
 def test_nodes_that_cannot_judge_are_named_and_the_others_judge_a_benchmark(
@@ -289,3 +336,23 @@ def test_another_version_of_ray_and_a_cluster_without_room_are_refused_in_one_li
     run = tirjudge("judge", *options[:5], "--runner", "ray", "--address", elsewhere, folder=tmp_path)
     assert run.returncode == 2
     assert f"--address {elsewhere}: no Ray cluster answers there (another server does); " in run.stderr
+
+
+def test_a_run_without_any_node_left_stops_and_can_be_resumed(
+    nodes: Nodes, tmp_path: Path, server: EndpointServer
+) -> None:
+    nodes.grow(1)
+    server.delay = 0.2
+    write_rows(tmp_path / "rows.jsonl", pairs(500))
+    options = ("rows.jsonl", "--model", "m", "--base-url", server.url, "--no-tools", "--concurrency", "2")
+    run = subprocess.Popen(
+        [TIRJUDGE, "judge", *nodes.on_ray(*options)], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    out = tmp_path / "rows.verdicts.jsonl"
+    wait_for(lambda: out.exists() and out.read_bytes(), run)
+    while nodes.count:
+        nodes.kill()
+    _, told = run.communicate(timeout=120)
+    assert run.returncode == 1
+    assert told.splitlines()[-1] == "stopped: no worker of the cluster is left; the same command resumes"
+    assert by_id(out)
