@@ -150,13 +150,38 @@ def wait_for(condition: Callable[[], object], process: subprocess.Popen[str] | N
         time.sleep(0.02)
 
 
+def connected(endpoint: EndpointServer) -> set[int]:
+    """Return the processes that are connected to an endpoint of this process."""
+    port = int(endpoint.url.rpartition(":")[2])
+    found = psutil.net_connections("tcp4")
+    ends = [one for one in found if one.raddr and one.raddr.port == port and one.status == "ESTABLISHED"]
+    return {one.pid for one in ends if one.pid and one.pid != os.getpid()}
+
+
+def hold_after(endpoint: EndpointServer, requests: int, gate: threading.Event) -> threading.Event:
+    """Let an endpoint answer a few requests of rows, and then none until `gate`; return when it holds one."""
+    answer, left, holds = endpoint.script, [requests], threading.Event()
+
+    def script(body: dict[str, Any]) -> Any:
+        # A worker begins with a request for one token.
+        if body["max_tokens"] > 1:
+            left[0] -= 1
+            if left[0] < 0 and not gate.is_set():
+                holds.set()
+                gate.wait(120)
+        return answer(body)
+
+    endpoint.script = script
+    return holds
+
+
 def test_a_killed_run_and_a_killed_node_lose_duplicate_and_change_no_row(
     nodes: Nodes, tmp_path: Path, server: EndpointServer, other: EndpointServer
 ) -> None:
     """The run is killed, started again, and loses a node; one machine judges the same rows in one go."""
     nodes.grow(2)
-    for endpoint in (server, other):
-        endpoint.script, endpoint.delay = drawing, 0.2
+    server.script = other.script = drawing
+    server.delay = 0.1
     pattern = shards(tmp_path / "shards", 90)
     options = ("--model", "m", "--temperature", "1", "--seed", "5", "--concurrency", "3", *FAST)
     out = tmp_path / "shards.verdicts.jsonl"
@@ -164,17 +189,18 @@ def test_a_killed_run_and_a_killed_node_lose_duplicate_and_change_no_row(
     command += ["--endpoint", server.url, "--endpoint", other.url]
     first = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     kill_at(first, out, 15, lambda: 0.01)
-    kept = out.read_bytes().count(b"\n")
-    server.asked.clear()
-    other.asked.clear()
+    wait_for(lambda: not connected(server) | connected(other))
+    gate, server.delay = threading.Event(), 0.0
+    held = [hold_after(endpoint, 8, gate) for endpoint in (server, other)]
     with out.open("ab") as file:  # a torn line, as a kill during a write leaves it
         file.write(b'{"id": "shards')
     second = subprocess.Popen(
         command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    wait_for(lambda: out.read_bytes().count(b"\n") > kept and server.asked and other.asked, second)
+    # Both nodes have judged rows, and wait for answers to others.
+    wait_for(lambda: all(one.is_set() for one in held), second)
     nodes.kill()
-    server.delay = other.delay = 0.0
+    gate.set()
     summary, told = second.communicate(timeout=120)
     assert second.returncode == 0, told
     assert told.splitlines()[0] == "judging with m on a Ray cluster of 2 nodes"
@@ -204,7 +230,10 @@ def test_rows_leave_a_node_whose_endpoint_goes_down_and_others_fail_alone(
     server.script = other.script = counting
     pattern = shards(tmp_path / "shards", 60)
     (tmp_path / "shards" / "part-1b.jsonl.gz").write_bytes(gzip.compress(b"{}\n" * 99)[:20])
-    down_after(other, 9)
+    down = threading.Event()
+    down_after(other, 9, down)
+    # The rows are not all judged before the other node has failed.
+    hold_after(server, 9, down)
     options = ("--model", "m", "--concurrency", "3", "--retries", "0", *FAST)
     endpoints = ("--endpoint", server.url, "--endpoint", other.url)
     run = tirjudge("judge", pattern, *options, *nodes.on_ray(*endpoints), folder=tmp_path)
@@ -219,12 +248,15 @@ def test_rows_leave_a_node_whose_endpoint_goes_down_and_others_fail_alone(
     assert len(by_id(tmp_path / "shards.verdicts.jsonl")) == 60
 
 
-def down_after(endpoint: EndpointServer, answers: int) -> None:
-    """Let an endpoint answer a few times, and then fail."""
-    answer, asked = endpoint.script, endpoint.asked
+def down_after(endpoint: EndpointServer, requests: int, down: threading.Event) -> None:
+    """Let an endpoint answer a few requests of rows, and then fail; `down` is set at the third failure."""
+    answer, left = endpoint.script, [requests]
 
     def script(body: dict[str, Any]) -> Any:
-        return answer(body) if len(asked) <= answers else failure(503, "overloaded")
+        left[0] -= body["max_tokens"] > 1
+        if left[0] <= -3:
+            down.set()
+        return answer(body) if left[0] >= 0 else failure(503, "overloaded")
 
     endpoint.script = script
 
@@ -237,8 +269,9 @@ def test_lost_workers_start_again_and_a_row_that_ends_three_of_them_fails(
 
     def script(endpoint: EndpointServer, body: dict[str, Any]) -> dict[str, Any]:
         if "Poison" in str(body):
-            killed.append(worker_at(endpoint))
-            os.kill(killed[-1], signal.SIGKILL)
+            (worker,) = connected(endpoint)
+            killed.append(worker)
+            os.kill(worker, signal.SIGKILL)
         return chat("<preference>A</preference>")
 
     for endpoint in (server, other):
@@ -253,18 +286,6 @@ def test_lost_workers_start_again_and_a_row_that_ends_three_of_them_fails(
     assert len(set(killed)) == len(killed) == 3
     assert run.stderr.count(": its worker was lost (") == 3
     assert set(by_id(tmp_path / "rows.verdicts.jsonl")) == {f"line-{n}" for n in range(2, 7)}
-
-
-def worker_at(endpoint: EndpointServer) -> int:
-    """Return the process that is connected to an endpoint of this process."""
-    port = int(endpoint.url.rpartition(":")[2])
-    (found,) = {
-        one.pid
-        for one in psutil.net_connections("tcp4")
-        if one.raddr and one.raddr.port == port and one.status == "ESTABLISHED" and one.pid != os.getpid()
-    }
-    assert found
-    return found
 
 
 def test_nodes_that_cannot_judge_are_named_and_the_others_judge_a_benchmark(
