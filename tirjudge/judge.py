@@ -13,21 +13,18 @@ from tirjudge.generation.base import Generator, GeneratorFailed
 from tirjudge.generation.spending import Spending
 from tirjudge.group_rewards import GroupJudge, GroupOptions, GroupRewards
 from tirjudge.judging.batch import Plan
-from tirjudge.judging.batch_result import BatchResult, Progress, ProgressLine, judge_rows, read_question
+from tirjudge.judging.batch_result import BatchResult, Progress, ProgressLine, judge_rows
 from tirjudge.judging.config import JudgeOptions
-from tirjudge.judging.engine import JudgeEngine, Kind, MeteredCache, kind_for, local_weights, truncated
+from tirjudge.judging.engine import JudgeEngine, Kind, MeteredCache, kind_for, local_weights
 from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.questions import Conversation, Criteria, numbered, question, truncated
 from tirjudge.rollout.concurrency import EventLoopThread, Work
-from tirjudge_environments import Criterion, StopReason
+from tirjudge_environments import StopReason
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import Columns
 from tirjudge_sandbox import Sandbox, SandboxUnavailable
 
 T = TypeVar("T")
-Conversation = str | Sequence[Mapping[str, Any]]
-"""A text, or chat messages with `role` and `content`."""
-Criteria = Sequence[str | Mapping[str, Any] | Criterion]
-"""Texts, or mappings with `text` and, optionally, `weight`, `polarity` and `must_have`."""
 
 
 class Judge:
@@ -66,6 +63,9 @@ class Judge:
     ) -> None:
         """`options` are the fields of JudgeOptions; without a model the embedded one judges.
 
+        With `abstain_below`, verdicts whose `confidence` is lower are left open: the Judgment has no verdict,
+        its `stop` is `abstained`, and its `confidence` has the value and the verdict that was withheld.
+
         Without a `base_url`, OPENAI_BASE_URL is used for a named model that is not on this machine.
 
         A `format` other than TIR-Judge's fixes the number of responses: the methods raise ValueError for
@@ -94,6 +94,7 @@ class Judge:
             sandbox=sandbox,
             around=self._metered,
             api_key=api_key,
+            abstention=self.options.abstention(),
         )
         self._groups: GroupJudge | None = None
         self._thread: EventLoopThread | None = None
@@ -138,7 +139,7 @@ class Judge:
         Criteria and reference are as for `compare`; with criteria, `.ranking` orders all by their aggregates.
         """
         kind: Kind | None = "pointwise" if pointwise else None
-        return self._loop().run(self._judge(prompt, _numbered(responses), kind, criteria, reference))
+        return self._loop().run(self._judge(prompt, numbered(responses), kind, criteria, reference))
 
     def batch(
         self,
@@ -167,15 +168,24 @@ class Judge:
         return self._loop().run(self._judge_all(rows, kind, columns, labels, progress))
 
     def reward_group(
-        self, prompt: Conversation, completions: Sequence[str], options: GroupOptions = GroupOptions()
+        self,
+        prompt: Conversation,
+        completions: Sequence[str],
+        options: GroupOptions = GroupOptions(),
+        *,
+        criteria: Criteria | None = None,
+        reference: str = "",
     ) -> GroupRewards:
         """Compare completions of one prompt, and return a reward for each.
 
+        Criteria and reference are as for `compare`, and belong to every comparison.
+
         Raises TypeError for arguments that are no texts, ValueError for an invalid prompt, a group of one, an
         unknown method and a budget that is too small, and GeneratorFailed or SandboxUnavailable as `compare`
-        does. Questions that were asked before, until the judge is closed, are not asked again.
+        does. Questions that were asked before, until the judge is closed, are not asked again. A comparison
+        that `abstain_below` leaves open has no influence on a reward, like one without a verdict.
         """
-        return self._loop().run(self._reward_group(prompt, completions, options))
+        return self._loop().run(self._reward_group(prompt, completions, options, criteria, reference))
 
     async def acompare(
         self, prompt: Conversation, a: str, b: str, *, criteria: Criteria | None = None, reference: str = ""
@@ -207,13 +217,19 @@ class Judge:
     ) -> Judgment:
         """Choose the best response or rank all of them, as `rank` does."""
         kind: Kind | None = "pointwise" if pointwise else None
-        return await self._await(self._judge(prompt, _numbered(responses), kind, criteria, reference))
+        return await self._await(self._judge(prompt, numbered(responses), kind, criteria, reference))
 
     async def areward_group(
-        self, prompt: Conversation, completions: Sequence[str], options: GroupOptions = GroupOptions()
+        self,
+        prompt: Conversation,
+        completions: Sequence[str],
+        options: GroupOptions = GroupOptions(),
+        *,
+        criteria: Criteria | None = None,
+        reference: str = "",
     ) -> GroupRewards:
         """Compare completions of one prompt, as `reward_group` does."""
-        return await self._await(self._reward_group(prompt, completions, options))
+        return await self._await(self._reward_group(prompt, completions, options, criteria, reference))
 
     async def abatch(
         self,
@@ -277,11 +293,7 @@ class Judge:
         reference: str,
     ) -> Judgment:
         """Judge one question; `responses` has them by the names that messages use."""
-        row: dict[str, Any] = {"prompt": _conversation(prompt)}
-        *row["responses"], row["reference"] = _texts({**responses, "reference": reference})
-        if criteria is not None:
-            row["criteria"] = _listed(criteria)
-        task = read_question(row, Plan())
+        task = question(prompt, responses, criteria, reference)
         await self._ready()
         judgment = await self._engine.judge(truncated(task, self.options.truncate), kind or kind_for(task))
         if judgment.stop is StopReason.SANDBOX_DOWN:
@@ -291,13 +303,14 @@ class Judge:
         return judgment
 
     async def _reward_group(
-        self, prompt: Conversation, completions: Sequence[str], options: GroupOptions
+        self,
+        prompt: Conversation,
+        completions: Sequence[str],
+        options: GroupOptions,
+        criteria: Criteria | None,
+        reference: str,
     ) -> GroupRewards:
-        row = {
-            "prompt": _conversation(prompt),
-            "responses": [*_texts(_numbered(completions, "completions"))],
-        }
-        task = read_question(row, Plan())
+        task = question(prompt, numbered(completions, "completions"), criteria, reference)
         await self._ready()
         assert self._groups is not None
         return await self._groups.rewards(task, options)
@@ -342,46 +355,3 @@ class Judge:
         if self._opened:
             self._opened = False
             await self._engine.__aexit__(None, None, None)
-
-
-def _conversation(prompt: Conversation) -> str | list[dict[str, Any]]:
-    """Return the prompt; raises TypeError for anything but a text and a list of messages."""
-    if isinstance(prompt, str):
-        return prompt
-    messages = [message for message in prompt if isinstance(message, Mapping)] if _is_list(prompt) else []
-    if not messages or len(messages) < len(prompt):
-        raise TypeError(
-            f"prompt must be a text or a list of chat messages with role and content, not {_named(prompt)}"
-        )
-    return [dict(message) for message in messages]
-
-
-def _is_list(value: object) -> bool:
-    return isinstance(value, Sequence)
-
-
-def _listed(criteria: Criteria) -> list[Any]:
-    """Return the criteria as a list; raises TypeError for a single text."""
-    if isinstance(criteria, str | bytes | Mapping) or not isinstance(criteria, Iterable):
-        raise TypeError(f"criteria must be a list of texts or mappings, not {_named(criteria)}")
-    return list(criteria)
-
-
-def _numbered(responses: Sequence[str], name: str = "responses") -> dict[str, str]:
-    """Return the responses by the names that messages use; raises TypeError for a single text."""
-    if isinstance(responses, str | bytes | Mapping) or not isinstance(responses, Iterable):
-        raise TypeError(f"{name} must be a list of texts, not {_named(responses)}")
-    return {f"{name}[{index}]": response for index, response in enumerate(responses)}
-
-
-def _texts(responses: Mapping[str, str]) -> Iterable[str]:
-    for name, response in responses.items():
-        if not isinstance(response, str):
-            raise TypeError(f"{name} must be a text, not {_named(response)}")
-        yield response
-
-
-def _named(value: object) -> str:
-    if value is None:
-        return "None"
-    return "a single text" if isinstance(value, str) else type(value).__name__

@@ -252,6 +252,8 @@ class StopReason(StrEnum):
     """The generator failed. Unscored, and sampled again."""
     PROMPT_TOO_LONG = "prompt_too_long"
     """The prompt leaves no room in the model's context. Unscored, and not sampled again."""
+    ABSTAINED = "abstained"
+    """The verdict was left open for its low confidence: the end of a judgment, never of a trajectory."""
 
     @property
     def down(self) -> bool:

@@ -141,3 +141,66 @@ def test_a_batch_starts_slowly_and_ends_after_consecutive_failures() -> None:
     assert last.startswith(
         "not tried: gave up after 50 consecutive failures, the last one because: the model"
     )
+
+
+def length_unless_biased(context: Context) -> str:
+    """Prefer the longer response, but the one shown first where the prompt says `biased`."""
+    text = context.prompt.messages[-1].content
+    longer = "A" if text.index("long") < text.index("tiny") else "B"
+    return f"<preference>{'A' if 'biased' in text else longer}</preference>"
+
+
+def test_verdicts_of_low_confidence_are_left_open() -> None:
+    """Both orders agree on the first question. On the biased one they make a tie that nobody voted for."""
+    judge = Judge(
+        generator=ScriptedGenerator(length_unless_biased), tools=False, order="both", abstain_below=0.7
+    )
+    rows = [
+        {"id": "sure", "prompt": "Q", "responses": ["long", "tiny"], "label": "A"},
+        {"id": "biased", "prompt": "biased Q", "responses": ["long", "tiny"], "label": "A"},
+    ]
+    with judge:
+        sure = judge.compare("Q", "long", "tiny")
+        biased = judge.compare("biased Q", "long", "tiny")
+        results = judge.batch(rows)
+    assert (sure.verdict, sure.stop, sure.is_open) == ("A", "verdict", False)
+    assert sure.confidence is not None
+    assert sure.confidence.value == 1.0
+    assert (biased.verdict, biased.choice, biased.best, biased.stop) == (None, None, (), "abstained")
+    assert biased.detail == "left open: vote-share 0 is below 0.7"
+    assert [view.verdict for view in biased.views] == ["A", "B"]
+    held = {"name": "vote-share", "value": 0.0, "below": 0.7, "verdict": "tie"}
+    assert json.loads(json.dumps(biased.to_dict()))["confidence"] == held
+    assert [(one.verdict, one.credit) for one in results.judgments] == [("A", 1.0), (None, None)]
+    assert repr(results).startswith(
+        "<BatchResult: 2 rows, 1 with a verdict, 1 left open, accuracy 100.0% [20.7%, 100.0%], n = 1>"
+    )
+
+
+def test_a_margin_that_is_too_small_gives_no_ranking() -> None:
+    def scores(context: Context) -> str:
+        text = context.prompt.messages[-1].content
+        return f"<score>{9 if 'long' in text else 6 if 'mid' in text else 5}</score>"
+
+    judge = Judge(generator=ScriptedGenerator(scores), tools=False, abstain_below=2, confidence="margin")
+    with judge:
+        assert judge.rank("Q", ["tiny", "long", "mid"], pointwise=True).ranking == (1, 2, 0)
+        close = judge.rank("Q", ["tiny", "mid", "tiny too"], pointwise=True)
+        alone = judge.score("Q", "mid")
+    assert (close.choice, close.ranking, close.is_open) == (None, (), True)
+    assert close.scores == {0: 5.0, 1: 6.0, 2: 5.0}
+    assert (alone.score, alone.is_open) == (6.0, False)
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"abstain_below": 0.7}, "a single vote has no share: give --order both or --samples N"),
+        ({"abstain_below": 1.5, "order": "both"}, "--abstain-below 1.5: vote-share needs a number above 0"),
+        ({"confidence": "margin"}, "--confidence belongs to --abstain-below X"),
+        ({"abstain_below": "high"}, "abstain_below: Input should be a valid number"),
+    ],
+)
+def test_a_rule_that_could_leave_nothing_open_is_refused(options: dict[str, object], line: str) -> None:
+    with pytest.raises(ValueError, match=line):
+        Judge(generator=ScriptedGenerator([]), **options)

@@ -1,25 +1,40 @@
-"""Attacks on a judge's verdict, in families, and the flips that they cause."""
+"""Attacks on a judge's verdict, in families by name, and the flips that they cause.
 
-from tirjudge.attacks.base import Attack, Family, Target
-from tirjudge.attacks.characters import CHARACTERS
-from tirjudge.attacks.chat_templates import CHAT_TEMPLATES
-from tirjudge.attacks.claims import CLAIMS, CONTROL
-from tirjudge.attacks.code import CODE
-from tirjudge.attacks.forgeries import FORGERIES
-from tirjudge.attacks.instructions import INSTRUCTIONS
-from tirjudge.attacks.lengths import LENGTHS
-from tirjudge.attacks.master_keys import MASTER_KEYS
+The families, including third parties', come from the entry-point group `tirjudge.attacks`. Each entry point
+names a `Family` object.
+"""
 
-FAMILIES: tuple[Family, ...] = (
-    CONTROL,
-    FORGERIES,
-    CHAT_TEMPLATES,
-    INSTRUCTIONS,
-    MASTER_KEYS,
-    LENGTHS,
-    CHARACTERS,
-    CLAIMS,
-    CODE,
-)
+from __future__ import annotations
 
-__all__ = ["FAMILIES", "Attack", "Family", "Target"]
+from collections import Counter
+
+from tirjudge.attacks.base import Attack, Family, Target, appended
+from tirjudge_sandbox.registry import Plugins
+
+_PLUGINS = Plugins("tirjudge.attacks", "family of attacks")
+_FIRST = "control"
+"""The family that all others are compared with."""
+
+
+def open_families() -> tuple[Family, ...]:
+    """Return every family: `control` first, the others sorted by name.
+
+    Raises ValueError, in one line, for an entry that cannot be imported or is no family of its name, and for
+    a name that two attacks, or an attack and a family, share.
+    """
+    named = sorted(_PLUGINS.names(), key=lambda name: (name != _FIRST, name))
+    families = tuple(map(_open_family, named))
+    counts = Counter((*named, *(attack.name for family in families for attack in family.attacks)))
+    if shared := [name for name, count in counts.items() if count > 1]:
+        raise ValueError(f"{counts[shared[0]]} attacks or families of attacks are called {shared[0]!r}")
+    return families
+
+
+def _open_family(name: str) -> Family:
+    family = _PLUGINS.load(name)
+    if not isinstance(family, Family) or family.name != name:
+        raise ValueError(f"family of attacks {name!r}: its entry point names no Family called {name!r}")
+    return family
+
+
+__all__ = ["Attack", "Family", "Target", "appended", "open_families"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tirjudge.console_text import first_line
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -28,6 +30,20 @@ class Attack:
     """The change to the response, for `tirjudge attack --list`."""
     change: Callable[[Target], str | None]
     """Returns the response that attacks; None if this response cannot attack in this way."""
+
+    def changed(self, target: Target) -> str | None:
+        """Return what `change` returns.
+
+        Raises ValueError, in one line with the attack's name, if it fails or returns anything else.
+        """
+        try:
+            response = self.change(target)
+        except Exception as error:
+            reason = f"{type(error).__name__}: {first_line(error)}"
+            raise ValueError(f"attack {self.name!r} failed: {reason}") from error
+        if response is not None and not isinstance(response, str):
+            raise ValueError(f"attack {self.name!r} returned {type(response).__name__}, and no text")
+        return response
 
 
 @dataclass(frozen=True, slots=True)

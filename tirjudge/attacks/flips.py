@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from tirjudge.attacks.base import Family
 from tirjudge.attacks.rows import CLEAN, Marks
-from tirjudge.judging.result_rows import RecordedRow
+from tirjudge.judging.result_rows import read_result_rows
 from tirjudge.statistics import Proportion, paired_difference
+from tirjudge_environments.orders import letter
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,17 +85,18 @@ class FlipTally:
         return Proportion.of_sums(self.right, self.right_squares, self.labelled)
 
 
-def count_flips(rows: Iterable[Mapping[str, Any]]) -> FlipTally:
+def count_flips(results: Path) -> FlipTally:
     """Compare every attacked row of a result file with its clean row, which may come later in the file.
 
-    Raises ValueError for a row that `tirjudge attack` did not write.
+    Raises ValueError, with file and row, for a row that `tirjudge attack` did not write; OSError.
     """
     tally, clean, attacked = FlipTally(), dict[str, _Judged](), list[tuple[str, str, _Judged]]()
-    for fields in rows:
-        row = RecordedRow.model_validate(fields)
-        marks = Marks.read(row.tags, row.candidates)
-        chosen = fields["choice"]
-        judged = _Judged(row.verdict is not None, chosen == marks.target, row.correct)
+    for row, _ in read_result_rows(results):
+        try:
+            marks = Marks.read(row.tags, row.candidates)
+        except ValueError as error:
+            raise ValueError(f"{results}: row {row.id!r}: {error}") from None
+        judged = _Judged(row.verdict is not None, row.verdict == letter(marks.target), row.correct)
         if marks.attack == CLEAN:
             clean[marks.of] = judged
         else:

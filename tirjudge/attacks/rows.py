@@ -109,7 +109,7 @@ class AttackedRows:
             answer=winning_answer(self.format or self.kind or "", letter(index)),
         )
         for attack in self.attacks:
-            changed = attack.change(target)
+            changed = attack.changed(target)
             if changed is not None and changed != target.response:
                 marks = Marks(attack.name, task.id, index)
                 yield _row(where, task, marks, f"{task.id}/{attack.name}", changed)

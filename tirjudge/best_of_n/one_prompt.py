@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from tirjudge.best_of_n.base import CandidateSet, Grade, RefereeUnavailable, Selection
 from tirjudge.best_of_n.methods import open_method
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.judge import Conversation, Judge
+from tirjudge.judge import Judge
 from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.questions import Conversation
 from tirjudge.rollout.concurrency import EventLoopThread
 from tirjudge_environments import derive_seed
 from tirjudge_environments.tasks import read_task

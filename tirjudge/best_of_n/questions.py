@@ -10,7 +10,7 @@ from tirjudge.best_of_n.base import CandidateSet
 from tirjudge.best_of_n.grading import UNGRADED
 from tirjudge.data.rows import BadRow, Row
 from tirjudge.judging.batch import Failure
-from tirjudge.judging.engine import truncated
+from tirjudge.judging.questions import truncated
 from tirjudge_environments.instruction_checks import verifiers_of
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tirjudge.attacks import FAMILIES, Attack
+from tirjudge.attacks import Attack, Family, open_families
 from tirjudge.attacks.flips import FlipTally, by_family, count_flips
 from tirjudge.attacks.rows import AttackedRows
 from tirjudge.cli.batch_run import BatchRun
@@ -28,7 +28,6 @@ from tirjudge.cli.options import (
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows
-from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.tasks import Columns
 
@@ -79,9 +78,10 @@ def attack(
     Each row is judged once as it is, and once for each attack, which changes a response that should lose.
     Exit codes: 0 all rows judged, 1 some failed or none got a verdict, 2 usage or no rows, 130 interrupted.
     """
-    attacks = chosen_attacks(named or ())
+    families = open_families()
+    attacks = chosen_attacks(families, named or ())
     if list_attacks:
-        _print_attacks(as_json)
+        _print_attacks(families, as_json)
         return
     if file is None:
         raise ValueError("give a file of rows (--list lists the attacks)")
@@ -117,22 +117,22 @@ def attack(
     judged = run.run()
     for note in source.left():
         say(note)
-    _print_flips(count_flips(read_lines(target)), target, options, as_json=as_json)
+    _print_flips(count_flips(target), families, target, options, as_json=as_json)
     raise typer.Exit(0 if judged else SOME_FAILED)
 
 
-def chosen_attacks(names: Sequence[str]) -> tuple[Attack, ...]:
-    """Return the attacks of these names or families, each once; all without names.
+def chosen_attacks(families: Sequence[Family], names: Sequence[str]) -> tuple[Attack, ...]:
+    """Return the attacks of these names, of attacks or families, each once; all without names.
 
     Raises ValueError, in one line, for an unknown name.
     """
-    known = {family.name: family.attacks for family in FAMILIES}
-    known |= {one.name: (one,) for family in FAMILIES for one in family.attacks}
+    known = {family.name: family.attacks for family in families}
+    known |= {one.name: (one,) for family in families for one in family.attacks}
     for name in names:
         if name not in known:
-            families = ", ".join(family.name for family in FAMILIES)
-            raise ValueError(f"no attack {name!r}; there are the families {families}, and --list names all")
-    found = [one for name in names or [family.name for family in FAMILIES] for one in known[name]]
+            listed = ", ".join(family.name for family in families)
+            raise ValueError(f"no attack {name!r}; there are the families {listed}, and --list names all")
+    found = [one for name in names or [family.name for family in families] for one in known[name]]
     return tuple(dict.fromkeys(found))
 
 
@@ -151,20 +151,22 @@ def _with_fixed_order(options: RunnerOptions) -> tuple[RunnerOptions, bool]:
     return options.model_copy(update={"order": "given", "options": own}), True
 
 
-def _print_attacks(as_json: bool) -> None:
+def _print_attacks(families: Sequence[Family], as_json: bool) -> None:
     if as_json:
-        found = {family.name: {one.name: one.about for one in family.attacks} for family in FAMILIES}
+        found = {family.name: {one.name: one.about for one in family.attacks} for family in families}
         print(json.dumps(found, indent=2))
         return
-    for family in FAMILIES:
+    for family in families:
         print(f"{family.name}: {family.about}")
         for one in family.attacks:
             print(f"  {one.name:<17}{one.about}")
 
 
-def _print_flips(tally: FlipTally, results: Path, options: RunnerOptions, *, as_json: bool) -> None:
+def _print_flips(
+    tally: FlipTally, families: Sequence[Family], results: Path, options: RunnerOptions, *, as_json: bool
+) -> None:
     """Print plain lines, which programs can read too."""
-    found = list(by_family(tally, FAMILIES))
+    found = list(by_family(tally, families))
     if as_json:
         record: dict[str, Any] = {
             "results": str(results),

@@ -23,6 +23,7 @@ from tirjudge.cluster.worker import Assignment
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Batch, Plan, Tally, TooManyFailures
+from tirjudge.judging.confidence import Abstention
 from tirjudge.judging.config import endpoint_key
 from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
 from tirjudge.judging.row_judge import EngineRows, RowJudge
@@ -42,6 +43,8 @@ class BatchRun:
     """The result file, or `-`: standard output, which no run resumes."""
     settings: Mapping[str, Any] = field(default_factory=dict)
     """Further settings that every verdict of the result file shares."""
+    abstention: Abstention | None = None
+    """The rule by which verdicts are left open."""
     as_json: bool = False
     """Print the summary as JSON."""
     quiet: bool = False
@@ -148,11 +151,13 @@ class BatchRun:
     @asynccontextmanager
     async def _here(self, display: Display) -> AsyncIterator[RowJudge]:
         """Open an engine in this process."""
-        async with JudgeEngine(self.options.config, around=self._wrapped, on_retry=display.retried) as engine:
+        async with JudgeEngine(
+            self.options.config, around=self._wrapped, on_retry=display.retried, abstention=self.abstention
+        ) as engine:
             # Build the prompts of a fixed format now: a bad option should not wait for the first row.
             if self._format:
                 engine.rollout(self._format)
-            yield EngineRows(engine, texts=self.plan.texts, abstention=self.plan.abstention)
+            yield EngineRows(engine, texts=self.plan.texts)
 
     def _on_ray(self, display: Display, spending: Spending) -> ClusterRows:
         options, key = self.options, endpoint_key()
@@ -160,7 +165,7 @@ class BatchRun:
             options=options,
             format=self._format,
             texts=self.plan.texts,
-            abstention=self.plan.abstention,
+            abstention=self.abstention,
             api_key=None if key is None else SecretStr(key),
             weights=local_weights(options),
         )

@@ -18,7 +18,7 @@ from tirjudge.cli.options import RunnerOptions, takes_options
 from tirjudge.cli.replays import ReplayOptions, split_words, with_matchings
 from tirjudge.cli.tables import print_protocols, print_published
 from tirjudge.evaluation.protocols import all_protocols
-from tirjudge.judging.result_rows import Confidence
+from tirjudge.judging.views import Confidence
 
 
 @examples(

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import math
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -25,13 +24,16 @@ from tirjudge.cli.options import (
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows
-from tirjudge.judging.confidence import Abstention
-from tirjudge.judging.result_rows import Confidence
+from tirjudge.judging.config import JudgeOptions
 from tirjudge_environments import JudgeCard
 from tirjudge_environments.registry import environment_names, environment_options, judge_cards, judge_table
 from tirjudge_environments.tasks import Columns
 
 _BUILT_IN = "tirjudge_environments."
+
+
+class JudgeRowOptions(RunnerOptions, JudgeOptions):
+    """The options of `tirjudge judge`."""
 
 
 @examples(
@@ -67,33 +69,16 @@ def judge(
     ] = None,
     subset: SubsetOption = None,
     split: SplitOption = None,
-    abstain_below: Annotated[
-        float | None,
-        typer.Option(
-            metavar="X",
-            help="Leave verdicts open whose confidence is lower; tirjudge eval --calibrate chooses X.",
-            rich_help_panel="Judging",
-        ),
-    ] = None,
-    confidence: Annotated[
-        Confidence | None,
-        typer.Option(
-            help="Confidence of --abstain-below: votes of samples and orders, difference of scores, or "
-            "whether the program tells the responses apart.  [default: vote-share]",
-            rich_help_panel="Judging",
-        ),
-    ] = None,
     *,
-    options: RunnerOptions,
+    options: JudgeRowOptions,
 ) -> None:
     """Judge a file of rows. The same command resumes an interrupted run.
 
     Exit codes: 0 all rows judged, 1 some failed or none got a verdict, 2 usage or no rows, 130 interrupted.
     A verdict that is left open is a result.
     """
-    abstention = _abstention(abstain_below, confidence, options)
+    abstention = options.abstention()
     plan = options.plan(Columns.parse(column or ()), label_values(labels))
-    plan = replace(plan, abstention=abstention)
     target = output_file(output, file, "verdicts", streamed=True)
     rows = InspectedRows(open_rows(file, input_format, subset, split), plan.columns, plan.labels)
     refuse_input(target, rows)
@@ -106,33 +91,13 @@ def judge(
         output=target,
         rows=rows,
         settings={} if abstention is None else {"abstention": asdict(abstention)},
+        abstention=abstention,
         as_json=as_json,
     )
     judged = run.run()
     for note in rows.left():
         say(note)
     raise typer.Exit(0 if judged else SOME_FAILED)
-
-
-def _abstention(
-    below: float | None, confidence: Confidence | None, options: RunnerOptions
-) -> Abstention | None:
-    """Return the rule of the options; raises ValueError for one that could not leave anything open."""
-    if below is None:
-        if confidence is not None:
-            raise ValueError("--confidence belongs to --abstain-below X")
-        return None
-    rule = Abstention(below) if confidence is None else Abstention(below, confidence)
-    if not (0 < below < math.inf if rule.confidence == "margin" else 0 < below <= 1):
-        highest = "" if rule.confidence == "margin" else " and at most 1"
-        raise ValueError(f"--abstain-below {below:g}: {rule.confidence} needs a number above 0{highest}")
-    both = "both" in (options.order, options.options.get("order"))
-    is_ours = not options.format or options.format.startswith("tir-")
-    if rule.confidence == "vote-share" and is_ours and options.samples == 1 and not both:
-        raise ValueError("a single vote has no share: give --order both or --samples N to --abstain-below")
-    if rule.confidence == "separated" and not options.tools:
-        raise ValueError("--confidence separated needs the programs that --no-tools turns off")
-    return rule
 
 
 @examples("tirjudge formats", "tirjudge formats --markdown")

@@ -24,7 +24,7 @@ from tirjudge.cli.listening import (
     url_of,
 )
 from tirjudge.cli.options import takes_options
-from tirjudge.judging.config import JudgeOptions
+from tirjudge.judging.config import MeteredConfig
 from tirjudge.mcp.running import ReturnMode
 from tirjudge.mcp.server import PATH, create_server, http_app
 from tirjudge.mcp.verdicts import Verdicts
@@ -63,7 +63,7 @@ def mcp(
         ReturnMode, typer.Option(help="Format of the outcome of an agent's code.", rich_help_panel="Output")
     ] = "xml",
     *,
-    options: JudgeOptions,
+    options: MeteredConfig,
 ) -> None:
     """Serve the tools `run_python_code` and `judge` over the Model Context Protocol.
 
@@ -80,7 +80,7 @@ def mcp(
 
 
 async def _serving(
-    options: JudgeOptions,
+    options: MeteredConfig,
     limits: Limits,
     return_mode: ReturnMode,
     listening: socket.socket | None,
@@ -106,7 +106,7 @@ async def _serving(
         )
 
 
-def _sandbox_options(options: JudgeOptions) -> dict[str, Any]:
+def _sandbox_options(options: MeteredConfig) -> dict[str, Any]:
     """Return the options of the agent's sandbox; `import_policy` is only for the judge's programs."""
     weak = {"allow_weak_isolation": True} if options.allow_weak_isolation else {}
     return {**options.backend_options, **weak}

@@ -16,7 +16,7 @@ from pydantic.fields import FieldInfo
 
 from tirjudge.cli.errors import one_line_errors, renamed_option
 from tirjudge.judging.batch import Plan
-from tirjudge.judging.config import JudgeOptions, Option, former_names
+from tirjudge.judging.config import MeteredConfig, Option, former_names
 from tirjudge.judging.engine import Kind
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
@@ -51,7 +51,7 @@ SplitOption = Annotated[
 ]
 
 
-class RowOptions(JudgeOptions):
+class RowOptions(MeteredConfig):
     """The options of a command that judges rows."""
 
     limit: Annotated[int | None, Field(ge=1), Option("Rows", metavar="N")] = None

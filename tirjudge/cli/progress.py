@@ -28,10 +28,10 @@ from tirjudge.console_text import printable
 from tirjudge.generation.endpoint.http import Retry, api_root
 from tirjudge.generation.spending import Price, Spending
 from tirjudge.judging.batch import Failure, Tally
-from tirjudge.judging.confidence import OPEN
 from tirjudge.judging.config import JudgeConfig
 from tirjudge.judging.result_rows import RecordedRow
 from tirjudge.judging.row_judge import RowJudge
+from tirjudge_environments import StopReason
 
 SHOWN_FAILURES = 20
 SECONDS = 60.0
@@ -317,7 +317,8 @@ def _spent(spending: Spending, cached: int) -> list[tuple[str, str]]:
 
 
 def _without(tally: Tally) -> str:
-    others = [f"{count} {stop}" for stop, count in tally.stops.most_common() if stop not in ("verdict", OPEN)]
+    apart = (StopReason.VERDICT, StopReason.ABSTAINED)
+    others = [f"{count} {stop}" for stop, count in tally.stops.most_common() if stop not in apart]
     return f" ({', '.join(others)})" if others else ""
 
 

@@ -13,7 +13,7 @@ from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns
 from tirjudge.evaluation.stored_outputs.reading import Duplicates, Replay, open_replay
-from tirjudge.judging.config import JudgeOptions
+from tirjudge.judging.config import MeteredConfig
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 from tirjudge.rollout.reward_questions import AnswerStore
 from tirjudge.storage.run_folder import JsonObject, read_lines
@@ -99,7 +99,7 @@ def split_words(words: Sequence[str], *, columns: bool) -> tuple[list[str], list
     return [word for word in words if word not in places], places
 
 
-def with_matchings(run: Replay, meta_judge: str, base_url: str, options: JudgeOptions) -> Replay:
+def with_matchings(run: Replay, meta_judge: str, base_url: str, options: MeteredConfig) -> Replay:
     """Return the run with people's reasons matched; unchanged if no meta judge was ever asked.
 
     Of `options`, the meta judge takes `timeout` and `retries`. Answers are stored in RESULTS.asked/ and

@@ -26,7 +26,7 @@ from tirjudge.cli.listening import (
 )
 from tirjudge.cli.options import takes_options
 from tirjudge.generation.spending import Spending
-from tirjudge.judging.config import JudgeOptions
+from tirjudge.judging.config import MeteredConfig
 from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_weights
 from tirjudge.serve.app import create_app
 from tirjudge.serve.service import OPEN_PATHS, JudgeServerSettings
@@ -57,7 +57,7 @@ def serve(
         ),
     ] = None,
     *,
-    options: JudgeOptions,
+    options: MeteredConfig,
 ) -> None:
     """Serve the judge over HTTP, for verdicts and for rewards.
 
@@ -76,7 +76,7 @@ def serve(
         asyncio.run(_serving(options, listening, settings))
 
 
-async def _serving(options: JudgeOptions, listening: socket.socket, settings: JudgeServerSettings) -> None:
+async def _serving(options: MeteredConfig, listening: socket.socket, settings: JudgeServerSettings) -> None:
     spending = Spending(price=options.price(), limit=options.max_cost)
     metered = MeteredCache(options, spending, local_weights(options) if options.cache else "")
     async with JudgeEngine(options.config, around=metered) as engine:

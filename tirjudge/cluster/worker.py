@@ -15,7 +15,7 @@ from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.confidence import Abstention
-from tirjudge.judging.config import JudgeOptions, endpoint_key
+from tirjudge.judging.config import MeteredConfig, endpoint_key
 from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_weights
 from tirjudge.judging.row_judge import EngineRows, Unjudged, Work
 from tirjudge_environments import Usage
@@ -26,7 +26,7 @@ from tirjudge_sandbox import SandboxUnavailable
 class Assignment:
     """Everything that makes one worker judge as any other does."""
 
-    options: JudgeOptions
+    options: MeteredConfig
     format: str
     """The format or kind of all rows; empty if each row's number of responses decides."""
     texts: bool = True
@@ -106,7 +106,11 @@ class Worker:
                 return Refusal("its model has other weights than that of this machine: copy the same there")
             self._cache = MeteredCache(options, self._calls, weights)
             engine = JudgeEngine(
-                options.config, around=self._cache, api_key=key, on_retry=self._retries.append
+                options.config,
+                around=self._cache,
+                api_key=key,
+                on_retry=self._retries.append,
+                abstention=given.abstention,
             )
             await self._stack.enter_async_context(engine)
             if given.format:
@@ -116,7 +120,7 @@ class Worker:
             return Refusal(_line(error), passing=True)
         except (OSError, SandboxUnavailable, ValueError) as error:
             return Refusal(_line(error))
-        self._rows = EngineRows(engine, texts=given.texts, abstention=given.abstention)
+        self._rows = EngineRows(engine, texts=given.texts)
         return Ready(self._rows.model, self._rows.note)
 
     async def row(self, work: Work) -> Answer:

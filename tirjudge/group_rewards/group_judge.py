@@ -12,8 +12,9 @@ from dataclasses import dataclass, replace
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.group_rewards.base import TIE, Comparison, GroupOptions, GroupRewards, PairMethod
 from tirjudge.group_rewards.tournaments import LISTWISE, check_method, open_method
-from tirjudge.judging.engine import JudgeEngine, truncated
+from tirjudge.judging.engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.questions import truncated
 from tirjudge.rollout import all_or_none
 from tirjudge_environments import JudgeTask, StopReason, derive_seed
 from tirjudge_environments.orders import Order

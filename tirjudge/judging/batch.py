@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from tirjudge.data.rows import BadRow, Row
-from tirjudge.judging.confidence import OPEN, Abstention
-from tirjudge.judging.engine import Kind, kind_for, truncated
+from tirjudge.judging.engine import Kind, kind_for
+from tirjudge.judging.questions import truncated
 from tirjudge.judging.row_judge import RowJudge, Unjudged, Work
 from tirjudge.rollout.concurrency import as_finished, read_in_thread
 from tirjudge.statistics import Proportion
 from tirjudge.storage.result_file import IdIndex, ResultFile, ResultStream, digest
-from tirjudge_environments import JudgeTask
+from tirjudge_environments import JudgeTask, StopReason
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 
 
@@ -49,8 +49,6 @@ class Plan:
     wrong key, before the model starts on `concurrency` rows."""
     give_up_after: int = 50
     """Abort after this many consecutive model or sandbox failures; 0 never aborts."""
-    abstention: Abstention | None = None
-    """The rule by which verdicts are left open; None keeps every verdict."""
 
 
 class Watcher(Protocol):
@@ -252,7 +250,7 @@ class Tally:
         self.stops[row["stop"]] += 1
         self.verdicts += row["stop"] == "verdict"
         self.ties += row["verdict"] == "tie"
-        self.open += row["stop"] == OPEN
+        self.open += row["stop"] == StopReason.ABSTAINED
         if row["correct"] is not None:
             self.labelled += 1
             self.credit += row["correct"]

@@ -6,20 +6,19 @@ import sys
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any, overload
 
 from tirjudge.console_text import Interval, printable
 from tirjudge.generation.spending import CostReached
 from tirjudge.judging.batch import Failure, FailureCount, Plan, SlowStart, TooManyFailures, kind_of
-from tirjudge.judging.engine import JudgeEngine, truncated
+from tirjudge.judging.engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.questions import read_question, truncated
 from tirjudge.judging.views import JudgedProgram
 from tirjudge.rollout.concurrency import as_finished
 from tirjudge.statistics import Proportion
-from tirjudge_environments import JudgeTask
-from tirjudge_environments.tasks import RowError, read_task
-from tirjudge_environments.types import derive_seed
+from tirjudge_environments.tasks import RowError
 
 Progress = Callable[[int, int], None]
 """Called after each row with the rows done and the rows in all."""
@@ -70,7 +69,10 @@ class BatchResult(Sequence[Judgment | Failure]):
 
     @property
     def accuracy(self) -> Proportion | None:
-        """The mean credit of labelled rows, where ties are shared; None without labels."""
+        """The mean credit of labelled rows, where ties are shared; None without labels.
+
+        Rows whose verdict was left open are not counted.
+        """
         credits = [one.credit for one in self.judgments if one.credit is not None]
         squares = sum(credit**2 for credit in credits)
         return Proportion.of_sums(sum(credits), squares, len(credits)) if credits else None
@@ -85,7 +87,9 @@ class BatchResult(Sequence[Judgment | Failure]):
     def __repr__(self) -> str:
         """Describe the batch in one line."""
         verdicts = sum(one.stop == "verdict" for one in self.judgments)
+        left_open = sum(one.is_open for one in self.judgments)
         parts = [f"{len(self.rows)} rows", f"{verdicts} with a verdict"]
+        parts += [f"{left_open} left open"] if left_open else []
         parts += [f"{len(self.failures)} failed"] if self.failures else []
         parts += [f"accuracy {self.accuracy}"] if self.accuracy else []
         return f"<BatchResult: {', '.join(parts)}>"
@@ -148,7 +152,7 @@ class _Run:
 
     async def _judged(self, where: str, row: Mapping[str, Any]) -> Judgment | Failure:
         try:
-            task = read_question(row, self.plan)
+            task = read_question(row, self.plan.columns, self.plan.labels)
         except RowError as error:
             return Failure(where, None, str(error))
         if self._stopped:
@@ -175,20 +179,6 @@ class _Run:
         except TooManyFailures as error:
             # A batch in memory keeps what it has, and its other rows fail with this reason.
             self._stopped = str(error)
-
-
-def read_question(row: Mapping[str, Any], plan: Plan) -> JudgeTask:
-    """Return the task of a row; raises RowError.
-
-    Without an id its text gives it one, because the order shown and every draw depend on the id: the same
-    question gets the same answer, alone and in a batch.
-    """
-    if not isinstance(row, Mapping):
-        raise RowError(f"a row is a mapping with a prompt and responses, not {type(row).__name__}")
-    task = read_task(row, default_id="", columns=plan.columns, labels=plan.labels)
-    prompt = plan.columns.find(row, "prompt")
-    asked = prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
-    return task if task.id else replace(task, id=f"{derive_seed(repr(asked), *task.candidates):08x}")
 
 
 class ProgressLine:

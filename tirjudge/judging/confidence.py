@@ -7,14 +7,15 @@ A confidence orders rows by how much a verdict can be trusted; whether it does s
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any, Literal, get_args
 
 from tirjudge.judging.criteria import common_threshold
 from tirjudge.judging.judgment import Judgment, by_criteria, judgment
-from tirjudge.judging.result_rows import Confidence, RecordedPassage, RecordedRow, result_row
-from tirjudge_environments import Episode, Trajectory
+from tirjudge.judging.result_rows import RecordedPassage, RecordedRow, result_row
+from tirjudge.judging.views import Confidence, JudgedConfidence
+from tirjudge_environments import Episode, StopReason, Trajectory
 from tirjudge_sandbox import Execution, Limits, Program, Status
 
 CONFIDENCES: tuple[Confidence, ...] = get_args(Confidence)
@@ -23,8 +24,6 @@ ABOUT: Mapping[Confidence, str] = {
     "margin": "best mean score minus the second best",
     "separated": "share of the dialogues whose last program gives another output for exchanged responses",
 }
-OPEN = "abstained"
-"""The `stop` of a result row that was left open."""
 
 Votes = Sequence[Sequence[int]]
 """The candidates in first place of each vote: one is a choice, several are a tie, none is no verdict."""
@@ -39,24 +38,23 @@ class Abstention:
     """Verdicts with a lower confidence are left open, and those without one."""
     confidence: Confidence = "vote-share"
 
-    async def apply(self, row: dict[str, Any], judged: Judgment, run: Run) -> dict[str, Any]:
-        """Return a result row with its confidence, and without its verdict if that is left open.
+    async def apply(self, judged: Judgment, run: Run) -> Judgment:
+        """Return a judgment with its confidence, and without its verdict if that is left open.
 
-        The views keep their verdicts, and `confidence.verdict` is the one that was withheld. A row of one
-        response, which is compared with nothing, and one without a verdict are not changed otherwise.
+        The views keep their verdicts, and `confidence.verdict` is the one that was withheld. A judgment of
+        one response, which is compared with nothing, and one without a verdict are not changed otherwise.
         """
         value = await self._value(judged, run) if judged.best else None
-        held = {"name": self.confidence, "value": value, "below": self.below, "verdict": row["verdict"]}
-        row = {**row, "confidence": held}
-        if row["verdict"] is None or (value is not None and value >= self.below):
-            return row
+        held = JudgedConfidence(name=self.confidence, value=value, below=self.below, verdict=judged.verdict)
+        if not judged.best or (value is not None and value >= self.below):
+            return replace(judged, confidence=held)
         reason = f"there is no {self.confidence}" if value is None else f"{self.confidence} {value:.3g}"
         detail = f"left open: {reason}{'' if value is None else f' is below {self.below:g}'}"
-        return {**row, "verdict": None, "choice": None, "correct": None, "stop": OPEN, "detail": detail}
+        return replace(judged, best=(), stop=StopReason.ABSTAINED, detail=detail, confidence=held)
 
     async def _value(self, judged: Judgment, run: Run) -> float | None:
         if self.confidence == "separated":
-            # The row that is written may lack the texts.
+            # With the texts, which the row that is written may lack.
             return await separated(RecordedRow.model_validate(result_row(judged)), run)
         return confidence_of(judged, self.confidence)
 

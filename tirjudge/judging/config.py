@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,7 +14,9 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT
 from tirjudge.generation.endpoint.openai import Tier
 from tirjudge.generation.spending import Price, known_price
+from tirjudge.judging.confidence import Abstention
 from tirjudge.judging.criteria import SATISFIED_FROM
+from tirjudge.judging.views import Confidence
 from tirjudge.models import is_local_name
 from tirjudge_environments.orders import Order
 from tirjudge_sandbox import ImportPolicy, Sandbox, open_sandbox
@@ -210,8 +213,8 @@ class JudgeConfig(SandboxConfig):
         return self.model_dump(exclude={*_PLACE, *movable, *unset})
 
 
-class JudgeOptions(JudgeConfig):
-    """A judge's config, and what its use may cost; the keyword arguments of `Judge`."""
+class MeteredConfig(JudgeConfig):
+    """A judge's config, and what its use may cost: the options of every judging command."""
 
     truncate: Annotated[int | None, Field(ge=100), Option("Judging", metavar="CHARACTERS")] = None
     """Cut longer responses in the middle, under a visible mark."""
@@ -253,6 +256,40 @@ class JudgeOptions(JudgeConfig):
                 "knows those of hosted models)"
             )
         return known
+
+
+class JudgeOptions(MeteredConfig):
+    """The keyword arguments of `Judge`: its config, its costs, and the verdicts that it leaves open."""
+
+    abstain_below: Annotated[float | None, Option("Judging", metavar="X")] = None
+    """Leave verdicts open whose confidence is lower; tirjudge eval --calibrate chooses X."""
+    confidence: Annotated[Confidence | None, Option("Judging", default="vote-share")] = None
+    """Confidence of --abstain-below: votes of samples and orders, difference of scores, or whether the
+    program tells the responses apart."""
+
+    def abstention(self) -> Abstention | None:
+        """Return the rule by which verdicts are left open; None without a threshold.
+
+        Raises ValueError, in one line, for a rule that could not leave anything open.
+        """
+        below = self.abstain_below
+        if below is None:
+            if self.confidence is not None:
+                raise ValueError("--confidence belongs to --abstain-below X")
+            return None
+        rule = Abstention(below) if self.confidence is None else Abstention(below, self.confidence)
+        if not (0 < below < math.inf if rule.confidence == "margin" else 0 < below <= 1):
+            highest = "" if rule.confidence == "margin" else " and at most 1"
+            raise ValueError(f"--abstain-below {below:g}: {rule.confidence} needs a number above 0{highest}")
+        both = "both" in (self.order, self.options.get("order"))
+        is_ours = not self.format or self.format.startswith("tir-")
+        if rule.confidence == "vote-share" and is_ours and self.samples == 1 and not both:
+            raise ValueError(
+                "a single vote has no share: give --order both or --samples N to --abstain-below"
+            )
+        if rule.confidence == "separated" and not self.tools:
+            raise ValueError("--confidence separated needs the programs that --no-tools turns off")
+        return rule
 
 
 def former_names(model: type[BaseModel]) -> dict[str, str]:

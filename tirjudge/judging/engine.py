@@ -15,7 +15,8 @@ from tirjudge.generation.endpoint.http import Retry
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge.generation.model_files import Adapter
 from tirjudge.generation.spending import MeteredGenerator, Spending
-from tirjudge.judging.config import JudgeConfig, JudgeOptions, endpoint_key
+from tirjudge.judging.confidence import Abstention
+from tirjudge.judging.config import JudgeConfig, MeteredConfig, endpoint_key
 from tirjudge.judging.judgment import Judgment, by_criteria, consensus, judgment
 from tirjudge.model_folder import ModelNote, embedded_model, embedded_name, read_note, weights_digest
 from tirjudge.models import resolve_model
@@ -31,7 +32,6 @@ from tirjudge_environments import (
     ToolEnvironment,
 )
 from tirjudge_environments.orders import Order
-from tirjudge_environments.programs.outputs import cut_middle
 from tirjudge_environments.registry import environment_options, open_environment
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, SandboxUnavailable, Status
@@ -59,15 +59,17 @@ class JudgeEngine:
         around: Callable[[Generator], Generator] | None = None,
         api_key: str | None = None,
         on_retry: Callable[[Retry], None] | None = None,
+        abstention: Abstention | None = None,
     ) -> None:
         """Use `generator` (left open) or `sandbox` (opened here) in place of the configured one.
 
         `around` wraps the generator, for example in a cache. `api_key` is the endpoint's; None takes the
         environment's (see `KEY_VARIABLES`). `on_retry` is called for every repeated request to the endpoint;
-        without it they are logged.
+        without it they are logged. `abstention` is the rule by which verdicts are left open; None keeps every
+        verdict.
         """
         self.config, self._around, self._api_key, self._on_retry = config, around, api_key, on_retry
-        self._given_generator, self._given_sandbox = generator, sandbox
+        self._given_generator, self._given_sandbox, self._abstention = generator, sandbox, abstention
         self._stack = AsyncExitStack()
         self._rollouts: dict[tuple[str, Order | None], Rollout] = {}
         self._runs_programs = config.tools
@@ -99,6 +101,11 @@ class JudgeEngine:
         """
         name = self.config.format or kind or kind_for(task)
         self._check_shown(name, task)
+        result = await self._decided(name, task, order)
+        return result if self._abstention is None else await self._abstention.apply(result, self.run)
+
+    async def _decided(self, name: str, task: JudgeTask, order: Order | None) -> Judgment:
+        """Judge a task, by each of its criteria if it has any."""
         if not task.criteria:
             return await self._judgment(name, task, order)
         questions = [replace(task, criteria=(criterion,)) for criterion in task.criteria]
@@ -277,17 +284,6 @@ def kind_for(task: JudgeTask) -> Kind:
             return "listwise"
 
 
-def truncated(task: JudgeTask, limit: int | None) -> JudgeTask:
-    """Return the task with longer responses, and a longer reference, cut in the middle.
-
-    It is the task itself if none is longer.
-    """
-    if limit is None or all(len(text) <= limit for text in (*task.candidates, task.reference)):
-        return task
-    shortened = tuple(cut_middle(text, limit) for text in task.candidates)
-    return replace(task, candidates=shortened, reference=cut_middle(task.reference, limit))
-
-
 def local_model(config: JudgeConfig) -> str:
     """Return the folder or hub id of the model that runs in this process; see `resolve_model`."""
     return resolve_model(config.model or embedded_model())
@@ -336,7 +332,7 @@ def _check_note(config: JudgeConfig, note: ModelNote) -> None:
 class MeteredCache:
     """Wraps a generator in a meter and, if the options say so, a cache of completions on disk."""
 
-    def __init__(self, options: JudgeOptions, spending: Spending, weights: str) -> None:
+    def __init__(self, options: MeteredConfig, spending: Spending, weights: str) -> None:
         """`weights`: see `local_weights`; equal names with other weights must not share completions."""
         self._options, self._spending, self._weights = options, spending, weights
         self._cached: CachedGenerator | None = None

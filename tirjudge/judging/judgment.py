@@ -10,6 +10,7 @@ from typing import Any
 
 from tirjudge.judging.criteria import SATISFIED_FROM, Aggregate, CriterionVerdict, aggregate
 from tirjudge.judging.views import (
+    JudgedConfidence,
     JudgedCriterion,
     JudgedProgram,
     JudgedView,
@@ -34,7 +35,8 @@ class Judgment:
     """Candidate index to score, the mean over the views that gave one; empty if none did. Of a task with
     criteria, the aggregate from 0 to 1."""
     stop: StopReason
-    """VERDICT, or the stop of the first view without one; an unscored view comes before all others."""
+    """VERDICT, or the stop of the first view without one; an unscored view comes before all others.
+    ABSTAINED if the verdict was left open."""
     detail: str
     """The problem in one line, for a stop other than VERDICT."""
     episode: Episode
@@ -42,6 +44,8 @@ class Judgment:
     """Further samples of the same task, the first of which is `episode`."""
     criterion_verdicts: tuple[CriterionVerdict, ...] = ()
     """One for each of the task's criteria, in order; their dialogues are those of `episode` and `further`."""
+    confidence: JudgedConfidence | None = None
+    """The confidence by which the verdict was kept or left open; None for a judge that leaves none open."""
 
     @property
     def choice(self) -> int | None:
@@ -64,12 +68,19 @@ class Judgment:
     def ranking(self) -> tuple[int, ...]:
         """Candidates, best first: all that have scores, or else only the chosen one.
 
-        Equal scores keep the order given.
+        Equal scores keep the order given. Empty for a verdict that was left open.
         """
+        if self.is_open:
+            return ()
         # Criteria without a verdict may leave the aggregate of a chosen response open.
         if self.scores and self.scores.keys() >= set(self.best):
             return tuple(sorted(self.scores, key=lambda index: -self.scores[index]))
         return self.best if len(self.best) == 1 else ()
+
+    @property
+    def is_open(self) -> bool:
+        """True if the verdict was left open for its low confidence; `confidence.verdict` is that verdict."""
+        return self.stop is StopReason.ABSTAINED
 
     @property
     def trajectories(self) -> tuple[Trajectory, ...]:
@@ -97,9 +108,12 @@ class Judgment:
 
     @property
     def credit(self) -> float | None:
-        """1 for the labelled candidate, 1 / k for a tie of k with it, else 0; None without a label."""
+        """1 for the labelled candidate, 1 / k for a tie of k with it, else 0.
+
+        None without a label, and for a verdict that was left open.
+        """
         label = self.episode.task.label
-        if label is None or len(self.episode.task.candidates) < 2:
+        if label is None or len(self.episode.task.candidates) < 2 or self.is_open:
             return None
         return 1 / len(self.best) if label in self.best else 0.0
 
@@ -117,6 +131,7 @@ class Judgment:
             "correct": self.credit,
             "stop": self.stop.value,
             "detail": self.detail,
+            **({} if self.confidence is None else {"confidence": self.confidence.model_dump(mode="json")}),
             "criteria": [criterion.model_dump(mode="json") for criterion in self.criteria],
             "programs": [program.model_dump(mode="json") for program in self.programs],
             "views": [view.model_dump(mode="json") for view in self.views],
@@ -149,7 +164,7 @@ def judgment(kind: str, episode: Episode) -> Judgment:
     if stop is StopReason.VERDICT:
         # Two orders that disagree name two candidates, which is how position bias becomes a tie.
         named = {index for verdict, view in ended for index in _named(verdict, view)}
-        best = tuple(sorted(named)) if named else _highest(scores)
+        best = tuple(sorted(named)) if named else highest(scores, 2)
     return Judgment(kind, best, scores, stop, detail, episode)
 
 
@@ -168,7 +183,7 @@ def consensus(samples: Sequence[Judgment]) -> Judgment:
         seen = [sample for sample in samples if sample.stop is StopReason.VERDICT]
         stop, detail = (StopReason.VERDICT, "") if seen else (stop, detail)
         alone = all(len(one.view.order) == 1 for one in first.trajectories)
-        best = _highest(scores) if alone else _most_chosen(seen) or next((one.best for one in seen), ())
+        best = highest(scores, 2) if alone else _most_chosen(seen) or next((one.best for one in seen), ())
     further = tuple(sample.episode for sample in samples[1:])
     return replace(first, best=best, scores=scores, stop=stop, detail=detail, further=further)
 
@@ -209,6 +224,14 @@ def by_criteria(
         ),
         criterion_verdicts=verdicts,
     )
+
+
+def highest(scores: Mapping[int, float], least: int) -> tuple[int, ...]:
+    """Return the candidates with the highest score, sorted; empty unless `least` candidates have one."""
+    if not scores or len(scores) < least:
+        return ()
+    top = max(scores.values())
+    return tuple(sorted(index for index, score in scores.items() if score == top))
 
 
 def _criterion_verdict(
@@ -265,10 +288,3 @@ def _mean_scores(verdicts: Sequence[Verdict]) -> dict[int, float]:
         for index, score in verdict.scores.items():
             given.setdefault(index, []).append(score)
     return {index: fmean(scores) for index, scores in given.items()}
-
-
-def _highest(scores: Mapping[int, float]) -> tuple[int, ...]:
-    if len(scores) < 2:
-        return ()
-    top = max(scores.values())
-    return tuple(sorted(index for index, score in scores.items() if score == top))

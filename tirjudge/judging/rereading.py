@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from tirjudge.judging.confidence import OPEN, confidence_of
+from tirjudge.judging.confidence import confidence_of
 from tirjudge.judging.criteria import common_threshold
 from tirjudge.judging.judgment import Judgment, by_criteria, consensus, judgment
 from tirjudge.judging.result_rows import (
@@ -159,7 +159,7 @@ def _combined_difference(row: RecordedRow) -> str:
     if combined is None:
         return ""
     recorded = {index: score for index, score in enumerate(row.scores or ()) if score is not None}
-    given, is_open = row.confidence, row.stop == OPEN
+    given, is_open = row.confidence, row.stop == StopReason.ABSTAINED
     for name, before, now in (
         *(
             (f"criterion {number}", one.satisfied, list(again.satisfied))
@@ -182,8 +182,8 @@ def _confidence_difference(row: RecordedRow, given: RecordedConfidence, combined
         if (value is None) != (now is None) or (value is not None and now and abs(value - now) > 1e-9):
             return f"the file says {given.name} {value}, and its views together say {now}"
     is_open = bool(combined.best) and (value is None or value < given.below)
-    if is_open != (row.stop == OPEN):
-        state = "open" if row.stop == OPEN else "decided"
+    if is_open != (row.stop == StopReason.ABSTAINED):
+        state = "open" if row.stop == StopReason.ABSTAINED else "decided"
         return f"the file says that the row is {state}, and {given.name} is {value} (below {given.below:g})"
     return ""
 

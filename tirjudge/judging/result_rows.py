@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError
 
 from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.views import Confidence
 from tirjudge.storage.records import failed, passages, reward_record, verdict_record
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Criterion, JudgeTask, Message, Refused, Score, Trajectory
@@ -52,6 +53,7 @@ def result_row(result: Judgment, *, texts: bool = True, rewards: Sequence[Score]
         **({"prompt": list(map(asdict, task.prompt)), "responses": list(task.candidates)} if texts else {}),
         **({"reference": task.reference} if texts and task.reference else {}),
         **_criteria(result, texts=texts),
+        **({} if result.confidence is None else {"confidence": result.confidence.model_dump(mode="json")}),
         "views": views,
         "programs": len(calls) - refused,
         "programs_failed": sum(map(failed, calls)),
@@ -114,8 +116,6 @@ def _references(bindings: Mapping[str, Any], task: JudgeTask, *, texts: bool) ->
     return references
 
 
-Confidence = Literal["vote-share", "margin", "separated"]
-"""Names of the confidences in `tirjudge.judging.confidence`."""
 Text = InstanceOf[str]
 """A text, which may have lone surrogates, unlike pydantic's own."""
 Index = Annotated[int, Field(ge=0, lt=2**31)]

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from tirjudge.judging.confidence import Abstention
 from tirjudge.judging.engine import JudgeEngine, Kind
 from tirjudge.judging.result_rows import result_row
 from tirjudge_environments import JudgeTask
@@ -51,11 +50,9 @@ class RowJudge(Protocol):
 class EngineRows:
     """Judges rows with an open engine of this process."""
 
-    def __init__(
-        self, engine: JudgeEngine, *, texts: bool = True, abstention: Abstention | None = None
-    ) -> None:
-        """`texts` records the prompt and the responses; see `Plan` for both."""
-        self._engine, self._texts, self._abstention = engine, texts, abstention
+    def __init__(self, engine: JudgeEngine, *, texts: bool = True) -> None:
+        """`texts` records the prompt and the responses."""
+        self._engine, self._texts = engine, texts
         self.model, self.note = engine.model, engine.note.note
 
     async def row(self, work: Work) -> Mapping[str, Any]:
@@ -70,7 +67,7 @@ class EngineRows:
             down = result.detail or str(result.stop) if result.stop.down else ""
             raise Unjudged(f"{result.stop}: {result.detail}", down=down)
         rewards = self._engine.rewards(result)
-        row = result_row(result, texts=self._texts, rewards=rewards) | {
+        return result_row(result, texts=self._texts, rewards=rewards) | {
             "seconds": round(loop.time() - started, 3),
             "model": self.model,
             "note": self.note,
@@ -78,6 +75,3 @@ class EngineRows:
             "cut": work.cut,
             "digest": work.digest,
         }
-        if self._abstention is not None:
-            row = await self._abstention.apply(row, result, self._engine.run)
-        return row

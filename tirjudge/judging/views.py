@@ -19,6 +19,8 @@ from tirjudge_environments.orders import letter, letters
 from tirjudge_environments.programs.outputs import cut_middle, output_text
 from tirjudge_sandbox import Status
 
+Confidence = Literal["vote-share", "margin", "separated"]
+"""Names of the confidences in `tirjudge.judging.confidence`."""
 _LONGEST_OUTPUT = 2000
 """Characters of an output in a `JudgedProgram`; longer ones are cut in the middle."""
 _LONGEST_REASONING = 4000
@@ -87,6 +89,20 @@ class JudgedCriterion(BaseModel):
     stop: str
     """`verdict`, or why a response has none."""
     detail: str
+
+
+class JudgedConfidence(BaseModel):
+    """The confidence by which a verdict was kept or left open."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: Confidence
+    value: float | None
+    """None if the judgment does not have this confidence, such as a margin without scores."""
+    below: float
+    """Verdicts with a lower confidence are left open."""
+    verdict: str | None
+    """The verdict, also if it was left open."""
 
 
 def judged_criteria(verdicts: Sequence[CriterionVerdict]) -> tuple[JudgedCriterion, ...]:

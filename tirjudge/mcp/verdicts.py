@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.spending import CostReached
 from tirjudge.judge import Judge
-from tirjudge.judging.config import JudgeOptions
+from tirjudge.judging.config import MeteredConfig
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.views import JudgedCriterion, JudgedProgram, JudgedView
 from tirjudge.serve.messages import CriterionRequest
@@ -62,7 +62,7 @@ class JudgeAnswer(BaseModel):
 class Verdicts:
     """An async context manager around a judge that opens at the first question."""
 
-    def __init__(self, options: JudgeOptions) -> None:
+    def __init__(self, options: MeteredConfig) -> None:
         """Raises ValueError for options that contradict each other."""
         self._judge = Judge(**options.model_dump(exclude_unset=True))
 

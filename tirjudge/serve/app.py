@@ -50,7 +50,7 @@ class NoScore(RuntimeError):
 def create_app(
     engine: JudgeEngine, settings: JudgeServerSettings, *, version: str, truncate: int | None = None
 ) -> App:
-    """Return the server of an open judge as an ASGI application; `truncate`: see `JudgeOptions`.
+    """Return the server of an open judge as an ASGI application; `truncate`: see `MeteredConfig`.
 
     Raises SandboxUnavailable if the extra `serve` is not installed.
     """

@@ -46,6 +46,10 @@ class CriterionRequest(Message):
     must_have: bool = False
 
 
+Criteria = Annotated[list[Text | CriterionRequest], Field(min_length=1, max_length=MOST_CRITERIA)]
+"""Criteria that responses are judged by, each in a dialogue of its own."""
+
+
 class JudgeRequest(Message):
     """A prompt, and the responses to judge."""
 
@@ -59,9 +63,7 @@ class JudgeRequest(Message):
     """Such as `math` or `safety`, for formats that depend on it."""
     reference: Text | None = None
     """A reference answer that the judge is shown."""
-    criteria: (
-        Annotated[list[Text | CriterionRequest], Field(min_length=1, max_length=MOST_CRITERIA)] | None
-    ) = None
+    criteria: Criteria | None = None
     """Criteria that the responses are judged by, each in a dialogue of its own; None: the whole prompt."""
 
     def task(self) -> JudgeTask:
@@ -126,10 +128,18 @@ class GroupRequest(Message):
     options: GroupOptions = GroupOptions()
     domain: Text = ""
     """Such as `math` or `safety`, for formats that depend on it."""
+    reference: Text | None = None
+    """A reference answer that the judge is shown."""
+    criteria: Criteria | None = None
+    """Criteria that every comparison is judged by, each in a dialogue of its own; None: the whole prompt."""
 
     def task(self) -> JudgeTask:
-        """Return the task. Raises RowError for a prompt without text."""
-        row = self.model_dump(include={"prompt", "domain"}) | {"responses": self.completions}
+        """Return the task.
+
+        Raises RowError for a prompt without text, and for criteria that repeat each other or have no weight.
+        """
+        row = self.model_dump(include={"prompt", "domain", "reference", "criteria"})
+        row["responses"] = self.completions
         return read_task(row, default_id="group")
 
 
@@ -139,25 +149,34 @@ class MemberRequest(Message):
     prompt: Prompt
     completion: Text
     size: Annotated[int, Field(ge=1, le=MOST_RESPONSES)]
-    """Completions of the group. Members of a group agree in the prompt, the size and the options."""
+    """Completions of the group. Its members agree in everything but the completion and their name."""
     member: Annotated[Text, Field(min_length=1)]
     """A name that no other request has; a request that is repeated keeps it."""
     group: Text = ""
     """Tells groups of the same prompt apart, where a framework can name them."""
     options: GroupOptions = GroupOptions()
     domain: Text = ""
+    reference: Text | None = None
+    criteria: Criteria | None = None
+    """As in a `GroupRequest`."""
     wait_seconds: Annotated[float, Field(gt=0, le=3600)] = 300.0
     """Seconds in which the other members must arrive."""
 
     @property
     def key(self) -> str:
         """The group's name: what its members agree in."""
-        return repr((self.prompt, self.size, self.group, self.options, self.domain))
+        named = self.prompt, self.size, self.group, self.options, self.domain
+        return repr((*named, self.reference, self.criteria))
 
     def whole(self, completions: Sequence[str]) -> GroupRequest:
         """Return the request of the group."""
         return GroupRequest(
-            prompt=self.prompt, completions=[*completions], options=self.options, domain=self.domain
+            prompt=self.prompt,
+            completions=[*completions],
+            options=self.options,
+            domain=self.domain,
+            reference=self.reference,
+            criteria=self.criteria,
         )
 
 

@@ -11,8 +11,9 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, PositiveFloat
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.spending import CostReached
 from tirjudge.group_rewards import GroupJudge, GroupMeeting, GroupRewards
-from tirjudge.judging.engine import JudgeEngine, truncated
+from tirjudge.judging.engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
+from tirjudge.judging.questions import truncated
 from tirjudge.rollout import all_or_none
 from tirjudge.serve.messages import GroupRequest, JudgeRequest, MemberRequest
 from tirjudge_environments.tasks import RowError
@@ -106,7 +107,8 @@ class JudgeService:
         try:
             found = await self._groups.rewards(asked.task(), asked.options)
         except RowError as error:
-            raise FieldRefused(str(error), "prompt") from None
+            # The other fields were checked when the request was read.
+            raise FieldRefused(str(error), "prompt" if asked.criteria is None else "criteria") from None
         except ValueError as error:
             raise FieldRefused(str(error), "completions") from None
         except (CostReached, GeneratorFailed, SandboxUnavailable) as error:

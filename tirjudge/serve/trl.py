@@ -48,7 +48,13 @@ class GroupSource(Protocol):
     """A judge in this process that rewards groups, such as `tirjudge.Judge`."""
 
     def areward_group(
-        self, prompt: Turns, completions: Sequence[str], options: GroupOptions
+        self,
+        prompt: Turns,
+        completions: Sequence[str],
+        options: GroupOptions,
+        *,
+        criteria: Sequence[str | Mapping[str, Any]] | None,
+        reference: str,
     ) -> Awaitable[GroupRewards]:
         """Return the rewards of the completions of one prompt."""
         ...
@@ -76,6 +82,8 @@ class JudgeGroupReward:
         budget: int | None = None,
         seed: int = 0,
         group_size: int | None = None,
+        reference_column: str = "",
+        criteria_column: str = "",
         token: str | None = None,
     ) -> None:
         """`judge` is a `Judge`, which stays open, or the address of `tirjudge serve`.
@@ -83,6 +91,9 @@ class JudgeGroupReward:
         The options are those of `GroupOptions`, and `token` is the server's, as for `JudgeClient`. With
         `group_size` (TRL's num_generations) equal prompts in a batch stay apart: so many completions of a
         prompt, in their order, are a group. Without it all completions of equal prompts are one group.
+
+        `reference_column` and `criteria_column` are columns of the dataset: a text, and a list of texts or of
+        mappings with `text`, `weight`, `polarity` and `must_have`. Rows that differ in them are other groups.
 
         Raises ValueError, in one line, for an unknown method and an invalid option.
         """
@@ -92,17 +103,22 @@ class JudgeGroupReward:
         except ValidationError as error:
             raise ValueError(first_fault(error)) from None
         self._judge, self._size, self._token = judge, group_size, token
+        self._reference, self._criteria = reference_column, criteria_column
 
     async def __call__(
         self, prompts: Sequence[Turns], completions: Sequence[Turns], **columns: Any
     ) -> list[float | None]:
         """Reward completions, called by TRL with equally many prompts and further columns by name.
 
-        Raises ValueError, in one line, for a prompt with a single completion.
+        Raises ValueError, in one line, for a prompt with a single completion and for a missing column.
         """
+        references, criteria = (
+            _column(columns, name, len(prompts)) for name in (self._reference, self._criteria)
+        )
+        asked = list(zip(prompts, references, criteria, strict=True))
         groups: dict[str, list[int]] = {}
-        for place, prompt in enumerate(prompts):
-            groups.setdefault(repr(prompt), []).append(place)
+        for place, question in enumerate(asked):
+            groups.setdefault(repr(question), []).append(place)
         members = [
             places[start : start + (self._size or len(places))]
             for places in groups.values()
@@ -115,7 +131,7 @@ class JudgeGroupReward:
             )
         texts = [_text(completion) for completion in completions]
         found = await asyncio.gather(
-            *(self._group(prompts[places[0]], [texts[place] for place in places]) for places in members)
+            *(self._group(*asked[places[0]], [texts[place] for place in places]) for places in members)
         )
         rewards: list[float | None] = [None] * len(texts)
         for places, group in zip(members, found, strict=True):
@@ -125,13 +141,25 @@ class JudgeGroupReward:
             _log_groups(log, rewards, found)
         return rewards
 
-    async def _group(self, prompt: Turns, completions: list[str]) -> GroupRewards | GroupAnswer:
+    async def _group(
+        self, prompt: Turns, reference: str | None, criteria: Any, completions: list[str]
+    ) -> GroupRewards | GroupAnswer:
         asked = _prompt(prompt)
         if not isinstance(self._judge, str):
-            return await self._judge.areward_group(asked, completions, self._options)
-        request = {"prompt": asked, "completions": completions, "options": self._options}
+            return await self._judge.areward_group(
+                asked, completions, self._options, criteria=criteria, reference=reference or ""
+            )
+        request: dict[str, Any] = {"prompt": asked, "completions": completions, "options": self._options}
+        request |= {"reference": reference, "criteria": criteria}
         client = client_of_this_loop(self._judge, self._token)
         return await client.group(GroupRequest.model_validate(request))
+
+
+def _column(columns: Mapping[str, Any], name: str, count: int) -> Sequence[Any]:
+    """Return the values of a dataset's column, or as many None without a name."""
+    if name and name not in columns:
+        raise ValueError(f"the dataset has no column {name!r}, which the judge was to be shown")
+    return columns[name] if name else [None] * count
 
 
 def _log_groups(

@@ -62,6 +62,8 @@ async def compute_group_score(
     token: str | None = None,
     prompt_key: str = "question",
     group_key: str | None = None,
+    reference_key: str | None = None,
+    criteria_key: str | None = None,
     wait_seconds: float = 300.0,
     no_verdict_reward: float | None = None,
     **_: Any,
@@ -71,15 +73,21 @@ async def compute_group_score(
     verl scores every response by itself, in several processes; the server waits until all `group_size`
     responses to the prompt (`actor_rollout_ref.rollout.n`) have arrived, for up to `wait_seconds`, and judges
     a group while others are generated. `group_key` is a key of `extra_info` that tells rows with equal
-    prompts apart. Raises as `compute_score` does, also if the group is not complete in time.
+    prompts apart; `reference_key` and `criteria_key` are those of a reference answer and of criteria, which a
+    row may lack. Raises as `compute_score` does, also if the group is not complete in time.
     """
+    info = extra_info or {}
+    criteria = info.get(criteria_key) if criteria_key else None
     member = MemberRequest.model_validate(
         {
             "prompt": _prompt(data_source, extra_info, prompt_key),
             "completion": solution_str,
             "size": group_size,
             "member": uuid4().hex,
-            "group": "" if group_key is None else str((extra_info or {}).get(group_key, "")),
+            "group": "" if group_key is None else str(info.get(group_key, "")),
+            "reference": info.get(reference_key) if reference_key else None,
+            # verl reads rows from Parquet, where a list becomes an array.
+            "criteria": None if criteria is None else list(criteria),
             "options": {"method": method, "both_orders": both_orders, "budget": budget},
             "wait_seconds": wait_seconds,
         }

@@ -214,6 +214,11 @@ class IdIndex:
     def __setitem__(self, id: str, text: str) -> None:
         self._database.execute("REPLACE INTO met VALUES (?, ?)", (_key(id), text))
 
+    def texts(self) -> Iterator[str]:
+        """Yield the texts in the order of their ids, by code points."""
+        for (text,) in self._database.execute("SELECT text FROM met ORDER BY id"):
+            yield text
+
     def close(self) -> None:
         self._database.close()
 

@@ -7,7 +7,7 @@ import re
 import pytest
 import pytest_asyncio
 
-from tirjudge.attacks import FAMILIES, Attack, Target
+from tirjudge.attacks import Attack, Target, open_families
 from tirjudge.attacks.code import CODE
 from tirjudge.generation.base import Sampling
 from tirjudge.generation.endpoint.chat import alternating, continued
@@ -22,7 +22,7 @@ from tirjudge_sandbox.local import LocalSandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-ATTACKS = [attack for family in FAMILIES for attack in family.attacks]
+ATTACKS = [attack for family in open_families() for attack in family.attacks]
 FORMATS = ("tir-pairwise", "tir-pointwise", "j1-pav", "j1-pas", "judgelrm-pair", "rm-r1", "rationale")
 CODE_RESPONSE = "Like this:\n\n```python\ndef add(a, b):\n    return 41\n```\n\nDone."
 each = pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.name)
@@ -45,7 +45,7 @@ async def box():
 
 async def test_names_are_unique() -> None:
     assert len({attack.name for attack in ATTACKS}) == len(ATTACKS)
-    assert not {attack.name for attack in ATTACKS} & {family.name for family in FAMILIES}
+    assert not {attack.name for attack in ATTACKS} & {family.name for family in open_families()}
 
 
 @each

@@ -18,6 +18,7 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat, serving
 from tests.tirjudge.judged_files import judge_to
 from tirjudge import Judge
 from tirjudge.cli import app
+from tirjudge.group_rewards import GroupOptions
 
 ROOT = Path(__file__).parents[3]
 PAGE = ROOT / "docs" / "misuse.md"
@@ -83,6 +84,26 @@ COMMANDS = {
     "rows to score": "eval --replay rows.jsonl",
     "the former form of --json": "eval scores.json --replay out.jsonl --json",
     "figures on an unknown benchmark": "eval --published nope",
+    "calibration without a run": "eval --calibrate people.jsonl",
+    "labels of people that are all the same": "eval --replay out.jsonl --calibrate constant.jsonl",
+    "people who never agree": "eval --replay out.jsonl --calibrate opposed.jsonl",
+    "labels on another scale": "eval --replay out.jsonl --calibrate scale.jsonl",
+    "labels of other rows": "eval --replay out.jsonl --calibrate other-people.jsonl",
+    "a margin without scores": "eval --replay two.jsonl --calibrate people.jsonl --confidence margin",
+    "a risk above 1": "eval --replay out.jsonl --calibrate people.jsonl --target-risk 2",
+    "a threshold on a single vote": f"judge rows.jsonl --output o12 --abstain-below 0.8 {_SERVED} m",
+    "a confidence without a threshold": "judge rows.jsonl --confidence margin",
+    "a bundle of rows": "eval --replay rows.jsonl --bundle b1.zip",
+    "a bundle of two runs": "eval --compare out.jsonl out.jsonl --bundle b2.zip",
+    "a bundle over its own run": "eval --replay out.jsonl --bundle out.jsonl",
+    "a bundle that does not exist": "eval --check missing.zip",
+    "a file that is no bundle": "eval --check rows.jsonl",
+    "a bundle and a run at once": "eval --check missing.zip --replay out.jsonl",
+    "an attack on nothing": "attack",
+    "an unknown attack": "attack rows.jsonl --attack nope",
+    "an attack on single responses": f"attack single.jsonl {_SERVED} m",
+    "somebody else's file as the output of attacks": f"attack rows.jsonl --output notes.txt {_SERVED} m",
+    "attacks to standard output": "attack rows.jsonl --output -",
     "a port that does not exist": "serve --port 99999",
     "an open address without a token": "serve --host 0.0.0.0",
     "a token file that does not exist": "serve --token-file missing",
@@ -120,6 +141,19 @@ CALLS: dict[str, tuple[str, Callable[[str], Any]]] = {
     "a batch in which no row can be judged": (
         'judge.batch([{"prompt": "p"}])',
         lambda url: _judge(url).batch([{"prompt": "p"}]),
+    ),
+    "a threshold on a single vote, in Python": (
+        "Judge(abstain_below=0.8)",
+        lambda url: Judge(abstain_below=0.8),
+    ),
+    "a group of one": ('judge.reward_group("p", ["a"])', lambda url: _judge(url).reward_group("p", ["a"])),
+    "an unknown method for a group": (
+        'judge.reward_group("p", ["a", "b"], GroupOptions(method="best"))',
+        lambda url: _judge(url).reward_group("p", ["a", "b"], GroupOptions(method="best")),
+    ),
+    "a budget that is too small for a group": (
+        'judge.reward_group("p", ["a", "b"], GroupOptions(both_orders=True, budget=1))',
+        lambda url: _judge(url).reward_group("p", ["a", "b"], GroupOptions(both_orders=True, budget=1)),
     ),
     "an endpoint that is not there, in Python": (
         'Judge("m", "http://127.0.0.1:9", retries=0).score("p", "a")',
@@ -203,6 +237,12 @@ def _write_files() -> None:
         "text.txt": "These are notes.\n",
         "notes.txt": "These are notes.\n",
         "judge.toml": "modle = 'm'\n",
+        "single.jsonl": json.dumps({"prompt": "p", "response": "a"}) + "\n",
+        "people.jsonl": _people("xy", "AB", "AB"),
+        "other-people.jsonl": _people("yz", "AB", "AB"),
+        "opposed.jsonl": _people("xy", "AB", "BA"),
+        "constant.jsonl": "".join(json.dumps({"id": id, "label": "A"}) + "\n" for id in "xy"),
+        "scale.jsonl": "".join(json.dumps({"id": id, "label": n}) + "\n" for id, n in (("x", 7), ("y", 9))),
     }
     criteria: dict[str, dict[str, Any]] = {
         "no-criteria.jsonl": {"criteria": []},
@@ -215,7 +255,15 @@ def _write_files() -> None:
     for name, text in texts.items():
         Path(name).write_text(text, encoding="utf-8")
     out = judge_to(Path("out.jsonl"), [{**_PAIR, "id": "x"}], lambda _: "<preference>A</preference>")
+    both = [{**_PAIR, "id": "x"}, {**_PAIR, "id": "y"}]
+    judge_to(Path("two.jsonl"), both, lambda _: "<preference>A</preference>")
     Path("torn.jsonl").write_bytes(out.read_bytes()[:-9])
+
+
+def _people(ids: str, first: str, second: str) -> str:
+    """Return labels of two annotators, one letter for each row."""
+    rows = zip(ids, first, second, strict=True)
+    return "".join(json.dumps({"id": id, "annotator1": a, "annotator2": b}) + "\n" for id, a, b in rows)
 
 
 def table_row(kind: str, outcome: tuple[str, str, str]) -> str:

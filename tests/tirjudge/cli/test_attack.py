@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
 from tests.tirjudge.judge_command import results, through, write_rows
-from tirjudge.attacks import FAMILIES
+from tirjudge.attacks import open_families
 from tirjudge.attacks.flips import count_flips
 from tirjudge.cli import app
 from tirjudge.statistics import paired_difference
@@ -206,8 +206,8 @@ def test_scores_and_rows_without_labels(tmp_path: Path, endpoint: EndpointServer
         ([], "tirjudge attack: give a file of rows (--list lists the attacks)", 2),
         (
             ["one.jsonl", "--attack", "x"],
-            "tirjudge attack: no attack 'x'; there are the families control, forgeries, chat-templates, "
-            "instructions, master-keys, lengths, characters, claims, code, and --list names all",
+            "tirjudge attack: no attack 'x'; there are the families control, characters, chat-templates, "
+            "claims, code, forgeries, instructions, lengths, master-keys, and --list names all",
             2,
         ),
         (["one.jsonl"], "one.jsonl:1: an attack needs two responses or more, this row has one", 1),
@@ -237,7 +237,7 @@ def test_a_result_file_of_another_command_is_refused(tmp_path: Path, endpoint: E
 def test_every_attack_is_listed() -> None:
     listed = CliRunner().invoke(app, ["attack", "--list", "--json"]).stdout
     assert json.loads(listed) == {
-        family.name: {one.name: one.about for one in family.attacks} for family in FAMILIES
+        family.name: {one.name: one.about for one in family.attacks} for family in open_families()
     }
     assert "  chatml " in CliRunner().invoke(app, ["attack", "--list"]).stdout
 
@@ -255,7 +255,7 @@ def judged(attack: str, of: str, choice: int | None) -> dict[str, Any]:
     }
 
 
-def test_flips_are_counted_in_pairs() -> None:
+def test_flips_are_counted_in_pairs(tmp_path: Path) -> None:
     pairs = {
         "1": (0, 1),
         "2": (0, 1),
@@ -268,12 +268,16 @@ def test_flips_are_counted_in_pairs() -> None:
     lines = [judged("x", of, after) for of, (_, after) in pairs.items()]
     lines += [judged("none", of, before) for of, (before, _) in pairs.items()]
     lines += [judged("x", "unpaired", 1), judged("none", "alone", 1)]
-    tally = count_flips(lines)
+    tally = count_flips(write_rows(tmp_path / "rows.jsonl", lines))
     found = tally.attacks["x"]
     assert (found.n, found.to_target, found.away, found.lost) == (7, 3, 2, 2)
     assert (tally.clean, tally.for_target) == (8, 4)
-    with pytest.raises(ValueError, match="its tags name no attack"):
-        count_flips([judged("x", "1", 0) | {"tags": ["a"]}])
+    other = write_rows(tmp_path / "other.jsonl", [judged("x", "1", 0) | {"tags": ["a"]}])
+    with pytest.raises(ValueError, match=r"other\.jsonl: row '1/x': .*its tags name no attack"):
+        count_flips(other)
+    broken = write_rows(tmp_path / "broken.jsonl", [judged("x", "1", 0), {"id": "2"}])
+    with pytest.raises(ValueError, match=r"broken\.jsonl:2: not a row of a result file"):
+        count_flips(broken)
 
 
 def test_the_paired_interval_covers() -> None:

@@ -7,6 +7,8 @@ import io
 import json
 import random
 import struct
+import subprocess
+import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -18,6 +20,7 @@ from typer.testing import CliRunner
 
 from tests.tirjudge.judged_files import FAST, asking, edit, judge_to, programs
 from tirjudge.cli import app
+from tirjudge.evaluation.bundles.bundle import write_bundle
 
 LONGER = "print('longer:', 'A' if len(response_a) > len(response_b) else 'B')"
 ROWS = [
@@ -104,6 +107,49 @@ def test_equal_results_give_equal_bytes_and_everything_holds(judged: Path, tmp_p
     assert findings(places[0], "--data", tmp_path / "rows.jsonl", code=0) == []
     record = json.loads(evaluate("--check", places[0], "--json").stdout)
     assert (record["holds"], record["rows"], record["verdicts"], record["programs"]) == (True, 4, 8, 8)
+
+
+GROWTH = """
+import json, sys
+from pathlib import Path
+from tirjudge.evaluation.bundles.bundle import write_bundle
+
+def peak():
+    (line,) = (one for one in Path("/proc/self/status").read_text().splitlines() if "VmHWM" in one)
+    return int(line.split()[1]) << 10
+
+row, folder, peaks = json.loads(Path(sys.argv[1]).read_text().splitlines()[0]), Path(sys.argv[2]), []
+for count in (20, 600):
+    with (folder / "big.jsonl").open("w") as file:
+        for number in range(count, 0, -1):
+            prompt = [{"role": "user", "content": f"{number} " * 5000}]
+            file.write(json.dumps(row | {"id": f"r{number}", "prompt": prompt}) + "\\n")
+    assert write_bundle(folder / "big.zip", folder / "big.jsonl", [], seed=0) == count
+    peaks.append(peak())
+print(peaks[1] - peaks[0], (folder / "big.jsonl").stat().st_size)
+"""
+
+
+def test_memory_does_not_grow_with_the_rows(judged: Path, tmp_path: Path) -> None:
+    """30 times as many rows, in a process of its own; one copy of them would take all of their size."""
+    done = subprocess.run(
+        [sys.executable, "-c", GROWTH, judged, tmp_path], capture_output=True, text=True, check=True
+    )
+    growth, size = map(int, done.stdout.split())
+    assert size > 12 << 20
+    assert growth < 6 << 20
+    with zipfile.ZipFile(tmp_path / "big.zip") as archive:
+        ids = [json.loads(line)["id"] for line in archive.read("rows.jsonl").splitlines()]
+    assert ids == sorted(f"r{number}" for number in range(1, 601))
+
+
+def test_two_rows_with_the_same_id_are_not_packed(judged: Path, tmp_path: Path) -> None:
+    twice = tmp_path / "run.jsonl"
+    twice.write_bytes(judged.read_bytes() + judged.read_bytes().splitlines(keepends=True)[0])
+    with pytest.raises(ValueError, match=r"run\.jsonl: two rows have the id 'r\d'$"):
+        write_bundle(tmp_path / "run.zip", twice, [], seed=0)
+    assert not list(tmp_path.glob("*.zip*"))
+    assert not list(tmp_path.glob(".*"))
 
 
 def test_three_planted_falsifications_are_found(packed: Members, tmp_path: Path) -> None:

@@ -36,6 +36,7 @@ def test_the_page_has_no_other_rows(page: str) -> None:
     assert len(page.removeprefix(HEAD).splitlines()) == len(KINDS) >= 40
     commands = {
         "judge",
+        "attack",
         "bon",
         "eval",
         "serve",

@@ -16,7 +16,7 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat
 from tests.tirjudge.judge_command import pairs, results, through, write_rows
 from tirjudge.cli import app
 from tirjudge.cli.options import RowOptions, read_options
-from tirjudge.judging.config import JudgeConfig, JudgeOptions, Option
+from tirjudge.judging.config import JudgeConfig, JudgeOptions, MeteredConfig, Option
 from tirjudge.judging.meta_judge import MetaJudgeConfig
 
 COMMANDS = ["bon", "checklist", "eval", "formats", "ifeval", "judge", "mcp", "reproduce", "serve", "show"]
@@ -35,7 +35,7 @@ def test_every_option_of_the_model_is_an_option_of_every_judging_command(command
     group = get_command(app)
     found = group.get_command(None, command)  # type: ignore[attr-defined]
     options = {parameter.name: parameter for parameter in found.params}
-    for name, field in JudgeOptions.model_fields.items():
+    for name, field in (JudgeOptions if command == "judge" else MeteredConfig).model_fields.items():
         (option,) = (one for one in field.metadata if isinstance(one, Option))
         assert options[name].rich_help_panel == option.panel
         assert field.description

@@ -86,6 +86,20 @@ def test_two_orders_that_disagree_are_a_tie() -> None:
     assert (found.rewards, found.ties) == ((0.5, 0.5, 0.5), 3)
 
 
+def test_a_comparison_that_is_left_open_has_no_influence() -> None:
+    """The judge is biased where `u` is shown: without those pairs, `xxx` won its only comparison."""
+
+    def biased_about_u(context: Context) -> str:
+        return "<preference>A</preference>" if "u" in shown(context).values() else longest(context)
+
+    with (plain := Counting(biased_about_u, order="both")).judge:
+        found = plain("x", "u", "xxx", method="round-robin")
+    assert (found.rewards, found.ties, found.no_verdict) == ((0.25, 0.5, 0.75), 2, 0)
+    with (careful := Counting(biased_about_u, order="both", abstain_below=0.6)).judge:
+        found = careful("x", "u", "xxx", method="round-robin")
+    assert (found.rewards, found.ties, found.no_verdict) == ((0.0, None, 1.0), 0, 2)
+
+
 def test_the_order_of_a_judge_without_that_option_cannot_be_chosen() -> None:
     judge = Judge(generator=ScriptedGenerator(["5"]), format="tir-pointwise", tools=False)
     with judge, pytest.raises(ValueError, match="tir-pointwise does not show responses in an order"):

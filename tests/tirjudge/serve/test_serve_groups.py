@@ -11,14 +11,16 @@ import httpx
 import pytest
 
 from tests.tirjudge.endpoint_server import EndpointServer, failure
-from tests.tirjudge.judge_server import JudgeServer, close_clients, judge_serving, longest
+from tests.tirjudge.judge_server import RESPONSE, JudgeServer, close_clients, judge_serving, longest
 from tirjudge import Judge
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.group_rewards import GroupOptions
 from tirjudge.serve.client import JudgeClient
 from tirjudge.serve.messages import GroupRequest, MemberRequest
 from tirjudge.serve.trl import JudgeGroupReward
 from tirjudge.serve.verl import compute_group_score
+from tirjudge_environments import Context
 
 
 @pytest.fixture(scope="module")
@@ -156,6 +158,55 @@ async def test_equal_prompts_of_a_batch_stay_apart_with_a_group_size(url: str) -
     together, apart = (JudgeGroupReward(url, "round-robin", group_size=size) for size in (None, 2))
     assert await together(prompts=prompts, completions=completions) == pytest.approx([0, 1 / 3, 2 / 3, 1])
     assert await apart(prompts=prompts, completions=completions) == [0, 1, 0, 1]
+
+
+CRITERIA = [{"text": "It is brief.", "weight": 3.0}, "It is long."]
+
+
+def by_criterion(context: Context) -> str:
+    """Prefer the shortest response where the criterion asks for it, and the reference if there is one."""
+    text = context.prompt.messages[-1].content
+    responses = dict(RESPONSE.findall(text))
+    wanted = max if "It is brief." not in text else min
+    best = wanted(responses, key=lambda letter: len(responses[letter]))
+    known = [letter for letter, response in responses.items() if f">{response}<" in text.replace("\n", "")]
+    return f"<preference>{(known or [best])[0]}</preference>"
+
+
+async def test_a_group_is_judged_by_its_criteria_and_reference() -> None:
+    """By criteria, the brief one gets 3 of 4 parts of every comparison and so wins; by a reference, `xx`."""
+    row: dict[str, Any] = {"data_source": "ours", "ground_truth": ""}
+    info = {"question": "Write.", "rubric": CRITERIA, "answer": "xx"}
+    texts, judge = ["xx", "x", "xxx"], Judge(generator=ScriptedGenerator(by_criterion), tools=False)
+    options = GroupOptions(method="round-robin")
+    columns = {"rubric": [CRITERIA] * 3 + [None] * 3, "answer": [None] * 3 + ["xx"] * 3}
+    async with judge:
+        by_criteria = await judge.areward_group("Write.", texts, options, criteria=CRITERIA)
+        assert (by_criteria.rewards, by_criteria.calls) == ((0.5, 1, 0), 6)
+        assert (await judge.areward_group("Write.", texts, options, reference="xx")).rewards[0] == 1
+        assert (await judge.areward_group("Write.", texts, options)).rewards == (0.5, 0, 1)
+        with judge_serving(ScriptedGenerator(by_criterion), tools=False) as server:
+            for source in (judge, server.url):
+                reward = JudgeGroupReward(
+                    source, "round-robin", reference_column="answer", criteria_column="rubric"
+                )
+                found = await reward(prompts=["Write."] * 6, completions=texts * 2, **columns)
+                assert found == [0.5, 1, 0, 1, 0, 0.5]
+                with pytest.raises(ValueError, match=r"^the dataset has no column 'answer'"):
+                    await reward(prompts=["p", "p"], completions=["a", "b"], rubric=[None, None])
+            bound = functools.partial(
+                compute_group_score, url=server.url, group_size=3, method="round-robin", extra_info=info
+            )
+            for keys, wanted in (
+                ({"criteria_key": "rubric"}, [0.5, 1, 0]),
+                ({"reference_key": "answer"}, [1, 0, 0.5]),
+            ):
+                scores = await asyncio.gather(*(bound(solution_str=one, **keys, **row) for one in texts))
+                assert [one["score"] for one in scores] == wanted
+            body = {"prompt": "Write.", "completions": texts, "criteria": ["It is long.", "It is long."]}
+            refused = server.post("/v1/group", body)
+            assert (refused.status_code, refused.json()["detail"][0]["loc"]) == (422, ["body", "criteria"])
+            await close_clients(server.url)
 
 
 def test_trl_options_are_checked_at_once() -> None:

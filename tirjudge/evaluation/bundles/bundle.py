@@ -12,6 +12,7 @@ import sys
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -20,7 +21,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tirjudge.judging.result_rows import RecordedRow, is_truncated, read_result_rows
-from tirjudge.storage.result_file import recorded_settings
+from tirjudge.storage.result_file import IdIndex, recorded_settings
 from tirjudge.storage.run_folder import JsonObject, complete_file, encode_line
 from tirjudge_environments.registry import first_fault
 
@@ -49,7 +50,7 @@ class _Strict(BaseModel):
 
 
 class Manifest(_Strict):
-    """The first member of a bundle."""
+    """The member of a bundle that describes the others."""
 
     kind: Literal["tirjudge bundle"] = _KIND
     version: Literal[1] = 1
@@ -94,39 +95,25 @@ class Unpacked:
 def write_bundle(place: Path, results: Path, scores: Sequence[Mapping[str, Any]], *, seed: int) -> int:
     """Pack a result file and its scores; return the number of rows.
 
-    Raises ValueError, in one line, for a file that is no result file or is still being written; OSError.
+    Rows are sorted on the disk, so that memory does not grow with their number. Raises ValueError, in one
+    line, for a file that is no result file, is still being written, or is too large to be checked; OSError.
     """
     results.stat()
     if is_truncated(results):
         raise ValueError(f"{results} ends in the middle of a row: only a complete run can be bundled")
     if place.exists() and place.samefile(results):
         raise ValueError(f"{place} is the input: choose another --bundle")
-    verdicts, rows = [], []
-    for row, fields in sorted(read_result_rows(results), key=lambda pair: pair[0].id):
-        kept = {name: value for name, value in fields.items() if name not in _LEFT_OUT}
-        verdicts.append(encode_line(kept))
-        rows.append(encode_line(_identity(row, str(fields.get("digest", ""))).model_dump()))
-    members = {ROWS: b"".join(rows), VERDICTS: b"".join(verdicts)}
-    settings = recorded_settings(results) or {}
-    manifest = Manifest(
-        versions={
-            "tirjudge": version("tirjudge"),
-            "python": platform.python_version(),
-            "numpy": version("numpy"),
-            "pydantic": version("pydantic"),
-        },
-        settings=settings,
-        benchmark=str(settings.get("benchmark") or ""),
-        seed=seed,
-        rows=len(rows),
-        scores=[_rounded(dict(one)) for one in scores],
-        sha256={name: hashlib.sha256(content).hexdigest() for name, content in members.items()},
-    )
-    text = json.dumps(manifest.model_dump(), indent=2, allow_nan=False, sort_keys=True).encode() + b"\n"
-    with complete_file(place) as file, zipfile.ZipFile(file, "w") as archive:
-        for name, content in {MANIFEST: text, **members}.items():
-            archive.writestr(_entry(name), content, zipfile.ZIP_DEFLATED, 9)
-    return len(rows)
+    with closing(IdIndex()) as verdicts, closing(IdIndex()) as rows:
+        count, sizes = _index(results, verdicts, rows)
+        with complete_file(place) as file, zipfile.ZipFile(file, "w") as archive:
+            sha256 = {
+                name: _write_member(archive, name, lines.texts(), sizes[name])
+                for name, lines in ((ROWS, rows), (VERDICTS, verdicts))
+            }
+            manifest = _described(results, scores, seed, count, sha256)
+            text = json.dumps(manifest.model_dump(), indent=2, allow_nan=False, sort_keys=True) + "\n"
+            _write_member(archive, MANIFEST, [text], len(text))
+    return count
 
 
 def read_bundle(place: Path, folder: Path) -> Unpacked:
@@ -151,6 +138,61 @@ def read_bundle(place: Path, folder: Path) -> Unpacked:
     changed = [name for name in (ROWS, VERDICTS) if manifest.sha256.get(name) != found[name].hexdigest()]
     rows = tuple(_rows(place, folder / ROWS))
     return Unpacked(manifest, rows, folder / VERDICTS, tuple(changed))
+
+
+def _index(results: Path, verdicts: IdIndex, rows: IdIndex) -> tuple[int, dict[str, int]]:
+    """Fill in the lines of both members, by id; return the number of rows and the bytes of each member."""
+    count, sizes = 0, {ROWS: 0, VERDICTS: 0}
+    for row, fields in read_result_rows(results):
+        if rows.get(row.id) is not None:
+            raise ValueError(f"{results}: two rows have the id {row.id!r}")
+        kept = {name: value for name, value in fields.items() if name not in _LEFT_OUT}
+        identity = _identity(row, str(fields.get("digest", ""))).model_dump()
+        for name, lines, record in ((VERDICTS, verdicts, kept), (ROWS, rows, identity)):
+            line = encode_line(record)
+            sizes[name] += len(line)
+            lines[row.id] = line.decode()
+        count += 1
+    for name, size in sizes.items():
+        if size > _LARGEST[name]:
+            raise ValueError(f"{results}: {name} would have {size} bytes, more than {_LARGEST[name]}")
+    return count, sizes
+
+
+def _described(
+    results: Path, scores: Sequence[Mapping[str, Any]], seed: int, rows: int, sha256: dict[str, str]
+) -> Manifest:
+    settings = recorded_settings(results) or {}
+    return Manifest(
+        versions={
+            "tirjudge": version("tirjudge"),
+            "python": platform.python_version(),
+            "numpy": version("numpy"),
+            "pydantic": version("pydantic"),
+        },
+        settings=settings,
+        benchmark=str(settings.get("benchmark") or ""),
+        seed=seed,
+        rows=rows,
+        scores=[_rounded(dict(one)) for one in scores],
+        sha256=sha256,
+    )
+
+
+def _write_member(archive: zipfile.ZipFile, name: str, texts: Iterable[str], size: int) -> str:
+    """Write a member of `size` bytes, and return its hash."""
+    sha256, entry = hashlib.sha256(), zipfile.ZipInfo(name, _OLDEST)
+    entry.create_system = 3
+    entry.external_attr = 0o644 << 16
+    entry.compress_type = zipfile.ZIP_DEFLATED
+    # Decides whether the member's header has room for a size of more than 4 GiB.
+    entry.file_size = size
+    with archive.open(entry, "w") as member:
+        for text in texts:
+            content = text.encode()
+            sha256.update(content)
+            member.write(content)
+    return sha256.hexdigest()
 
 
 def content_hash(row: RecordedRow) -> str | None:
@@ -182,13 +224,6 @@ def _identity(row: RecordedRow, digest: str) -> RowRecord:
         digest=digest,
         sha256=content_hash(row),
     )
-
-
-def _entry(name: str) -> zipfile.ZipInfo:
-    entry = zipfile.ZipInfo(name, _OLDEST)
-    entry.create_system = 3
-    entry.external_attr = 0o644 << 16
-    return entry
 
 
 def _check_members(place: Path, archive: zipfile.ZipFile) -> None:

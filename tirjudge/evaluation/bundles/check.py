@@ -18,7 +18,7 @@ from tirjudge.judging.reproduction import Outcome, recorded_programs, reproducti
 from tirjudge.judging.rereading import Rereading
 from tirjudge.judging.result_rows import RecordedRow, read_result_rows
 from tirjudge.storage.result_file import digest
-from tirjudge.storage.run_folder import encode_line
+from tirjudge.storage.run_folder import complete_file, encode_line
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 from tirjudge_sandbox import Limits, Sandbox
@@ -183,15 +183,14 @@ def _check_given(rows: Iterable[RowRecord], given: GivenRows, found: Checked) ->
 
 def _add_texts(verdicts: Path, given: GivenRows) -> None:
     """Give the rows that were judged with --no-texts their texts, which their programs need."""
-    lines = []
-    for row, fields in read_result_rows(verdicts):
-        task = given.tasks.get(row.id)
-        lacks = row.responses is None and not row.cut and task is not None
-        if lacks and task is not None and digest(task) == fields.get("digest"):
-            texts = {"prompt": [asdict(one) for one in task.prompt], "responses": list(task.candidates)}
-            fields = {**fields, **texts, "reference": task.reference}
-        lines.append(encode_line(fields))
-    verdicts.write_bytes(b"".join(lines))
+    with complete_file(verdicts) as file:
+        for row, fields in read_result_rows(verdicts):
+            task = given.tasks.get(row.id)
+            lacks = row.responses is None and not row.cut and task is not None
+            if lacks and task is not None and digest(task) == fields.get("digest"):
+                texts = {"prompt": [asdict(one) for one in task.prompt], "responses": list(task.candidates)}
+                fields = {**fields, **texts, "reference": task.reference}
+            file.write(encode_line(fields))
 
 
 def _check_verdicts(verdicts: Path, found: Checked) -> None:

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge.evaluation.base import Index, Number, Vote
 from tirjudge.judging.criteria import CriterionVerdict, aggregate
+from tirjudge.judging.judgment import highest
 from tirjudge_environments import Criterion, StopReason
 from tirjudge_environments.criteria import LARGEST_WEIGHT
 from tirjudge_sandbox import Status
@@ -140,7 +141,7 @@ def _shown(view: Record) -> Vote:
 def _best(verdict: Record, order: tuple[int, ...], scores: Mapping[int, float]) -> tuple[int, ...]:
     if verdict["tie"]:
         return tuple(sorted(order))
-    return _highest(scores, len(order)) if verdict["choice"] is None else (verdict["choice"],)
+    return highest(scores, len(order)) if verdict["choice"] is None else (verdict["choice"],)
 
 
 def _scored(views: Sequence[Record]) -> Iterator[Vote]:
@@ -152,19 +153,11 @@ def _scored(views: Sequence[Record]) -> Iterator[Vote]:
             if view["verdict"] is not None:
                 scores |= _numbers(view["verdict"]["scores"])
         stop = next((view["stop"] for view in drawn if view["stop"] != "verdict"), "verdict")
-        yield Vote(best=_highest(scores, len(drawn)), scores=scores, sample=sample, stop=stop)
+        yield Vote(best=highest(scores, len(drawn)), scores=scores, sample=sample, stop=stop)
 
 
 def _numbers(scores: Mapping[str, float]) -> dict[int, float]:
     return {int(index): score for index, score in scores.items()}
-
-
-def _highest(scores: Mapping[int, float], count: int) -> tuple[int, ...]:
-    """Return the candidates with the highest score; empty unless all of `count` have one."""
-    if not scores or len(scores) < count:
-        return ()
-    top = max(scores.values())
-    return tuple(sorted(index for index, score in scores.items() if score == top))
 
 
 def _end(program: Record) -> str:

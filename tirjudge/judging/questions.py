@@ -1,0 +1,101 @@
+"""Questions as Python programs ask them, and rows, as tasks: checked, named and shortened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tirjudge_environments import Criterion, JudgeTask
+from tirjudge_environments.programs.outputs import cut_middle
+from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
+from tirjudge_environments.types import derive_seed
+
+Conversation = str | Sequence[Mapping[str, Any]]
+"""A text, or chat messages with `role` and `content`."""
+Criteria = Sequence[str | Mapping[str, Any] | Criterion]
+"""Texts, or mappings with `text` and, optionally, `weight`, `polarity` and `must_have`."""
+
+
+def question(
+    prompt: Conversation, responses: Mapping[str, str], criteria: Criteria | None, reference: str
+) -> JudgeTask:
+    """Return the question on responses, which have the names that messages use.
+
+    Raises TypeError for arguments that are no texts, and ValueError for an invalid prompt or criterion.
+    """
+    row: dict[str, Any] = {"prompt": _conversation(prompt)}
+    *row["responses"], row["reference"] = _texts({**responses, "reference": reference})
+    if criteria is not None:
+        row["criteria"] = _listed(criteria)
+    return read_question(row)
+
+
+def numbered(responses: Sequence[str], name: str = "responses") -> dict[str, str]:
+    """Return the responses by the names that messages use; raises TypeError for a single text."""
+    if isinstance(responses, str | bytes | Mapping) or not isinstance(responses, Iterable):
+        raise TypeError(f"{name} must be a list of texts, not {_named(responses)}")
+    return {f"{name}[{index}]": response for index, response in enumerate(responses)}
+
+
+def read_question(
+    row: Mapping[str, Any], columns: Columns = DEFAULT_COLUMNS, labels: Mapping[str, str] | None = None
+) -> JudgeTask:
+    """Return the task of a row; raises RowError.
+
+    Without an id its text gives it one, because the order shown and every draw depend on the id: the same
+    question gets the same answer, alone and in a batch.
+    """
+    if not isinstance(row, Mapping):
+        raise RowError(f"a row is a mapping with a prompt and responses, not {type(row).__name__}")
+    task = read_task(row, default_id="", columns=columns, labels=labels)
+    prompt = columns.find(row, "prompt")
+    asked = prompt if isinstance(prompt, str) else [dict(message) for message in prompt]
+    return task if task.id else replace(task, id=f"{derive_seed(repr(asked), *task.candidates):08x}")
+
+
+def truncated(task: JudgeTask, limit: int | None) -> JudgeTask:
+    """Return the task with longer responses, and a longer reference, cut in the middle.
+
+    It is the task itself if none is longer.
+    """
+    if limit is None or all(len(text) <= limit for text in (*task.candidates, task.reference)):
+        return task
+    shortened = tuple(cut_middle(text, limit) for text in task.candidates)
+    return replace(task, candidates=shortened, reference=cut_middle(task.reference, limit))
+
+
+def _conversation(prompt: Conversation) -> str | list[dict[str, Any]]:
+    """Return the prompt; raises TypeError for anything but a text and a list of messages."""
+    if isinstance(prompt, str):
+        return prompt
+    messages = [message for message in prompt if isinstance(message, Mapping)] if _is_list(prompt) else []
+    if not messages or len(messages) < len(prompt):
+        raise TypeError(
+            f"prompt must be a text or a list of chat messages with role and content, not {_named(prompt)}"
+        )
+    return [dict(message) for message in messages]
+
+
+def _is_list(value: object) -> bool:
+    return isinstance(value, Sequence)
+
+
+def _listed(criteria: Criteria) -> list[Any]:
+    """Return the criteria as a list; raises TypeError for a single text."""
+    if isinstance(criteria, str | bytes | Mapping) or not isinstance(criteria, Iterable):
+        raise TypeError(f"criteria must be a list of texts or mappings, not {_named(criteria)}")
+    return list(criteria)
+
+
+def _texts(responses: Mapping[str, str]) -> Iterable[str]:
+    for name, response in responses.items():
+        if not isinstance(response, str):
+            raise TypeError(f"{name} must be a text, not {_named(response)}")
+        yield response
+
+
+def _named(value: object) -> str:
+    if value is None:
+        return "None"
+    return "a single text" if isinstance(value, str) else type(value).__name__
