@@ -31,6 +31,7 @@ from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.batch import Batch, Failure
 from tirjudge.judging.config import JudgeConfig
 from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments import By, Context
 
@@ -78,7 +79,7 @@ async def judged(path: Path, count: int, seed: int) -> None:
     engine = JudgeEngine(JudgeConfig(seed=seed), generator=ScriptedGenerator(turn))
     with ResultFile(path, {}) as results:
         async with engine:
-            await Batch(engine, results, Silent()).run(
+            await Batch(EngineRows(engine), results, Silent()).run(
                 Row(f"rows:{n}", f"row-{n}", row) for n, row in enumerate(rows)
             )
 

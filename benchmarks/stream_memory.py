@@ -26,6 +26,7 @@ from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.batch import Batch, Failure, Tally
 from tirjudge.judging.config import JudgeConfig
 from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 
 
@@ -61,7 +62,7 @@ async def judge(rows: Path, output: Path) -> Counting:
     generator = ScriptedGenerator(lambda context: "Both are long. <preference>A</preference>")
     async with JudgeEngine(JudgeConfig(tools=False), generator=generator) as judge_engine:
         with ResultFile(output, {}) as results:
-            await Batch(judge_engine, results, watcher).run(RowFile(str(rows)))
+            await Batch(EngineRows(judge_engine), results, watcher).run(RowFile(str(rows)))
     return watcher
 
 

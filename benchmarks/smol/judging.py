@@ -22,6 +22,7 @@ from tirjudge.generation.base import Generator
 from tirjudge.judging.batch import Batch, Failure, Plan
 from tirjudge.judging.config import JudgeConfig
 from tirjudge.judging.engine import JudgeEngine, Kind
+from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, Status
 
@@ -124,7 +125,7 @@ async def run_under(
     plan = Plan(kind=kind, limit=rows, concurrency=config.concurrency)
     with ResultFile(output, settings) as results:
         async with JudgeEngine(config, sandbox=sandbox, generator=generator) as engine:
-            await Batch(engine, results, _Quiet(), plan).run(open_rows(str(file)))
+            await Batch(EngineRows(engine), results, _Quiet(), plan).run(open_rows(str(file)))
 
 
 def judge_set(

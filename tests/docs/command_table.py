@@ -45,6 +45,7 @@ SETTING_UP: dict[str, Treatment] = {
     "pip install '.[docker]'": Installs(),
     "pip install '.[inspect]'": Installs(),
     "pip install '.[jupyter]'": Installs(),
+    "pip install '.[ray]'": Installs(),
     "pip install '.[report]'": Installs(),
     "pip install '.[mcp]'": Installs(),
     "pip install '.[prices]'": Installs(),
@@ -67,6 +68,10 @@ JUDGING: dict[str, Treatment] = {
     ),
     f"tirjudge judge --pairwise {PAIRS} {QWEN} --output verdicts.jsonl": Runs(JUDGED),
     f"tirjudge judge examples/rows.csv {QWEN}": Runs("3 rows"),
+    f"tirjudge judge 'shards/*.jsonl' --runner ray --address HEAD:6379 {QWEN}": TestedBy(
+        "tests/tirjudge/cluster/test_ray.py::"
+        "test_a_killed_run_and_a_killed_node_lose_duplicate_and_change_no_row"
+    ),
     f"tirjudge judge {PAIRS} {QWEN} --order both --abstain-below 0.8": Runs("left open 4 of 4 rows"),
     f"tirjudge judge examples/criteria.jsonl {QWEN}": Runs(
         "3 rows, 3 with a verdict", answer=f"{PREFERENCE} <score>8</score>"

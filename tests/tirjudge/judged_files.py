@@ -10,9 +10,10 @@ from typing import Any
 
 from tirjudge.data.rows import Row
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.batch import Batch, Failure, Plan
+from tirjudge.judging.batch import Batch, Failure
 from tirjudge.judging.config import JudgeConfig
 from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments import By, Context
 from tirjudge_sandbox import open_sandbox
@@ -45,7 +46,7 @@ def judge_to(
         engine = JudgeEngine(config, generator=ScriptedGenerator(script), sandbox=sandbox)
         with ResultFile(path, {}) as results:
             async with engine:
-                batch = Batch(engine, results, _Silent(), Plan(texts=texts))
+                batch = Batch(EngineRows(engine, texts=texts), results, _Silent())
                 await batch.run(Row(f"rows:{n}", f"row-{n}", dict(row)) for n, row in enumerate(rows))
 
     asyncio.run(judge())

@@ -6,21 +6,27 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Mapping
+from contextlib import ExitStack, asynccontextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pydantic import SecretStr
+
 from tirjudge.cli.errors import INTERRUPTED, STANDARD_OUTPUT, refuse_input, say, stop
 from tirjudge.cli.no_verdict import why_all_failed, why_no_verdict
-from tirjudge.cli.options import RowOptions
+from tirjudge.cli.options import RunnerOptions
 from tirjudge.cli.progress import Display, Summary, introduction
+from tirjudge.cluster.dispatch import ClusterPlan, ClusterRows
+from tirjudge.cluster.worker import Assignment
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Batch, Plan, Tally, TooManyFailures
 from tirjudge.judging.confidence import Abstention
+from tirjudge.judging.config import endpoint_key
 from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
+from tirjudge.judging.row_judge import EngineRows, RowJudge
 from tirjudge.storage.result_file import ResultFile, ResultStream
 
 
@@ -31,7 +37,7 @@ class BatchRun:
     command: str
     """The command's name after `tirjudge`."""
     rows: RowSource
-    options: RowOptions
+    options: RunnerOptions
     plan: Plan
     output: Path
     """The result file, or `-`: standard output, which no run resumes."""
@@ -44,6 +50,8 @@ class BatchRun:
     quiet: bool = False
     """Leave standard output to the caller: the summary goes to standard error."""
     _wrapped: MeteredCache = field(init=False)
+    _cached: int = 0
+    """Calls that a cache answered."""
 
     def run(self) -> bool:
         """Judge the rows without a result and print the summary.
@@ -52,6 +60,7 @@ class BatchRun:
         """
         refuse_input(self.output, self.rows)
         options = self.options
+        options.check_runner()
         # Both refuse bad options, which should not leave an empty result file.
         weights, price = local_weights(options), options.price()
         with ExitStack() as stack:
@@ -93,7 +102,7 @@ class BatchRun:
             note=note,
             path=str(self.output),
             spending=spending,
-            cached=self._wrapped.hits,
+            cached=self._cached,
             retries=display.retries,
         )
         if self.as_json:
@@ -121,23 +130,57 @@ class BatchRun:
         """Return whether the run reached its end, the model's name and its note."""
         if not sys.stderr.isatty():
             os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
-        async with JudgeEngine(
-            self.options.config, around=self._wrapped, on_retry=display.retried, abstention=self.abstention
-        ) as engine:
-            # Build the prompts of a fixed format now: a bad option should not wait for the first row.
-            if self.options.format or self.plan.kind:
-                engine.rollout(self.options.format or str(self.plan.kind))
-            display.say(introduction(engine, spending))
+        on_ray = self.options.runner == "ray"
+        async with self._on_ray(display, spending) if on_ray else self._here(display) as judge:
+            plan, where = self.plan, ""
+            if isinstance(judge, ClusterRows):
+                plan, where = replace(plan, concurrency=judge.capacity), f"on a Ray cluster of {judge.size}"
+            display.say(introduction(judge, self.options.config, spending.price, where=where))
             completed = True
             with display:
                 try:
-                    if not await Batch(engine, results, display, self.plan).run(self.rows):
+                    if not await Batch(judge, results, display, plan).run(self.rows):
                         raise ValueError(f"{self.rows.name} has no rows")
                 except (CostReached, TooManyFailures) as error:
                     completed = False
                     resumes = "" if self.output == STANDARD_OUTPUT else "; the same command resumes"
                     display.say(f"stopped: {error}{resumes}")
-            return completed, engine.model, engine.note.note
+            self._cached = judge.cached if isinstance(judge, ClusterRows) else self._wrapped.hits
+            return completed, judge.model, judge.note
+
+    @asynccontextmanager
+    async def _here(self, display: Display) -> AsyncIterator[RowJudge]:
+        """Open an engine in this process."""
+        async with JudgeEngine(
+            self.options.config, around=self._wrapped, on_retry=display.retried, abstention=self.abstention
+        ) as engine:
+            # Build the prompts of a fixed format now: a bad option should not wait for the first row.
+            if self._format:
+                engine.rollout(self._format)
+            yield EngineRows(engine, texts=self.plan.texts)
+
+    def _on_ray(self, display: Display, spending: Spending) -> ClusterRows:
+        options, key = self.options, endpoint_key()
+        assignment = Assignment(
+            options=options,
+            format=self._format,
+            texts=self.plan.texts,
+            abstention=self.abstention,
+            api_key=None if key is None else SecretStr(key),
+            weights=local_weights(options),
+        )
+        plan = ClusterPlan(
+            address=options.address,
+            endpoints=options.endpoint,
+            gpus=options.worker_gpus,
+            concurrency=options.concurrency,
+        )
+        return ClusterRows(assignment, plan, spending, say=display.say, on_retry=display.retried)
+
+    @property
+    def _format(self) -> str:
+        """The format or kind of all rows; empty if each row decides."""
+        return self.options.format or self.plan.kind or ""
 
     def _settings(self, weights: str) -> dict[str, Any]:
         """Return the settings that every verdict in the result file shares."""

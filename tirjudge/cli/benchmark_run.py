@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tirjudge.cli.batch_run import BatchRun
 from tirjudge.cli.errors import output_file, say
-from tirjudge.cli.options import RowOptions
+from tirjudge.cli.options import RunnerOptions
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark
@@ -25,7 +25,7 @@ _PAIR = JudgeTask(id="pair", prompt=(Message("user", "?"),), candidates=("a", "b
 
 def run_benchmark(
     name: str,
-    options: RowOptions,
+    options: RunnerOptions,
     *,
     parts: Sequence[str],
     data: Iterable[str],
@@ -116,7 +116,7 @@ def _by_part(data: Iterable[str], parts: Sequence[str]) -> dict[str, str]:
     return given
 
 
-def _ordered(options: RowOptions, kind: Kind | None, benchmark: Benchmark) -> RowOptions:
+def _ordered(options: RunnerOptions, kind: Kind | None, benchmark: Benchmark) -> RunnerOptions:
     """Return the options with the order of the benchmark's own rule, unless one was chosen."""
     if options.order is None and "order" in environment_options(_format(options, kind)):
         return options.model_copy(update={"order": benchmark.order})

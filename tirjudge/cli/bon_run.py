@@ -26,6 +26,7 @@ from tirjudge.data.sources import RowSource
 from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Tally, TooManyFailures
 from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
+from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 from tirjudge.storage.run_folder import JsonLines
 from tirjudge_environments.tasks import Columns
@@ -146,7 +147,7 @@ class BonRun:
             around = MeteredCache(options, spending, weights)
             display.spending = spending
             async with JudgeEngine(options.config, around=around, on_retry=display.retried) as engine:
-                display.say(introduction(engine, spending))
+                display.say(introduction(EngineRows(engine), options.config, spending.price))
                 yield _Judge(results, Judgments(engine, results, texts=self.options.texts), spending)
 
     def _settings(self, weights: str) -> dict[str, Any]:

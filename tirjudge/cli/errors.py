@@ -17,6 +17,7 @@ from pydantic import ValidationError
 
 from tirjudge.console_text import printable
 from tirjudge.data.rows import STANDARD_INPUT
+from tirjudge.data.shards import is_pattern, pattern_folder
 from tirjudge.data.sources import RowSource
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.storage.run_folder import Locked
@@ -76,7 +77,7 @@ def log(line: str) -> None:
 
 
 def output_file(given: Path | None, file: str, kind: str, *, streamed: bool = False) -> Path:
-    """Return `given`, or NAME.KIND.jsonl in the current folder.
+    """Return `given`, or NAME.KIND.jsonl in the current folder; for a pattern, NAME is its folder.
 
     Raises ValueError for a nameless input, and for standard output unless the results may be `streamed`.
     """
@@ -86,6 +87,11 @@ def output_file(given: Path | None, file: str, kind: str, *, streamed: bool = Fa
         return given
     if file == STANDARD_INPUT:
         raise ValueError("standard input has no name from which to derive one: give --output")
+    if is_pattern(file):
+        folder = pattern_folder(file).name
+        if not folder:
+            raise ValueError(f"{file} has no folder from which to derive a name: give --output")
+        return Path(f"{folder}.{kind}.jsonl")
     return Path(f"{Path(file).stem}.{kind}.jsonl")
 
 

@@ -14,7 +14,7 @@ from tirjudge.cli.calibration import CalibrationOptions, calibrated, show
 from tirjudge.cli.errors import SOME_FAILED
 from tirjudge.cli.eval_run import Shown, scored
 from tirjudge.cli.help import examples
-from tirjudge.cli.options import RowOptions, takes_options
+from tirjudge.cli.options import RunnerOptions, takes_options
 from tirjudge.cli.replays import ReplayOptions, split_words, with_matchings
 from tirjudge.cli.tables import print_protocols, print_published
 from tirjudge.evaluation.protocols import all_protocols
@@ -211,7 +211,7 @@ def evaluate(
         typer.Option("--json", help="Print the numbers as JSON, and nothing else.", rich_help_panel="Output"),
     ] = False,
     *,
-    options: RowOptions,
+    options: RunnerOptions,
 ) -> None:
     """Judge a benchmark, score a stored run, or compare two.
 

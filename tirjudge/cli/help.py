@@ -20,6 +20,7 @@ PANELS = (
     "Server",
     "Trying out",
     "Output",
+    "Cluster",
     "Options",
 )
 """Groups of options in the order of `--help`; an option without a group is in the last one."""

@@ -15,7 +15,7 @@ from tirjudge.cli.help import examples
 from tirjudge.cli.options import (
     ColumnOption,
     LabelsOption,
-    RowOptions,
+    RunnerOptions,
     SplitOption,
     SubsetOption,
     label_values,
@@ -32,7 +32,7 @@ from tirjudge_environments.tasks import Columns
 _BUILT_IN = "tirjudge_environments."
 
 
-class JudgeRowOptions(RowOptions, JudgeOptions):
+class JudgeRowOptions(RunnerOptions, JudgeOptions):
     """The options of `tirjudge judge`."""
 
 
@@ -46,7 +46,8 @@ def judge(
         str,
         typer.Argument(
             metavar="FILE",
-            help="Rows: JSON lines, JSON, CSV, Parquet; a hub id OWNER/NAME; - is standard input.",
+            help="Rows: JSON lines, JSON, CSV, Parquet; a quoted pattern of files; a hub id OWNER/NAME; "
+            "- is standard input.",
         ),
     ],
     output: Annotated[

@@ -8,10 +8,10 @@ import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, TypeVar, get_origin, get_type_hints
 
 import typer
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from tirjudge.cli.errors import one_line_errors, renamed_option
@@ -93,6 +93,46 @@ class RowOptions(MeteredConfig):
         if len(named) > 1:
             raise ValueError(f"--{named[0]} and --{named[1]} exclude each other")
         return kinds[0] if kinds else None
+
+
+class RunnerOptions(RowOptions):
+    """The options of a command that judges rows on this machine or on several."""
+
+    runner: Annotated[Literal["local", "ray"], Option("Cluster")] = "local"
+    """Where rows are judged: in this process, or on the nodes of a Ray cluster."""
+    address: Annotated[
+        str | None, Option("Cluster", metavar="HOST:PORT", default="RAY_ADDRESS, else this machine's cluster")
+    ] = None
+    """The Ray cluster, to which this machine belongs."""
+    endpoint: Annotated[list[str], Option("Cluster", metavar="URL")] = Field(default_factory=list)
+    """Endpoint of a node, in place of --base-url; the nodes use those given in turn. Repeatable."""
+    worker_gpus: Annotated[
+        int | None,
+        Field(ge=0),
+        Option("Cluster", metavar="N", default="1 for a model in the worker's process, else 0"),
+    ] = None
+    """GPUs that each worker reserves; a node runs as many workers as it has GPUs for."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _take_endpoint(cls, given: Any) -> Any:
+        """Take the first endpoint as the base URL, for all that is the same for each of them."""
+        if not isinstance(given, Mapping) or not given.get("endpoint"):
+            return given
+        if given.get("base_url"):
+            raise ValueError("--endpoint and --base-url exclude each other")
+        return {**given, "base_url": given["endpoint"][0]}
+
+    def check_runner(self) -> None:
+        """Raise ValueError for options that the runner does not have."""
+        # Not in a validator: a config file may hold the address, and the command line choose the runner.
+        own = [name for name in ("address", "endpoint", "worker_gpus") if getattr(self, name)]
+        if self.runner == "local" and own:
+            raise ValueError(f"--{own[0].replace('_', '-')} belongs to --runner ray")
+        if self.runner == "ray" and self.max_cost is not None:
+            raise ValueError(
+                "--max-cost cannot be kept over several machines: leave it out with --runner ray"
+            )
 
 
 _CONFIG = inspect.Parameter(

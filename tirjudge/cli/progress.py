@@ -26,10 +26,11 @@ from tirjudge.cli.errors import say
 from tirjudge.cli.row_text import row_line
 from tirjudge.console_text import printable
 from tirjudge.generation.endpoint.http import Retry, api_root
-from tirjudge.generation.spending import Spending
+from tirjudge.generation.spending import Price, Spending
 from tirjudge.judging.batch import Failure, Tally
-from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.config import JudgeConfig
 from tirjudge.judging.result_rows import RecordedRow
+from tirjudge.judging.row_judge import RowJudge
 from tirjudge_environments import StopReason
 
 SHOWN_FAILURES = 20
@@ -191,12 +192,15 @@ class _Status(ProgressColumn):
         return Text(self._display.status)
 
 
-def introduction(engine: JudgeEngine, spending: Spending) -> str:
-    """Return the first line of a run: the model, and what was not chosen on the command line."""
-    note, price = engine.note.note, spending.price
-    parts = [f"judging with {engine.model}"]
-    if engine.config.address_from:
-        parts.append(f"at {api_root(engine.config.base_url, query=True).host} ({engine.config.address_from})")
+def introduction(judge: RowJudge, config: JudgeConfig, price: Price | None, *, where: str = "") -> str:
+    """Return the first line of a run: the model, and what was not chosen on the command line.
+
+    `where` says what judges if it is not this process.
+    """
+    note, parts = judge.note, [f"judging with {judge.model}"]
+    if config.address_from:
+        parts.append(f"at {api_root(config.base_url, query=True).host} ({config.address_from})")
+    parts += [where] if where else []
     line = " ".join(parts) + (f", {note}" if note else "")
     if price is None or not price.source:
         return line

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from tirjudge.console_text import first_line
 from tirjudge.data.rows import BadRow, Row, RowFile, RowFormat, is_file_name
+from tirjudge.data.shards import ShardRows, is_pattern
 
 MIRROR = "TIRJUDGE_HUB_MIRROR"
 """Environment variable: a folder of datasets as `owner/name`, which is searched before the hub."""
@@ -134,11 +135,15 @@ class RowSource(Protocol):
 def open_rows(
     path: str, format: RowFormat | None = None, config: str | None = None, split: str | None = None
 ) -> RowSource:
-    """Open rows: a file, `-`, a folder with a dataset's files, or a hub id.
+    """Open rows: a file, a pattern of several files, `-`, a folder with a dataset's files, or a hub id.
 
     An existing path is a file or a folder; any other `owner/name` without the suffix of a file is a hub id.
     Raises ValueError and OSError, in one line.
     """
+    if is_pattern(path):
+        if config is not None or split is not None:
+            raise ValueError(f"{path}: only datasets have configurations and splits; these are files")
+        return ShardRows(path, format)
     if format is None and is_dataset(path):
         return HubRows(path, config, split)
     if config is not None or split is not None:

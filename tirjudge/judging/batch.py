@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Protocol
 
 from tirjudge.data.rows import BadRow, Row
-from tirjudge.judging.engine import JudgeEngine, Kind, kind_for
+from tirjudge.judging.engine import Kind, kind_for
 from tirjudge.judging.questions import truncated
-from tirjudge.judging.result_rows import result_row
+from tirjudge.judging.row_judge import RowJudge, Unjudged, Work
 from tirjudge.rollout.concurrency import as_finished, read_in_thread
 from tirjudge.statistics import Proportion
 from tirjudge.storage.result_file import IdIndex, ResultFile, ResultStream, digest
@@ -108,16 +108,6 @@ class FailureCount:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    where: str
-    task: JudgeTask
-    kind: Kind
-    cut: bool
-    """True if a response was shortened."""
-    digest: str
-
-
 @dataclass(slots=True)
 class Batch:
     """A single pass over rows.
@@ -125,7 +115,7 @@ class Batch:
     Raises TooManyFailures. Recorded results stay, whatever ends the run.
     """
 
-    engine: JudgeEngine
+    judge: RowJudge
     results: ResultFile | ResultStream
     watcher: Watcher
     plan: Plan = Plan()
@@ -158,7 +148,7 @@ class Batch:
         """Yield the judging of each row that is not judged yet; report the other rows."""
         async for row in rows:
             work = self._prepare(row)
-            if isinstance(work, _Work):
+            if isinstance(work, Work):
                 await self._start.turn()
                 yield self._judge(work)
             elif isinstance(work, Failure):
@@ -169,7 +159,7 @@ class Batch:
             if self._read == self.plan.limit:
                 return
 
-    def _prepare(self, row: Row | BadRow) -> _Work | Failure | None:
+    def _prepare(self, row: Row | BadRow) -> Work | Failure | None:
         """Return the work for a row, why it cannot be judged, or None if an earlier run judged it."""
         if isinstance(row, BadRow):
             return Failure(row.where, None, row.reason)
@@ -187,7 +177,7 @@ class Batch:
         task_digest, recorded = digest(task), self.results.digests.get(task.id)
         if recorded is None:
             shown = truncated(task, plan.truncate)
-            return _Work(row.where, shown, kind, cut=shown is not task, digest=task_digest)
+            return Work(row.where, shown, kind, cut=shown is not task, digest=task_digest)
         if recorded != task_digest:
             reason = (
                 "it was judged with another prompt, responses or label: --overwrite judges every row again"
@@ -195,35 +185,21 @@ class Batch:
             return Failure(row.where, task.id, reason)
         return None
 
-    async def _judge(self, work: _Work) -> None:
+    async def _judge(self, work: Work) -> None:
         try:
             await self._record(work)
         finally:
             self._start.finished()
 
-    async def _record(self, work: _Work) -> None:
-        loop = asyncio.get_running_loop()
-        started = loop.time()
+    async def _record(self, work: Work) -> None:
         try:
-            result = await self.engine.judge(work.task, work.kind)
-        except ValueError as error:
+            row = await self.judge.row(work)
+        except Unjudged as error:
             self._fail(Failure(work.where, work.task.id, str(error)))
-            return
-        if result.stop.unscored:
-            self._fail(Failure(work.where, work.task.id, f"{result.stop}: {result.detail}"))
-            if result.stop.down:
-                self._failures.is_down(result.detail)
+            if error.down:
+                self._failures.is_down(error.down)
             return
         self._failures.works()
-        rewards = self.engine.rewards(result)
-        row = result_row(result, texts=self.plan.texts, rewards=rewards) | {
-            "seconds": round(loop.time() - started, 3),
-            "model": self.engine.model,
-            "note": self.engine.note.note,
-            "where": work.where,
-            "cut": work.cut,
-            "digest": work.digest,
-        }
         self.results.append(row)
         self.watcher.judged(row)
 

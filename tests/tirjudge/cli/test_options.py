@@ -159,7 +159,8 @@ def test_help_shows_two_examples_that_name_the_command(words: list[str]) -> None
 def test_help_groups_the_options() -> None:
     headings = [line for line in shown("judge").splitlines() if line.endswith(":") and line[:1].isupper()]
     assert headings == [
-        "Arguments:", "Rows:", "Model:", "Judging:", "Sandbox:", "Cost:", "Output:", "Options:", "Examples:",
+        "Arguments:", "Rows:", "Model:", "Judging:", "Sandbox:", "Cost:", "Output:", "Cluster:", "Options:",
+        "Examples:",
     ]  # fmt: skip
     assert "Server:" in shown("serve")
 

@@ -14,9 +14,10 @@ from tirjudge.evaluation.protocols import open_protocol
 from tirjudge.evaluation.scoring import score
 from tirjudge.evaluation.stored_outputs import open_replay
 from tirjudge.generation.scripted import ScriptedGenerator
-from tirjudge.judging.batch import Batch, Failure, Plan
+from tirjudge.judging.batch import Batch, Failure
 from tirjudge.judging.config import JudgeConfig
 from tirjudge.judging.engine import JudgeEngine
+from tirjudge.judging.row_judge import EngineRows
 from tirjudge.storage.result_file import ResultFile
 from tirjudge_environments import By, Context
 
@@ -76,7 +77,7 @@ def run(folder: Path, published: list[Any], script: Any, **config: Any) -> Recor
     async def judge() -> None:
         async with JudgeEngine(JudgeConfig(**config), generator=ScriptedGenerator(script)) as judging:
             with ResultFile(folder / "out.jsonl", {"benchmark": "judgebench"}) as results:
-                await Batch(judging, results, watcher, Plan(kind=None)).run(rows)
+                await Batch(EngineRows(judging), results, watcher).run(rows)
 
     asyncio.run(judge())
     return watcher

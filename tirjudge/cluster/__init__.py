@@ -1,0 +1,1 @@
+"""Judging on several machines: workers on the nodes of a Ray cluster, and the rows that are sent to them."""
