@@ -30,6 +30,14 @@ def without_left_padding(row: Row) -> Row:
     )
 
 
+def written_tokens(rows: Sequence[Row], width: int, device: Any) -> Any:
+    """Return 1 for the tokens that the model wrote, `[rows, width]`, of rows `without_left_padding`."""
+    import torch
+
+    masks = [without_left_padding(row).mask for row in rows]
+    return torch.tensor([[*mask, *[0] * (width - len(mask))] for mask in masks], device=device)
+
+
 def prompt_order(row: Row) -> tuple[int, tuple[int, ...], int]:
     """Return a key that puts rows of one prompt together, short prompts first."""
     return len(row.prompt_ids), row.prompt_ids, len(row.completion_ids)

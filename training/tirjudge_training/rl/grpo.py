@@ -14,8 +14,8 @@ from tirjudge_training.rl.config import RlConfig, require_reporters
 from tirjudge_training.rl.dynamic_sampling import Progress
 from tirjudge_training.rl.engine import Engine
 from tirjudge_training.rl.losses import open_loss
-from tirjudge_training.rl.trainer import BatchCallback, JudgeBatches, TaskSource, quiet
-from tirjudge_training.rl.trl_rollout import rollout_output
+from tirjudge_training.rl.trainer import BatchCallback, JudgeBatches, TaskSource
+from tirjudge_training.rl.trl_rollout import quiet, rollout_output
 
 
 def build_trainer(

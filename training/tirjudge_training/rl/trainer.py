@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -27,14 +25,14 @@ from tirjudge_training.rl.batching import (
     prompt_order,
     seed_shuffle,
     shard_batch,
-    without_left_padding,
+    written_tokens,
 )
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import Batch, FormattedTask, Progress, gather
 from tirjudge_training.rl.losses import open_loss
 from tirjudge_training.rl.packing import packed_parts, score_packed
 from tirjudge_training.rl.stream import RowStream
-from tirjudge_training.rl.trl_rollout import Row, batch_rows
+from tirjudge_training.rl.trl_rollout import Row, batch_rows, quiet
 from tirjudge_training.scoring import IGNORED, shares_prompts
 
 if TYPE_CHECKING:
@@ -149,7 +147,8 @@ class JudgeBatches(GRPOTrainer):
         # The maximum over all processes: each sees only its own rows.
         gap = torch.tensor(self.processes.every(self._sampler_gap(output))).max().item()
         self._timer.end("logprobs")
-        self._batch_metrics = self.on_batch(GenerationBatch(step, batch, gap, self._stream))
+        stream = self.source if isinstance(self.source, RowStream) else None
+        self._batch_metrics = self.on_batch(GenerationBatch(step, batch, gap, stream))
         self._timer.end("record")
         seed_shuffle(shuffle)  # TRL shuffles the output next
         return output
@@ -216,9 +215,8 @@ class JudgeBatches(GRPOTrainer):
         # prompts.
         shares = shares_prompts(self.accelerator.unwrap_model(model))
         if self.config.token_budget is not None and not shares and not compute_aux_loss:
-            written = self._written if self._written is not None else self._written_by_rows(logits_to_keep)
             scored = torch.zeros_like(attention_mask)
-            scored[:, -logits_to_keep:] = written
+            scored[:, -logits_to_keep:] = self._written_tokens(logits_to_keep)
             with self.accelerator.autocast():
                 logprobs, entropies = score_packed(
                     model,
@@ -243,10 +241,9 @@ class JudgeBatches(GRPOTrainer):
                 compute_aux_loss,
                 **images,
             )
-        written = self._written if self._written is not None else self._written_by_rows(logits_to_keep)
         labels = input_ids.masked_fill(attention_mask == 0, IGNORED)
         labels[:, :-logits_to_keep] = IGNORED
-        labels[:, -logits_to_keep:].masked_fill_(written == 0, IGNORED)
+        labels[:, -logits_to_keep:].masked_fill_(self._written_tokens(logits_to_keep) == 0, IGNORED)
         found = [
             model(input_ids=ids, attention_mask=attended, labels=wanted, fused_lm_head=True)
             for ids, attended, wanted in zip(
@@ -259,6 +256,12 @@ class JudgeBatches(GRPOTrainer):
         if not compute_entropy:
             return logprobs, None, None
         return logprobs, torch.cat([one.entropy for one in found])[:, -logits_to_keep:], None
+
+    def _written_tokens(self, width: int) -> Any:
+        """Return 1 for the tokens under scoring that the model wrote, `[rows, width]`."""
+        return (
+            self._written if self._written is not None else written_tokens(self.rows, width, self.args.device)
+        )
 
     @property
     def _weighted_in_passing(self) -> bool:
@@ -274,14 +277,6 @@ class JudgeBatches(GRPOTrainer):
         weights = truncated_weights(logprobs, part["sampling_per_token_logps"], cap)
         # TRL reads the advantages after it has computed the logprobs.
         part["advantages"] = part["advantages"][:, None] * weights
-
-    def _written_by_rows(self, width: int) -> Any:
-        """Return 1 for the tokens that the model wrote in this process's rows, `[rows, width]`."""
-        import torch
-
-        masks = [without_left_padding(row).mask for row in self.rows]
-        padded = [[*mask, *[0] * (width - len(mask))] for mask in masks]
-        return torch.tensor(padded, device=self.args.device)
 
     def _part_loss(self, model: Any, part: dict[str, Any]) -> Any:
         """Return the loss of one part, weighted by its share of the batch.
@@ -341,17 +336,17 @@ class JudgeBatches(GRPOTrainer):
         timed = self._measured | times(self.processes.every(self._timer.parts))
         return {**timed, **shares_of_time(timed), **gpu_peak("train"), **memory_in_use()}
 
-    @property
-    def _stream(self) -> RowStream | None:
-        return self.source if isinstance(self.source, RowStream) else None
-
     def _gather(self, step: int) -> Batch:
         source = self.source
         if isinstance(source, RowStream):
             # Every round draws from the place that the last one left.
             sample_task, drawn = (lambda number, position: source(position)), source.draw
         else:
-            sample_task, drawn = (lambda number, position: source(step, number, position)), _ignore
+            # The tasks are a function of step, round and position: no place has to be kept.
+            sample_task, drawn = (
+                (lambda number, position: source(step, number, position)),
+                lambda positions: None,
+            )
         return self.engine.run(
             gather(
                 sample_task,
@@ -403,16 +398,3 @@ class JudgeBatches(GRPOTrainer):
             )
         self._written = None
         return logprobs
-
-
-def _ignore(positions: Sequence[int]) -> None:
-    """Keep no place, since the tasks are a function of step, round and position."""
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Silence warnings about TRL's own code and about the experimental interface used here."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
-        warnings.filterwarnings("ignore", message=r".*gradient_checkpointing\w*` is deprecated")
-        yield

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -153,3 +155,12 @@ class JudgeRolloutFunc:
         if not isinstance(score, Reward):
             raise RuntimeError(f"{prompt!r} cannot be scored: {score.reason}")
         return row(episode.trajectories[view], score.total)
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence warnings about TRL's own code and about the experimental interface used here."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="You are using 'rollout_func'")
+        warnings.filterwarnings("ignore", message=r".*gradient_checkpointing\w*` is deprecated")
+        yield
