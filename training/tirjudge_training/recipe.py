@@ -126,7 +126,7 @@ class Rates(BaseModel):
         checkpoint = FLOAT * (4 if self.devices > 1 else 3) * parameters
         return BatchSeconds(
             generation=size.sampled * self.response_tokens / self.sampled(parameters),
-            sync=size.syncs * FLOAT * parameters / self.sync,
+            sync=size.syncs * size.sync_bytes * parameters / self.sync,
             # Three quarters of training are the backward pass and the forward pass that is repeated for it.
             forward=size.compared * each * SAMPLING / TRAINING,
             training=size.trained * each,

@@ -119,10 +119,10 @@ def eight_processes() -> Iterator[Any]:
     dist.destroy_process_group()
 
 
-def gathered(model: Any, mesh: Any, *, layers: bool) -> dict[str, int]:
-    """Return the largest sizes by kind in a pass, sharded by layer as the policy or as a whole."""
+def gathered(model: Any, mesh: Any) -> dict[str, int]:
+    """Return the largest sizes by kind in a pass, sharded by layer as the policy and the reference are."""
     policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
-    for layer in model.model.layers if layers else ():
+    for layer in model.model.layers:
         fully_shard(layer, mesh=mesh, mp_policy=policy)
     fully_shard(model, mesh=mesh, mp_policy=policy)
     tracker = FSDPMemTracker(model)
@@ -132,18 +132,13 @@ def gathered(model: Any, mesh: Any, *, layers: bool) -> dict[str, int]:
     return {str(getattr(kind, "value", kind)): size for kind, size in peak.items()}
 
 
-def test_a_reference_that_is_sharded_as_one_unit_is_gathered_whole(
-    shape: Shape, eight_processes: Any
-) -> None:
+def test_a_pass_gathers_the_outer_weights_and_two_layers(shape: Shape, eight_processes: Any) -> None:
     """FSDP2 copies the gathered weights out of the buffer that they arrive in, so both exist at once."""
-    whole = gathered(model(dtype=torch.float32), eight_processes, layers=False)
     planned = plan(shape, devices=8)
-    twice = planned["KL reference gathered whole, bfloat16, twice"]
-    assert whole["Unsharded Param"] + whole["All Gather"] == pytest.approx(twice, rel=0.05)
-    by_layer = gathered(model(4, dtype=torch.float32), eight_processes, layers=True)
+    by_layer = gathered(model(4, dtype=torch.float32), eight_processes)
     root, two = (
         planned[f"{part} gathered, bfloat16"] for part in ("embedding and output layer", "two layers")
     )
     assert by_layer["Unsharded Param"] + by_layer["All Gather"] == pytest.approx(root + two, rel=0.1)
-    sharded = planned["weights, float32, sharded"]
-    assert whole["Sharded Param"] == pytest.approx(sharded, rel=0.01)
+    sharded = gathered(model(dtype=torch.float32), eight_processes)["Sharded Param"]
+    assert sharded == pytest.approx(planned["weights, float32, sharded"], rel=0.01)

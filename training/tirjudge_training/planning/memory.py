@@ -18,7 +18,7 @@ from tirjudge_training.policies.base import Sampler
 TRAINED = 16
 """Bytes per trained parameter: weight, gradient and Adam's two moments, all in float32."""
 FROZEN = 4
-"""Bytes per frozen parameter: under an adapter, in the KL reference, or on its way to vLLM."""
+"""Bytes per frozen parameter: under an adapter, in the KL reference of one device, or in vLLM's folder."""
 HALF = 2
 """Bytes per value in bfloat16."""
 TILE_TOKENS, TILE_WORDS = 4096, 32768
@@ -107,17 +107,20 @@ def training_bytes(shape: Shape, *, reference: bool = False, sampler: Sampler = 
     sharing, world = Sharding.launched(), int(os.environ.get("WORLD_SIZE", "1"))
     # Under LoRA the base model is frozen, and it is also the KL reference with the adapter turned off.
     frozen = shape.parameters if reference or shape.adapter is not None else 0
-    state = TRAINED * shape.trained + FROZEN * frozen
+    weight = cast_weight() if sharing is Sharding.FSDP and shape.adapter is None else FROZEN
+    state = TRAINED * shape.trained + weight * frozen
     if sharing is Sharding.FSDP:
         return state // world + (FROZEN * shape.parameters if sampler == "transformers" else 0)
     if sharing is Sharding.DEEPSPEED:
         copies = 2 if reference and shape.adapter is None else 1
-        return TRAINED * shape.trained // world + copies * deepspeed_weight() * shape.parameters
+        return TRAINED * shape.trained // world + copies * cast_weight() * shape.parameters
     return state
 
 
-def deepspeed_weight() -> int:
-    """Return the bytes per weight of the model, which DeepSpeed casts; it trains a copy in float32."""
+def cast_weight() -> int:
+    """Return the bytes per weight of what is cast: DeepSpeed's model, which trains a copy in float32, and the
+    sharded KL reference.
+    """
     return FROZEN if os.environ.get("ACCELERATE_MIXED_PRECISION", "no") == "no" else HALF
 
 
@@ -160,20 +163,20 @@ def device_bytes(shape: Shape, work: Work) -> dict[Phase, dict[str, int]]:
             f"weights, float32{shared}": FROZEN * shape.parameters // devices,
             f"adapter, float32{shared}": 4 * (shape.adapter or 0) // devices,
             f"Adam's moments, float32{shared}": 8 * trained // devices,
-            f"KL reference, float32{shared}": FROZEN * shape.parameters // devices if reference else 0,
+            **(_reference_bytes(shape, devices) if reference else {}),
             **_sampler_bytes(shape, work),
         },
         "sampling": {
             "KV cache, float32": FROZEN * shape.cached * work.cached if work.sampler == "transformers" else 0,
         },
         "scoring without gradients": {
-            **(_gathered_reference(shape) if reference and devices > 1 else {}),
+            **(_gathered_units(shape) if devices > 1 else {}),
             "activations of one layer": work.rows * (work.prompt + work.response) * _passing(shape),
             "output layer, one tile of logits": _tile(shape, work) + _hidden(shape, work),
         },
         "training": {
             f"gradients, float32{shared}": 4 * trained // devices,
-            **(_gathered_policy(shape) if devices > 1 else {}),
+            **(_gathered_units(shape) | _unsharded_gradients(shape) if devices > 1 else {}),
             **_activations(shape, work),
         },
     }
@@ -188,21 +191,24 @@ def largest(phases: Mapping[Phase, Mapping[str, int]]) -> tuple[Phase, int]:
     return worst, sizes[worst]
 
 
-def _gathered_reference(shape: Shape) -> dict[str, int]:
-    # TRL shards the reference as a single unit, so that a forward pass gathers all of it: into a buffer, from
-    # which it is copied into the parameters.
-    return {"KL reference gathered whole, bfloat16, twice": 2 * HALF * shape.parameters}
+def _reference_bytes(shape: Shape, devices: int) -> dict[str, int]:
+    if devices == 1:
+        return {"KL reference, float32": FROZEN * shape.parameters}
+    return {"KL reference, bfloat16, sharded": HALF * shape.parameters // devices}
 
 
-def _gathered_policy(shape: Shape) -> dict[str, int]:
-    # The next layer is gathered while one computes, and each is copied out of the buffer it arrives in.
+def _gathered_units(shape: Shape) -> dict[str, int]:
+    # The reference has the units of the policy. The next layer is gathered while one computes, and each is
+    # copied out of the buffer it arrives in.
     return {
         "embedding and output layer gathered, bfloat16": HALF * shape.root,
         "two layers gathered, bfloat16": 2 * HALF * shape.layer,
-        "gradients before they are sharded, bfloat16": HALF * (shape.root + shape.layer)
-        if shape.adapter is None
-        else 0,
     }
+
+
+def _unsharded_gradients(shape: Shape) -> dict[str, int]:
+    trained = shape.root + shape.layer if shape.adapter is None else 0
+    return {"gradients before they are sharded, bfloat16": HALF * trained}
 
 
 def _activations(shape: Shape, work: Work) -> dict[str, int]:

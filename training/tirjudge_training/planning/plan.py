@@ -16,7 +16,7 @@ from tirjudge_training.planning import memory
 from tirjudge_training.planning.cost import UNKNOWN, cost_lines, is_tir, stage_seconds
 from tirjudge_training.planning.memory import Shape
 from tirjudge_training.planning.requirements import disk_lines, memory_lines
-from tirjudge_training.recipe import FLOAT, Recipe
+from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.trainer import TaskSource
 from tirjudge_training.stages.base import DONE, Size, Stage
@@ -178,7 +178,11 @@ def batch_lines(recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape) ->
             f"{size.sampled * rates.response_tokens / steps:,.0f} tokens",
             seconds.generation / devices,
         ),
-        ("weight sync", f"{FLOAT * shape.parameters * size.syncs / steps / 1e9:,.1f} GB", seconds.sync),
+        (
+            "weight sync",
+            f"{size.sync_bytes * shape.parameters * size.syncs / steps / 1e9:,.1f} GB",
+            seconds.sync,
+        ),
         ("forward only", f"{size.compared * length / steps:,.0f} tokens", seconds.forward / devices),
         ("forward, backward", f"{size.trained * length / steps:,.0f} tokens", seconds.training / devices),
         ("checkpoint", f"every {config.checkpoint_every} batches", seconds.checkpoint),

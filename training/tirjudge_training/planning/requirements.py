@@ -13,7 +13,7 @@ from tirjudge_training.planning.memory import (
     VLLM_SHARE,
     Shape,
     Work,
-    deepspeed_weight,
+    cast_weight,
     device_bytes,
     gib,
     largest,
@@ -134,7 +134,7 @@ def _work(recipe: Recipe, rows: int) -> Work:
 
 def _model_bytes(sharing: Sharding) -> int:
     """Return the bytes per parameter of a model folder."""
-    return deepspeed_weight() if sharing is Sharding.DEEPSPEED else WEIGHT
+    return cast_weight() if sharing is Sharding.DEEPSPEED else WEIGHT
 
 
 def _checkpoint_bytes(sharing: Sharding) -> int:

@@ -93,6 +93,8 @@ class Size:
     the KL divergence, and for importance weights."""
     syncs: int = 0
     """Times that the sampler receives the weights of the trainer."""
+    sync_bytes: int = 0
+    """Bytes per parameter that each of these times takes."""
     checkpoints: int = 0
     """Training checkpoints that are written."""
     dialogues: int = 0

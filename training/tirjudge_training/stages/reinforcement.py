@@ -102,6 +102,8 @@ class Reinforcement(Stage):
             spared=rows - rows // worst if limited else 0,
             compared=rows * _passes(config),
             syncs=config.steps if config.generator != "transformers" else 0,
+            # A stream is in the engine's type, bfloat16 on a GPU; a folder is in the trainer's, float32.
+            sync_bytes=2 if config.generator == "vllm" and config.weight_sync == "stream" else 4,
             # An adapter's checkpoints are small.
             checkpoints=config.steps // config.checkpoint_every if self.lora is None else 0,
         )
