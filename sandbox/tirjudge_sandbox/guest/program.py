@@ -132,16 +132,14 @@ def _main_module(payload: Payload) -> dict[str, Any]:
     sys.argv = [FILE]
     sys.path.insert(0, os.getcwd())
     # Only for programs that may need it, since it replaces a built-in function by one of Python.
-    if not os.path.lexists("/dev/stdin") and any(
-        path.encode() in payload.source or path in payload.bindings for path in _STREAMS
-    ):
+    if any(path.encode() in payload.source or path in payload.bindings for path in _STREAMS):
         _open_streams_by_name()
     _remember_lines(payload.source)
     return main.__dict__
 
 
 def _open_streams_by_name() -> None:
-    """Let `open` find the standard streams under their names, which lead to /proc, where there is none."""
+    """Let `open` find the standard streams under their names, which lead to /proc or to pipes of the host."""
     by_path = io.open
 
     @functools.wraps(by_path)

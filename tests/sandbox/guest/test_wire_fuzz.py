@@ -42,7 +42,7 @@ values = st.recursive(
 
 
 @quick
-@given(st.builds(Job, seconds, seconds, counts, counts, counts, st.booleans()))
+@given(st.builds(Job, seconds, seconds, counts, counts, counts, counts, st.booleans()))
 def test_a_job_arrives_as_it_was_sent(job):
     assert Job.unpack(job.pack()) == job
 
@@ -53,7 +53,7 @@ def test_bytes_that_are_not_a_job_are_an_error_and_no_crash(record):
     try:
         assert isinstance(Job.unpack(record), Job)
     except struct.error:
-        assert len(record) != len(Job(0, 0, 0, 0, 0, False).pack())
+        assert len(record) != len(Job(0, 0, 0, 0, 0, 0, False).pack())
 
 
 @quick

@@ -175,6 +175,27 @@ def hold_after(endpoint: EndpointServer, requests: int, gate: threading.Event) -
     return holds
 
 
+def test_a_run_without_any_node_left_stops_and_can_be_resumed(
+    nodes: Nodes, tmp_path: Path, server: EndpointServer
+) -> None:
+    """The first test, since a node that another one adds cannot be killed."""
+    nodes.grow(1)
+    server.delay = 0.2
+    write_rows(tmp_path / "rows.jsonl", pairs(500))
+    options = ("rows.jsonl", "--model", "m", "--base-url", server.url, "--no-tools", "--concurrency", "2")
+    run = subprocess.Popen(
+        [TIRJUDGE, "judge", *nodes.on_ray(*options)], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+    )
+    out = tmp_path / "rows.verdicts.jsonl"
+    wait_for(lambda: out.exists() and out.read_bytes(), run)
+    while nodes.count:
+        nodes.kill()
+    _, told = run.communicate(timeout=120)
+    assert run.returncode == 1
+    assert told.splitlines()[-1] == "stopped: no worker of the cluster is left; the same command resumes"
+    assert by_id(out)
+
+
 def test_a_killed_run_and_a_killed_node_lose_duplicate_and_change_no_row(
     nodes: Nodes, tmp_path: Path, server: EndpointServer, other: EndpointServer
 ) -> None:
@@ -357,23 +378,3 @@ def test_another_version_of_ray_and_a_cluster_without_room_are_refused_in_one_li
     run = tirjudge("judge", *options[:5], "--runner", "ray", "--address", elsewhere, folder=tmp_path)
     assert run.returncode == 2
     assert f"--address {elsewhere}: no Ray cluster answers there (another server does); " in run.stderr
-
-
-def test_a_run_without_any_node_left_stops_and_can_be_resumed(
-    nodes: Nodes, tmp_path: Path, server: EndpointServer
-) -> None:
-    nodes.grow(1)
-    server.delay = 0.2
-    write_rows(tmp_path / "rows.jsonl", pairs(500))
-    options = ("rows.jsonl", "--model", "m", "--base-url", server.url, "--no-tools", "--concurrency", "2")
-    run = subprocess.Popen(
-        [TIRJUDGE, "judge", *nodes.on_ray(*options)], cwd=tmp_path, stderr=subprocess.PIPE, text=True
-    )
-    out = tmp_path / "rows.verdicts.jsonl"
-    wait_for(lambda: out.exists() and out.read_bytes(), run)
-    while nodes.count:
-        nodes.kill()
-    _, told = run.communicate(timeout=120)
-    assert run.returncode == 1
-    assert told.splitlines()[-1] == "stopped: no worker of the cluster is left; the same command resumes"
-    assert by_id(out)

@@ -143,13 +143,13 @@ def test_a_disk_too_small_for_the_run_is_refused_before_any_request(
 
     A checkpoint has 12 bytes per parameter: SFT keeps two, the single step of RL keeps one, and one more is
     written before an old one is deleted. Both stages and the selection leave a model of 4 bytes per
-    parameter; four rollouts are negligible.
+    parameter, and the validated step of RL a snapshot of 2; four rollouts are negligible.
     """
     monkeypatch.setattr(memory, "available_disk", lambda folder: 50_000_000)
     result = distill(tmp_path / "run", server.url)
     assert result.exit_code == 1
     assert (
-        "0.00 billion parameters: the run writes about 52.6 MiB of checkpoints, models and rollouts"
+        "0.00 billion parameters: the run writes about 54.3 MiB of checkpoints, models and rollouts"
         in result.stderr
     )
     assert result.stderr.count("\n") == 1

@@ -70,6 +70,7 @@ def test_an_answer_that_the_judge_cannot_parse_is_refused(roomy_model: Path, tmp
     done = run(tmp_path, roomy_model, "answers.text=[[{letter}]]")
     assert done.exit_code == 1
     assert "answers.text: the judge does not read" in done.stderr
-    begins, refused = done.stderr.splitlines()
+    counted, begins, refused = done.stderr.splitlines()
+    assert counted.split(" ", 1)[1].startswith("7 training rows; 0 with a prompt of more than")
     assert begins.endswith("answers: stage 1 of 2")
     assert refused.startswith("tirjudge train: ")

@@ -56,7 +56,7 @@ def test_a_card_of_the_iterative_method_leaves_out_the_controls() -> None:
     assert "then RL and 2 rounds of rejection sampling, SFT of the warm-up's model, and RL." in found
     assert "* `rejection-1`: rejection sampling, which kept a trajectory for 2,300 of 2,500 prompts" in found
     assert "* `sft-2`: SFT on 4,200 samples" in found
-    assert "* `select-2`: the checkpoint of step 60, with 97 of 100 validation tasks right" in found
+    assert "* `select-2`: the weights of step 60, with 97 of 100 validation tasks right" in found
     assert "rl-continued" not in found
 
 

@@ -60,7 +60,11 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     _check_sandbox("rl", recipe.rl.sandbox)
     if any(stage.asks_teacher for stage in pipeline.stages) and recipe.teacher.sandbox != recipe.rl.sandbox:
         _check_sandbox("teacher", recipe.teacher.sandbox)
-    if recipe.rl.generator == "vllm" and find_spec("vllm") is None:
+    if (
+        recipe.rl.generator == "vllm"
+        and find_spec("vllm") is None
+        and any(stage.size(data).sampled for stage in pipeline.stages)
+    ):
         raise BadRecipe(
             "rl.generator: vLLM is not installed: `pip install tirjudge[vllm]`, or use transformers"
         )
