@@ -84,7 +84,8 @@ class NewInterpreters:
 
 async def main_of_server(kind: str, held: int) -> None:
     """Print the URL and serve until SIGTERM."""
-    settings = ServerSettings(intake=IntakeLimits(requests=held))
+    # All clients of this benchmark are one caller.
+    settings = ServerSettings(intake=IntakeLimits(requests=held, caller_requests=held))
     async with LocalSandbox() if kind == SANDBOX else NewInterpreters() as box:
         listening = listen("127.0.0.1", 0, settings.access)
         print(f"http://127.0.0.1:{listening.getsockname()[1]}", flush=True)
