@@ -45,21 +45,21 @@ Generate = Callable[[], Tokens]
 def miniature(**changes: Any) -> Any:
     """Return a model of the miniature's shape with random weights, always the same ones."""
     torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=1024,
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        tie_word_embeddings=True,
-        max_position_embeddings=2048,
-        bos_token_id=None,
-        eos_token_id=None,
-        pad_token_id=0,
-        **changes,
-    )
+    shape = {
+        "vocab_size": 1024,
+        "hidden_size": 128,
+        "intermediate_size": 384,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 32,
+        "tie_word_embeddings": True,
+        "max_position_embeddings": 2048,
+        "bos_token_id": None,
+        "eos_token_id": None,
+        "pad_token_id": 0,
+    }
+    config = Qwen3Config(**shape | changes)
     return Qwen3ForCausalLM(config).eval()
 
 

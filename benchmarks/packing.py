@@ -20,9 +20,9 @@ from functools import partial
 from typing import Any
 
 import torch
-from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl.trainer.utils import add_fused_lm_head
 
+from benchmarks.generation_throughput import miniature
 from tirjudge_training.distributed.processes import ALONE
 from tirjudge_training.rl.packing import packs, score_packed
 from tirjudge_training.scoring import IGNORED
@@ -67,20 +67,7 @@ def main() -> None:
 
 
 def network() -> Any:
-    torch.manual_seed(0)
-    config = Qwen3Config(
-        vocab_size=1024,
-        hidden_size=128,
-        intermediate_size=384,
-        num_hidden_layers=4,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        head_dim=32,
-        max_position_embeddings=4096,
-        bos_token_id=None,
-        eos_token_id=None,
-    )
-    model = Qwen3ForCausalLM(config)
+    model = miniature(max_position_embeddings=4096, tie_word_embeddings=False)
     add_fused_lm_head(model, outputs=("log_probs", "entropy"))
     return model
 

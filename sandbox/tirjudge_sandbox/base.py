@@ -16,7 +16,7 @@ MIB = 1 << 20
 MOST_NESTED = 500
 """Levels of `Program.bindings`. Twice as many exceed Python's recursion limit."""
 
-_LARGEST_LIMIT = 1 << 62
+LARGEST_LIMIT = 1 << 62
 """Larger numbers do not fit the integers of the kernel's interfaces."""
 _MOST_INODES = 4096
 """Files and folders of a working folder, itself included."""
@@ -180,7 +180,7 @@ def validate(program: Program, limits: Limits) -> None:
     for limit in fields(limits):
         value = getattr(limits, limit.name)
         # Only the counts may be 0. The comparisons are negated so that NaN fails them too.
-        if not (value >= 0 if limit.name in _COUNTS else value > 0) or value > _LARGEST_LIMIT:
+        if not (value >= 0 if limit.name in _COUNTS else value > 0) or value > LARGEST_LIMIT:
             raise ValueError(f"Limits.{limit.name} must be positive and finite, not {value}")
     for path in (*program.files, *program.fetch):
         _validate_path(path)

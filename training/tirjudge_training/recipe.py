@@ -57,7 +57,7 @@ class Rates(BaseModel):
     training_share: float = Field(default=0.4, gt=0, le=1)
     """Share of `peak` that training reaches."""
     sync: float = Field(default=1e9, gt=0)
-    """Bytes per second at which weights in float32 reach vLLM through a folder in memory."""
+    """Bytes per second at which weights reach vLLM."""
     disk: float = Field(default=1e9, gt=0)
     """Bytes per second at which checkpoints are written."""
     memory: float = Field(default=80e9, gt=0)

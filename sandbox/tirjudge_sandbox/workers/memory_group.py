@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
-from tirjudge_sandbox.base import MIB, Limits
+from tirjudge_sandbox.base import LARGEST_LIMIT, MIB, Limits
 
 _ROOT = Path("/sys/fs/cgroup")
 _NAME = re.compile(r"tirjudge-(\d+)-\d+")
 _NUMBERS = itertools.count()
 _KERNEL_BYTES = 16 * MIB
 """Memory of the kernel that an honest program may need: page tables, descriptors, pipes."""
-_LARGEST_LIMIT = 1 << 62
 _REMOVALS, _REMOVAL_SECONDS = 100, 0.02
 
 
@@ -108,7 +107,7 @@ class MemoryGroup:
             return
         each = self._base + limits.memory_bytes
         total = self._base + (1 + limits.processes) * each + limits.disk_bytes + _KERNEL_BYTES
-        self._write(self._version.limit, str(min(total, _LARGEST_LIMIT)))
+        self._write(self._version.limit, str(min(total, LARGEST_LIMIT)))
         self._limits = limits
 
     async def remove(self) -> None:

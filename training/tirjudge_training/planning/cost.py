@@ -32,8 +32,8 @@ def cost_lines(recipe: Recipe, stages: Sequence[tuple[Stage, Size]], parameters:
     for stage, size in stages:
         if size.timed:
             timed[stage.kind].append(stage_seconds(rates, stage, size, parameters))
-    spent = {kind: _sums(seconds) for kind, seconds in timed.items()}
-    least, most = _sums([seconds for each in timed.values() for seconds in each])
+    spent = {kind: sums(seconds) for kind, seconds in timed.items()}
+    least, most = sums([seconds for each in timed.values() for seconds in each])
     dialogues = sum(size.dialogues for _, size in stages)
     teacher = rates.teacher_cost(dialogues)
     asks = any(stage.asks_teacher for stage, _ in stages)
@@ -54,7 +54,8 @@ def cost_lines(recipe: Recipe, stages: Sequence[tuple[Stage, Size]], parameters:
         yield f"not in these numbers, because its time is unknown: {', '.join(without)}"
 
 
-def _sums(seconds: Iterable[tuple[float, float]]) -> tuple[float, float]:
+def sums(seconds: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    """Return the sums of the least and of the most seconds."""
     each = list(seconds)
     return sum(one[0] for one in each), sum(one[1] for one in each)
 

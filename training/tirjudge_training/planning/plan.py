@@ -13,14 +13,13 @@ from tirjudge_training.miniature.model import VOCABULARY
 from tirjudge_training.pipelines import open_method
 from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning import memory
-from tirjudge_training.planning.cost import UNKNOWN, cost_lines, is_tir, stage_seconds
+from tirjudge_training.planning.cost import UNKNOWN, cost_lines, is_tir, stage_seconds, sums
 from tirjudge_training.planning.memory import Shape
 from tirjudge_training.planning.requirements import disk_lines, memory_lines
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.trainer import TaskSource
 from tirjudge_training.stages.base import DONE, Size, Stage
-from tirjudge_training.stages.reinforcement import Reinforcement
 
 HEAD = ("stage", "what", "sampled", "trained", "tokens", "time")
 
@@ -71,7 +70,7 @@ def plan(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> Iterat
     if shape is not None:
         yield from _assumed(recipe, shape.parameters)
         yield from _unknown(recipe, stages)
-        yield from batch_lines(recipe, pipeline, data, shape)
+        yield from batch_lines(recipe, stages, shape)
         yield from memory_lines(recipe, shape)
         yield from disk_lines(recipe, pipeline, data, shape)
         yield from cost_lines(recipe, stages, shape.parameters)
@@ -126,8 +125,7 @@ def _total(recipe: Recipe, left: Sequence[tuple[Stage, Size]], shape: Shape | No
     timed = [(stage, size) for stage, size in left if size.timed]
     if not timed:
         return UNKNOWN if left else span(0, 0)
-    every = [stage_seconds(recipe.rates, stage, size, shape.parameters) for stage, size in timed]
-    least, most = (sum(one[i] for one in every) for i in (0, 1))
+    least, most = sums(stage_seconds(recipe.rates, stage, size, shape.parameters) for stage, size in timed)
     devices = recipe.rates.devices
     on = f" on {devices} devices" if devices > 1 else ""
     # A stage of unknown length can only add to the others.
@@ -163,13 +161,14 @@ def _unknown(recipe: Recipe, stages: Sequence[tuple[Stage, Size]]) -> Iterator[s
         yield "the first process alone runs the stages of one device, while the other devices wait"
 
 
-def batch_lines(recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape) -> Iterator[str]:
+def batch_lines(recipe: Recipe, stages: Sequence[tuple[Stage, Size]], shape: Shape) -> Iterator[str]:
     """Yield the arithmetic of one generation batch of RL, and of all of them."""
-    stages = [stage for stage in pipeline.stages if isinstance(stage, Reinforcement) and stage.config.steps]
-    if not stages:
+    trained = [(stage, size) for stage, size in stages if size.batches]
+    if not trained:
         return
-    rates, config, size = recipe.rates, stages[0].config, stages[0].size(data)
-    devices, steps = rates.devices, config.steps
+    stage, size = trained[0]
+    rates, config, steps = recipe.rates, recipe.rl, size.batches
+    devices = rates.devices
     seconds = rates.batch(size, shape.parameters)
     length = rates.prompt_tokens + rates.response_tokens
     rows = [
@@ -189,13 +188,13 @@ def batch_lines(recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape) ->
     ]
     total = sum(one for _, _, one in rows) / steps
     yield ""
-    yield f"one batch of {config.groups} x {config.samples} in {stages[0].name}, without replacements:"
+    yield f"one batch of {config.groups} x {config.samples} in {stage.name}, without replacements:"
     shown = [(f"  {name}", what, f"{one / steps:,.1f} s") for name, what, one in rows]
     yield from table([*shown, ("  total", "", f"{total:,.1f} s")], words=2)
     yield f"  rates: weights reach vLLM at {rates.sync / 1e9:g} GB/s, disks write {rates.disk / 1e9:g} GB/s"
     published = open_method(recipe).published
     if published is not None and is_tir(recipe):
-        batches = sum(stage.config.steps for stage in stages)
+        batches = sum(size.batches for _, size in trained)
         yield (
             f"  {batches:,} batches take {batches * total / 3600:,.1f} h; TIR Table 8 has {published.rl:.1f} "
             f"h of RL, {published.rl * 3600 / batches:,.1f} s a batch if it had as many"

@@ -15,6 +15,7 @@ from tirjudge_sandbox.registry import sandbox_names
 from tirjudge_training.config_files import BadRecipe
 from tirjudge_training.data.base import Data
 from tirjudge_training.distributed.processes import Sharding
+from tirjudge_training.distributed.sharded_models import EFFICIENT
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning import memory
@@ -32,7 +33,7 @@ LOCAL = "local"
 FSDP = {
     "FSDP_VERSION": "2",
     "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
-    "FSDP_CPU_RAM_EFFICIENT_LOADING": "true",
+    EFFICIENT: "true",
 }
 """The settings of accelerate's FSDP that training needs, as the launcher passes them on."""
 

@@ -78,11 +78,11 @@ def score_packed(
     if budget is not None:
         chosen = packs(attended.sum(1).tolist(), budget)
         chosen += [[]] * (max(processes.every(len(chosen))) - len(chosen))
+    labels = ids.masked_fill(~scored.bool(), IGNORED)
     found = []
     for rows in chosen:
         # A pass that only keeps up with the other processes has one token.
         kept = attended[rows] if rows else attended[:1].cumsum(1) * attended[:1] == 1
-        labels = ids.masked_fill(~scored.bool(), IGNORED)
         own = rows or [0]
         passed = model(
             input_ids=ids[own][kept][None],

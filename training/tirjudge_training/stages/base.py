@@ -91,6 +91,8 @@ class Size:
     compared: int = 0
     """Trajectories passed forward without gradients, counted once per pass: through the reference model of
     the KL divergence, and for importance weights."""
+    batches: int = 0
+    """Generation batches of RL, at most."""
     syncs: int = 0
     """Times that the sampler receives the weights of the trainer."""
     sync_bytes: int = 0

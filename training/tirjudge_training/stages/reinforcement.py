@@ -101,6 +101,7 @@ class Reinforcement(Stage):
             validated=self._validations * trajectories(data, tasks),
             spared=rows - rows // worst if limited else 0,
             compared=rows * _passes(config),
+            batches=config.steps,
             syncs=config.steps if config.generator != "transformers" else 0,
             # A stream is in the engine's type, bfloat16 on a GPU; a folder is in the trainer's, float32.
             sync_bytes=2 if config.generator == "vllm" and config.weight_sync == "stream" else 4,
