@@ -19,8 +19,8 @@ class Honest:
     bindings: Mapping[str, str] = field(default_factory=dict)
     stdin: str = ""
     needs: str = ""
-    """What it needs that not every placement has: `files` that it may write, `processes` or programs that it
-    may start, `ctypes`, or `semaphores` of processes, which `multiprocessing` makes for threads too."""
+    """A need that some placements do not meet: `files` that it may write, `processes` or programs that
+    it may start, `ctypes`, or `semaphores` of processes, which `multiprocessing` makes for threads too."""
 
 
 LACKING = {
@@ -31,4 +31,4 @@ LACKING = {
     "docker": {"processes", "semaphores"},
     "policy": {"processes", "semaphores", "ctypes"},
 }
-"""What each placement lacks, as the documentation says. The programs that need it end badly there."""
+"""The needs that each placement does not meet, as docs/sandbox.md says. Programs with one end badly there."""

@@ -99,7 +99,7 @@ class RunnerOptions(RowOptions):
     """The options of a command that judges rows on this machine or on several."""
 
     runner: Annotated[Literal["local", "ray"], Option("Cluster")] = "local"
-    """Where rows are judged: in this process, or on the nodes of a Ray cluster."""
+    """The place where rows are judged: this process, or the nodes of a Ray cluster."""
     address: Annotated[
         str | None, Option("Cluster", metavar="HOST:PORT", default="RAY_ADDRESS, else this machine's cluster")
     ] = None

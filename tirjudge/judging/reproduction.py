@@ -33,7 +33,7 @@ _OUR_FORMATS = ("pointwise", "pairwise", "listwise", "tir-pointwise", "tir-pairw
 """Formats that show outputs in the way of TIR-Judge."""
 _CUT = re.compile(r"\n\.\.\. ([0-9]{1,9}) characters left out \.\.\.\n")
 _CUT_BYTES = re.compile(r" \([0-9]{1,18} bytes kept, [0-9]{1,18} bytes cut\)(?=\s|$)")
-"""How much of the output of a stopped program was cut, which is not the same in every run."""
+"""The note on how much output of a stopped program was cut, which differs between runs."""
 _FENCE = re.compile(r"^([ \t]*+`{3,}+)", re.MULTILINE)
 """The start of a fence inside an output, which older versions showed with one more backtick."""
 _MOST_CUTS = 8

@@ -40,7 +40,7 @@ class RowJudge(Protocol):
     model: str
     """The model's name for result rows."""
     note: str
-    """What is known of the model, in one line; may be empty."""
+    """One line about the model; may be empty."""
 
     async def row(self, work: Work) -> Mapping[str, Any]:
         """Return the row of the result file; raises Unjudged."""

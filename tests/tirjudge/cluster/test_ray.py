@@ -26,7 +26,7 @@ from tirjudge.evaluation.benchmarks import open_benchmark
 
 pytestmark = [
     pytest.mark.slow,
-    # Of Ray's own pipes and files.
+    # Ray leaves pipes and files of its own open, and uses deprecated functions.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning"),
 ]
 SMALL = {"object_store_memory": 80 * 2**20}

@@ -100,7 +100,7 @@ def test_every_pass_has_each_row_once_in_an_order_of_its_own(tmp_path: Path) -> 
 
 
 def test_replacements_come_from_further_along_the_pass(tmp_path: Path) -> None:
-    """What a replacement draws, no later batch of the pass draws again."""
+    """A row that replaced another is not drawn again by a later batch of the same pass."""
     data = opened(write(tmp_path / "rows.jsonl", [row(n) for n in range(100)]))
     rows = data.source(8, 0)
     found = []

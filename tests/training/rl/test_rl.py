@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ import pytest
 from safetensors.torch import load_file
 
 from tests.training.conftest import ENVIRONMENTS, source
+from tests.training.rl.killing import killed
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.interruption import Interrupted
@@ -33,19 +32,6 @@ CONFIG = RlConfig(
     max_tokens=120,
     checkpoint_every=2,
 )
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from tests.training.rl.test_rl import train
-
-start, folder, kill_at = sys.argv[1:]
-
-def say(line):
-    if line.startswith(kill_at):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-train(Path(start), Path(folder), say)
-"""
 
 
 def train(
@@ -57,12 +43,6 @@ def train(
     with RunFolder(folder) as run:
         model = train_rl(start, run, CONFIG, environments=ENVIRONMENTS, source=tasks, seed=1, say=say)
         model.save_pretrained(run.path / "model")
-
-
-def killed(start: Path, folder: Path, kill_at: str) -> int:
-    """Train in a process that kills itself at this progress line; return its exit status."""
-    command = [sys.executable, "-c", KILLED, str(start), str(folder), kill_at]
-    return subprocess.run(command, check=False, stdout=subprocess.DEVNULL).returncode
 
 
 def rows(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -162,7 +142,7 @@ def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     """The kill comes after the last checkpoint, so a step is repeated and must not be recorded twice."""
-    assert killed(tiny_model, tmp_path, "rl 3/3") == -signal.SIGKILL
+    assert killed("tests.training.rl.test_rl", tiny_model, tmp_path, "rl 3/3") == -signal.SIGKILL
     assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-4"
     assert len(rows(tmp_path, "metrics.jsonl")) == 3
     train(tiny_model, tmp_path)

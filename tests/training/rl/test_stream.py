@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.training.conftest import ENVIRONMENTS
+from tests.training.rl.killing import killed
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_training.rl.config import RlConfig
@@ -81,19 +79,6 @@ CONFIG = RlConfig(
     checkpoint_every=2,
     keep_checkpoints=9,
 )
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from tests.training.rl.test_stream import train
-
-start, folder, kill_at = sys.argv[1:]
-
-def say(line):
-    if line.startswith(kill_at):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-train(Path(start), Path(folder), say)
-"""
 
 
 def train(start: Path, folder: Path, say: Callable[[str], None] = lambda line: None) -> None:
@@ -136,9 +121,7 @@ def test_two_epochs_sample_every_row_twice_replacements_included(whole: Path) ->
 def test_a_killed_run_draws_the_rows_of_an_uninterrupted_one(
     kill_at: str, whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-c", KILLED, str(tiny_model), str(tmp_path), kill_at]
-    ran = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, env=dict(os.environ))
-    assert ran.returncode == -signal.SIGKILL
+    assert killed("tests.training.rl.test_stream", tiny_model, tmp_path, kill_at) == -signal.SIGKILL
     train(tiny_model, tmp_path)
     assert rows_of(tmp_path) == rows_of(whole)
     assert list(read_lines(tmp_path / STREAM)) == list(read_lines(whole / STREAM))

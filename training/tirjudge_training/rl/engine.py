@@ -56,9 +56,9 @@ class RolloutConfig(BaseModel):
     vllm: Mapping[str, Any] = Field(default_factory=dict)
     """Arguments of the vLLM engine: gpu_memory_utilization, tensor_parallel_size, ... (ours)."""
     weight_sync: WeightSync = "stream"
-    """How the engines of `vllm` get new weights: tensor by tensor from memory that trainer and engine share,
-    or from `folder`, a copy of all weights in /dev/shm, which engines over several GPUs and mixtures of
-    experts always use (ours)."""
+    """The way in which engines of `vllm` get new weights: tensor by tensor from memory that trainer and
+    engine share, or from `folder`, a copy of all weights in /dev/shm, which engines over several GPUs and
+    mixtures of experts always use (ours)."""
     server: VllmServerConfig | None = None
     """The servers of `vllm-server`; may be changed when a run is resumed (ours)."""
 
