@@ -20,7 +20,7 @@ LARGEST_LIMIT = 1 << 62
 """Larger numbers do not fit the integers of the kernel's interfaces."""
 _MOST_INODES = 4096
 """Files and folders of a working folder, itself included."""
-_MOST_NAME_BYTES, _MOST_PATH_BYTES = 255, 4095
+MOST_NAME_BYTES, _MOST_PATH_BYTES = 255, 4095
 """Limits of Linux (NAME_MAX and PATH_MAX) on a name between slashes, and on a path."""
 _SHOWN_CHARACTERS = 100
 _COUNTS = ("threads", "processes")
@@ -215,10 +215,10 @@ def _validate_path(path: str) -> None:
         longest, length = max(len(os.fsencode(part)) for part in parts), len(os.fsencode(path))
     except UnicodeEncodeError:
         raise ValueError(f"{shown} is not a path: it contains half a character") from None
-    if longest > _MOST_NAME_BYTES or length > _MOST_PATH_BYTES:
+    if longest > MOST_NAME_BYTES or length > _MOST_PATH_BYTES:
         raise ValueError(
             f"{shown}... is too long a path: {_MOST_PATH_BYTES} bytes are possible, "
-            f"and {_MOST_NAME_BYTES} between slashes"
+            f"and {MOST_NAME_BYTES} between slashes"
         )
 
 

@@ -19,11 +19,11 @@ from pydantic import (
     WithJsonSchema,
 )
 
-from tirjudge_sandbox.base import MOST_NESTED, nested_too_deeply
+from tirjudge_sandbox.base import MOST_NAME_BYTES, MOST_NESTED, nested_too_deeply
 
 MOST_FILES = 1000
 """The most files that a request may send, and the most that it may fetch."""
-_MOST_PATH_BYTES, _MOST_NAME_BYTES = 1000, 255
+_MOST_PATH_BYTES = 1000
 
 
 class Message(BaseModel):
@@ -44,10 +44,8 @@ def _inside(path: str) -> str:
     parts = PurePosixPath(_encodable(path)).parts
     if not parts or path.startswith("/") or ".." in parts or "\0" in path or path.endswith("/"):
         raise ValueError("must be a relative path of a file inside the program's folder")
-    if len(path.encode()) > _MOST_PATH_BYTES or any(len(part.encode()) > _MOST_NAME_BYTES for part in parts):
-        raise ValueError(
-            f"must have at most {_MOST_PATH_BYTES} bytes, and {_MOST_NAME_BYTES} between slashes"
-        )
+    if len(path.encode()) > _MOST_PATH_BYTES or any(len(part.encode()) > MOST_NAME_BYTES for part in parts):
+        raise ValueError(f"must have at most {_MOST_PATH_BYTES} bytes, and {MOST_NAME_BYTES} between slashes")
     return path
 
 
@@ -76,10 +74,7 @@ def _apart(files: dict[str, bytes | None]) -> dict[str, bytes | None]:
 def _plain(bindings: dict[str, JsonValue]) -> dict[str, JsonValue]:
     if nested_too_deeply(bindings):
         raise ValueError(f"is nested too deeply: {MOST_NESTED} levels are possible")
-    try:
-        _encodable(json.dumps(bindings, ensure_ascii=False))
-    except RecursionError:
-        raise ValueError("is nested too deeply") from None
+    _encodable(json.dumps(bindings, ensure_ascii=False))
     return bindings
 
 
