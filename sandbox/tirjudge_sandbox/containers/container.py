@@ -9,6 +9,7 @@ import json
 import os
 import secrets
 import socket
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -90,7 +91,7 @@ class _Container:
 
         Raises WorkerFailed, EngineFailed or OSError.
         """
-        with TemporaryFolder() as folder, _listener(folder.path) as listener:
+        with closing(TemporaryFolder()) as folder, _listener(folder.path) as listener:
             await client.ask(lambda docker: self._start(docker, listener.getsockname()))
             control = await self._connected(listener)
         try:

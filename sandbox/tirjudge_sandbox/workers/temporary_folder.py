@@ -8,8 +8,6 @@ import os
 import shutil
 import tempfile
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 _PREFIX = "tirjudge-sandbox-"
 
@@ -32,14 +30,6 @@ class TemporaryFolder:
                 if self.path.exists():
                     break
                 os.close(self._lock)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Remove the folder with its content."""
