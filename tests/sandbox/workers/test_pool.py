@@ -32,10 +32,25 @@ def descendants(pid: int) -> set[int]:
     return children | {below for child in children for below in descendants(child)}
 
 
+EARLIER: set[int] = set()
+"""The processes of tests that ran before, which may go on: Ray, and the server that trainings are forked from."""
+
+
+@pytest.fixture(autouse=True)
+def earlier():
+    EARLIER.clear()
+    EARLIER.update(descendants(os.getpid()))
+
+
+def started() -> set[int]:
+    """Return the living processes that the current test has started, directly or not."""
+    return descendants(os.getpid()) - EARLIER
+
+
 async def until(wanted: Callable[[int], bool]) -> set[int]:
-    """Wait until the number of this process's living descendants is as wanted, and return them."""
+    """Wait until the number of living processes that the test has started is as wanted, and return them."""
     while True:
-        found = descendants(os.getpid())
+        found = started()
         if wanted(len(found)):
             return found
         await asyncio.sleep(0.02)
@@ -130,7 +145,7 @@ async def test_a_worker_is_replaced_after_so_many_programs():
             assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
         stats = box.stats()
         assert (stats.started, stats.recycled, stats.lost, stats.programs) == (3, 2, 0, 7)
-        assert len(descendants(os.getpid())) == 2
+        assert len(started()) == 2
 
 
 async def test_statistics_count_running_and_waiting_programs():
@@ -150,7 +165,7 @@ async def test_workers_that_do_not_start_fail_each_program_with_a_growing_wait(m
     monkeypatch.setattr(Backoff, "wait", lambda pause: asyncio.sleep(0, waits.append(pause.failures)))
     monkeypatch.setattr(fair_queue, "_FIRST_SECONDS", 0)
     async with LocalSandbox(capacity=1, preload=()) as box:
-        os.kill(next(pid for pid in descendants(os.getpid()) if not descendants(pid)), signal.SIGKILL)
+        os.kill(next(pid for pid in started() if not descendants(pid)), signal.SIGKILL)
         await until(lambda count: count == 0)
         with monkeypatch.context() as broken:
             broken.setattr(interpreter.sys, "executable", "/nowhere")
@@ -186,15 +201,15 @@ async def test_queueing_does_not_count_against_the_wall_limit():
 
 async def test_cancelling_kills_the_program_and_keeps_the_worker():
     async with LocalSandbox(capacity=1, preload=()) as box:
-        workers = descendants(os.getpid())
+        workers = started()
         task = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)")))
         await until(lambda count: count > len(workers))
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert descendants(os.getpid()) == workers
+        assert started() == workers
         assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
-        assert descendants(os.getpid()) == workers
+        assert started() == workers
 
 
 async def test_a_waiting_program_can_be_cancelled():
@@ -222,7 +237,7 @@ async def test_a_worker_killed_mid_run_costs_one_program():
 
 async def test_a_worker_killed_while_idle_costs_nothing():
     async with LocalSandbox(capacity=1, preload=()) as box:
-        template = next(pid for pid in descendants(os.getpid()) if not descendants(pid))
+        template = next(pid for pid in started() if not descendants(pid))
         os.kill(template, signal.SIGKILL)
         await until(lambda count: count == 0)
         assert (await box.run(Program(source="print(1)"))).stdout == "1\n"
@@ -244,7 +259,7 @@ async def test_closing_the_sandbox_ends_running_programs():
     async with LocalSandbox(capacity=1, preload=()) as box:
         running = asyncio.ensure_future(box.run(Program(source="import time; time.sleep(60)")))
         await until(lambda count: count > 2)
-    assert descendants(os.getpid()) == set()
+    assert started() == set()
     assert (await running).status is Status.SANDBOX_FAILED
 
 
@@ -260,7 +275,7 @@ async def test_sizes_of_the_working_folder_do_not_multiply_workers():
     async with LocalSandbox(capacity=2, preload=(), spare=0) as box:
         for size in (1 << 20, 1 << 21, 1 << 22):
             await asyncio.gather(*(box.run(Program(source=""), Limits(disk_bytes=size)) for _ in range(3)))
-        assert len(descendants(os.getpid())) == 2 * 2
+        assert len(started()) == 2 * 2
 
 
 HOST = """
