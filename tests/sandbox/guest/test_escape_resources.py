@@ -118,8 +118,12 @@ finally:
 """
 
 
+@pytest.mark.alone
 async def test_a_thread_bomb(attack):
-    """Three times, since threads of one program must not be missing in the next."""
+    """Three times, since threads of one program must not be missing in the next.
+
+    In the placement `plain`, the kernel counts the processes of other tests' sandboxes too.
+    """
     for _ in range(3):
         execution = await attack(THREADS)
         assert (execution.status, execution.stdout) == (Status.ERROR, "32\n")
