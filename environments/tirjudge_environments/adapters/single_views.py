@@ -2,23 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+from pydantic import TypeAdapter
 
 from tirjudge_environments.base import Environment
 from tirjudge_environments.types import Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
 
 VIEW_COLUMN = "view"
 """The column that names the view of a row, for tasks with several views."""
+TASK_COLUMN = "task"
+"""The column with a task as JSON, which may take the place of the columns of a judge's row: Parquet gives all
+rows of a column the same fields, and tasks have different ones."""
+VERL_MANAGER = "tirjudge_environments.adapters.verl_views.JudgeLoopManager"
+"""The manager of agent loops with which verl trains a judge whose views are linked."""
+_TASKS = TypeAdapter(JudgeTask)
 
 _WHO_CAN = (
     "use our own trainer (`tirjudge train`), or TRL with the rollout_func "
-    "`tirjudge_training.rl.trl_rollout.JudgeRolloutFunc`"
+    "`tirjudge_training.rl.trl_rollout.JudgeRolloutFunc`, or verl by `tirjudge launch verl`"
 )
 
 
 class LinkedViews(ValueError):
     """The reward of this judge needs several rollouts; the message names the trainers that support it."""
+
+
+def write_task(task: JudgeTask) -> str:
+    """Return a task as JSON, for the column `task` of a row."""
+    return _TASKS.dump_json(task).decode()
+
+
+def read_stored_task(text: str) -> JudgeTask:
+    """Return the task that `write_task` wrote; raises ValueError for anything else."""
+    return _TASKS.validate_json(text)
 
 
 def row_view(environment: Environment, task: JudgeTask, row: Mapping[str, Any], framework: str) -> View:
@@ -47,10 +65,18 @@ def row_view(environment: Environment, task: JudgeTask, row: Mapping[str, Any], 
 
 def score_alone(environment: Environment, task: JudgeTask, trajectory: Trajectory) -> Score:
     """Score one rollout; Unscored if the reward needs the answers of another model."""
-    group = [Episode(task, trajectory.sample, (trajectory,))]
+    return score_together(environment, task, (trajectory,))[0]
+
+
+def score_together(
+    environment: Environment, task: JudgeTask, trajectories: Sequence[Trajectory]
+) -> tuple[Score, ...]:
+    """Score one rollout of each view of a task; Unscored if the reward needs the answers of another model."""
+    group = [Episode(task, trajectories[0].sample, tuple(trajectories))]
     if environment.questions(group):
-        return Unscored(f"the reward needs the answers of another model, and adapters ask none: {_WHO_CAN}")
-    return environment.score(group, {})[0][0]
+        reason = f"the reward needs the answers of another model, and adapters ask none: {_WHO_CAN}"
+        return (Unscored(reason),) * len(trajectories)
+    return environment.score(group, {})[0]
 
 
 def reward_of(score: Score, task: JudgeTask) -> Reward:

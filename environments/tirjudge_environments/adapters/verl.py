@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
@@ -13,14 +14,21 @@ from verl.utils.profiler import simple_timer
 
 from tirjudge_environments.adapters.sandbox_thread import SandboxThread
 from tirjudge_environments.adapters.settings import JudgeSettings
-from tirjudge_environments.adapters.single_views import reward_of, row_view, score_alone
+from tirjudge_environments.adapters.single_views import (
+    TASK_COLUMN,
+    VERL_MANAGER,
+    read_stored_task,
+    reward_of,
+    row_view,
+    score_together,
+)
 from tirjudge_environments.formats.tir import RUN_PYTHON
 from tirjudge_environments.programs.outputs import output_text
 from tirjudge_environments.quoting import quote_control_tokens
 from tirjudge_environments.session import JudgeSession, Transcript
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.tokenization import ChatEncoder
-from tirjudge_environments.types import Completion, Finish, JudgeTask, Refused
+from tirjudge_environments.types import Completion, Finish, JudgeTask, Refused, Reward, Trajectory, View
 from tirjudge_sandbox import Program, Status, run_with_isolated
 
 
@@ -31,8 +39,11 @@ class JudgeLoop(AgentLoopBase):
           _target_: tirjudge_environments.adapters.verl.JudgeLoop
           settings: {judge: tir-pairwise}
 
-    and set `agent_name: judge` in every row, with the judge's row in `extra_info`. The prompt, the ids of the
-    sandbox's text and the mask equal those of our own engine; the model's ids are as sampled.
+    and set `agent_name: judge` in every row, with the judge's row in `extra_info`, or its task as JSON in the
+    field `task` (`single_views.write_task`). The prompt, the ids of the sandbox's text and the mask equal
+    those of our own engine; the model's ids are as sampled. A judge whose reward links the views of a task
+    also needs `agent.agent_loop_manager_class` set to `single_views.VERL_MANAGER`: a rollout is then one of
+    every view.
     """
 
     def __init__(self, *args: Any, settings: Mapping[str, Any] | None = None, **kwargs: Any) -> None:
@@ -45,37 +56,70 @@ class JudgeLoop(AgentLoopBase):
         self._encoder = ChatEncoder(self.tokenizer, enable_thinking=template_options.get("enable_thinking"))
         self._thread = SandboxThread.shared(found.sandbox, found.sandbox_options)
 
-    async def run(self, sampling_params: dict[str, Any], **row: Any) -> AgentLoopOutput:
-        """Play one rollout.
+    async def run(
+        self, sampling_params: dict[str, Any], **row: Any
+    ) -> AgentLoopOutput | list[AgentLoopOutput]:
+        """Play one rollout; a list with one of every view if the reward links the views.
 
-        Raises ValueError for a bad row, LinkedViews for a judge with linked views, and RuntimeError for an
-        unscored rollout, which verl cannot represent.
+        Raises ValueError for a bad row, LinkedViews for a judge with linked views without their manager, and
+        RuntimeError for an unscored rollout, which verl cannot represent.
         """
-        task = read_task(row["extra_info"], default_id="row", columns=self._settings.columns)
-        session = self._session(task, row["extra_info"])
+        info, judge = row["extra_info"], self._settings.environment
+        task = self._task(info)
+        managed = self.rollout_config.get("agent", {}).get("agent_loop_manager_class") == VERL_MANAGER
+        linked = judge.linked and managed
+        views = judge.views(task) if linked else (row_view(judge, task, info, "verl"),)
+        played = await asyncio.gather(*(self._play(task, view, sampling_params) for view in views))
+        scores = score_together(judge, task, [trajectory for trajectory, *_ in played])
+        outputs = [
+            self._output(*rollout, reward_of(score, task))
+            for rollout, score in zip(played, scores, strict=True)
+        ]
+        return outputs if linked else outputs[0]
+
+    def _task(self, info: Mapping[str, Any]) -> JudgeTask:
+        if info.get(TASK_COLUMN):
+            return read_stored_task(info[TASK_COLUMN])
+        return read_task(info, default_id="row", columns=self._settings.columns)
+
+    async def _play(
+        self, task: JudgeTask, view: View, sampling: Mapping[str, Any]
+    ) -> tuple[Trajectory, dict[str, float], dict[str, Any]]:
+        """Return the rollout of a view, seconds by part, and the versions of the weights that sampled it."""
+        session = self._session(task, view)
         timings: dict[str, float] = {}
+        versions: dict[str, Any] = {}
         request = uuid4().hex
         while not session.done:
             with simple_timer("generate_sequences", timings):
-                completion = await self._generate(session, sampling_params, request)
+                completion = await self._generate(session, sampling, request, versions)
             with simple_timer("tool_calls", timings):
                 await self._thread.awaited(session.step(completion))
-        reward = reward_of(score_alone(self._settings.environment, task, session.trajectory), task)
-        script = Transcript.of(session.trajectory)
+        return session.trajectory, timings, versions
+
+    @staticmethod
+    def _output(
+        trajectory: Trajectory, timings: Mapping[str, float], versions: Mapping[str, Any], reward: Reward
+    ) -> AgentLoopOutput:
+        script = Transcript.of(trajectory)
         return AgentLoopOutput(
             prompt_ids=list(script.prompt_ids),
             response_ids=list(script.completion_ids),
             response_mask=list(script.mask),
             response_logprobs=list(script.logprobs) if script.logprobs else None,
             reward_score=reward.total,
-            num_turns=len(session.trajectory.segments) + 1,
+            num_turns=len(trajectory.segments) + 1,
             metrics=AgentLoopMetrics(**timings),
-            extra_fields={"reward_extra_info": dict(reward.parts), "turn_scores": [], "tool_rewards": []},
+            extra_fields={
+                "reward_extra_info": dict(reward.parts),
+                "turn_scores": [],
+                "tool_rewards": [],
+                **versions,
+            },
         )
 
-    def _session(self, task: JudgeTask, row: Mapping[str, Any]) -> JudgeSession:
+    def _session(self, task: JudgeTask, view: View) -> JudgeSession:
         settings = self._settings
-        view = row_view(settings.environment, task, row, "verl")
         session = JudgeSession(
             settings.environment,
             task,
@@ -91,7 +135,9 @@ class JudgeLoop(AgentLoopBase):
             raise ValueError(f"task {task.id!r}: the prompt has {size} tokens, and prompt_length is {room}")
         return session
 
-    async def _generate(self, session: JudgeSession, sampling: Mapping[str, Any], request: str) -> Completion:
+    async def _generate(
+        self, session: JudgeSession, sampling: Mapping[str, Any], request: str, versions: dict[str, Any]
+    ) -> Completion:
         most = session.remaining_tokens
         stops = {"stop": list(session.prompt.stop), "include_stop_str_in_output": True}
         output = await self.server_manager.generate(
@@ -101,6 +147,10 @@ class JudgeLoop(AgentLoopBase):
         )
         if output.stop_reason in ("abort", "aborted"):
             raise RuntimeError("verl aborted a turn, and partial rollouts are off: nothing can be scored")
+        # verl's trainer requires the first and the last version of the weights that sampled a rollout.
+        known = output.extra_fields
+        versions.setdefault("min_global_steps", known.get("min_global_steps"))
+        versions["max_global_steps"] = known.get("max_global_steps")
         ids = tuple(output.token_ids)
         logprobs = tuple(output.log_probs) if output.log_probs else None
         return Completion(text="", finish=self._finish(session, ids, most), token_ids=ids, logprobs=logprobs)

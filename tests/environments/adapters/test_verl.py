@@ -14,8 +14,9 @@ from tests.environments.adapters.dialogues import ROW, SCRIPTS, Script, ours, ou
 from tests.environments.adapters.examples import example
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge_environments import Transcript
-from tirjudge_environments.adapters.single_views import LinkedViews
+from tirjudge_environments.adapters.single_views import VERL_MANAGER, LinkedViews, write_task
 from tirjudge_environments.adapters.verl import JudgeLoop, PythonTool
+from tirjudge_environments.tasks import read_task
 from tirjudge_environments.tokenization import ChatEncoder
 
 TOKENIZER = bpe_tokenizer("Let me count. print len response_a split preference")
@@ -93,6 +94,28 @@ async def test_a_reward_over_several_views_is_refused_by_name() -> None:
     judge = loop(ScriptedServer(SCRIPTS[0]), judge="tir-pointwise", options={})
     with pytest.raises(LinkedViews, match=r"verl scores one rollout at a time.*JudgeRolloutFunc"):
         await judge.run({}, extra_info=ROW)
+
+
+async def test_a_rollout_of_linked_views_has_one_output_with_its_own_reward_for_each() -> None:
+    """TIR-Judge's R (section 4.2): both views share Rc, and each has the format of its own answer."""
+    scores = ("<score>9</score>", "<score>2</score> no more")
+
+    class Scores:
+        async def generate(self, *, prompt_ids: list[int], **request: Any) -> TokenOutput:
+            shown = ENCODER.decode(tuple(prompt_ids))
+            ids = ENCODER.text(scores["one two three" not in shown])
+            versions = {"min_global_steps": 4, "max_global_steps": 5}
+            return TokenOutput(token_ids=ids, log_probs=[0.0] * len(ids), extra_fields=versions)
+
+    managed = {"agent": {"agent_loop_manager_class": VERL_MANAGER}}
+    judge = loop(Scores(), judge="tir-pointwise", options={}, lengths=managed | {"prompt_length": 9000})
+    row = {"index": 3, "task": write_task(read_task(ROW, default_id="row"))}
+    outputs = await judge.run({}, extra_info=row)
+    assert [output.reward_score for output in outputs] == [1.0, 0.1]
+    assert [output.extra_fields["reward_extra_info"]["correct"] for output in outputs] == [1.0, 1.0]
+    assert [ENCODER.decode(tuple(output.response_ids)) for output in outputs] == list(scores)
+    for output in outputs:
+        assert (output.extra_fields["min_global_steps"], output.extra_fields["max_global_steps"]) == (4, 5)
 
 
 async def test_the_tool_runs_programs_within_a_trajectorys_budget() -> None:
