@@ -35,6 +35,12 @@ def printable_text(text: str) -> str:
     return "\n".join(printable(line, len(line) * _LONGEST_ESCAPE + 1) for line in lines)
 
 
+def one_line(error: BaseException, limit: int = 300) -> str:
+    """Return an error's message, or else its type, as one line of at most `limit` characters."""
+    line = " ".join(str(error).split()) or type(error).__name__
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"
+
+
 def first_line(error: BaseException) -> str:
     """Return the first non-empty line of an error's message; the name of its class if there is none.
 

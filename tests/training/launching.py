@@ -1,4 +1,4 @@
-"""`tirjudge train` under `accelerate launch` with a shipped configuration, in two CPU processes."""
+"""`tirjudge train` under `accelerate launch` with a shipped configuration, in CPU processes."""
 
 from __future__ import annotations
 
@@ -17,10 +17,14 @@ LAUNCH = resources.files("tirjudge_training") / "launch"
 FLOAT32 = ("--mixed_precision", "no")
 
 
-def launched(config: str, options: tuple[str, ...], *script: str) -> subprocess.CompletedProcess[str]:
-    """Launch a script in two processes; `options` are further options of the launcher."""
+def launched(
+    config: str, options: tuple[str, ...], *script: str, processes: int = 2
+) -> subprocess.CompletedProcess[str]:
+    """Launch a script in so many processes; `options` are further options of the launcher."""
     launch = [sys.executable, "-m", "accelerate.commands.launch", "--config_file", str(LAUNCH / config)]
-    command = [*launch, "--num_processes", "2", *options, *script]
+    # Port 0 is a free one: two tests that start at the same time would both take the default.
+    launch += ["--main_process_port", "0", "--num_processes", str(processes)]
+    command = [*launch, *options, *script]
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
 

@@ -112,13 +112,20 @@ def test_bad_input_gets_one_line_and_exit_code_2(words: tuple[str, ...], line: s
     assert result.stderr.count("\n") == 1
 
 
-def test_a_missing_vllm_is_reported_before_any_training(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("installed", "line"),
+    [
+        (None, "vLLM is not installed: `pip install tirjudge[vllm]`"),
+        (object(), "rl.vllm.enable_sleep_mode: vLLM sleeps on GPUs only, and there is none: set it to false"),
+    ],
+)
+def test_a_vllm_that_cannot_start_is_reported_before_any_training(
+    installed: object, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(preflight, "find_spec", lambda name: None)
-    result = small(tmp_path / "run", **{"rl.generator": "vllm"})
+    monkeypatch.setattr(preflight, "find_spec", lambda name: installed)
+    result = small(tmp_path / "run", **{"rl.generator": "vllm", "rl.vllm.enable_sleep_mode": "true"})
     assert result.exit_code == 2
-    assert "vLLM is not installed: `pip install tirjudge[vllm]`" in result.stderr
+    assert line in result.stderr
     assert result.stderr.count("\n") == 1
     assert not (tmp_path / "run").exists()
 

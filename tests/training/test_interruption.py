@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
 from pathlib import Path
 
 import pytest
 
-from tests.command import TIRJUDGE
+from tests.training.forked import tirjudge
 from tirjudge.storage.run_folder import read_lines
 
 SMALL = (
@@ -38,28 +37,25 @@ def train(folder: Path, *interrupt_at: str) -> tuple[int, str]:
     """Train, and press Ctrl-C when a line of progress matches each pattern; return exit code and output."""
     patterns = list(interrupt_at)
     words = [word for one in SMALL for word in ("--set", one)]
-    with subprocess.Popen(
-        [TIRJUDGE, "train", "--recipe", "mini", "--output", str(folder), *words],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,  # a process group of its own, which gets the signal as in a terminal
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    ) as process:
-        assert process.stderr is not None
-        said = ""
-        for line in process.stderr:
+    pipe = folder.with_name("stderr")
+    if not pipe.exists():
+        os.mkfifo(pipe)
+    process = tirjudge("train", "--recipe", "mini", "--output", str(folder), *words, stderr=pipe)
+    said = ""
+    with pipe.open() as lines:
+        for line in lines:
             said += line
             if patterns and re.search(patterns[0], line):
                 patterns.pop(0)
+                # Its group of processes gets the signal, as in a terminal.
                 os.killpg(process.pid, signal.SIGINT)
-        process.wait()
+    code = process.wait()
     assert not patterns, f"never said {patterns}: {said}"
-    return process.returncode, said
+    return code, said
 
 
 def test_an_interrupted_stage_says_where_the_same_command_goes_on(tmp_path: Path) -> None:
-    code, said = train(tmp_path, "warmup: sft 1/5")
+    code, said = train(tmp_path / "run", "warmup: sft 1/5")
     assert code == 130, said
     assert "warmup: interrupted: writing a checkpoint after the step in progress" in said
     assert "Traceback" not in said
@@ -67,12 +63,12 @@ def test_an_interrupted_stage_says_where_the_same_command_goes_on(tmp_path: Path
     assert "; the same command resumes there" in last
     (step,) = map(int, re.findall(r"interrupted after step (\d) of 5, which has a checkpoint", last))
     assert 1 <= step < 5, "before the first checkpoint of the schedule"
-    code, said = train(tmp_path, "rl: rl 1/4")
+    code, said = train(tmp_path / "run", "rl: rl 1/4")
     assert code == 130, said
     assert f"warmup: sft resumes at step {step + 1}\n" in said
     assert "Traceback" not in said
     assert re.search(r"rl: interrupted after step [12] of 4, which has a checkpoint; .* there\n$", said), said
-    done = len(list(read_lines(tmp_path / "rl" / "metrics.jsonl")))
+    done = len(list(read_lines(tmp_path / "run" / "rl" / "metrics.jsonl")))
     assert f"after step {done} of 4" in said, "no row is lost"
 
 
@@ -84,8 +80,8 @@ def test_an_interrupted_stage_says_where_the_same_command_goes_on(tmp_path: Path
 def test_an_interrupt_without_a_checkpoint_says_what_is_lost(
     tmp_path: Path, moments: tuple[str, ...]
 ) -> None:
-    code, said = train(tmp_path, *moments)
+    code, said = train(tmp_path / "run", *moments)
     assert code == 130, said
     assert "Traceback" not in said
     assert "warmup: interrupted before its first checkpoint; the same command starts this stage again" in said
-    assert not list(tmp_path.glob("warmup/checkpoints/*/complete"))
+    assert not list(tmp_path.glob("run/warmup/checkpoints/*/complete"))

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import runpy
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +12,8 @@ import torch
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
+from tests.training.conftest import ENVIRONMENTS, source
+from tests.training.forked import in_two_processes
 from tirjudge.cli import app
 from tirjudge.model_folder import read_note
 from tirjudge.models import weights_sha256
@@ -39,7 +38,6 @@ RL = RlConfig(
 )
 SFT = SftConfig(batch=4, micro_batch=2, learning_rate=1e-2, checkpoint_every=1)
 ADAPTED = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
 class Interrupted(Exception):
@@ -64,15 +62,14 @@ def interrupt(line: str) -> None:
 
 
 def reinforced(start: Path, folder: Path, processes: Processes, say: Callable[[str], None]) -> Any:
-    tiny = runpy.run_path(str(Path(__file__).with_name("conftest.py")))
     with processes.folder(folder) as run:
         return train_rl(
             start,
             run,
             RL,
             lora=LORA,
-            environments=tiny["ENVIRONMENTS"],
-            source=tiny["source"],
+            environments=ENVIRONMENTS,
+            source=source,
             seed=1,
             say=say,
             processes=processes,
@@ -87,10 +84,10 @@ def fine_tuned(start: Path, folder: Path, processes: Processes, say: Callable[[s
 
 @pytest.fixture(scope="module")
 def runs(roomy_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Run the same configurations in this process and in two that torchrun starts."""
+    """Run the same configurations in this process and in two."""
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
     main(roomy_model, one)
-    subprocess.run([sys.executable, *TORCHRUN, __file__, str(roomy_model), str(two)], check=True)
+    in_two_processes(main, roomy_model, two, folder=two)
     return one, two
 
 
@@ -224,7 +221,3 @@ def judged(model: Path, folder: Path) -> Any:
     assert ran.exit_code == 0, ran.output
     (row,) = read_lines(output)
     return [(view["segments"], view["verdict"]) for view in row["views"]]
-
-
-if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))

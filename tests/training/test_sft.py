@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -17,6 +15,7 @@ from accelerate.data_loader import BatchSamplerShard
 from safetensors.torch import load_file
 from torch.utils.data import BatchSampler, SequentialSampler
 
+from tests.training.forked import Forked
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import ChatEncoder
 from tirjudge_training.distributed import checkpoints
@@ -27,13 +26,6 @@ from tirjudge_training.miniature.warmup_corpus import program_example
 from tirjudge_training.sft import IGNORED, Sample, SftConfig, in_batches, ordered, train_sft
 
 CONFIG = SftConfig(batch=8, micro_batch=4, learning_rate=3e-3, checkpoint_every=8)
-TRAIN = """
-import os, runpy, signal, sys
-from pathlib import Path
-
-test, start, folder, kill_at = sys.argv[1:]
-runpy.run_path(test)["train"](Path(start), Path(folder), kill_at)
-"""
 
 
 def samples(start: Path, count: int = 160) -> list[Sample]:
@@ -98,8 +90,7 @@ def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
     start: Path, whole: Path, tmp_path: Path
 ) -> None:
     """Killed between two checkpoints, so that steps and a row of metrics are repeated."""
-    command = [sys.executable, "-c", TRAIN, __file__, str(start), str(tmp_path), "sft 10/"]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert Forked(train, start, tmp_path, "sft 10/").wait() == -signal.SIGKILL
     assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-8"
     train(start, tmp_path)
     resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path, whole))

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from itertools import count
 from multiprocessing.shared_memory import SharedMemory
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
+from tirjudge.console_text import one_line
 from tirjudge.generation.base import BusyClock, ContextTooLong, GeneratorFailed, Sampling
 from tirjudge.generation.model_files import Adapter, load_encoder, warn_of_other_base
 from tirjudge.models import ModelUnavailable, resolve_model
@@ -23,14 +24,12 @@ SETTINGS = {
     "VLLM_NO_USAGE_STATS": "1",
 }
 """Defaults for vLLM's environment variables: no logs on standard output, and no usage reports."""
-LONGEST = 300
-"""Characters of an error message."""
 SEEDS = (1 << 63) - 1
 """The largest seed that torch accepts, as a bit mask."""
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)
 """The values that vLLM accepts for `max_lora_rank`."""
-
-
+Part = Literal["weights", "kv_cache"]
+"""The parts of an engine's memory that sleep, as vLLM names them."""
 ALIVE = 1.0
 """Seconds between two looks at whether the engine is alive."""
 
@@ -100,6 +99,7 @@ class VllmGenerator:
         self._numbers = count()
         self._clock = BusyClock()
         self._whole = True
+        self._asleep: set[Part] = set()
 
     @classmethod
     def load(
@@ -158,7 +158,7 @@ class VllmGenerator:
             request = LoRARequest("adapter", 1, folder) if adapter else None
             return cls(AsyncLLM.from_engine_args(arguments), encoder, name=path, adapter=request)
         except Exception as error:  # vLLM has no class of its own for what it refuses
-            raise GeneratorFailed(f"vLLM cannot load {path!r}: {_one_line(error)}") from error
+            raise GeneratorFailed(f"vLLM cannot load {path!r}: {one_line(error)}") from error
 
     @property
     def busy_seconds(self) -> float:
@@ -172,6 +172,8 @@ class VllmGenerator:
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         """Generate one turn. Cancelling frees the row. Raises GeneratorFailed, also ContextTooLong."""
+        if self._asleep:
+            raise GeneratorFailed(f"{self.model} sleeps: wake it and give it its weights first")
         if not self._whole:
             raise GeneratorFailed(f"{self.model} has received only a part of its new weights")
         ids = self._ids(context)
@@ -184,20 +186,20 @@ class VllmGenerator:
 
         From the first call on, the engine ends with this process, even if this process is killed.
         Raises RuntimeError while rows are generated, and GeneratorFailed if loading fails: it is then unknown
-        which weights the engine holds.
+        which weights the engine holds, so that `generate` raises it too.
         """
-        if self._clock.running:
-            raise RuntimeError(f"the weights changed while {self._clock.running} rows were running")
+        self._replace_weights()
         try:
             await self._engine.collective_rpc("end_with", args=(os.getpid(),))
             await self._engine.collective_rpc("reload_from", args=(str(folder),))
             dropped = await self._engine.reset_prefix_cache()
         except Exception as error:
-            raise GeneratorFailed(f"{self.model}: cannot load new weights: {_one_line(error)}") from error
+            raise GeneratorFailed(f"{self.model}: cannot load new weights: {one_line(error)}") from error
         if not dropped:
             raise GeneratorFailed(
                 f"{self.model}: new weights: the keys and values of the old ones are still cached"
             )
+        self._whole = True
 
     async def receive_weights(self, weights: Iterable[tuple[str, Any]]) -> int:
         """Replace the weights by named tensors, one at a time; return the bytes that were passed.
@@ -210,9 +212,8 @@ class VllmGenerator:
         until all weights have been received again, `generate` raises it too, because the engine would sample
         from a mixture of old and new weights.
         """
-        if self._clock.running:
-            raise RuntimeError(f"the weights changed while {self._clock.running} rows were running")
-        self._whole, failure = False, None
+        self._replace_weights()
+        failure = None
         with SharedTensor(self._engine.model_config.dtype) as place:
             try:
                 await self._ask("end_with", os.getpid())
@@ -233,9 +234,43 @@ class VllmGenerator:
                 failure = error
         if not self._whole:
             reason = "the keys and values of the old ones are still cached"
-            reason = _one_line(failure) if failure else reason
+            reason = one_line(failure) if failure else reason
             raise GeneratorFailed(f"{self.model}: cannot receive new weights: {reason}") from failure
         return place.passed
+
+    async def sleep(self) -> None:
+        """Free the GPU memory of weights and KV cache, which are lost, until `wake`.
+
+        The engine must have been loaded with `enable_sleep_mode`. Raises RuntimeError while rows are
+        generated, and GeneratorFailed.
+        """
+        self._replace_weights()
+        self._asleep = {"weights", "kv_cache"}
+        try:
+            # Level 1 would copy the weights to host memory, but all of them come from the trainer anyway.
+            await self._engine.sleep(level=2)
+        except Exception as error:
+            raise GeneratorFailed(f"{self.model} cannot sleep: {one_line(error)}") from error
+
+    async def wake(self, part: Part) -> None:
+        """Allocate the memory of a part again, unless it is awake; raises GeneratorFailed.
+
+        New weights need that of the weights only. The KV cache comes after them, since passing weights takes
+        memory of its own.
+        """
+        if part not in self._asleep:
+            return
+        try:
+            await self._engine.wake_up(tags=[part])
+        except Exception as error:
+            raise GeneratorFailed(f"{self.model} cannot wake up: {one_line(error)}") from error
+        self._asleep.discard(part)
+
+    def _replace_weights(self) -> None:
+        """Generate nothing until all weights have been replaced. Raises RuntimeError if rows are running."""
+        if self._clock.running:
+            raise RuntimeError(f"the weights changed while {self._clock.running} rows were running")
+        self._whole = False
 
     async def _ask(self, method: str, *arguments: Any) -> None:
         """Call a method of vLLM's workers; raises also if the engine dies, which vLLM may not report."""
@@ -295,7 +330,7 @@ class VllmGenerator:
             async for answer in request:
                 outputs = answer.outputs
         except Exception as error:
-            raise GeneratorFailed(f"{self.model}: {_one_line(error)}") from error
+            raise GeneratorFailed(f"{self.model}: {one_line(error)}") from error
         if not outputs or outputs[0].finish_reason not in ("stop", "length"):
             reason = outputs[0].finish_reason if outputs else "no answer"
             raise GeneratorFailed(f"{self.model}: vLLM aborted the request ({reason})")
@@ -323,8 +358,3 @@ def _with_adapter(adapter: Adapter) -> dict[str, Any]:
     # Beyond the largest rank, the engine itself raises an error.
     rank = next((rank for rank in RANKS if rank >= adapter.rank), RANKS[-1])
     return {"model": adapter.base, "enable_lora": True, "max_lora_rank": rank}
-
-
-def _one_line(error: BaseException) -> str:
-    line = " ".join(str(error).split()) or type(error).__name__
-    return line if len(line) <= LONGEST else f"{line[: LONGEST - 1]}…"

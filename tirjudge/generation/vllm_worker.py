@@ -1,7 +1,7 @@
 """The extension of vLLM's workers: it loads new weights and repacks those that vLLM has transformed.
 
 vLLM imports it by name in each worker process, also on a server of its own (`--worker-extension-cls`), so it
-imports nothing else of this package.
+imports little of this package.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from select import select
 from threading import Thread
 from typing import Any
 
+from tirjudge.generation.weight_stream import WeightReceiver
+
 MEMORY = Path("/dev/shm")
 """The place of shared memory on Linux."""
 
@@ -25,16 +27,36 @@ class WeightReloader:
 
     model_runner: Any
     reload_weights: Any
+    device: Any
 
     def reload_from(self, folder: str) -> None:
         """Load the weights of a model folder of the same architecture."""
         self.reload_weights(weights_path=folder)
         self._repack()
 
+    def receive_weights(self, host: str, port: int, token: str) -> None:
+        """Load all weights from the `WeightSender` of a trainer that listens there, one tensor at a time.
+
+        Raises ConnectionError if the trainer ends first. The model is then of no use until all weights have
+        been received; a trainer that cannot be reached changes nothing.
+        """
+        dtype = self.model_runner.model_config.dtype
+        with WeightReceiver(host, port, token, device=self.device, dtype=dtype) as weights:
+            self.begin_weights()
+            for name, tensor in weights:
+                self.model_runner.model.load_weights([(name, tensor)])
+                del tensor  # vLLM keeps those of a layer that is not complete
+        self.end_weights()
+
     def begin_weights(self) -> None:
         """Expect new weights from `take_weight`; nothing may be generated until `end_weights`."""
-        from vllm.model_executor.model_loader.reload import initialize_layerwise_reload
+        from vllm.model_executor.model_loader.reload import (
+            finalize_layerwise_reload,
+            initialize_layerwise_reload,
+        )
 
+        # A sync that was cut off may have left a layer with some tensors, which vLLM would count as new.
+        finalize_layerwise_reload(self.model_runner.model, self.model_runner.model_config)
         initialize_layerwise_reload(self.model_runner.model)
 
     def take_weight(self, name: str, shared: bytes) -> None:

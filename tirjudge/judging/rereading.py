@@ -41,11 +41,7 @@ from tirjudge_environments.orders import letter
 from tirjudge_environments.registry import environment_names, environment_options, open_environment
 from tirjudge_environments.types import THINK
 
-_STYLES: tuple[dict[str, Any], ...] = (
-    {},
-    {"tools": False},
-    {"style": "answer-only"},
-)
+_STYLES: tuple[dict[str, Any], ...] = ({}, {"tools": False}, {"style": "answer-only"})
 """Options that decide how an answer is read; each applies to the formats that know it."""
 _READ = (StopReason.VERDICT.value, StopReason.MALFORMED.value)
 """Ends of a dialogue that depend on its text alone; budgets and failures do not."""

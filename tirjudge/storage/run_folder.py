@@ -111,6 +111,18 @@ class RunFolder:
         path.parent.mkdir(exist_ok=True)
         write_atomically(path, content)
 
+    @contextmanager
+    def rewrite(self, name: str) -> Iterator[BinaryIO]:
+        """Open a new version of the file `name`, which replaces the old one when it is complete.
+
+        Unlike that of `write`, the content need not fit into memory, and rows may be appended afterwards.
+        """
+        if name in self._files:
+            self._files.pop(name).close()  # it would append to the old version
+        with complete_file(self.path / name) as file:
+            yield file
+        _sync_folder(self.path)
+
     def close(self) -> None:
         for lines in self._files.values():
             lines.close()
@@ -175,8 +187,12 @@ def write_atomically(path: Path, content: str | bytes) -> None:
             file.write(content.encode() if isinstance(content, str) else content)
     except OSError as error:
         raise OSError(error.errno, error.strerror, str(path)) from None
-    # The rename itself is on the disk only once the folder is.
-    folder = os.open(path.parent, os.O_RDONLY)
+    _sync_folder(path.parent)
+
+
+def _sync_folder(path: Path) -> None:
+    """Wait until a rename in the folder is on the disk, which happens only once the folder is."""
+    folder = os.open(path, os.O_RDONLY)
     try:
         os.fsync(folder)
     finally:

@@ -39,6 +39,17 @@ _ADVICE = "; a smaller micro_batch or max_tokens in the tables rl and sft needs 
 MAX_TOKENS = 320
 """New tokens per trajectory when a miniature is measured."""
 
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a key of the recipe, such as rl.steps=10.",
+        rich_help_panel="Recipe",
+    ),
+]
+"""The options that change keys of a recipe."""
+
 
 @examples(
     "tirjudge train --recipe mini",
@@ -126,15 +137,7 @@ def train(
         Path | None,
         typer.Option(help="The run folder; the default is runs/RECIPE-SEED.", rich_help_panel="Output"),
     ] = None,
-    assign: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="KEY=VALUE",
-            help="Override a key of the recipe, such as rl.steps=10.",
-            rich_help_panel="Recipe",
-        ),
-    ] = None,
+    assign: Assignments = None,
     seed: Annotated[
         int | None, typer.Option(help="Short for --set seed=N.", rich_help_panel="Recipe")
     ] = None,
@@ -172,14 +175,14 @@ def train(
         f"seed={seed}": seed is not None,
     }
     assignments = [*(assign or []), *(assignment for assignment, wanted in short.items() if wanted)]
-    with _one_line_errors("train"):
+    with one_line_errors("train"):
         if iterative and distill:
             raise BadRecipe("--iterative and --distill exclude each other")
         processes = Processes.launched()
         config, arms = processes.first(
             lambda: (load(Recipe, recipe, assignments), load_arms(Recipe, recipe, assignments))
         )
-        folder = output or Path("runs") / f"{Path(recipe).stem}-{config.seed}"
+        folder = run_path(recipe, config, output)
         _quiet_libraries(config.threads)
         if shrink:
             folder = output or folder.with_name(f"{folder.name}-shrunk")
@@ -225,7 +228,7 @@ def heldout(
     Their words, thresholds and wordings were not used in training. It answers greedily, and accuracies have
     95 % intervals.
     """
-    with _one_line_errors("heldout"):
+    with one_line_errors("heldout"):
         if not (model / "config.json").is_file():
             raise BadRecipe(f"{model} is not a model folder: it has no config.json")
         _quiet_libraries(threads=1)
@@ -241,8 +244,13 @@ def heldout(
             output.write_text(record + "\n", encoding="utf-8")
 
 
+def run_path(recipe: str, config: Recipe, output: Path | None) -> Path:
+    """Return the folder of a run: `output`, or that of the recipe and its seed."""
+    return output or Path("runs") / f"{Path(recipe).stem}-{config.seed}"
+
+
 @contextmanager
-def _one_line_errors(command: str) -> Iterator[None]:
+def one_line_errors(command: str) -> Iterator[None]:
     """Turn the errors that a user can cause into one line and an exit code."""
     try:
         yield

@@ -16,6 +16,8 @@ from tirjudge.storage.run_folder import RunFolder
 from tirjudge_environments import Call, Environment, Episode, Reward, Score
 from tirjudge_sandbox import Execution
 from tirjudge_training.distributed.device import Dtype
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.shared_rows import SharedRows
 from tirjudge_training.rl.dynamic_sampling import CORRECT, FormattedTask, score_tasks
 from tirjudge_training.rl.engine import Engine, RolloutConfig
 
@@ -108,38 +110,52 @@ def measure(
     folder: RunFolder | None = None,
     file: str = ANSWERS,
     say: Callable[[str], None] = lambda line: None,
+    processes: Processes = ALONE,
 ) -> dict[str, Any]:
     """Return a `summary` of the greedy answers of a model, a folder or a hub id, to the tasks.
 
     With a `folder`, every answer is appended to its `file`, and a killed measurement resumes from there.
+    The tasks are divided among `processes`, all of which must make this call and get the same summary.
     `enable_thinking` is the thinking mode of the prompts, see `ChatEncoder`, and `dtype` the type of the
     weights.
     `reward_questions` opens the meta-judge that answers the questions of rewards, if there is one. `say`
     receives lines of progress.
     """
+    rows = None if folder is None else SharedRows(folder, file, processes)
     # Stored by index, since answers arrive out of order.
-    rows = [] if folder is None else list(folder.read(file))
-    answers = {row.pop("index"): Answer(**row) for row in rows}
+    stored = [] if rows is None else processes.first(lambda: list(rows.read()))
+    answers = {row.pop("index"): Answer(**row) for row in stored}
     left = [(index, task) for index, task in enumerate(tasks) if index not in answers]
     if answers and left:
         say(f"resumes after {len(answers)} of {len(tasks)} answers")
+    mine = processes.share(left)
     interval = Interval()
 
     async def ask(engine: Engine) -> None:
-        async for index, rollouts in score_tasks(left, engine.rollouts(0), size=1):
+        async for index, rollouts in score_tasks(mine, engine.rollouts(0), size=1):
             answers[index] = answer(rollouts.formatted, rollouts.episodes[0], rollouts.scores[0])
-            if folder is not None:
-                folder.append(file, {"index": index, **asdict(answers[index])})
+            if rows is not None:
+                rows.append({"index": index, **asdict(answers[index])})
             if interval.over():
-                say(f"{len(answers)} of {len(tasks)} tasks answered")
+                elsewhere = " by this process or before" if processes.world > 1 else ""
+                say(f"{len(answers)} of {len(tasks)} tasks answered{elsewhere}")
 
     if left:
         # Greedy, so that the accuracy has no sampling noise.
         greedy = rollout.model_copy(update={"temperature": 0.0})
         with Engine.load(
-            model, environments, greedy, reward_questions(), enable_thinking=enable_thinking, dtype=dtype
+            model,
+            environments,
+            greedy,
+            reward_questions(),
+            enable_thinking=enable_thinking,
+            dtype=dtype,
+            processes=processes,
         ) as engine:
             engine.run(ask(engine))
+    answers = {index: one for each in processes.every(answers) for index, one in each.items()}
+    if rows is not None:
+        rows.merge()
     return summary(answers[index] for index in sorted(answers))
 
 

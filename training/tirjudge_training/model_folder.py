@@ -21,7 +21,8 @@ from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.distributed.checkpoints import adapter_weights, full_weights, on_the_first
 from tirjudge_training.distributed.device import PLAIN, Attention, Dtype, Kernels, current_device
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.distributed.sharded_models import whole_weights, without_weights
+from tirjudge_training.distributed.sharded_checkpoints import holds_shards, load_weights
+from tirjudge_training.distributed.sharded_models import whole_copy, whole_weights, without_weights
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 """The file of an adapter folder with its weights, as PEFT names it."""
@@ -54,13 +55,18 @@ class LoraConfig(BaseModel):
         )
 
 
-def load(path: str | Path, device: str | None = None, *, dtype: Dtype = "float32") -> tuple[Any, Any]:
+def load(
+    path: str | Path, device: str | None = None, *, dtype: Dtype = "float32", weights: bool = True
+) -> tuple[Any, Any]:
     """Load model and tokenizer of a folder, a hub id or a short name, without remote code.
 
     `device` None is the device of this process, and `dtype` the type of the weights. A LoRA adapter, as
-    checkpoints of LoRA training hold one, is merged into its model.
+    checkpoints of LoRA training hold one, is merged into its model. Without `weights` the model only has
+    their names and shapes, for a process that others pass the weights to.
     """
     base = base_of(Path(path))
+    if not weights:
+        return without_weights(path if base is None else base, dtype, "sdpa"), load_tokenizer(path)
     with whole_weights():
         model = _base_model(path if base is None else base, dtype)
         if base is not None:
@@ -204,6 +210,12 @@ def _write(folder: Path, model: Any, weights: dict[str, Any], start: str, note: 
     _write_note(folder, start, note)
 
 
+def adopt(folder: Path, *, start: str, note: Mapping[str, Any]) -> None:
+    """Give a model folder that another trainer wrote the tokenizer and the note of the model `start`."""
+    load_tokenizer(start).save_pretrained(folder)
+    _write_note(folder, start, note)
+
+
 def _write_note(folder: Path, start: str, note: Mapping[str, Any]) -> None:
     """Write the note of `start` with the given fields, if there is anything to note."""
     known = {name: value for name, value in note.items() if name in ModelNote.model_fields}
@@ -225,6 +237,11 @@ def base_of(folder: Path) -> str | None:
 def _base_model(name: str | Path, dtype: Dtype, attention: Attention = "sdpa") -> Any:
     from transformers import AutoModelForCausalLM
 
+    if holds_shards(Path(name)):
+        model = whole_copy(without_weights(name, dtype, attention), "cpu")
+        model.tie_weights()
+        load_weights(Path(name), model)
+        return model
     return AutoModelForCausalLM.from_pretrained(
         resolve_model(str(name)), dtype=dtype, attn_implementation=attention, use_safetensors=True
     )

@@ -122,16 +122,17 @@ class Rates(BaseModel):
         """Return the seconds by part, of one device where devices share the part."""
         length = self.prompt_tokens + self.response_tokens
         each = length / self.trained(parameters)
-        # FSDP's checkpoints hold the weights twice, beside Adam's two moments.
-        checkpoint = FLOAT * (4 if self.devices > 1 else 3) * parameters
-        return BatchSeconds(
-            generation=size.sampled * self.response_tokens / self.sampled(parameters),
-            sync=size.syncs * size.sync_bytes * parameters / self.sync,
-            # Three quarters of training are the backward pass and the forward pass that is repeated for it.
-            forward=size.compared * each * SAMPLING / TRAINING,
-            training=size.trained * each,
-            checkpoint=size.checkpoints * checkpoint / self.disk,
-        )
+        generation = size.sampled * self.response_tokens / self.sampled(parameters)
+        sync = size.syncs * size.sync_bytes * parameters / self.sync
+        # Three quarters of training are the backward pass and the forward pass that is repeated for it.
+        forward = size.compared * each * SAMPLING / TRAINING
+        training = size.trained * each
+        # The weights and Adam's two moments.
+        checkpoint = size.checkpoints * 3 * FLOAT * parameters / self.disk
+        if self.devices > 1:
+            # Shards are written in the background, so that training waits only if everything else is faster.
+            checkpoint = max(0.0, checkpoint - sync - (generation + forward + training) / self.devices)
+        return BatchSeconds(generation, sync, forward, training, checkpoint)
 
 
 class BatchSeconds(NamedTuple):
@@ -144,6 +145,7 @@ class BatchSeconds(NamedTuple):
     training: float
     """Forward and backward passes, gradient checkpointing's second forward pass included."""
     checkpoint: float
+    """The time in which training waits for checkpoints."""
 
 
 def _known_method(name: str) -> str:

@@ -31,6 +31,7 @@ from tirjudge_training.planning.preflight import check
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.run import CHECKPOINTS
 from tirjudge_training.stages.base import DONE, Run, Say, Stage
+from tirjudge_training.stages.reinforcement import Reinforcement
 
 RESULTS = "results.md"
 ROWS = "rows.json"
@@ -46,15 +47,19 @@ UNCLAIMED = (
     "teacher.token_cap",
     "rl.health",
     "rl.report_to",
+    "rl.rollouts_at_once",
     "rl.sandbox",
     "rl.server",
+    "rl.weight_sync",
+    # Each RL stage may have the trainer that the machines at hand can run.
+    "rl.trainer",
     "meta_judge.base_url",
     "meta_judge.concurrency",
     "meta_judge.patience",
     "meta_judge.retries",
     "meta_judge.timeout",
 )
-"""Keys that may change when a run is resumed, since no result depends on them."""
+"""Keys that may change when a run is resumed; no result depends on them, but for the trainer."""
 
 
 class RunMismatch(ValueError):
@@ -107,29 +112,20 @@ def train(
     """Run a recipe in `folder`, or resume it there; returns the folder of the trained model.
 
     Finished stages are not repeated, and an interrupted stage is resumed. `command` is shown in the model
-    card, and `say` receives lines of progress. With several `processes`, each of them makes this call, and
-    only the first one logs and writes. Raises BadRecipe, RunMismatch for the folder of another recipe, Locked
-    while another run is using it, TooSmall, and ReporterMissing.
+    card, and `say` receives lines of progress. With several `processes`, each of them makes this call; the
+    first one logs, and writes all files but the rows and shards of the others. Raises BadRecipe, RunMismatch
+    for the folder of another recipe, Locked while another run is using it, TooSmall, ReporterMissing,
+    and OtherTrainer for an RL stage of verl's.
     """
     # All of this happens before the folder is touched: a recipe that cannot run leaves nothing behind.
     data = data_of(recipe)
     pipeline = pipeline_of(counted(recipe, data))
+    processes.first(lambda: _hand_over(pipeline, folder))
     processes.first(lambda: check(recipe, pipeline, data, folder))
     with disk_full_errors(folder), processes.folder(folder) as run_folder:
-        processes.first(lambda: _claim(run_folder, recipe))
-        say = say if processes.rank == 0 else _silent
-        run = Run(
-            folder,
-            recipe.model.base,
-            data,
-            say,
-            recipe.meta_judge,
-            processes,
-            enable_thinking=_enable_thinking(recipe),
-            dtype=weights_dtype(recipe.model.dtype),
-            kernels=Kernels(recipe.model.attn_implementation, recipe.model.liger),
-            note=_note(recipe, data),
-        )
+        processes.first(lambda: claim(run_folder, recipe))
+        say = say if processes.rank == 0 else (lambda line: None)
+        run = context(recipe, data, folder, say, processes)
         if isinstance(data, RowData):
             counts = data.counts()
             run_folder.write(ROWS, json.dumps(counts, indent=2) + "\n")
@@ -145,6 +141,29 @@ def train(
             card = model_card(recipe, command, pipeline, results)
             processes.first(lambda: write_atomically(model / "README.md", card))
     return model
+
+
+def context(recipe: Recipe, data: Data, folder: Path, say: Say, processes: Processes = ALONE) -> Run:
+    """Return what the stages of a run share."""
+    return Run(
+        folder,
+        recipe.model.base,
+        data,
+        say,
+        recipe.meta_judge,
+        processes,
+        enable_thinking=_enable_thinking(recipe),
+        dtype=weights_dtype(recipe.model.dtype),
+        kernels=Kernels(recipe.model.attn_implementation, recipe.model.liger),
+        note=_note(recipe, data),
+    )
+
+
+def _hand_over(pipeline: Pipeline, folder: Path) -> None:
+    """Raise OtherTrainer if the next stage to do is verl's, before anything is checked or written."""
+    left = next((stage for stage in pipeline.stages if not (folder / stage.name / DONE).exists()), None)
+    if isinstance(left, Reinforcement):
+        left.require_trl()
 
 
 def _enable_thinking(recipe: Recipe) -> bool | None:
@@ -182,8 +201,8 @@ def _rows_line(counts: Mapping[str, Mapping[str, int]], limit: int | None) -> st
     return f"{line}; {left_out}{parts}"
 
 
-def _claim(folder: RunFolder, recipe: Recipe) -> None:
-    """Store the resolved recipe, or refuse to mix two runs in one folder."""
+def claim(folder: RunFolder, recipe: Recipe) -> None:
+    """Store the resolved recipe in a run folder; raises RunMismatch if the folder holds another run."""
     differing = claim_folder(folder, recipe, UNCLAIMED)
     if differing is not None:
         raise RunMismatch(
@@ -222,13 +241,9 @@ def _left(stage: Stage, path: Path, stopped: KeyboardInterrupt) -> str:
     """Return one line about an interrupted stage: what is lost, and where the same command goes on."""
     why = str(stopped) or "interrupted"
     saved = checkpoints.latest(path / CHECKPOINTS)
-    if not stage.distributed:
+    if not stage.disk().checkpoints:
         return f"{stage.name}: {why}; the same command resumes it, and keeps what is finished"
     if saved is None:
         return f"{stage.name}: {why} before its first checkpoint; the same command starts this stage again"
     kept = "" if str(stopped) else " from its last checkpoint; the steps after it are repeated"
     return f"{stage.name}: {why}; the same command resumes{kept or ' there'}"
-
-
-def _silent(line: str) -> None:
-    """Log nothing, in all processes but the first."""

@@ -19,6 +19,7 @@ from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels, current_
 from tirjudge_training.distributed.interruption import Interrupted, Interruption, checkpoint_callback
 from tirjudge_training.distributed.processes import ALONE, Processes
 from tirjudge_training.distributed.profiling import memory_in_use
+from tirjudge_training.distributed.sharded_checkpoints import CheckpointWriter, ShardedCheckpoints
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
 from tirjudge_training.scoring import score_learned_tokens
 
@@ -124,20 +125,25 @@ def train_sft(
     _check(samples, config)
     saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
     _drop_later_metrics(run, checkpoints.step_of(saved) if saved else 0, say)
-    interruption = Interruption(say)
+    interruption, writer = Interruption(say), CheckpointWriter(processes)
     # Trained weights stay float32: small updates would be lost to rounding in bfloat16.
     model = load_trainable(start, lora, dtype=dtype, kernels=kernels, processes=processes)
     adapted = hasattr(model, "peft_config")
     # The warning is about a name that TRL itself still uses.
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=r".*gradient_checkpointing\w*` is deprecated")
-        trainer = SFTTrainer(
+        # Made here because SFTTrainer is only imported here: trl takes seconds to load.
+        trainer: Any = type("FineTuner", (ShardedCheckpoints, SFTTrainer), {})(
+            writer=writer,
             model=model,
             args=_arguments(config, run.path / CHECKPOINTS, seed, processes.world),
             train_dataset=_dataset(ordered(samples, config, seed, processes.world)),
             processing_class=load_tokenizer(start),
             peft_config=lora.adapter() if lora and not adapted else None,
-            callbacks=[_watch(run, say), checkpoint_callback(interruption, processes=processes)],
+            callbacks=[
+                _watch(run, say),
+                checkpoint_callback(interruption, writer, keep=KEPT_CHECKPOINTS),
+            ],
         )
     trainer.remove_callback(PrinterCallback)  # `say` reports the progress instead
     name_base(trainer.model, start)
@@ -243,7 +249,6 @@ def _arguments(config: SftConfig, output: Path, seed: int, processes: int) -> An
         train_sampling_strategy="sequential",
         seed=seed,
         save_steps=config.checkpoint_every,
-        save_total_limit=KEPT_CHECKPOINTS,
         logging_steps=10,
         logging_first_step=True,
         disable_tqdm=True,

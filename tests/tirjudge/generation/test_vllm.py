@@ -209,12 +209,31 @@ async def test_streamed_weights_are_those_of_a_folder_with_one_tensor_at_a_time_
     assert max(shared) < 4 * max(p.numel() for p in model.parameters()) + page
     assert in_memory() <= there
 
+    # After the queries of a layer, so that its other tensors must not be taken for the rest of a whole one.
     with pytest.raises(ConnectionError):
-        await generator.receive_weights(weights(model, stop_at=5))
+        await generator.receive_weights(weights(model, stop_at=2))
     with pytest.raises(GeneratorFailed, match="only a part of its new weights"):
         await greedy()
     await generator.receive_weights(weights(model))
     assert await greedy() == before
+
+
+async def test_an_engine_that_slept_samples_again_once_it_has_all_weights(
+    generator: VllmGenerator, model: Any
+) -> None:
+    """vLLM keeps its memory on a CPU, but the engine's states and their order are those on a GPU."""
+    (ids,) = prompts(40)
+    before = await generator.generate(context(ids), GREEDY)
+    await generator.sleep()
+    assert await generator._engine.is_sleeping()
+    with pytest.raises(GeneratorFailed, match="sleeps: wake it"):
+        await generator.generate(context(ids), GREEDY)
+    await generator.wake("weights")
+    assert await generator._engine.is_sleeping(), "the KV cache sleeps, so that nothing is generated"
+    await generator.receive_weights((name, weight.detach()) for name, weight in model.named_parameters())
+    await generator.wake("kv_cache")
+    assert not await generator._engine.is_sleeping()
+    assert await generator.generate(context(ids), GREEDY) == before
 
 
 async def test_an_engine_that_dies_during_a_sync_is_an_error_and_all_weights_are_gathered(

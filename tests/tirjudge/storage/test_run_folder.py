@@ -128,6 +128,19 @@ for number in range(start, 1_000_000):
     assert len(numbers) > acknowledged
 
 
+def test_rows_may_be_appended_to_a_rewritten_file(tmp_path: Path) -> None:
+    """The old version stays until the new one is complete, and an error leaves it."""
+    with RunFolder(tmp_path) as folder:
+        folder.append("rows.jsonl", {"n": 2}, {"n": 1})
+        with pytest.raises(TypeError), folder.rewrite("rows.jsonl") as file:
+            file.writelines(encode_line({"n": n}) for n in (1, object()))
+        with folder.rewrite("rows.jsonl") as file:
+            assert [row["n"] for row in folder.read("rows.jsonl")] == [2, 1]
+            file.writelines(map(encode_line, ({"n": 1}, {"n": 2})))
+        folder.append("rows.jsonl", {"n": 3})
+        assert [row["n"] for row in folder.read("rows.jsonl")] == [1, 2, 3]
+
+
 def test_an_atomic_write_replaces_the_whole_file(tmp_path: Path) -> None:
     write_atomically(tmp_path / "state.json", "a long first text")
     write_atomically(tmp_path / "state.json", "short")

@@ -23,7 +23,9 @@ from tirjudge_training import model_folder, sft
 from tirjudge_training.config_files import BadRecipe, load
 from tirjudge_training.data.base import Data, DataConfig
 from tirjudge_training.distributed import device
+from tirjudge_training.distributed.checkpoints import full_weights
 from tirjudge_training.distributed.device import Device
+from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.miniature.tasks import GeneratedData
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.planning.ending import ExpectedEnd
@@ -149,6 +151,12 @@ def test_a_model_that_vllm_samples_stays_off_the_gpu(
     monkeypatch.setattr(engine, "VllmPolicy", Kept)
     Engine.load(str(tiny_model), ENVIRONMENTS, RolloutConfig(generator="vllm"))
     assert given[0].device.type == "cpu"
+    second = Processes(rank=1, world=2)
+    Engine.load(str(tiny_model), ENVIRONMENTS, RolloutConfig(generator="vllm"), processes=second)
+    names = [{name for name, _ in full_weights(model)} for model in given]
+    assert names[0] == names[1]
+    sizes = {weight.untyped_storage().nbytes() for weight in given[1].parameters()}
+    assert sizes == {4}, "the first process alone passes the weights on, and the others hold none"
     model, _ = model_folder.load(tiny_model)
     assert model.device.type == "meta"
 

@@ -34,13 +34,13 @@ def test_the_launcher_knows_every_key(name: str, table: str) -> None:
     assert keys.keys() <= vars(launch_command_parser().parse_args(["script"])).keys()
 
 
-def test_fsdp2_shards_the_state_and_writes_full_checkpoints() -> None:
+def test_fsdp2_shards_the_state_and_its_checkpoints() -> None:
     arguments = launched("fsdp2.yaml")
     environment = prepare_multi_gpu_env(arguments)
     assert (arguments.num_processes, environment["ACCELERATE_MIXED_PRECISION"]) == (8, "bf16")
     assert environment["ACCELERATE_USE_FSDP"] == "true"
     assert environment["FSDP_VERSION"] == "2"
-    assert environment["FSDP_STATE_DICT_TYPE"] == "FULL_STATE_DICT"
+    assert environment["FSDP_STATE_DICT_TYPE"] == "SHARDED_STATE_DICT"
     assert environment["FSDP_CPU_RAM_EFFICIENT_LOADING"] == "true"
 
 
@@ -58,7 +58,7 @@ def test_deepspeed_does_not_shard_the_weights() -> None:
     ("changed", "message"),
     [
         ({"FSDP_VERSION": "1"}, "fsdp_version is '1' and must be 2"),
-        ({"FSDP_STATE_DICT_TYPE": "SHARDED_STATE_DICT"}, "must be FULL_STATE_DICT"),
+        ({"FSDP_STATE_DICT_TYPE": "LOCAL_STATE_DICT"}, "must be SHARDED_STATE_DICT"),
         ({"FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}, "must be true"),
         ({"ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}, "zero_stage is 3"),
     ],

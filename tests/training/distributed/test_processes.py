@@ -1,7 +1,10 @@
-"""Several processes, started by torchrun on the CPU, train exactly as one does."""
+"""Several processes, started by torchrun on the CPU, train, sample and measure exactly as one does."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,14 +13,27 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from tests.training.conftest import ENVIRONMENTS, source
+from tests.training.forked import in_two_processes
+from tests.training.stages.test_rejection import Tasks as SomeTasks
 from tirjudge.storage.run_folder import read_lines
+from tirjudge_training.distributed import checkpoints, shared_rows
 from tirjudge_training.distributed.processes import Processes
+from tirjudge_training.evaluation import HeldoutConfig, ValidationConfig
+from tirjudge_training.planning.ending import ExpectedEnd
 from tirjudge_training.rl.batching import seed_shuffle, shard_batch
 from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.run import train_rl
+from tirjudge_training.run import _done as run_stage
+from tirjudge_training.stages.answering import Answering, AnswersConfig
+from tirjudge_training.stages.base import Run, Stage
+from tirjudge_training.stages.measurement import Measurement
+from tirjudge_training.stages.rejection import Rejection, RejectionConfig
+from tirjudge_training.stages.selection import Selection
 
 CONFIG = RlConfig(
     steps=2,
@@ -33,17 +49,67 @@ CONFIG = RlConfig(
     checkpoint_every=1,
 )
 LOSSES = ("dapo", "sequence")
+ROLLOUT = RolloutConfig(max_tokens=120)
+STAGES: tuple[Stage, ...] = (
+    Rejection(name="rejection", seed=5, config=RejectionConfig(samples=2), rollout=ROLLOUT),
+    Measurement(name="heldout", config=HeldoutConfig(n=11), rollout=ROLLOUT),
+    Selection(name="select", stage="rl", candidates=2, config=ValidationConfig(n=6), rollout=ROLLOUT),
+    Answering(name="answers", config=AnswersConfig(text="<preference>{letter}</preference>", prompts=5)),
+)
+FILES = (
+    "rejection/samples.jsonl",
+    "heldout/answers.jsonl",
+    "select/answers-4.jsonl",
+    "answers/samples.jsonl",
+)
+KILLED_AT = 3
+"""Rows of the first stage after which the second process dies."""
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 
-def main(start: Path, folder: Path) -> None:
-    """Run every loss in all launched processes; the first of several is interrupted."""
+def main(start: Path, folder: Path, how: str = "to the end") -> None:
+    """Run every stage and every loss in all launched processes; the first loss of several is interrupted."""
     processes = Processes.launched()
+    if how == "killed" and processes.rank == 1:
+        shared_rows.SharedRows.append = dying_append
+    run = Run(folder, str(start), Tasks(), lambda line: None, processes=processes)
+    for stage in STAGES:
+        run_stage(stage, run, ExpectedEnd({one.name: 0 for one in STAGES}))
     for loss in LOSSES:
         if processes.world > 1 and loss == "dapo":
             with pytest.raises(Interrupted):
                 run_rl(start, folder / loss, loss, processes, interrupt)
         run_rl(start, folder / loss, loss, processes, lambda line: None)
+
+
+class Tasks(SomeTasks):
+    """Pairs and single responses to sample on and to measure, and pairs alone to answer."""
+
+    def prompts(self, n: int | None, seed: int) -> list[FormattedTask]:
+        tasks = super().prompts(24, seed)
+        return tasks if n is None else [task for task in tasks if task.format == "tir-pairwise"][:n]
+
+    def heldout(self, n: int, seed: int) -> list[FormattedTask]:
+        return [source(2, 0, position) for position in range(n)]
+
+
+def dying_append(rows: Any, row: Any, append: Any = shared_rows.SharedRows.append) -> None:
+    append(rows, row)
+    if sum(1 for _ in rows.read()) >= KILLED_AT:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def a_trained_stage(start: Path, folder: Path) -> None:
+    """Leave the checkpoints of an RL stage: the model, and one that knows nothing."""
+    for step in (2, 4):
+        checkpoint = folder / "rl" / "checkpoints" / f"checkpoint-{step}"
+        shutil.copytree(start, checkpoint)
+        if step == 4:
+            weights = load_file(checkpoint / "model.safetensors")
+            noise = {name: torch.zeros_like(weight) for name, weight in weights.items()}
+            save_file(noise, checkpoint / "model.safetensors", metadata={"format": "pt"})
+        checkpoints.mark(checkpoint)
+    shutil.copytree(start, folder / "rl" / "model")
 
 
 class Interrupted(Exception):
@@ -76,33 +142,76 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
     return list(read_lines(folder / name))
 
 
+def timeless(value: Any) -> Any:
+    """Return a value without the times that it took."""
+    if isinstance(value, dict):
+        return {key: timeless(one) for key, one in value.items() if not key.endswith("seconds")}
+    return [timeless(one) for one in value] if isinstance(value, list) else value
+
+
 @pytest.fixture(scope="module")
-def runs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """Run the same configurations in this process and in two that torchrun starts."""
+def runs(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """Run the same in this process and in two, which torchrun starts at first, when one of them is killed.
+
+    The third folder is that of the killed run, in which the stages end in this process.
+    """
     one, two = tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("two")
+    for folder in (one, two):
+        a_trained_stage(tiny_model, folder)
     main(tiny_model, one)
-    subprocess.run(
-        [sys.executable, *TORCHRUN, __file__, str(tiny_model), str(two)],
-        check=True,
-    )
-    return one, two
+    command = [sys.executable, *TORCHRUN, __file__, str(tiny_model), str(two), "killed"]
+    killed = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert "SIGKILL" in killed.stderr or "exitcode  : -9" in killed.stderr, killed.stderr[-2000:]
+    shares = [
+        {row["index"] for row in rows(two / "rejection", f"samples{rank}.jsonl")} for rank in ("", ".1")
+    ]
+    assert shares[0].isdisjoint(shares[1]), "each prompt is sampled once"
+    assert len(shares[1]) > 0
+    left = tmp_path_factory.mktemp("left") / "run"
+    shutil.copytree(two, left)
+    in_two_processes(main, tiny_model, two, folder=two.parent)
+    alone = Run(left, str(tiny_model), Tasks(), lambda line: None)
+    for stage in STAGES:
+        run_stage(stage, alone, ExpectedEnd({one.name: 0 for one in STAGES}))
+    return one, two, left
+
+
+def test_stages_of_two_processes_leave_the_files_of_one_also_when_killed(
+    runs: tuple[Path, Path, Path],
+) -> None:
+    """Rows are those of one process, in the same order, whoever ends the killed run."""
+    one, *others = runs
+    expected = {name: timeless(rows(one, name)) for name in FILES}
+    assert [len(found) for found in expected.values()] == [24, 11, 6, 5]
+    for folder in others:
+        for name, found in expected.items():
+            assert timeless(rows(folder, name)) == found, name
+            assert list(range(len(found))) == [row["index"] for row in found]
+        for stage in STAGES:
+            done, wanted = ((at / stage.name / "done.json").read_text() for at in (folder, one))
+            assert done == wanted, stage.name
+        assert not list(folder.glob("*/samples.1.jsonl")) + list(folder.glob("*/answers*.1.jsonl"))
+        best = load_file(folder / "select" / "model" / "model.safetensors")
+        assert all(
+            best[name].equal(w) for name, w in load_file(one / "select/model/model.safetensors").items()
+        )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
-def test_two_processes_give_the_loss_of_one(loss: str, runs: tuple[Path, Path]) -> None:
+def test_two_processes_give_the_loss_of_one(loss: str, runs: tuple[Path, Path, Path]) -> None:
     """Rollouts, filter, replacements and optimizer steps agree, also resumed; only the first writes."""
-    one, two = (rows(folder / loss, "metrics.jsonl") for folder in runs)
+    one, two = (rows(folder / loss, "metrics.jsonl") for folder in runs[:2])
     assert sum(row["groups/replacement_tasks"] for row in one) > 0, "the case must exercise dynamic sampling"
     assert len(one) == len(two) == CONFIG.steps
     for alone, shared in zip(one, two, strict=True):
         for name in ("loss", "grad_norm", "entropy", "kl", "reward", "groups/dropped", "tools/calls"):
             assert shared[name] == pytest.approx(alone[name], abs=1e-5), name
     rollouts, shared_rollouts = (
-        [episode["id"] for episode in rows(folder / loss, "episodes.jsonl")] for folder in runs
+        [episode["id"] for episode in rows(folder / loss, "episodes.jsonl")] for folder in runs[:2]
     )
     assert rollouts == shared_rollouts
-    alone, shared = (load_file(folder / loss / "model" / "model.safetensors") for folder in runs)
+    alone, shared = (load_file(folder / loss / "model" / "model.safetensors") for folder in runs[:2])
     assert all(torch.allclose(alone[name], shared[name], rtol=0, atol=1e-5) for name in alone)
 
 
@@ -126,4 +235,4 @@ def test_an_optimizer_step_has_the_same_rows_for_any_number_of_processes(steps: 
 
 
 if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), *sys.argv[3:])

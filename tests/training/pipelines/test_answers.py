@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
+import pytest
 import typer
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from typer.testing import CliRunner, Result
@@ -13,6 +15,10 @@ from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import ChatEncoder, open_environment
 from tirjudge_environments.tasks import read_task
 from tirjudge_training.cli import train
+from tirjudge_training.config_files import BadRecipe, load
+from tirjudge_training.planning.preflight import check
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.run import data_of, pipeline_of
 from tirjudge_training.sft import IGNORED
 
 RECIPE = "ablations/rm-r1-instruct-32b-answer-only"
@@ -74,3 +80,17 @@ def test_an_answer_that_the_judge_cannot_parse_is_refused(roomy_model: Path, tmp
     assert counted.split(" ", 1)[1].startswith("7 training rows; 0 with a prompt of more than")
     assert begins.endswith("answers: stage 1 of 2")
     assert refused.startswith("tirjudge train: ")
+
+
+def test_a_recipe_without_rollouts_needs_no_sandbox(
+    roomy_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The method `answers` runs no program unless it is measured, so that no engine has to be there."""
+    monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:9")
+    keys = [f"model.base={roomy_model}", f"data.train={rows(tmp_path)}", "rl.sandbox=docker"]
+    heldout = tmp_path / "heldout.jsonl"
+    heldout.write_text((tmp_path / "rows.jsonl").read_text().replace('"q', '"another q'))
+    for more, refused in (([], False), ([f"data.heldout={heldout}"], True)):
+        recipe = load(Recipe, RECIPE, [*keys, *more])
+        with pytest.raises(BadRecipe, match=r"rl\.sandbox: no container") if refused else nullcontext():
+            check(recipe, pipeline_of(recipe), data_of(recipe), tmp_path)

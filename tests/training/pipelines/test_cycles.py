@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import kill_cycles
+from tests.training.forked import Forked, tirjudge
 from tirjudge_training.miniature.synthesis import tasks
 
 RECIPE = """
@@ -21,6 +22,10 @@ rounds = 1
 [rl]
 max_tokens = 144
 """
+
+
+def start(folder: Path, log: Path) -> Forked:
+    return tirjudge(*kill_cycles.words(folder), stderr=log)
 
 
 def rows(path: Path) -> Path:
@@ -46,8 +51,8 @@ def rows(path: Path) -> Path:
             ("rejection-1: ",), {"rl-0", "select-0"}, id="between two rounds", marks=pytest.mark.slow
         ),
         pytest.param(
-            ("rl-0: rl 2/2", "rejection-1: ", "select-1: "),
-            {"rl-0", "select-0", "rejection-1", "sft-1", "rl-1"},
+            ("rl-0: rl 2/2", "rejection-1: ", "rl-1: rl 1/2"),
+            {"rl-0", "select-0", "rejection-1", "sft-1"},
             id="in three stages",
             marks=pytest.mark.soak,
         ),
@@ -62,6 +67,7 @@ def test_a_killed_cycle_ends_as_an_uninterrupted_one(
     settings |= {"data.train": rows(tmp_path / "rows.jsonl"), "rl.steps": 2, "rl.checkpoint_every": 1}
     monkeypatch.setattr(kill_cycles, "SETTINGS", settings)
     monkeypatch.setattr(kill_cycles, "RECIPE", [str(tmp_path / "recipe.toml")])
+    monkeypatch.setattr(kill_cycles, "start", start)
     whole, log = tmp_path / "whole", tmp_path / "log"
     assert kill_cycles.start(whole, tmp_path / "whole.log").wait() == 0, (tmp_path / "whole.log").read_text()
     order = kill_cycles.places(tmp_path / "whole.log")

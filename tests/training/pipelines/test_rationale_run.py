@@ -30,7 +30,7 @@ from tirjudge_training.config_files import BadRecipe, load
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.trainer import TaskSource
+from tirjudge_training.rl.stream import TaskSource
 from tirjudge_training.stages.base import Run
 from tirjudge_training.stages.reinforcement import Reinforcement
 

@@ -36,7 +36,7 @@ def written(folder: Path) -> int:
     ("sharing", "precision", "checkpoint", "model"),
     [
         (Sharding.NONE, "bf16", 12, 4),
-        (Sharding.FSDP, "bf16", 16, 4),
+        (Sharding.FSDP, "bf16", 12, 4),
         (Sharding.DEEPSPEED, "no", 20, 4),
         (Sharding.DEEPSPEED, "bf16", 16, 2),
     ],
@@ -44,13 +44,16 @@ def written(folder: Path) -> int:
 def test_bytes_per_parameter_of_checkpoints_and_models(
     sharing: Sharding, precision: str, checkpoint: int, model: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """test_fsdp.py and test_deepspeed.py find the same numbers in the files of real runs."""
+    """The tests of FSDP, of shards and of DeepSpeed find the same numbers in the files of real runs."""
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", precision)
     base = resolve_model("mini")
     recipe = load(Recipe, "mini", [f'model.base="{base}"', *ASSIGNMENTS])
     found = disk_bytes(recipe, pipeline_of(recipe), data_of(recipe), shape(base), sharing=sharing)
     assert found["checkpoints"] == (2 + 1) * checkpoint * 918_912
     assert found["models"] == model * 918_912
+    monkeypatch.setenv("FSDP_STATE_DICT_TYPE", "FULL_STATE_DICT")
+    whole = disk_bytes(recipe, pipeline_of(recipe), data_of(recipe), shape(base), sharing=sharing)
+    assert whole["checkpoints"] == (2 + 1) * (16 if sharing is Sharding.FSDP else checkpoint) * 918_912
 
 
 @pytest.mark.slow

@@ -51,8 +51,18 @@ def plan(shape: Shape, **changes: Any) -> dict[str, int]:
     return {part: size for parts in phases.values() for part, size in parts.items()}
 
 
-def passes(trained: Any, monkeypatch: pytest.MonkeyPatch, *, grad: bool = True, tile: int = 64) -> int:
-    """Return the most bytes of activations and temporaries in a pass as TRL makes it on a GPU."""
+def passes(
+    trained: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    grad: bool = True,
+    tile: int = 64,
+    packed: tuple[int, int] | None = None,
+) -> int:
+    """Return the most bytes of activations and temporaries in a pass as TRL makes it on a GPU.
+
+    `packed` are the tokens of a pass of packed rows, and of each row.
+    """
     monkeypatch.setattr(utils, "_CHUNKED_LOGPROB_CHUNK_SIZE", tile)
     utils.add_fused_lm_head(trained, outputs=("log_probs", "entropy"))
     trained.activation_checkpointing_enable({"use_reentrant": False})
@@ -60,12 +70,16 @@ def passes(trained: Any, monkeypatch: pytest.MonkeyPatch, *, grad: bool = True, 
     ids = torch.zeros(ROWS, PROMPT + RESPONSE, dtype=torch.long)
     labels = ids.clone()
     labels[:, :PROMPT] = -100
+    apart: dict[str, Any] = {"attention_mask": torch.ones_like(ids)}
+    if packed is not None:
+        ids = labels = torch.zeros(1, packed[0], dtype=torch.long)
+        apart = {"position_ids": torch.arange(packed[0])[None] % packed[1]}
     for weight in trained.parameters():  # as in every micro-batch but the first
         weight.grad = torch.zeros_like(weight) if grad else None
     tracker = MemTracker()
     tracker.track_external(trained)
     with tracker, torch.set_grad_enabled(grad):
-        found = trained(input_ids=ids, attention_mask=torch.ones_like(ids), labels=labels, fused_lm_head=True)
+        found = trained(input_ids=ids, labels=labels, fused_lm_head=True, **apart)
         if grad:
             found.log_probs.sum().backward()
     (peak,) = tracker.get_tracker_snapshot("peak").values()
@@ -100,6 +114,18 @@ def test_a_layer_keeps_its_input_and_computes_the_rest_again(
     assert three - two == found["activations kept between layers"] // 2
     layer = two - found["activations kept between layers"]
     assert layer == pytest.approx(found["one layer or the output layer, whichever is larger"], rel=0.15)
+
+
+def test_a_token_budget_bounds_a_pass(shape: Shape, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of 256 tokens exceeds a budget of 100; a mask has a byte and a bfloat16 number for each pair."""
+    for budget, tokens in ((1024, 1024), (100, PROMPT + RESPONSE)):
+        found = plan(shape, budget=budget)
+        assert found["activations kept between layers"] == 2 * tokens * 128 * 2
+        assert found["mask of packed rows"] == 3 * budget**2
+        assert found["activations of one layer"] == plan(shape)["activations of one layer"] * tokens // TOKENS
+    assert "mask of packed rows" not in plan(shape, budget=1024, masked=False), "FlashAttention needs none"
+    packed, alone = (passes(model(), monkeypatch, packed=(1024, length)) for length in (256, 1024))
+    assert packed - alone == pytest.approx(3 * 1024**2, rel=0.1), "one row alone has no mask"
 
 
 def test_whole_logits_are_never_held(shape: Shape, monkeypatch: pytest.MonkeyPatch) -> None:

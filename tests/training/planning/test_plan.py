@@ -11,6 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tirjudge.cli import app
+from tirjudge.console_text import span
 from tirjudge_training.config_files import load
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.planning import memory
@@ -123,8 +124,9 @@ FEW = tuple(f"rates.tasks.tir-{kind}=40" for kind in ("pointwise", "pairwise", "
 
 
 def test_the_plan_lists_the_memory_of_a_device_by_phase(qwen: Path) -> None:
-    """8.19 B parameters sharded over eight; four rows of 4,096 + 8,192 tokens, and 0.3 of 80 GB for vLLM.
+    """8.19 B parameters sharded over eight; four rows of 4,096 + 8,192 tokens, and 0.7 of 80 GB for vLLM.
 
+    vLLM sleeps while the trainer works, so that its memory is needed only while it samples.
     `test_memory.py` compares these parts with allocations.
     """
     words = (f"model.base={qwen}", f"data.train={qwen}/none", *FEW)
@@ -134,7 +136,7 @@ def test_the_plan_lists_the_memory_of_a_device_by_phase(qwen: Path) -> None:
         "weights, float32, sharded": 4 * parameters / 8,
         "Adam's moments, float32, sharded": 8 * parameters / 8,
         "KL reference, bfloat16, sharded": 2 * parameters / 8,
-        "vLLM's engine (gpu_memory_utilization)": 0.3 * 80e9,
+        "vLLM's engine (gpu_memory_utilization)": 0.7 * 80e9,
         "output layer, one tile of logits": 4096 * 32768 * 2 + 4 * 8192 * 4096 * 2,
         "gradients, float32, sharded": 4 * parameters / 8,
         "embedding and output layer gathered, bfloat16": 2 * root,
@@ -142,45 +144,56 @@ def test_the_plan_lists_the_memory_of_a_device_by_phase(qwen: Path) -> None:
     }.items():
         assert re.search(rf"{re.escape(part)} +{size / GIB:,.1f} GiB", found), part
     assert re.search(r"  logits +", found) is None, "TRL's output layer never holds the logits of a batch"
-    assert "vLLM: 15.3 GiB of weights and at most 7.1 GiB of KV cache for 51,666 tokens" in found
-    assert "while training, of 74.5 GiB: fits" in found
-    full = planned("tir-judge-zero-8b", *words, "rl.vllm.gpu_memory_utilization=0.4")
-    assert "while training, of 74.5 GiB: does not fit" in full
+    room = 0.7 * 80e9 - 2 * parameters
+    cached = f"at most {room / GIB:,.1f} GiB of KV cache for {int(room) // (2 * 2 * 36 * 8 * 128):,} tokens"
+    assert f"vLLM: 15.3 GiB of weights and {cached}" in found
+    held = 14 * parameters / 8
+    most = f"most at once {(held + 0.7 * 80e9) / GIB:,.1f} GiB, while sampling, of 74.5 GiB: fits"
+    assert most in found, "weights, moments and reference stay where they are while vLLM samples"
+    assert found.index("  sampling\n") < found.index("vLLM's engine") < found.index("  scoring without")
+    awake = planned("tir-judge-zero-8b", *words, "rl.vllm.enable_sleep_mode=false")
+    assert awake.index("vLLM's engine") < awake.index("  scoring without")
+    assert "while training, of 74.5 GiB: does not fit" in awake
+    full = planned("tir-judge-zero-8b", *words, "rl.vllm.gpu_memory_utilization=0.9")
+    assert "while sampling, of 74.5 GiB: does not fit" in full
     none = planned("tir-judge-zero-8b", *words, "rl.vllm.gpu_memory_utilization=0.1")
     assert "vLLM cannot start: its weights take 15.3 GiB of the 7.5 GiB that it may use" in none
 
 
-def test_what_one_process_does_is_not_divided_by_the_devices(qwen: Path) -> None:
-    """Four rollouts of 600 tokens for each view of 38 of 40 rows, at 10 tokens a second."""
+def test_sampling_and_measuring_are_divided_by_the_devices(qwen: Path) -> None:
+    """Four rollouts of 600 tokens for each view of 38 of 40 rows, at 10 tokens a second and device."""
     words = (f"model.base={qwen}", f"data.train={qwen}/none", *FEW, "rates.sampled_per_second=10")
     seconds = 4 * 600 / 10 * (2 * 38 + 38 + 38)
-    for devices, where in ((8, " of one device"), (1, "")):
-        found = table(planned("tir-judge-zero-8b", *words, f"rates.devices={devices}").splitlines())
-        assert found["rejection-1"][-1] == f"{seconds / 3600:,.1f} h{where}"
-        assert bool(where) == found["select-0"][-1].endswith(where or " of one device")
+    for devices in (8, 1):
+        found = planned("tir-judge-zero-8b", *words, f"rates.devices={devices}")
+        assert table(found.splitlines())["rejection-1"][-1] == span(*[seconds / devices] * 2)
+        assert "of one device" not in found
 
 
 def test_one_batch_is_worked_out_from_stated_rates(qwen: Path) -> None:
-    """8.19 B parameters: 6,037 tokens a second and device; 2 bytes to vLLM and 16 to the disk per parameter.
+    """8.19 B parameters: 6,037 tokens a second and device; 2 bytes to vLLM and 12 to the disk per parameter.
 
     1,024 rollouts of 600 tokens are sampled; with 1,500 tokens of prompt they pass the reference and the
-    importance weights, a quarter of training each, and training.
+    importance weights, a quarter of training each, and training. Checkpoints are written meanwhile.
     """
-    found = planned("tir-judge-zero-8b", f"model.base={qwen}", f"data.train={qwen}/none")
+    words = ("tir-judge-zero-8b", f"model.base={qwen}", f"data.train={qwen}/none")
+    found = planned(*words)
     parameters, rate = 8_190_735_360, 8 * 98.9e12 / 2 / 8_190_735_360
     training = 1024 * 2100 / rate
-    checkpoint = 16 * parameters / 1e9 * (577 // 10) / 577
     parts = {
         "generation +614,400 tokens": 1024 * 600 / rate,
         "weight sync +16.4 GB": 2 * parameters / 1e9,
         "forward only +4,300,800 tokens": 2 * training / 4,
         "forward, backward +2,150,400 tokens": training,
-        "checkpoint +every 10 batches": checkpoint,
-        "total": sum((1024 * 600 / rate, 2 * parameters / 1e9, 1.5 * training, checkpoint)),
+        "checkpoint +every 10 batches, in the background": 0,
+        "total": (total := sum((1024 * 600 / rate, 2 * parameters / 1e9, 1.5 * training))),
     }
     for part, seconds in parts.items():
         assert re.search(rf"^  {part} +{seconds:,.1f} s$", found, re.MULTILINE), part
     assert f"1,731 batches take {1731 * parts['total'] / 3600:,.1f} h; TIR Table 8 has 23.0 h of RL" in found
+    slow = 12 * parameters / 1e7 * (577 // 10) / 577 - total
+    waits = rf"^  checkpoint +every 10 batches, in the background +{slow:,.1f} s$"
+    assert re.search(waits, planned(*words, "rates.disk=1e7"), re.MULTILINE)
 
 
 def test_what_the_rates_cannot_tell_is_called_unknown(qwen: Path) -> None:
@@ -213,6 +226,30 @@ def test_only_the_adapter_is_trained_with_lora(qwen: Path) -> None:
     assert "KL reference" not in found, "the model without its adapter is the reference"
     alone = memory.adapted(str(qwen), LoraConfig(rank=64))
     assert memory.training_bytes(alone, reference=True) == 4 * parameters + 16 * adapter
+
+
+def test_packed_rows_are_planned_by_their_token_budget(qwen: Path) -> None:
+    """16,384 tokens instead of four rows of 12,288, of which all may be scored; a longer row is a pass."""
+    words = (f"model.base={qwen}", f"data.train={qwen}/none", *FEW)
+    found = planned("tir-judge-zero-8b", *words, "rl.token_budget=16384")
+    assert "in RL, with rl.token_budget = 16,384 tokens of packed rows:" in found
+    for part, size in {
+        "activations kept between layers": 2 * 16384 * 4096 * 36,
+        "output layer, one tile of logits": 4096 * 32768 * 2 + 16384 * 4096 * 2,
+        "mask of packed rows": 3 * 16384**2,
+    }.items():
+        shown = f"{size / GIB:,.1f} GiB" if size >= 2**29 else f"{size / 2**20:,.1f} MiB"
+        assert re.search(rf"{part} +{shown}", found), part
+    less = planned("tir-judge-zero-8b", *words, "rl.token_budget=8192")
+    assert "8,192 tokens of packed rows, but at least one row of 4,096 + 8,192 tokens:" in less
+    assert re.search(rf"activations kept between layers +{2 * 12288 * 4096 * 36 / GIB:,.1f} GiB", less)
+    more = planned("tir-judge-zero-8b", *words, "rl.token_budget=100000")
+    size = re.search(r"does not fit; rl\.token_budget = (\d+) does", more)
+    assert size is not None
+    again = planned("tir-judge-zero-8b", *words, f"rl.token_budget={size[1]}")
+    assert "of 74.5 GiB: fits" in again
+    above = planned("tir-judge-zero-8b", *words, f"rl.token_budget={int(size[1]) + 1024}")
+    assert "of 74.5 GiB: does not fit" in above
 
 
 def test_without_vllm_each_device_samples_with_a_full_copy(qwen: Path) -> None:
@@ -263,15 +300,15 @@ def test_the_least_memory_of_a_launched_process(
 def test_the_plan_lists_the_disk_space_by_part(qwen: Path) -> None:
     """Three RL and two SFT stages keep two checkpoints each, and three stages select one.
 
-    One more checkpoint is written before an old one is deleted. Under FSDP a checkpoint has 16 bytes per
-    parameter. A rollout has its record, 1,500 tokens of prompt, 600 tokens of response with their programs
-    again, and 7 bytes per response token in Parquet.
+    One more checkpoint is written before an old one is deleted. A checkpoint has 12 bytes per parameter. A
+    rollout has its record, 1,500 tokens of prompt, 600 tokens of response with their programs again, and 7
+    bytes per response token in Parquet.
     """
     found = planned("tir-judge-zero-8b", f"model.base={qwen}", f"data.train={qwen}/none")
     each = 800 + 4 * (1500 + 2 * 600) + 7 * 600
     rollouts = 3 * 577 * 128 * 8 * each
     for part, size in {
-        "checkpoints": f"{11 * 16 * 8_190_735_360 / GIB:,.1f} GiB",
+        "checkpoints": f"{11 * 12 * 8_190_735_360 / GIB:,.1f} GiB",
         "models": f"{8 * 4 * 8_190_735_360 / GIB:,.1f} GiB",
         "rollouts": f"{rollouts / GIB:,.1f} GiB",
     }.items():

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import typer
 from safetensors.torch import load_file
 from typer.testing import CliRunner, Result
 
+from tests.training.forked import in_two_processes
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_training.cli import train as train_command
 from tirjudge_training.config_files import load, shipped
@@ -21,7 +20,6 @@ from tirjudge_training.planning.shrink import shrunk
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import train
 
-TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 ARCHITECTURES = {
     "tir-judge-zero-8b": ("Qwen3ForCausalLM", False),
     "tir-judge-zero-4b": ("Qwen3ForCausalLM", True),
@@ -59,9 +57,7 @@ def main(folder: Path, *names: str) -> None:
 
 
 def trained_in_two_processes(folder: Path, *names: str) -> Path:
-    command = [sys.executable, *TORCHRUN, str(Path(__file__)), str(folder), *names]
-    ran = subprocess.run(command, check=False, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr[-2000:]
+    in_two_processes(main, folder, *names, folder=folder)
     return folder
 
 
@@ -147,7 +143,3 @@ def test_an_unavailable_base_model_is_reported_in_one_line(tmp_path: Path) -> No
     assert ran.exit_code == 2
     assert ran.stderr.startswith("tirjudge train: model.base: ./nothing: ")
     assert ran.stderr.count("\n") == 1
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -14,9 +16,14 @@ from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from tests.training.conftest import ENVIRONMENTS, source, tiny_qwen, tokenizer_of_words
+from tirjudge.generation import GeneratorFailed, Sampling
+from tirjudge.generation.vllm import VllmGenerator
 from tirjudge.storage.run_folder import read_lines
+from tirjudge_environments import Context, Prompt
+from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.distributed.processes import Processes
-from tirjudge_training.policies.vllm import can_stream, own_device
+from tirjudge_training.policies.vllm import VllmPolicy, own_device
+from tirjudge_training.policies.weight_sync import WeightSync, can_stream
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.run import train_rl
 
@@ -94,6 +101,81 @@ def test_weights_are_streamed_if_the_engine_can_take_them_one_by_one(
     with torch.device("meta"):
         model = AutoModelForCausalLM.from_config(config)
     assert can_stream(model, engine) == streams
+
+
+class Recorder:
+    """An engine of vLLM that only records what it is asked, in order; its answers are those of vLLM 0.31."""
+
+    def __init__(self, asked: list[str]) -> None:
+        self.asked, self.errored = asked, False
+        self.model_config = SimpleNamespace(max_model_len=64, dtype=torch.float32)
+
+    async def collective_rpc(self, method: str, args: tuple[object, ...] = ()) -> None:
+        if self.asked[-1] != method:
+            self.asked.append(method)
+
+    async def reset_prefix_cache(self) -> bool:
+        return True
+
+    async def sleep(self, level: int) -> None:
+        self.asked.append(f"sleep at level {level}")
+
+    async def wake_up(self, tags: list[str]) -> None:
+        self.asked.append(f"wake {' and '.join(tags)}")
+
+    async def generate(self, *request: object, **settings: object) -> AsyncIterator[object]:
+        self.asked.append("generate")
+        token = {7: SimpleNamespace(logprob=-0.5)}
+        output = SimpleNamespace(token_ids=[7], logprobs=[token], finish_reason="stop", stop_reason=None)
+        yield SimpleNamespace(outputs=[output])
+
+    def shutdown(self) -> None:
+        self.asked.append("shutdown")
+
+
+@pytest.mark.parametrize("weight_sync", ["stream", "folder"])
+async def test_an_engine_that_may_sleep_holds_gpu_memory_only_while_it_samples(
+    weight_sync: WeightSync, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Weights wake first, since the KV cache would take the memory that passing them needs."""
+    asked = ["load"]
+    loaded: dict[str, object] = {}
+
+    def load(path: str, **settings: object) -> VllmGenerator:
+        loaded.update(settings)
+        return VllmGenerator(Recorder(asked), ChatEncoder(tokenizer_of_words()), name=path)
+
+    monkeypatch.setattr(VllmGenerator, "load", load)
+    monkeypatch.setattr(VllmGenerator, "_parameters", lambda *_: None)  # the rest needs vLLM
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: asked.append("empty torch's cache"))
+    tokenizer = tokenizer_of_words()
+    policy = VllmPolicy(
+        tiny_qwen(tokenizer, head_dim=HEAD),
+        tokenizer,
+        "policy",
+        weight_sync=weight_sync,
+        enable_sleep_mode=True,
+        gpu_memory_utilization=0.7,
+    )
+    assert (loaded["enable_sleep_mode"], loaded["gpu_memory_utilization"]) == (True, 0.7)
+    context, sampling = Context(Prompt(messages=()), (), (5, 17)), Sampling()
+    await policy.generator.generate(context, sampling)  # an engine that is not trained never rests
+    del asked[:-1]
+    for _ in range(2):
+        await policy.refresh()
+        await policy.generator.generate(context, sampling)
+        await policy.rest()
+        with pytest.raises(GeneratorFailed, match="sleeps"):
+            await policy.generator.generate(context, sampling)
+    await policy.close()
+    sync = {
+        "stream": ["end_with", "begin_weights", "take_weight", "end_weights"],
+        "folder": ["end_with", "reload_from"],
+    }[weight_sync]
+    first = ["empty torch's cache", *sync, "empty torch's cache", "generate", "sleep at level 2"]
+    woken = [first[0], "wake weights", *sync, first[0], "wake kv_cache", "generate", "sleep at level 2"]
+    assert asked == ["generate", *first, *woken, "shutdown"]
 
 
 @pytest.mark.parametrize(("gpus", "launched", "device"), [(8, "3", [3]), (8, None, None), (0, "3", None)])

@@ -23,7 +23,7 @@ from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Context, Prompt
 from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.policies.vllm_server import VllmServerConfig, VllmServerPolicy
-from tirjudge_training.policies.weight_sync import EXTENSION
+from tirjudge_training.policies.weight_server import EXTENSION
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.run import train_rl
 

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import socket
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from datetime import timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import torch.distributed as dist
 from pydantic import ValidationError
 from safetensors.torch import load_file
 from starlette.requests import Request
@@ -19,11 +25,13 @@ from typer.testing import CliRunner
 
 from tests.loopback import served
 from tirjudge.cli import app
-from tirjudge.generation import GeneratorFailed
+from tirjudge.generation import GeneratorFailed, weight_stream
 from tirjudge.generation.vllm import SharedTensor
 from tirjudge.generation.vllm_worker import open_shared
-from tirjudge_training.policies import weight_sync
-from tirjudge_training.policies.weight_sync import EXTENSION, WeightServer
+from tirjudge.generation.weight_stream import WeightReceiver, WeightSender
+from tirjudge_training.planning import memory
+from tirjudge_training.policies import weight_server, weight_sync
+from tirjudge_training.policies.weight_server import EXTENSION, INCOMPLETE, WeightServer, send_weights
 from tirjudge_training.rl.engine import RolloutConfig
 
 WEIGHTS = Path("/weights")
@@ -39,6 +47,12 @@ class Vllm:
         self.forgets = True
         self.holds = "default"
         self.asked: list[tuple[str, Any]] = []
+        self.received: dict[str, torch.Tensor] = {}
+        self.alive: list[weakref.ref[torch.Tensor]] = []
+        self.most = 0
+        """Tensors that were held at once, as received."""
+        self.fails_at: str | None = None
+        self.absent = False
 
     async def info(self, request: Request) -> Response:
         assert request.query_params["config_format"] == "json"
@@ -49,8 +63,37 @@ class Vllm:
         return JSONResponse({"data": [{"id": "served"}]})
 
     async def rpc(self, request: Request) -> Response:
-        self.asked.append(("rpc", await request.json()))
+        call = await request.json()
+        self.asked.append(("rpc", call))
+        if call["method"] == "receive_weights":
+            return await asyncio.to_thread(self.receive, *call["args"])
         return self.reload
+
+    def receive(self, host: str, port: int, token: str) -> Response:
+        """Receive weights as a worker does, until this server fails."""
+        if self.absent:
+            return Response("no such method", 500)
+        cpu = torch.device("cpu")
+        with WeightReceiver(host, port, token, device=cpu, dtype=torch.bfloat16) as weights:
+            for name, tensor in weights:
+                self.received[name] = tensor.clone()
+                self.alive = [one for one in (*self.alive, weakref.ref(tensor)) if one() is not None]
+                self.most = max(self.most, len(self.alive))
+                del tensor
+                if name == self.fails_at:
+                    return Response("out of memory", 500)
+        return Response()
+
+    async def pause(self, request: Request) -> Response:
+        self.asked.append(("pause", request.query_params["mode"]))
+        return JSONResponse({"status": "paused"})
+
+    async def resume(self, _: Request) -> Response:
+        self.asked.append(("resume", None))
+        return JSONResponse({"status": "resumed"})
+
+    async def world(self, _: Request) -> Response:
+        return JSONResponse({"world_size": 1})
 
     async def reset(self, _: Request) -> Response:
         self.asked.append(("reset", None))
@@ -70,6 +113,9 @@ class Vllm:
             "/server_info": ("GET", self.info),
             "/v1/models": ("GET", self.models),
             "/collective_rpc": ("POST", self.rpc),
+            "/pause": ("POST", self.pause),
+            "/get_world_size": ("GET", self.world),
+            "/resume": ("POST", self.resume),
             "/reset_prefix_cache": ("POST", self.reset),
             "/update_weight_version": ("POST", self.name),
             "/weight_info": ("GET", self.weights),
@@ -98,6 +144,88 @@ def test_a_tensor_passes_through_shared_memory_in_the_engines_type() -> None:
     assert not file.exists()
 
 
+WEIGHTS_SENT = {"a": torch.randn(3, 5), "b": torch.randn(400, 300), "c": torch.ones(()), "d": torch.ones(0)}
+CPU = torch.device("cpu")
+
+
+class Visited(WeightSender):
+    """A sender to which a stranger connects before any worker does."""
+
+    stranger: socket.socket
+
+    def __enter__(self) -> WeightSender:
+        Visited.stranger = socket.create_connection(("127.0.0.1", self.port))
+        self.stranger.sendall(b'{"token": "guessed", "gpu": null, "dtype": "bfloat16"}\n')
+        return super().__enter__()
+
+
+def gloo(store: Any, rank: int, size: int) -> Any:
+    """Return a group that does what NCCL's does, without a GPU."""
+    return dist.ProcessGroupGloo(store, rank, size, timedelta(seconds=60))
+
+
+@pytest.mark.parametrize("gpus", [False, True])
+def test_tensors_stream_to_all_servers_in_their_type_and_a_stranger_gets_none(
+    gpus: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between GPUs a process group broadcasts the tensors, else the connections carry them."""
+    groups: list[int] = []
+    if gpus:
+        names = count()
+        monkeypatch.setattr(weight_stream, "gpu_of", lambda device: f"GPU-{next(names)}")
+        monkeypatch.setattr(weight_stream, "nccl", lambda *place: groups.append(place[1]) or gloo(*place))
+    monkeypatch.setattr(weight_server, "WeightSender", Visited)
+    first, second = Vllm(), Vllm()
+    with first.up() as one, second.up() as two:
+        passed = send_weights([one, two], WEIGHTS_SENT.items(), CPU, "first")
+    for vllm in (first, second):
+        assert vllm.received.keys() == WEIGHTS_SENT.keys()
+        assert all(torch.equal(vllm.received[name], sent.bfloat16()) for name, sent in WEIGHTS_SENT.items())
+        kinds = [kind for kind, _ in vllm.asked]
+        assert kinds == ["pause", "name", "rpc", "reset", "name", "resume"]
+        assert vllm.holds == "first"
+        assert vllm.most == 1
+    assert passed == 2 * sum(tensor.numel() for tensor in WEIGHTS_SENT.values())
+    with Visited.stranger as stranger:
+        assert stranger.recv(1) == b"", "its connection is closed"
+    assert sorted(groups) == ([0, 1, 2] if gpus else [])
+
+
+@pytest.mark.parametrize(
+    ("absent", "fails_at", "reason"), [(True, None, "no such method"), (False, "a", "out of memory")]
+)
+def test_a_server_that_fails_in_a_sync_is_one_line_and_no_server_generates(
+    absent: bool, fails_at: str | None, reason: str
+) -> None:
+    failing, whole, gathered = Vllm(), Vllm(), []
+    failing.absent, failing.fails_at = absent, fails_at
+
+    def weights() -> Iterator[tuple[str, torch.Tensor]]:
+        for name in "abcdefgh":
+            gathered.append(name)
+            yield name, torch.randn(300, 300)
+
+    with failing.up() as one, whole.up() as two, pytest.raises(GeneratorFailed) as failed:
+        send_weights([one, two], weights(), CPU, "first")
+    assert re.fullmatch(f".*{one.url}.*{reason}.*generate nothing.*", str(failed.value)), "one line"
+    assert "".join(gathered) == "abcdefgh", "every process takes part in gathering"
+    for vllm in (failing, whole):
+        assert vllm.holds == INCOMPLETE
+        assert "resume" not in [kind for kind, _ in vllm.asked]
+
+
+def test_a_trainer_that_fails_to_gather_a_tensor_leaves_no_server_waiting() -> None:
+    vllm = Vllm()
+
+    def weights() -> Iterator[tuple[str, torch.Tensor]]:
+        yield "a", torch.randn(300, 300)
+        raise RuntimeError("cannot gather")
+
+    with vllm.up() as server, pytest.raises(RuntimeError, match="cannot gather"):
+        send_weights([server], weights(), CPU, "first")
+    assert vllm.holds == INCOMPLETE
+
+
 async def test_weights_are_loaded_and_named_and_the_cache_is_dropped() -> None:
     vllm = Vllm()
     with vllm.up() as server:
@@ -107,9 +235,12 @@ async def test_weights_are_loaded_and_named_and_the_cache_is_dropped() -> None:
         await server.require("first")
         await server.close()
     assert vllm.asked == [
+        ("pause", "abort"),
+        ("name", INCOMPLETE),
         ("rpc", {"method": "reload_from", "args": [str(WEIGHTS)]}),
         ("reset", None),
         ("name", "first"),
+        ("resume", None),
     ]
 
 
@@ -149,7 +280,7 @@ def test_a_servers_message_is_shown_as_one_printable_line() -> None:
 def test_a_cache_that_cannot_be_cleared_is_a_failure() -> None:
     vllm = Vllm()
     vllm.forgets = False
-    with vllm.up() as server, pytest.raises(GeneratorFailed, match="the KV cache of the old weights"):
+    with vllm.up() as server, pytest.raises(GeneratorFailed, match="of the old weights are still cached"):
         server.load(WEIGHTS, "first")
 
 
@@ -184,17 +315,22 @@ def test_the_generator_and_its_addresses_require_each_other(settings: dict[str, 
         RolloutConfig.model_validate(settings)
 
 
-def test_too_little_memory_for_passing_weights_is_reported_before_a_run(
-    tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("sync", "lacking"), [("folder", "passing them to vLLM takes"), ("stream", "the run writes about")]
+)
+def test_too_little_memory_for_a_folder_of_weights_is_reported_before_a_run(
+    sync: str, lacking: str, tiny_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The /dev/shm of a container has 64 MB by default."""
+    """The /dev/shm of a container has 64 MB by default. A stream to a server needs none of it."""
     parameters = sum(weight.numel() for weight in load_file(tiny_model / "model.safetensors").values())
     output, words = tmp_path / "run", ["train", "--recipe", "mini", "--model", str(tiny_model)]
     words += ["--output", str(output), "--set", "rl.generator=vllm-server", "--set"]
     with Vllm().up() as server:
         monkeypatch.setattr(weight_sync, "free_bytes", lambda parent: 4 * parameters - 1)
-        ended = CliRunner().invoke(app, [*words, f'rl.server.urls=["{server.url}"]'])
+        monkeypatch.setattr(memory, "available_disk", lambda folder: 0)  # what is checked next
+        words += [f'rl.server.urls=["{server.url}"]', "--set", f"rl.weight_sync={sync}"]
+        ended = CliRunner().invoke(app, words)
     assert ended.exit_code == 1
-    assert "passing them to vLLM takes" in ended.stderr
+    assert lacking in ended.stderr
     assert ended.stderr.count("\n") == 1
     assert not output.exists()

@@ -34,9 +34,6 @@ class Replay:
     def __init__(self, environment: Environment, answer: Callable[[str, str, int], str]) -> None:
         self.environment, self.answer = environment, answer
 
-    async def group(self, task: JudgeTask, size: int) -> Sequence[Episode]:
-        return [await self.episode(task, sample) for sample in range(size)]
-
     async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]:
         return self.environment.score(group, {})
 

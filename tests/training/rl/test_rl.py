@@ -13,13 +13,13 @@ import pytest
 from safetensors.torch import load_file
 
 from tests.training.conftest import ENVIRONMENTS, source
-from tests.training.rl.killing import killed
+from tests.training.forked import killed
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.interruption import Interrupted
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.run import train_rl
-from tirjudge_training.rl.trainer import TaskSource
+from tirjudge_training.rl.stream import TaskSource
 
 CONFIG = RlConfig(
     steps=3,
@@ -142,7 +142,7 @@ def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
     """The kill comes after the last checkpoint, so a step is repeated and must not be recorded twice."""
-    assert killed("tests.training.rl.test_rl", tiny_model, tmp_path, "rl 3/3") == -signal.SIGKILL
+    assert killed(train, tiny_model, tmp_path, "rl 3/3") == -signal.SIGKILL
     assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-4"
     assert len(rows(tmp_path, "metrics.jsonl")) == 3
     train(tiny_model, tmp_path)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.training.conftest import ENVIRONMENTS
-from tests.training.rl.killing import killed
+from tests.training.forked import killed
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import JudgeTask, Message
 from tirjudge_training.rl.config import RlConfig
@@ -121,7 +121,7 @@ def test_two_epochs_sample_every_row_twice_replacements_included(whole: Path) ->
 def test_a_killed_run_draws_the_rows_of_an_uninterrupted_one(
     kill_at: str, whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
-    assert killed("tests.training.rl.test_stream", tiny_model, tmp_path, kill_at) == -signal.SIGKILL
+    assert killed(train, tiny_model, tmp_path, kill_at) == -signal.SIGKILL
     train(tiny_model, tmp_path)
     assert rows_of(tmp_path) == rows_of(whole)
     assert list(read_lines(tmp_path / STREAM)) == list(read_lines(whole / STREAM))

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.training.conftest import ENVIRONMENTS, source
+from tests.training.forked import Forked
 from tirjudge.storage.run_folder import RunFolder, read_lines
 from tirjudge_environments import (
     Call,
@@ -32,7 +31,7 @@ from tirjudge_environments import (
 from tirjudge_environments.types import By, Refused
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, ScoredRollouts
 from tirjudge_training.rl.engine import RolloutConfig
-from tirjudge_training.rl.trainer import TaskSource
+from tirjudge_training.rl.stream import TaskSource
 from tirjudge_training.sft import IGNORED, SftConfig
 from tirjudge_training.stages.base import Run
 from tirjudge_training.stages.fine_tuning import FineTuning, kept_samples
@@ -40,13 +39,6 @@ from tirjudge_training.stages.rejection import Rejection, RejectionConfig, chose
 
 PROMPTS = 24
 ROLLOUT = RolloutConfig(max_tokens=120)
-WORK = """
-import os, runpy, signal, sys
-from pathlib import Path
-
-test, model, folder, kill = sys.argv[1:]
-runpy.run_path(test)["sample"](Path(model), Path(folder), int(kill))
-"""
 
 
 class Tasks:
@@ -133,8 +125,7 @@ def test_the_labels_are_the_models_own_tokens(whole: Path, tiny_model: Path) -> 
 def test_a_killed_stage_resumes_without_sampling_a_prompt_twice(
     whole: Path, tiny_model: Path, tmp_path: Path
 ) -> None:
-    command = [sys.executable, "-c", WORK, __file__, str(tiny_model), str(tmp_path), "9"]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert Forked(sample, tiny_model, tmp_path, 9).wait() == -signal.SIGKILL
     first = samples(tmp_path)
     assert len(first) == 9
     assert sample(tiny_model, tmp_path) == sample(tiny_model, whole), "the counts of an uninterrupted run"

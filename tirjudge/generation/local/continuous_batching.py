@@ -6,7 +6,8 @@ depend on the other rows (transformers draws all rows from one generator); and a
 program's output and resumes its own keys and values (transformers shares full pages of a prefix between rows
 that run). It is also faster on a CPU: greedily, with the same tokens in every row, 1.7, 1.8 and 3.7 times the
 tokens per second with 1, 16 and 64 rows (medians of 5 runs, 0.92 M random parameters, seed 0, 100 new tokens
-a row, two cores under a load of 10): `python -m benchmarks.generation_throughput --paged`.
+a row, two cores under a load of 10):
+`python -m benchmarks.generation_throughput --only 'generation/paged/*'`.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge_environments import Environment, JudgeTask, derive_seed, open_environment
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.trainer import TaskSource
+from tirjudge_training.rl.stream import TaskSource
 
 WITHOUT_TOOLS = "-no-tools"
 """The suffix of a judge that uses prompts without tools for the same tasks."""

@@ -5,6 +5,7 @@ A checkpoint counts only if it was marked as complete after its last byte.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,19 @@ class IncompatibleCheckpoint(RuntimeError):
 
 
 def mark(checkpoint: Path, processes: Processes = ALONE) -> None:
-    """Mark a checkpoint as complete; every process calls this after it has written its own files."""
-    processes.every(None)  # a barrier: the mark must come after the files of all processes
-    if processes.rank == 0:
-        write_atomically(checkpoint / MARK, _writers(processes))
+    """Mark a checkpoint, whose files are all written, as complete; the first process does it."""
+    write_atomically(checkpoint / MARK, _writers(processes))
+
+
+def drop_old(folder: Path, keep: int) -> None:
+    """Delete the checkpoints before the last `keep` complete ones, and that of an interrupted training."""
+    kept = marked(folder)[-keep:]
+    for checkpoint in folder.glob("checkpoint-*"):
+        # Incomplete ones were left by a kill, which may have interrupted this very deletion.
+        if kept and step_of(checkpoint) < step_of(kept[-1]) and checkpoint not in kept:
+            (checkpoint / MARK).unlink(missing_ok=True)
+            shutil.rmtree(checkpoint)
+    shutil.rmtree(folder / APART, ignore_errors=True)
 
 
 def marked(folder: Path) -> list[Path]:
@@ -89,7 +99,7 @@ def full_weights(model: Any) -> Iterator[tuple[str, Any]]:
             continue
         seen.add(id(weight))
         with torch.no_grad():
-            tensor = _gathered(weight)
+            tensor = gathered(weight)
             # The adapter's update is added to a copy, so that training goes on with the adapter.
             if name.endswith(f"{WRAPPED}weight"):  # not the bias of a layer, which Qwen2 has
                 added = _added(model.get_submodule(name.rpartition(WRAPPED)[0]))
@@ -100,10 +110,16 @@ def full_weights(model: Any) -> Iterator[tuple[str, Any]]:
 
 def adapter_weights(model: Any) -> Iterator[tuple[str, Any]]:
     """Yield name, as PEFT stores it, and tensor of every weight of the adapter; see `full_weights`."""
+    for name, weight in adapter_state(model):
+        place = name.removeprefix(PEFT).replace(".default.", ".")
+        yield f"{PEFT}{place}", weight
+
+
+def adapter_state(model: Any) -> Iterator[tuple[str, Any]]:
+    """Yield name, as the model has it, and tensor of every weight of the adapter; see `full_weights`."""
     for name, weight in model.state_dict(keep_vars=True).items():
         if ADAPTER in name:
-            place = name.removeprefix(PEFT).replace(".default.", ".")
-            yield f"{PEFT}{place}", _gathered(weight)
+            yield name, gathered(weight)
 
 
 def on_the_first(
@@ -120,10 +136,10 @@ def on_the_first(
 def _added(layer: Any) -> Any:
     """Return what an adapter adds to a layer's weight: scaling * B A (LoRA, Hu et al. 2021, section 4.1)."""
     (adapter,) = layer.active_adapters
-    below, above = (_gathered(part[adapter].weight) for part in (layer.lora_A, layer.lora_B))
+    below, above = (gathered(part[adapter].weight) for part in (layer.lora_A, layer.lora_B))
     return layer.scaling[adapter] * (above @ below)
 
 
-def _gathered(weight: Any) -> Any:
+def gathered(weight: Any) -> Any:
     """Return the tensor itself, or the full tensor of a DTensor, gathered from all processes."""
     return weight.full_tensor() if hasattr(weight, "full_tensor") else weight.detach()

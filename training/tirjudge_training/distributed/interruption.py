@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import signal
 import threading
 from collections.abc import Callable
@@ -12,7 +11,8 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.processes import Processes
+from tirjudge_training.distributed.sharded_checkpoints import CheckpointWriter
 
 
 class Interrupted(KeyboardInterrupt):
@@ -55,14 +55,21 @@ class Interruption:
             )
 
 
-def checkpoint_callback(interruption: Interruption, *, unit: int = 1, processes: Processes = ALONE) -> Any:
+def checkpoint_callback(
+    interruption: Interruption, writer: CheckpointWriter, *, keep: int, unit: int = 1
+) -> Any:
     """Return a callback of a transformers trainer that marks checkpoints and ends an interrupted training.
+
+    The last `keep` checkpoints stay; older ones are deleted only when a new one, which `writer` may still be
+    writing, is complete.
 
     The checkpoint of an interrupted training is kept apart from those of the schedule until the next one of
     them is complete, so that a resumed training leaves the same checkpoints as an uninterrupted one. Such a
     checkpoint is written only after a multiple of `unit` optimizer steps.
     """
     from transformers import TrainerCallback
+
+    processes = writer.processes
 
     class Checkpoints(TrainerCallback):
         """Marks each checkpoint as complete once it is written."""
@@ -75,22 +82,24 @@ def checkpoint_callback(interruption: Interruption, *, unit: int = 1, processes:
                 return
             interruption.requested = True
             self.apart = not control.should_save
-            if self.apart:
-                args.save_total_limit = None  # it must not push out a checkpoint of the schedule
             control.should_save = control.should_log = control.should_training_stop = True
 
         def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             folder, name = Path(args.output_dir), f"checkpoint-{state.global_step}"
-            apart = folder / checkpoints.APART
+            processes.every(None)  # a barrier: the mark must come after the files of all processes
             if not self.apart:
-                checkpoints.mark(folder / name, processes)
-                if processes.rank == 0:
-                    shutil.rmtree(apart, ignore_errors=True)
+                writer.then(lambda: _complete(folder / name, keep, processes))
                 return
-            processes.every(None)  # a barrier: every process writes files of its own
+            writer.wait()
+            apart = folder / checkpoints.APART
             if processes.rank == 0:
                 apart.mkdir(exist_ok=True)
                 (folder / name).replace(apart / name)
-            checkpoints.mark(apart / name, processes)
+                checkpoints.mark(apart / name, processes)
 
     return Checkpoints()
+
+
+def _complete(checkpoint: Path, keep: int, processes: Processes) -> None:
+    checkpoints.mark(checkpoint, processes)
+    checkpoints.drop_old(checkpoint.parent, keep)

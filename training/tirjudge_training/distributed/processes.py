@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from enum import StrEnum
 from pathlib import Path
@@ -27,8 +27,10 @@ class Processes:
     """The run's processes, seen from one of them. All processes make the same calls in the same order."""
 
     rank: int = 0
-    """0 is the first process, the only one that writes files."""
+    """0 is the first process, which writes all files but the rows and shards of the others."""
     world: int = 1
+    group: Any = None
+    """The process group of exchanges; None is the default group."""
 
     @classmethod
     def launched(cls) -> Processes:
@@ -45,7 +47,7 @@ class Processes:
     @property
     def share_weights(self) -> bool:
         """True if each process holds only a shard of the trained model (FSDP)."""
-        return self.world > 1 and Sharding.launched() is Sharding.FSDP
+        return Sharding.launched() is Sharding.FSDP
 
     def first(self, work: Callable[[], T]) -> T:
         """Run `work` in the first process and share the result. Raises its error there, else FirstFailed."""
@@ -70,19 +72,31 @@ class Processes:
         """Return the values of all processes, by rank; they are exchanged pickled."""
         if self.world == 1:
             return [value]
+        if self.group is not None:
+            import torch
+
+            values: list[Any] = [None] * self.world
+            torch.distributed.all_gather_object(values, value, group=self.group)
+            return values
         from accelerate.utils import gather_object
 
         return gather_object([value])  # accelerate concatenates lists
 
+    def apart(self) -> Processes:
+        """Return the same processes with exchanges of their own, for a thread that works next to training.
+
+        All processes must make this call. Collective operations of one group must come in the same order in
+        every process, which two threads cannot ensure.
+        """
+        if self.world == 1:
+            return self
+        import torch
+
+        return replace(self, group=torch.distributed.new_group(backend="gloo", timeout=PATIENCE))
+
     def share(self, items: Sequence[T]) -> Sequence[T]:
         """Return this process's share of `items`, which must be the same in every process."""
         return items[self.rank :: self.world]
-
-    def collect(self, share: Sequence[T]) -> list[T]:
-        """Return all items in their original order, from the shares of all processes."""
-        shares = self.every(share)
-        # `share` takes every world-th item, so the items come from the shares in turn.
-        return [shares[i % self.world][i // self.world] for i in range(sum(map(len, shares)))]
 
     def folder(self, path: Path) -> RunFolder:
         """Return the run folder at `path`: writable in the first process, read-only in the others."""

@@ -115,8 +115,13 @@ def release() -> None:
     Trainer and model refer to each other, so only the garbage collector frees them, and torch caches freed
     memory.
     """
+    gc.collect()
+    return_gpu_cache()
+
+
+def return_gpu_cache() -> None:
+    """Return the GPU memory that torch keeps for later tensors, which an engine such as vLLM cannot use."""
     import torch
 
-    gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

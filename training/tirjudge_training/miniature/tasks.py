@@ -22,7 +22,7 @@ from tirjudge_training.miniature.synthesis import (
     validation_tasks,
 )
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.trainer import TaskSource
+from tirjudge_training.rl.stream import TaskSource
 
 STRIDE = 4
 """Positions of the stream that a batch may use, per slot."""

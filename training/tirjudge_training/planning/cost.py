@@ -18,7 +18,7 @@ UNKNOWN = "unknown"
 
 
 def stage_seconds(rates: Rates, stage: Stage, size: Size, parameters: int) -> tuple[float, float]:
-    """Return the least and the most seconds of a stage; one process alone runs those that do not train."""
+    """Return the least and the most seconds of a stage; one process alone runs those not distributed."""
     return rates.seconds(size, parameters, alone=not stage.distributed)
 
 

@@ -78,7 +78,7 @@ def shape(model: str) -> Shape:
     each = getattr(config, "head_dim", None) or (hidden // heads if heads else 0)
     # With grouped-query attention several query heads share one head of keys and values.
     key_heads = getattr(config, "num_key_value_heads", None) or heads
-    network = _network(model)
+    network = skeleton(model)
     return Shape(
         parameters=_count(network.parameters()),
         vocabulary=config.vocab_size,
@@ -95,7 +95,7 @@ def adapted(model: str, lora: LoraConfig) -> Shape:
     """Read the shape of a model with an adapter; raises ValueError also if it lacks the target layers."""
     from peft import inject_adapter_in_model
 
-    network = inject_adapter_in_model(lora.adapter(), _network(model))
+    network = inject_adapter_in_model(lora.adapter(), skeleton(model))
     return replace(shape(model), adapter=_count(p for p in network.parameters() if p.requires_grad))
 
 
@@ -131,7 +131,7 @@ class Work:
     devices: int
     """Devices that share the state by FSDP, if several."""
     rows: int
-    """Rows of a forward pass, of `prompt` and `response` tokens."""
+    """Rows of a forward pass, of `prompt` and `response` tokens; without effect under a `budget`."""
     prompt: int
     response: int
     cached: int
@@ -141,6 +141,32 @@ class Work:
     sampler: Sampler
     reserved: int = 0
     """Bytes that vLLM's engine on this device takes for itself."""
+    sleeps: bool = False
+    """True if the engine takes them only while it samples (`enable_sleep_mode`)."""
+    budget: int | None = None
+    """The most tokens of a forward pass of packed rows (`rl.token_budget`); None pads `rows` rows."""
+    masked: bool = True
+    """True if packed rows are kept apart by a mask of all pairs of tokens, as torch's attention does it."""
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest row, which gets a pass of its own if it exceeds the budget."""
+        return self.prompt + self.response
+
+    @property
+    def tokens(self) -> int:
+        """The most tokens of a forward pass."""
+        return self.rows * self.longest if self.budget is None else max(self.budget, self.longest)
+
+    @property
+    def scored(self) -> int:
+        """The most tokens of a forward pass whose logprobs are computed."""
+        return self.rows * self.response if self.budget is None else max(self.budget, self.response)
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of tokens of the mask of packed rows; 0 without one. A longer row is alone and has none."""
+        return self.budget**2 if self.budget is not None and self.masked else 0
 
 
 Phase = Literal["throughout", "sampling", "scoring without gradients", "training"]
@@ -164,20 +190,23 @@ def device_bytes(shape: Shape, work: Work) -> dict[Phase, dict[str, int]]:
             f"adapter, float32{shared}": 4 * (shape.adapter or 0) // devices,
             f"Adam's moments, float32{shared}": 8 * trained // devices,
             **(_reference_bytes(shape, devices) if reference else {}),
-            **_sampler_bytes(shape, work),
+            **({} if work.sleeps else _sampler_bytes(shape, work)),
         },
         "sampling": {
+            **(_sampler_bytes(shape, work) if work.sleeps else {}),
             "KV cache, float32": FROZEN * shape.cached * work.cached if work.sampler == "transformers" else 0,
         },
         "scoring without gradients": {
             **(_gathered_units(shape) if devices > 1 else {}),
-            "activations of one layer": work.rows * (work.prompt + work.response) * _passing(shape),
+            "activations of one layer": work.tokens * _passing(shape),
+            **_mask(work),
             "output layer, one tile of logits": _tile(shape, work) + _hidden(shape, work),
         },
         "training": {
             f"gradients, float32{shared}": 4 * trained // devices,
             **(_gathered_units(shape) | _unsharded_gradients(shape) if devices > 1 else {}),
             **_activations(shape, work),
+            **_mask(work),
         },
     }
     return {phase: {part: size for part, size in parts.items() if size} for phase, parts in phases.items()}
@@ -218,7 +247,7 @@ def _activations(shape: Shape, work: Work) -> dict[str, int]:
     float32, their rounded results and the inputs of the projections), 14 per element of queries and of keys
     (their norms, rotation and attention), and 8 per element of the MLP, whose gradients take 4 more.
     """
-    tokens = work.rows * (work.prompt + work.response)
+    tokens = work.tokens
     layer = 16 * shape.hidden + 14 * (shape.queries + shape.keys) + 12 * shape.intermediate
     # The gradients of the output layer are summed in float32, of the hidden states and of the weight.
     whole = FROZEN * shape.vocabulary * shape.hidden if shape.adapter is None else 0
@@ -237,11 +266,16 @@ def _passing(shape: Shape) -> int:
 
 def _hidden(shape: Shape, work: Work) -> int:
     """Return the bytes of the last hidden states of the tokens that are scored."""
-    return HALF * work.rows * work.response * shape.hidden
+    return HALF * work.scored * shape.hidden
 
 
 def _tile(shape: Shape, work: Work) -> int:
-    return HALF * min(work.rows * work.response, TILE_TOKENS) * TILE_WORDS
+    return HALF * min(work.scored, TILE_TOKENS) * TILE_WORDS
+
+
+def _mask(work: Work) -> dict[str, int]:
+    # One byte a pair, which torch's attention turns into the type of the queries, bfloat16.
+    return {"mask of packed rows": (1 + HALF) * work.pairs}
 
 
 def _sampler_bytes(shape: Shape, work: Work) -> dict[str, int]:
@@ -276,7 +310,7 @@ def gib(size: int) -> str:
     return f"{size / 2**30:,.1f} GiB" if size >= 2**29 else f"{size / 2**20:,.1f} MiB"
 
 
-def _network(model: str) -> Any:
+def skeleton(model: str) -> Any:
     """Build the model without its weights."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM

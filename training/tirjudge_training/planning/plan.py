@@ -18,7 +18,7 @@ from tirjudge_training.planning.memory import Shape
 from tirjudge_training.planning.requirements import disk_lines, memory_lines
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.trainer import TaskSource
+from tirjudge_training.rl.stream import TaskSource
 from tirjudge_training.stages.base import DONE, Size, Stage
 
 HEAD = ("stage", "what", "sampled", "trained", "tokens", "time")
@@ -157,7 +157,7 @@ def _unknown(recipe: Recipe, stages: Sequence[tuple[Stage, Size]]) -> Iterator[s
     others = [stage.name for stage in without if not stage.asks_teacher]
     if others:
         yield f"unknown: the time of {', '.join(others)}, for which there are no rows or no rates"
-    if recipe.rates.devices > 1 and any(not stage.distributed for stage, _ in stages):
+    if recipe.rates.devices > 1 and any(size.timed and not stage.distributed for stage, size in stages):
         yield "the first process alone runs the stages of one device, while the other devices wait"
 
 
@@ -171,6 +171,7 @@ def batch_lines(recipe: Recipe, stages: Sequence[tuple[Stage, Size]], shape: Sha
     devices = rates.devices
     seconds = rates.batch(size, shape.parameters)
     length = rates.prompt_tokens + rates.response_tokens
+    background = ", in the background" if devices > 1 else ""
     rows = [
         (
             "generation",
@@ -184,7 +185,7 @@ def batch_lines(recipe: Recipe, stages: Sequence[tuple[Stage, Size]], shape: Sha
         ),
         ("forward only", f"{size.compared * length / steps:,.0f} tokens", seconds.forward / devices),
         ("forward, backward", f"{size.trained * length / steps:,.0f} tokens", seconds.training / devices),
-        ("checkpoint", f"every {config.checkpoint_every} batches", seconds.checkpoint),
+        ("checkpoint", f"every {config.checkpoint_every} batches{background}", seconds.checkpoint),
     ]
     total = sum(one for _, _, one in rows) / steps
     yield ""

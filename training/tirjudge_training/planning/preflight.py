@@ -15,6 +15,7 @@ from tirjudge_sandbox.registry import sandbox_names
 from tirjudge_training.config_files import BadRecipe
 from tirjudge_training.data.base import Data
 from tirjudge_training.distributed.processes import Sharding
+from tirjudge_training.distributed.sharded_checkpoints import SHARDED, STATE_DICT_TYPE, WHOLE
 from tirjudge_training.distributed.sharded_models import EFFICIENT
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.pipelines.pipeline import Pipeline
@@ -23,17 +24,20 @@ from tirjudge_training.planning.memory import Shape, gib
 from tirjudge_training.planning.requirements import disk_bytes
 from tirjudge_training.policies import weight_sync
 from tirjudge_training.policies.vllm_server import VllmServerConfig
-from tirjudge_training.policies.weight_sync import WeightServer
+from tirjudge_training.policies.weight_server import WeightServer
+from tirjudge_training.policies.weight_sync import can_stream
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.config import require_reporters
+from tirjudge_training.rl.engine import RolloutConfig
+from tirjudge_training.stages.base import Stage
 
 LIBRARIES = ("torch", "transformers", "accelerate", "datasets", "trl", "peft")
 LOCAL = "local"
 """The sandbox that every machine has."""
 FSDP = {
-    "FSDP_VERSION": "2",
-    "FSDP_STATE_DICT_TYPE": "FULL_STATE_DICT",
-    EFFICIENT: "true",
+    "FSDP_VERSION": ("2",),
+    STATE_DICT_TYPE: (SHARDED, WHOLE),
+    EFFICIENT: ("true",),
 }
 """The settings of accelerate's FSDP that training needs, as the launcher passes them on."""
 
@@ -58,18 +62,15 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
         if name not in sandbox_names():
             raise BadRecipe(f"{key}.sandbox: no sandbox {name!r}; there are {', '.join(sandbox_names())}")
-    _check_sandbox("rl", recipe.rl.sandbox)
-    if any(stage.asks_teacher for stage in pipeline.stages) and recipe.teacher.sandbox != recipe.rl.sandbox:
+    rolls_out = any(map(_rolls_out, pipeline.stages))
+    asks_teacher = any(stage.asks_teacher for stage in pipeline.stages)
+    if rolls_out:
+        _check_sandbox("rl", recipe.rl.sandbox)
+    if asks_teacher and not (rolls_out and recipe.teacher.sandbox == recipe.rl.sandbox):
         _check_sandbox("teacher", recipe.teacher.sandbox)
-    if (
-        recipe.rl.generator == "vllm"
-        and find_spec("vllm") is None
-        and any(stage.size(data).sampled for stage in pipeline.stages)
-    ):
-        raise BadRecipe(
-            "rl.generator: vLLM is not installed: `pip install tirjudge[vllm]`, or use transformers"
-        )
-    if recipe.rl.server is not None:
+    if recipe.rl.generator == "vllm" and any(stage.size(data).sampled for stage in pipeline.stages):
+        _check_engine(recipe)
+    if recipe.rl.server is not None and rolls_out:
         _check_server(recipe.rl.server)
     for stage in pipeline.stages:
         try:
@@ -79,6 +80,11 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     # The miniature is too small to need these checks.
     if recipe.model.base is not None:
         _check_space(recipe, pipeline, data, recipe.model.base, folder)
+
+
+def _rolls_out(stage: Stage) -> bool:
+    """Return True if a stage has limits of rollouts, which name the sandbox and the sampler of `[rl]`."""
+    return any(isinstance(value, RolloutConfig) for _, value in stage)
 
 
 def _check_sandbox(key: str, name: str) -> None:
@@ -104,9 +110,9 @@ def _check_launch(recipe: Recipe) -> None:
     if os.environ.get("ACCELERATE_USE_FSDP") == "true":
         for name, wanted in FSDP.items():
             found = os.environ.get(name, "")
-            if found.lower() != wanted.lower():
+            if found.lower() not in map(str.lower, wanted):
                 raise BadRecipe(
-                    f"{name.lower()} is {found!r} and must be {wanted}, as in the file that "
+                    f"{name.lower()} is {found!r} and must be {wanted[0]}, as in the file that "
                     "`tirjudge train --launch-config fsdp2` prints"
                 )
     if os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3":
@@ -159,6 +165,19 @@ def _check_kernels(recipe: Recipe) -> None:
             )
 
 
+def _check_engine(recipe: Recipe) -> None:
+    import torch
+
+    if find_spec("vllm") is None:
+        raise BadRecipe(
+            "rl.generator: vLLM is not installed: `pip install tirjudge[vllm]`, or use transformers"
+        )
+    if recipe.rl.vllm.get("enable_sleep_mode") and not torch.cuda.is_available():
+        raise BadRecipe(
+            "rl.vllm.enable_sleep_mode: vLLM sleeps on GPUs only, and there is none: set it to false"
+        )
+
+
 def _check_server(config: VllmServerConfig) -> None:
     if config.weights is not None and not config.weights.is_dir():
         raise BadRecipe(f"rl.server.weights: there is no folder {str(config.weights)!r}")
@@ -185,7 +204,7 @@ def _check_space(recipe: Recipe, pipeline: Pipeline, data: Data, base: str, fold
         raise TooSmall(
             f"{model}: training takes at least {gib(needed)}, and {gib(available)} are {where}; {advice}"
         )
-    _check_weight_folder(recipe, shape, model)
+    _check_weight_folder(recipe, base, shape, model)
     written = sum(disk_bytes(recipe, pipeline, data, shape, sharing=Sharding.launched()).values())
     room = memory.available_disk(folder)
     if written > room:
@@ -195,11 +214,17 @@ def _check_space(recipe: Recipe, pipeline: Pipeline, data: Data, base: str, fold
         )
 
 
-def _check_weight_folder(recipe: Recipe, shape: Shape, model: str) -> None:
-    """Refuse a run whose weights do not fit where they are passed to vLLM."""
-    if recipe.rl.generator == "transformers":
+def _check_weight_folder(recipe: Recipe, base: str, shape: Shape, model: str) -> None:
+    """Refuse a run whose weights do not fit where files of them are passed to vLLM.
+
+    Engines of the run start from such files, also if later weights are streamed.
+    """
+    server, streamed = recipe.rl.server, recipe.rl.weight_sync == "stream"
+    if recipe.rl.generator == "transformers" or (
+        server is not None and streamed and can_stream(memory.skeleton(base), {})
+    ):
         return
-    parent = recipe.rl.server.weights if recipe.rl.server is not None else None
+    parent = server.weights if server is not None else None
     passing, room = memory.FROZEN * shape.parameters, weight_sync.free_bytes(parent)
     if passing > room:
         raise TooSmall(

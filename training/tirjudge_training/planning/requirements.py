@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tirjudge.console_text import table
 from tirjudge_training.data.base import Data
 from tirjudge_training.distributed.processes import Sharding
+from tirjudge_training.distributed.sharded_checkpoints import STATE_DICT_TYPE, WHOLE
 from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning.memory import (
     HALF,
@@ -23,20 +26,24 @@ from tirjudge_training.stages.base import Stage
 
 WEIGHT, MOMENTS = 4, 8
 """Bytes per parameter in float32, and per trained parameter for Adam's two moments."""
+STEP = 1024
+"""The difference between the token budgets that a plan tries."""
 RECORD, TEXT, SAMPLED = 800, 4, 7
 """Bytes per rollout for its record without the text, per token for its text, and per sampled token in Parquet
 (its id, its logprob and its text once more, compressed)."""
 
 
 def memory_lines(recipe: Recipe, shape: Shape) -> Iterator[str]:
-    """Yield the memory by part, and if it does not fit, the largest `rl.micro_batch` that does."""
-    work, room = _work(recipe, recipe.rl.micro_batch), int(recipe.rates.memory)
+    """Yield the memory by part, and if it does not fit, the largest passes that do."""
+    work, room = _work(recipe), int(recipe.rates.memory)
     where = f"each of {work.devices} devices" if work.devices > 1 else "the device"
+    row = f"{work.prompt:,} + {work.response:,} tokens"
     yield ""
-    yield (
-        f"memory of {where} in RL, with rl.micro_batch = {work.rows} rows of "
-        f"{work.prompt:,} + {work.response:,} tokens:"
-    )
+    if work.budget is None:
+        yield f"memory of {where} in RL, with rl.micro_batch = {work.rows} rows of {row}:"
+    else:
+        alone = f", but at least one row of {row}" if work.budget < work.longest else ""
+        yield f"memory of {where} in RL, with rl.token_budget = {work.budget:,} tokens of packed rows{alone}:"
     phases = device_bytes(shape, work)
     for phase, parts in phases.items():
         if parts:
@@ -90,13 +97,20 @@ def _range(least: int, most: int) -> str:
 def _fit(recipe: Recipe, shape: Shape, total: int) -> str:
     if total <= recipe.rates.memory:
         return "fits"
-    # The largest micro-batch that fits, since smaller ones are slower.
-    for rows in range(recipe.rl.micro_batch - 1, 0, -1):
-        _, smaller = largest(device_bytes(shape, _work(recipe, rows)))
-        if smaller <= recipe.rates.memory:
-            return f"does not fit; rl.micro_batch = {rows} does, with {gib(smaller)}"
+    work = _work(recipe)
+    key, smaller = "rl.micro_batch", [replace(work, rows=rows) for rows in range(work.rows - 1, 0, -1)]
+    if work.budget is not None:
+        # Below the longest row a budget saves nothing, since that row gets a pass of its own.
+        budgets = range((work.budget - 1) // STEP * STEP, work.longest - 1, -STEP)
+        key, smaller = "rl.token_budget", [replace(work, budget=budget) for budget in budgets]
+    # The largest passes that fit, since smaller ones are slower.
+    for one in smaller:
+        _, needed = largest(device_bytes(shape, one))
+        if needed <= recipe.rates.memory:
+            size = one.rows if one.budget is None else one.budget
+            return f"does not fit; {key} = {size} does, with {gib(needed)}"
     smaller_engine = ", a smaller rl.vllm.gpu_memory_utilization" if recipe.rl.generator == "vllm" else ""
-    return f"does not fit with any rl.micro_batch; use more devices{smaller_engine} or shorter rows"
+    return f"does not fit with any {key}; use more devices{smaller_engine} or shorter rows"
 
 
 def _engine(recipe: Recipe, shape: Shape, reserved: int) -> str:
@@ -116,12 +130,12 @@ def _engine(recipe: Recipe, shape: Shape, reserved: int) -> str:
     )
 
 
-def _work(recipe: Recipe, rows: int) -> Work:
+def _work(recipe: Recipe) -> Work:
     rates, rl = recipe.rates, recipe.rl
     share = float(rl.vllm.get("gpu_memory_utilization", VLLM_SHARE))
     return Work(
         devices=rates.devices,
-        rows=rows,
+        rows=rl.micro_batch,
         # The longest prompt that training admits; a recipe without a limit is planned with the mean.
         prompt=recipe.data.max_prompt_tokens or rates.prompt_tokens,
         response=rl.max_tokens,
@@ -129,6 +143,9 @@ def _work(recipe: Recipe, rows: int) -> Work:
         reference=rl.beta > 0,
         sampler=rl.generator,
         reserved=int(share * rates.memory) if rl.generator == "vllm" else 0,
+        budget=rl.token_budget,
+        masked=not recipe.model.attn_implementation.startswith("flash"),
+        sleeps=rl.generator == "vllm" and bool(rl.vllm.get("enable_sleep_mode")),
     )
 
 
@@ -138,9 +155,13 @@ def _model_bytes(sharing: Sharding) -> int:
 
 
 def _checkpoint_bytes(sharing: Sharding) -> int:
-    """Return the bytes per trained parameter of a checkpoint. FSDP and DeepSpeed write the weights twice."""
+    """Return the bytes per trained parameter of a checkpoint. DeepSpeed, and FSDP without shards, write the
+    weights twice.
+    """
     state = MOMENTS + (WEIGHT if sharing is Sharding.DEEPSPEED else 0)  # DeepSpeed trains a float32 copy
-    return state + (1 if sharing is Sharding.NONE else 2) * _model_bytes(sharing)
+    whole = os.environ.get(STATE_DICT_TYPE) == WHOLE
+    twice = sharing is Sharding.DEEPSPEED or (sharing is Sharding.FSDP and whole)
+    return state + (2 if twice else 1) * _model_bytes(sharing)
 
 
 def _rollouts(stage: Stage, data: Data, replaced: bool) -> int:

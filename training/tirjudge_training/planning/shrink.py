@@ -76,6 +76,7 @@ def shrunk(recipe: Recipe, folder: Path) -> Recipe:
         **open_method(recipe).shrink(),
         "model": {"base": str(_model(recipe, made / "model"))},
         "rl": {
+            "trainer": "trl",
             "steps": 2,
             "epochs": None,
             "groups": 2,

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from typing import Any
 
 from tirjudge.generation.vllm import VllmGenerator
 from tirjudge_training.distributed.checkpoints import full_weights
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.policies.weight_sync import WeightFolder, WeightSync
+from tirjudge_training.distributed.profiling import release, return_gpu_cache
+from tirjudge_training.policies.weight_sync import WeightFolder, WeightSync, can_stream
 
 
 class VllmPolicy:
     """A copy of the trainer's model in vLLM, one engine per process.
 
     Each process passes the weights to its own engine one tensor at a time. An engine starts from a folder in
-    memory, which the first process writes and all processes read, and which can also pass new weights.
+    memory, which the first process writes and all processes read, and which can also pass new weights. With
+    vLLM's argument `enable_sleep_mode`, an engine that has rested holds no GPU memory until `refresh`.
     """
 
     def __init__(
@@ -34,6 +35,9 @@ class VllmPolicy:
         Each of several `processes` must make the same calls. Raises GeneratorFailed.
         """
         self._model, self._streams = model, weight_sync == "stream" and can_stream(model, engine)
+        self._sleeps = bool(engine.get("enable_sleep_mode"))
+        # vLLM refuses to start on a GPU whose memory an earlier stage of this process still holds.
+        release()
         self._weights = WeightFolder(model, tokenizer, processes)
         # The folder lies in memory: an engine that fails to start must not leave it there.
         try:
@@ -46,35 +50,29 @@ class VllmPolicy:
         self.generator.model = name
 
     async def refresh(self) -> None:
+        if self._sleeps:
+            return_gpu_cache()
+        # Only the memory of the weights, so that the KV cache does not take what passing them needs.
+        await self.generator.wake("weights")
         if self._streams:
             # Gathered here, in the trainer's thread: in another one, collective operations would use the
             # first GPU.
             await self.generator.receive_weights(full_weights(self._model))
-            return
-        with self._weights.written() as folder:
-            await self.generator.load_weights(folder)
+        else:
+            with self._weights.written() as folder:
+                await self.generator.load_weights(folder)
+        if self._sleeps:
+            return_gpu_cache()
+        await self.generator.wake("kv_cache")
 
     async def rest(self) -> None:
-        """Do nothing: vLLM keeps its memory for the whole run."""
+        """Free the engine's memory if it may sleep; otherwise vLLM keeps it for the whole run."""
+        if self._sleeps:
+            await self.generator.sleep()
 
     async def close(self) -> None:
         self._weights.close()
         await self.generator.close()
-
-
-def can_stream(model: Any, engine: Mapping[str, Any]) -> bool:
-    """Return True if an engine with these arguments can take the model's tensors one by one.
-
-    It cannot if it spans several GPUs, which do not share the trainer's memory, or if transformers stores the
-    weights in another form than model files do, as it does for mixtures of experts.
-    """
-    from transformers.conversion_mapping import get_model_conversion_mapping
-    from transformers.core_model_loading import WeightConverter
-
-    alone = engine.get("tensor_parallel_size", 1) == engine.get("pipeline_parallel_size", 1) == 1
-    return alone and not any(
-        isinstance(rule, WeightConverter) for rule in get_model_conversion_mapping(model)
-    )
 
 
 def own_device() -> list[int] | None:

@@ -8,25 +8,27 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from tirjudge.generation import Sampling
+from tirjudge.generation import GeneratorFailed, Sampling
 from tirjudge.generation.base import BusyClock
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
 from tirjudge_environments import Completion, Context
+from tirjudge_training.distributed.checkpoints import full_weights
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.policies.weight_sync import WeightFolder, WeightServer
+from tirjudge_training.policies.weight_server import WeightServer, send_weights
+from tirjudge_training.policies.weight_sync import WeightFolder, WeightSync, can_stream
 
 
 class VllmServerConfig(BaseModel):
-    """The servers and the folder through which they receive weights (ours)."""
+    """The servers, and the folder through which they receive weights if these are not streamed (ours)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     urls: tuple[str, ...] = Field(min_length=1)
     """One server or several, `http://host:port`; the processes of a run are distributed over them."""
     weights: Path | None = None
-    """An existing folder that trainer and servers see under the same path, through which weights pass; None
-    uses this machine's memory."""
+    """An existing folder that trainer and servers see under the same path, through which weights pass if they
+    are not streamed; None uses this machine's memory."""
     concurrency: int = Field(default=256, gt=0)
     """Concurrent requests per process; vLLM queues those that it cannot run yet."""
 
@@ -52,7 +54,7 @@ class ServedGenerator:
         """`folder` contains the model's tokenizer. Raises GeneratorFailed."""
         self.model = name
         self.weights = ""
-        """The name of the weights that the server must hold."""
+        """The name of the weights that the server must hold; empty while it has not received all of them."""
         self._server, self._clock = server, BusyClock()
         self._endpoint = OpenAIGenerator(
             server.served_model(),
@@ -75,6 +77,8 @@ class ServedGenerator:
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
         """Return the completion of one turn. Raises GeneratorFailed, ContextTooLong."""
+        if not self.weights:
+            raise GeneratorFailed(f"{self._server.url} has not received all of its new weights")
         with self._clock.working():
             completion = await self._endpoint.generate(context, sampling)
             # A restarted server would answer with the weights from its start.
@@ -87,7 +91,11 @@ class ServedGenerator:
 
 
 class VllmServerPolicy:
-    """A copy of the trainer's model in every server; each process samples from one of them."""
+    """A copy of the trainer's model in every server; each process samples from one of them.
+
+    The first process sends the weights to all servers at once, one tensor at a time; a folder of weights that
+    they read is the other way.
+    """
 
     def __init__(
         self,
@@ -97,26 +105,30 @@ class VllmServerPolicy:
         *,
         config: VllmServerConfig,
         processes: Processes = ALONE,
+        weight_sync: WeightSync = "stream",
         enable_thinking: bool | None = None,
     ) -> None:
         """Each of several `processes` must make the same calls. Raises GeneratorFailed, OSError."""
-        self._processes = processes
+        self._model, self._processes = model, processes
+        self._streams = weight_sync == "stream" and can_stream(model, {})
+        self.passed = 0
+        """Bytes of the last sync that each worker of a server received; 0 if they passed through a folder."""
         self._servers = [WeightServer(url) for url in config.urls]
         # Each process samples from one server, but the first loads the weights into all of them.
         mine = self._servers[processes.rank % len(self._servers)]
         processes.first(self._check)  # before the weights are written: the check is cheap
         self._weights = WeightFolder(model, tokenizer, processes, config.weights)
         try:
-            with self._weights.written() as folder:
-                self.generator = ServedGenerator(name, mine, folder, config.concurrency, enable_thinking)
-                self._load(folder)
+            self.generator = ServedGenerator(
+                name, mine, self._weights.path, config.concurrency, enable_thinking
+            )
+            self._load()
         except BaseException:
             self._weights.close()
             raise
 
     async def refresh(self) -> None:
-        with self._weights.written() as folder:
-            self._load(folder)  # Not in a thread: there, collective operations would use the first GPU.
+        self._load()  # Not in a thread: there, collective operations would use the first GPU.
 
     async def rest(self) -> None:
         """Do nothing: the servers keep their memory."""
@@ -129,12 +141,37 @@ class VllmServerPolicy:
         for server in self._servers:
             server.check()
 
-    def _load(self, folder: Path) -> None:
-        self.generator.weights = self._processes.first(lambda: self._load_all(folder))
-
-    def _load_all(self, folder: Path) -> str:
+    def _load(self) -> None:
+        self.generator.weights = ""
         # A fresh name for every load: a server that answers under another name holds stale weights.
-        name = uuid4().hex
+        name = self._processes.first(lambda: uuid4().hex)
+        if self._streams:
+            self._stream(name)
+        else:
+            with self._weights.written() as folder:
+                self._processes.first(lambda: self._load_all(folder, name))
+        self.generator.weights = name
+
+    def _stream(self, name: str) -> None:
+        # Collective: with sharded weights every process takes part in gathering them.
+        weights = full_weights(self._model)
+        failure: GeneratorFailed | None = None
+        if self._processes.rank:
+            for _ in weights:
+                pass
+        else:
+            try:
+                device = next(self._model.parameters()).device
+                self.passed = send_weights(self._servers, weights, device, name)
+            except GeneratorFailed as error:
+                failure = error
+
+        def report() -> None:
+            if failure is not None:
+                raise failure
+
+        self._processes.first(report)
+
+    def _load_all(self, folder: Path, name: str) -> None:
         for server in self._servers:
             server.load(folder, name)
-        return name

@@ -1,4 +1,4 @@
-"""Passing the trainer's weights to vLLM: a shared folder of weights, and the servers that load from it."""
+"""Passing the trainer's weights to vLLM: the ways to do it, and a shared folder of weights."""
 
 from __future__ import annotations
 
@@ -9,27 +9,13 @@ from shutil import disk_usage
 from tempfile import TemporaryDirectory, gettempdir
 from typing import Any, Literal
 
-import httpx
-
-from tirjudge.console_text import printable
-from tirjudge.generation import GeneratorFailed
-from tirjudge.generation.endpoint.http import api_root
 from tirjudge_training.distributed.checkpoints import on_the_first
 from tirjudge_training.distributed.processes import Processes
 
 WeightSync = Literal["stream", "folder"]
-"""The ways in which a run's own vLLM engines receive new weights."""
+"""The ways in which vLLM receives new weights."""
 MEMORY = Path("/dev/shm")
 """A file system in memory, which passes weights without writing them to a disk."""
-EXTENSION = "tirjudge.generation.vllm_worker.WeightReloader"
-START = (
-    "start it with VLLM_SERVER_DEV_MODE=1 in its environment, "
-    f"--worker-extension-cls {EXTENSION} and --logprobs-mode processed_logprobs"
-)
-PATIENCE = httpx.Timeout(1800.0, connect=20.0)
-"""Seconds. A server answers only after it has read the weights, possibly from another machine's disk."""
-LONGEST = 300
-"""The most characters of a server's answer that a message quotes."""
 
 
 def parent_folder(parent: Path | None) -> Path:
@@ -75,93 +61,16 @@ class WeightFolder:
         return folder
 
 
-class WeightServer:
-    """One vLLM server. Every method raises GeneratorFailed, in one line that names the server."""
+def can_stream(model: Any, engine: Mapping[str, Any]) -> bool:
+    """Return True if an engine with these arguments can take the model's tensors one by one.
 
-    def __init__(self, url: str) -> None:
-        """`url` may end in `/v1`. Raises ValueError for an invalid address."""
-        self.url = str(api_root(url)).removesuffix("/v1")
-        self.precision = "unknown"
-        """The type of its matrix products, once `check` has read it."""
-        self._client: httpx.AsyncClient | None = None
+    It cannot if it spans several GPUs, which do not share the trainer's memory, or if transformers stores the
+    weights in another form than model files do, as it does for mixtures of experts.
+    """
+    from transformers.conversion_mapping import get_model_conversion_mapping
+    from transformers.core_model_loading import WeightConverter
 
-    def check(self) -> None:
-        """Verify that the server accepts weights and returns the logprobs of its sampling distribution."""
-        info = self._ask("GET", "/server_info?config_format=json")
-        try:
-            config = info["vllm_config"]
-            extension = config["parallel_config"]["worker_extension_cls"]
-            mode = config["model_config"]["logprobs_mode"]
-            self.precision = _line(config["model_config"].get("dtype", "unknown")).removeprefix("torch.")
-        except (AttributeError, KeyError, TypeError):
-            raise GeneratorFailed(
-                f"{self.url} does not report its configuration as vLLM 0.31 does: check its version"
-            ) from None
-        if extension != EXTENSION or mode != "processed_logprobs":
-            raise GeneratorFailed(
-                f"{self.url} has worker_extension_cls {extension!r} and logprobs_mode {mode!r}: {START}"
-            )
-
-    def served_model(self) -> str:
-        """Return the model name that requests must use."""
-        models = self._ask("GET", "/v1/models")
-        try:
-            return str(models["data"][0]["id"])
-        except (KeyError, IndexError, TypeError):
-            raise GeneratorFailed(f"{self.url} serves no model") from None
-
-    def load(self, folder: Path, name: str) -> None:
-        """Load the weights of a model folder that the server can read, under `name`; clear its caches."""
-        self._ask("POST", "/collective_rpc", {"method": "reload_from", "args": [str(folder)]})
-        if not self._ask("POST", "/reset_prefix_cache").get("success"):
-            raise GeneratorFailed(
-                f"{self.url}: the KV cache of the old weights is in use: is another client sampling there?"
-            )
-        # Named last: until then the server does not claim to hold these weights.
-        self._ask("POST", "/update_weight_version", {"new_version": name})
-
-    async def require(self, name: str) -> None:
-        """Verify that the server holds the weights of this name."""
-        # Created on first use, because an HTTP client belongs to the event loop that runs then.
-        if self._client is None:
-            self._client = httpx.AsyncClient(base_url=self.url, timeout=PATIENCE)
-        try:
-            answer = await self._client.get("/weight_info")
-            current = _json(answer).get("weight_version")
-        except httpx.HTTPError as error:
-            raise GeneratorFailed(f"{self.url}: {_line(error)}") from None
-        if current != name:
-            raise GeneratorFailed(
-                f"{self.url} does not hold the weights that it was given: it was restarted, or another "
-                "client replaced them"
-            )
-
-    async def close(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
-
-    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        # Synchronous, because it runs in the trainer's thread while no rollout is under way.
-        try:
-            answer = httpx.request(method, f"{self.url}{path}", json=body, timeout=PATIENCE)
-        except httpx.HTTPError as error:
-            raise GeneratorFailed(f"{self.url}: {_line(error)}") from None
-        if answer.status_code == 404:
-            raise GeneratorFailed(f"{self.url} has no route {path.partition('?')[0]}: {START}")
-        if not answer.is_success:
-            raise GeneratorFailed(f"{self.url}{path}: {answer.status_code}: {_line(answer.text)}")
-        return _json(answer)
-
-
-def _json(answer: httpx.Response) -> dict[str, Any]:
-    """Return the body as an object; an empty one if it is anything else."""
-    try:
-        value = answer.json()
-    except ValueError:
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
-def _line(reason: object) -> str:
-    """Return untrusted text as one line."""
-    return printable(" ".join(str(reason).split()) or type(reason).__name__, LONGEST)
+    alone = engine.get("tensor_parallel_size", 1) == engine.get("pipeline_parallel_size", 1) == 1
+    return alone and not any(
+        isinstance(rule, WeightConverter) for rule in get_model_conversion_mapping(model)
+    )

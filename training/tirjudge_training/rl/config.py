@@ -25,6 +25,9 @@ def _known_loss(name: str) -> str:
 class RlConfig(RolloutConfig):
     """The RL stage. Defaults are TIR-Judge's (§5.1) if the paper gives a number; `ours` marks the others."""
 
+    trainer: Literal["trl", "verl"] = "trl"
+    """The trainer of the stage: TRL in the processes of `tirjudge train`, or verl on a Ray cluster, which
+    `tirjudge launch verl` starts; may be changed when a run is resumed (ours)."""
     steps: int = Field(default=0, ge=0)
     """Generation batches (ours); 0 means as many as `epochs` takes."""
     epochs: float | None = Field(default=None, gt=0)
@@ -78,6 +81,16 @@ class RlConfig(RolloutConfig):
     """The quantity that must differ within a group for dynamic sampling to keep it."""
     replacement_rounds: int = Field(default=2, ge=0)
     """The most rounds in which groups without a learning signal are replaced (ours)."""
+    oversample: float = Field(default=1.0, ge=1)
+    """Groups sampled at once for each free slot of a batch. Above 1, a batch is taken as soon as groups with
+    a learning signal fill it, and rollouts that still run are cut: which ones depends on time, and long ones
+    are cut more often (ours)."""
+    off_policy: bool = False
+    """Sample each batch while the one before is trained, with the weights from before that step. Needs
+    `importance_cap`; with the transformers generator, a second copy of the model samples (ours)."""
+    rollouts_at_once: int = Field(default=256, gt=0)
+    """The most rollouts that a process begins together; when fewer run, it takes the next task from a queue
+    that all processes share. It may be changed when a run is resumed (ours)."""
     resamples: int = Field(default=2, ge=0)
     """The most times that an episode is sampled again after its sandbox or generator failed (ours)."""
     report_to: tuple[Reporter, ...] = ()
@@ -95,6 +108,10 @@ class RlConfig(RolloutConfig):
             raise ValueError(
                 "temperature = 0 gives identical rollouts, so that all advantages are 0: set it above 0"
             )
+        if self.off_policy and self.importance_cap is None:
+            raise ValueError("off_policy needs importance_cap, which weights its samples: 2.0 is common")
+        if self.off_policy and self.generator == "vllm" and self.vllm.get("enable_sleep_mode"):
+            raise ValueError("off_policy samples while vLLM would sleep: set vllm.enable_sleep_mode = false")
         open_loss(self.loss, self.loss_options)  # raises for an option that the loss does not have
         self.shares(1)
         return self

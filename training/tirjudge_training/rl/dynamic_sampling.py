@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import Protocol
 
-from tirjudge.rollout import as_finished
+from tirjudge.rollout import all_or_none, as_finished
 from tirjudge_environments import Environment, Episode, JudgeTask, Reward, Score, Trajectory, Unscored, View
+from tirjudge_environments.session import Transcript
 from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.shared_queue import take_turns
 from tirjudge_training.rl.advantages import Filter, teaches
 
 CORRECT = "correct"
@@ -38,8 +41,6 @@ class RolloutEngine(Protocol):
     environment: Environment
 
     async def episode(self, task: JudgeTask, sample: int = 0) -> Episode: ...
-
-    async def group(self, task: JudgeTask, size: int) -> Sequence[Episode]: ...
 
     async def score(self, group: Sequence[Episode]) -> list[tuple[Score, ...]]: ...
 
@@ -74,6 +75,15 @@ class ScoredRollouts:
     """Episodes that could not be scored at first and were sampled again."""
 
     @property
+    def written(self) -> int:
+        """Tokens that the model wrote in all rollouts."""
+        return sum(
+            sum(Transcript.of(trajectory).mask)
+            for episode in self.episodes
+            for trajectory in episode.trajectories
+        )
+
+    @property
     def groups(self) -> list[Group]:
         return [
             Group(
@@ -83,6 +93,27 @@ class ScoredRollouts:
             )
             for i, trajectory in enumerate(self.episodes[0].trajectories)
         ]
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """The rollouts of a batch that were ended, or finished too late, because others had filled it."""
+
+    taken: tuple[tuple[int, ...], ...]
+    """The positions of the tasks that each round used. Which ones depends on time, so a step that is repeated
+    has to be given them."""
+    rollouts: int
+
+
+@dataclass(frozen=True, slots=True)
+class RoundTimes:
+    """Wall seconds of the rounds of a batch, over all processes."""
+
+    seconds: float = 0.0
+    waited: float = 0.0
+    """Mean seconds for which a task that was done waited for the end of its round."""
+    idle: float = 0.0
+    """Mean seconds for which a process had nothing left to sample."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +128,14 @@ class Batch:
     """Rounds of replacement, 0 or more."""
     kept: tuple[Group, ...]
     """The groups that enter the loss, at most one per slot."""
+    cut: Cut | None = None
+    """None if all rollouts were awaited."""
+    times: RoundTimes = RoundTimes()
+
+    @property
+    def written(self) -> int:
+        """Tokens that the model wrote in all rollouts of the batch."""
+        return sum(rollouts.written for rollouts in (*self.first, *self.replacements))
 
 
 async def gather(
@@ -108,6 +147,9 @@ async def gather(
     by: Filter = "correctness",
     replacement_rounds: int = 0,
     resamples: int = 1,
+    oversample: float = 1.0,
+    repeated: Cut | None = None,
+    at_once: int | None = None,
     processes: Processes = ALONE,
     progress: Progress = lambda done, tasks: None,
     drawn: Callable[[Sequence[int]], None] = lambda positions: None,
@@ -119,44 +161,87 @@ async def gather(
     is sampled again at most `resamples` times. Views of a task stay together; a slot that no whole task fits
     stays empty.
 
-    Tasks are distributed over `processes`, and every process receives the whole batch, so that filter and
-    replacements do not depend on the number of processes. `progress` is called when one of this process's
-    tasks is done, and `drawn` with the positions of the tasks that a round uses.
+    With `oversample` above 1, tasks for so many times the free slots are sampled, and the rollouts that still
+    run when groups with a learning signal fill the batch are cut. `repeated` are the cuts of an earlier
+    sampling of this batch, after which the same tasks are used again.
+
+    All processes take tasks from one queue, at most as many as make `at_once` episodes run in each, and every
+    process receives the whole batch, so that filter and replacements do not depend on the number of
+    processes. `progress` is called when one of this process's tasks is done, and `drawn` with the positions
+    of the tasks that a round has used.
     """
     rounds: list[list[ScoredRollouts]] = []
     kept: list[Group] = []
-    while len(kept) < slots and len(rounds) <= replacement_rounds:
-        fitting = _fitting_tasks(sample_task, len(rounds), rollouts, slots - len(kept))
+    taken: list[tuple[int, ...]] = []
+    cut, times = 0, RoundTimes()
+    enough = False
+    while len(kept) < slots and len(rounds) <= replacement_rounds and not enough:
+        free = slots - len(kept)
+        if repeated is None:
+            # Rounded first: 10 * 1.1 is more than 11 in binary.
+            wider = math.ceil(round(free * oversample, 9))
+            fitting = _fitting_tasks(sample_task, len(rounds), rollouts, wider)
+        else:
+            fitting = _same_tasks(sample_task, len(rounds), repeated)
         if rounds and not fitting:
             break  # the rows have come to an end
-        drawn(list(fitting))
-        tasks = processes.share(list(fitting.values()))
-        scored = await _all_scored(tasks, rollouts, size, resamples, progress)
-        # Every process sees all rollouts, so that all take the same decisions below.
-        rounds.append(processes.collect(scored))
-        kept += [group for one in rounds[-1] for group in one.groups if group.teaches(by)]
+        tasks = list(fitting.values())
+
+        async def scored(
+            number: int, part_done: Callable[[], None], tasks: list[FormattedTask] = tasks
+        ) -> ScoredRollouts:
+            formatted = tasks[number]
+            return await score_task(formatted, rollouts[formatted.format], size, resamples, part_done)
+
+        outcome = await take_turns(
+            len(tasks),
+            scored,
+            parts=size,
+            at_once=at_once,
+            worth=lambda one: len(_taught(one, by)),
+            wanted=free if oversample > 1 and repeated is None else None,
+            processes=processes,
+            progress=lambda done, tasks=tasks: progress(done, -(-len(tasks) // processes.world)),  # type: ignore[misc]
+        )
+        # Every process sees all results, so that all take the same decisions below.
+        used: list[int] = []
+        for number, one in outcome.results.items():
+            taught = _taught(one, by)
+            if len(taught) > slots - len(kept):
+                enough = True
+                continue
+            kept += taught
+            used.append(number)
+        enough = enough or bool(outcome.cut)
+        unused = {*outcome.cut, *outcome.results} - set(used)
+        cut += size * sum(_views(tasks[number], rollouts) for number in unused)
+        positions = list(fitting)
+        taken.append(tuple(positions[number] for number in used))
+        drawn(taken[-1])
+        rounds.append([outcome.results[number] for number in used])
+        times = RoundTimes(
+            times.seconds + outcome.seconds, times.waited + outcome.waited, times.idle + outcome.idle
+        )
     first, later = rounds[0], [one for replacements in rounds[1:] for one in replacements]
     _require_a_score(first)
-    return Batch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept))
+    cuts = repeated or (Cut(tuple(taken), cut) if oversample > 1 else None)
+    return Batch(tuple(first), tuple(later), len(rounds) - 1, tuple(kept), cuts, times)
 
 
-async def _all_scored(
-    tasks: Sequence[FormattedTask],
-    rollouts: Mapping[str, RolloutEngine],
-    size: int,
-    resamples: int,
-    progress: Progress,
-) -> list[ScoredRollouts]:
-    done = 0
+def _taught(rollouts: ScoredRollouts, by: Filter) -> list[Group]:
+    """Return the groups of a task that dynamic sampling keeps."""
+    return [group for group in rollouts.groups if group.teaches(by)]
 
-    async def scored(task: FormattedTask) -> ScoredRollouts:
-        nonlocal done
-        result = await score_task(task, rollouts[task.format], size, resamples)
-        done += 1
-        progress(done, len(tasks))
-        return result
 
-    return await asyncio.gather(*map(scored, tasks))
+def _views(formatted: FormattedTask, rollouts: Mapping[str, RolloutEngine]) -> int:
+    return len(rollouts[formatted.format].environment.views(formatted.task))
+
+
+def _same_tasks(sample_task: TaskSampler, round_number: int, cut: Cut) -> dict[int, FormattedTask]:
+    """Return, by position, the tasks that a round of an earlier sampling used."""
+    positions = cut.taken[round_number] if round_number < len(cut.taken) else ()
+    found = {position: sample_task(round_number, position) for position in positions}
+    return {position: task for position, task in found.items() if task is not None}
 
 
 def _fitting_tasks(
@@ -169,7 +254,7 @@ def _fitting_tasks(
         formatted = sample_task(round_number, position)
         if formatted is None:
             break
-        views = len(rollouts[formatted.format].environment.views(formatted.task))
+        views = _views(formatted, rollouts)
         if views <= slots:
             slots -= views
             tasks[position] = formatted
@@ -199,10 +284,23 @@ async def score_tasks(
 
 
 async def score_task(
-    formatted: FormattedTask, rollout: RolloutEngine, size: int, resamples: int
+    formatted: FormattedTask,
+    rollout: RolloutEngine,
+    size: int,
+    resamples: int,
+    sampled: Callable[[], None] = lambda: None,
 ) -> ScoredRollouts:
-    """Return `size` scored samples of a task; unscored ones are sampled again at most `resamples` times."""
-    episodes = list(await rollout.group(formatted.task, size))
+    """Return `size` scored samples of a task; unscored ones are sampled again at most `resamples` times.
+
+    `sampled` is called at the end of each of the first `size` samples.
+    """
+
+    async def counted(sample: int) -> Episode:
+        episode = await rollout.episode(formatted.task, sample)
+        sampled()
+        return episode
+
+    episodes = await all_or_none(counted(sample) for sample in range(size))
     scores = await rollout.score(episodes)
     resampled = 0
     for attempt in range(1, resamples + 1):

@@ -6,18 +6,20 @@ The clock measures the time in which programs ran and the generator did not.
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from tirjudge.generation import Sampling
+from tirjudge.generation import Generator, Sampling
 from tirjudge.rollout import Rollout
 from tirjudge.rollout.reward_questions import RewardQuestions
-from tirjudge_environments import Environment
+from tirjudge_environments import Completion, Context, Environment
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import Execution, Limits, Program, Sandbox, open_sandbox
 from tirjudge_training import model_folder
@@ -56,9 +58,10 @@ class RolloutConfig(BaseModel):
     vllm: Mapping[str, Any] = Field(default_factory=dict)
     """Arguments of the vLLM engine: gpu_memory_utilization, tensor_parallel_size, ... (ours)."""
     weight_sync: WeightSync = "stream"
-    """The way in which engines of `vllm` get new weights: tensor by tensor from memory that trainer and
-    engine share, or from `folder`, a copy of all weights in /dev/shm, which engines over several GPUs and
-    mixtures of experts always use (ours)."""
+    """The way in which vLLM gets new weights: tensor by tensor, an engine through memory that it shares with
+    the trainer and a server over the network; or from `folder`, a copy of all weights in /dev/shm or in
+    `server.weights`, which engines over several GPUs and mixtures of experts always use. May be changed when
+    a run is resumed (ours)."""
     server: VllmServerConfig | None = None
     """The servers of `vllm-server`; may be changed when a run is resumed (ours)."""
 
@@ -113,13 +116,15 @@ class Engine:
         server: VllmServerConfig | None = None,
         processes: Processes = ALONE,
         enable_thinking: bool | None = None,
+        off_policy: bool = False,
     ) -> None:
         """Create the sampler that `generator` names. Raises GeneratorFailed.
 
         `vllm` are the arguments of a vLLM engine, `server` the servers of vllm-server. Each of several
         `processes` that train the model must make this call. `reward_questions` answers the questions of
         rewards that depend on another model, and is closed with the engine. `enable_thinking` is the thinking
-        mode of the prompts, see `ChatEncoder`.
+        mode of the prompts, see `ChatEncoder`. With `off_policy` the sampler has weights of its own, which
+        only `refresh` changes.
         """
         self._policy: Policy
         if generator == "vllm":
@@ -138,9 +143,11 @@ class Engine:
                 name,
                 config=server,
                 processes=processes,
+                weight_sync=weight_sync,
                 enable_thinking=enable_thinking,
             )
-        elif processes.share_weights:  # the trainer's own model holds only a shard in each process
+        elif off_policy or processes.share_weights:
+            # Training changes the trainer's own model meanwhile, or that model is only a shard.
             self._policy = CopyPolicy(model, tokenizer, name, enable_thinking=enable_thinking)
         else:
             self._policy = OwnPolicy(model, tokenizer, name, enable_thinking=enable_thinking)
@@ -149,6 +156,9 @@ class Engine:
         # The sandbox is opened in `__enter__`, since its workers belong to the event loop.
         self._reward_questions, self._sandbox_name = reward_questions, sandbox
         self._budget, self._sampling, self._limits = budget, sampling, limits or Limits()
+        self.tokens_written = 0
+        """Tokens of all turns that the model has finished."""
+        self._ahead: tuple[Future[Any], asyncio.Task[Any]] | None = None
 
     @classmethod
     def load(
@@ -160,11 +170,21 @@ class Engine:
         *,
         enable_thinking: bool | None = None,
         dtype: Dtype = "float32",
+        processes: Processes = ALONE,
     ) -> Self:
-        """Return an engine for a model that is not being trained: a folder, hub id or short name."""
+        """Return an engine for a model that is not being trained: a folder, hub id or short name.
+
+        Each of several `processes` must make this call, and samples with an engine of its own.
+        """
+        if config.generator == "transformers":
+            # Nothing is shared: each process samples with a whole copy, also in a launch that shards models.
+            loaded, processes = model_folder.load(model, dtype=dtype), ALONE
+        else:
+            # Under vLLM the model only passes its weights on, so it stays out of GPU memory; the first
+            # process does that for all.
+            loaded = model_folder.load(model, "cpu", dtype=dtype, weights=processes.rank == 0)
         return cls(
-            # Under vLLM the model only passes its weights on, so it stays out of GPU memory.
-            *model_folder.load(model, None if config.generator == "transformers" else "cpu", dtype=dtype),
+            *loaded,
             environments,
             budget=config.budget,
             limits=config.limits,
@@ -174,7 +194,9 @@ class Engine:
             reward_questions=reward_questions,
             generator=config.generator,
             vllm=config.vllm,
+            weight_sync=config.weight_sync,
             server=config.server,
+            processes=processes,
             enable_thinking=enable_thinking,
         )
 
@@ -194,6 +216,8 @@ class Engine:
             if self._reward_questions is not None:
                 reward_questions = self._reward_questions
                 stack.callback(lambda: self.run(reward_questions.close()))
+            self._threads = stack.enter_context(ThreadPoolExecutor(1, thread_name_prefix="tirjudge-ahead"))
+            stack.callback(self._cancel_ahead)
             self._open = stack.pop_all()
         return self
 
@@ -206,6 +230,31 @@ class Engine:
         """Run a coroutine on the engine's event loop and return its result."""
         return self._runner.run(work)
 
+    def start(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Run a coroutine on the engine's event loop in a thread, while the caller goes on.
+
+        Nothing else can use the engine until it has ended. Leaving the engine's context cancels it.
+        """
+        began = threading.Event()
+        tasks = []
+
+        async def cancellable() -> T:
+            task = asyncio.current_task()
+            assert task is not None
+            tasks.append(task)
+            began.set()
+            return await work
+
+        future = self._threads.submit(self._runner.run, cancellable())
+        began.wait()
+        self._ahead = future, tasks[0]
+        return future
+
+    def _cancel_ahead(self) -> None:
+        if self._ahead is not None and not self._ahead[0].done():
+            self._runner.get_loop().call_soon_threadsafe(self._ahead[1].cancel)
+            wait([self._ahead[0]])
+
     def refresh(self) -> None:
         """Give the sampler the current weights. Call it after they change, while no rollout is running."""
         self.run(self._policy.refresh())
@@ -213,6 +262,11 @@ class Engine:
     def rest(self) -> None:
         """Release the memory that only sampling needs. Call it when a batch is complete."""
         self.run(self._policy.rest())
+
+    @property
+    def has_own_weights(self) -> bool:
+        """True if training does not change the sampler's weights before the next `refresh`."""
+        return not isinstance(self._policy, OwnPolicy)
 
     @property
     def waited_seconds(self) -> float:
@@ -232,7 +286,7 @@ class Engine:
         return {
             name: Rollout(
                 environment,
-                self.generator,
+                CountedGenerator(self.generator, self._count),
                 self._sandbox,
                 budget=config.budget if config else self._budget,
                 limits=config.limits if config else self._limits,
@@ -242,6 +296,25 @@ class Engine:
             )
             for name, environment in self.environments.items()
         }
+
+    def _count(self, tokens: int) -> None:
+        self.tokens_written += tokens
+
+
+class CountedGenerator:
+    """A generator that reports the number of tokens of every completion."""
+
+    def __init__(self, generator: Generator, count: Callable[[int], None]) -> None:
+        self._generator, self._count = generator, count
+        self.model, self.encoder = generator.model, generator.encoder
+
+    async def generate(self, context: Context, sampling: Sampling) -> Completion:
+        completion = await self._generator.generate(context, sampling)
+        self._count(len(completion.token_ids or ()))
+        return completion
+
+    async def close(self) -> None:
+        await self._generator.close()
 
 
 POOLED = ("local", "docker")

@@ -8,13 +8,15 @@ from typing import Any
 
 from tirjudge_training.distributed.device import current_device
 from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.sharded_checkpoints import CheckpointWriter, ShardedCheckpoints
 from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.rl.batching import without_left_padding
 from tirjudge_training.rl.config import RlConfig, require_reporters
 from tirjudge_training.rl.dynamic_sampling import Progress
 from tirjudge_training.rl.engine import Engine
 from tirjudge_training.rl.losses import open_loss
-from tirjudge_training.rl.trainer import BatchCallback, JudgeBatches, TaskSource
+from tirjudge_training.rl.stream import TaskSource
+from tirjudge_training.rl.trainer import BatchCallback, JudgeBatches
 from tirjudge_training.rl.trl_rollout import quiet, rollout_output
 
 
@@ -31,8 +33,8 @@ def build_trainer(
     on_sampled: Progress = lambda done, tasks: None,
     on_weights: Callable[[int], None] | None = None,
     processes: Processes = ALONE,
+    writer: CheckpointWriter | None = None,
     lora: LoraConfig | None = None,
-    callbacks: tuple[Any, ...] = (),
 ) -> Any:
     """Return a GRPOTrainer for a model that is on disk at `model.config._name_or_path`, the KL reference.
 
@@ -47,7 +49,7 @@ def build_trainer(
     adapted = lora is not None or hasattr(model, "peft_config")
     with quiet():
         # Made here because GRPOTrainer is only imported here: trl takes seconds to load.
-        trainer: Any = type("JudgeTrainer", (JudgeBatches, GRPOTrainer), {})(
+        trainer: Any = type("JudgeTrainer", (JudgeBatches, ShardedCheckpoints, GRPOTrainer), {})(
             engine=engine,
             source=source,
             config=config,
@@ -56,6 +58,7 @@ def build_trainer(
             on_sampled=on_sampled,
             on_weights=on_weights,
             processes=processes,
+            writer=writer or CheckpointWriter(processes),
             model=model,
             processing_class=tokenizer,
             peft_config=lora.adapter() if lora else None,
@@ -75,7 +78,6 @@ def build_trainer(
                 [without_left_padding(row) for row in trainer.rows]
             ),
             reward_funcs=[lambda reward, **row: reward],  # the rewards come with the rollouts
-            callbacks=list(callbacks),
         )
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -104,7 +106,6 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "max_grad_norm": config.max_grad_norm,
         "logging_steps": config.optimizer_steps,
         "save_steps": config.checkpoint_every * config.optimizer_steps,
-        "save_total_limit": config.keep_checkpoints,
         "ignore_data_skip": True,  # on resume there is no data to skip: the source knows the step
         "report_to": list(config.report_to),
         "logging_nan_inf_filter": False,  # health.py must see a loss of nan

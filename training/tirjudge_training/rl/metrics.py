@@ -16,11 +16,11 @@ from tirjudge_environments import Reward, Trajectory
 from tirjudge_environments.session import Transcript
 from tirjudge_sandbox import Execution
 from tirjudge_training.distributed.checkpoints import EVENTS, record_resumption
-from tirjudge_training.rl.dynamic_sampling import CORRECT, Batch, ScoredRollouts
+from tirjudge_training.rl.dynamic_sampling import CORRECT, Batch, RoundTimes, ScoredRollouts
 from tirjudge_training.rl.health import Health, Unhealthy
 from tirjudge_training.rl.rollout_log import shard, shard_name
+from tirjudge_training.rl.sampling import CUTS, GenerationBatch, cut_row
 from tirjudge_training.rl.stream import STREAM
-from tirjudge_training.rl.trainer import GenerationBatch
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
 
@@ -36,10 +36,12 @@ class MetricsLog:
         self._step = self._next = 0
         self._interval = Interval()
         self._began: tuple[int, float] | None = None
+        self._cuts: set[int] = set()
 
     def resume(self, step: int) -> None:
         """Go on at this step: drop the rows of an interrupted run from it on; those steps are repeated."""
         self._next = step
+        self._cuts = {row["step"] for row in self._run.read(CUTS)}
         # The rollout log needs no such step: its shards are overwritten by name.
         for name in (METRICS, EPISODES, STREAM):
             rows = list(self._run.read(name))
@@ -65,6 +67,9 @@ class MetricsLog:
         self._run.write(shard_name(generation.step), shard(generation.step, generation.batch))
         if generation.stream is not None:
             self._run.append(STREAM, {"step": generation.step, **generation.stream.place})
+        # A step that is repeated uses the tasks of its first time, whose row is kept.
+        if generation.batch.cut is not None and generation.step not in self._cuts:
+            self._run.append(CUTS, cut_row(generation, generation.batch.cut))
         with self._recorded(generation.step):
             self._health.rollouts(generation.step, (*generation.batch.first, *generation.batch.replacements))
         self._step, self._next = generation.step, generation.step + 1
@@ -143,10 +148,20 @@ def batch_metrics(generation: GenerationBatch) -> dict[str, Any]:
         "groups/replacement_rounds": batch.rounds,
         "groups/replacement_tasks": len(batch.replacements),
         "episodes/resampled": sum(rollouts.resampled for rollouts in every),
+        "rollouts/cut": batch.cut.rollouts if batch.cut else 0,
+        "tokens/wasted": generation.wasted,
+        **_waiting(batch.times),
+        "staleness": generation.staleness,
         "sampler_gap": generation.sampler_gap,
         **(generation.stream.metrics if generation.stream is not None else {}),
         **_programs(every),
     }
+
+
+def _waiting(times: RoundTimes) -> dict[str, float]:
+    """Return the shares of the sampling time that done tasks, and processes without work, waited."""
+    seconds = max(times.seconds, 1e-9)
+    return {"share/waiting_tasks": times.waited / seconds, "share/idle_processes": times.idle / seconds}
 
 
 def _rewards(scored: Iterable[ScoredRollouts]) -> dict[str, float]:
@@ -186,12 +201,6 @@ def _lengths(trajectories: list[Trajectory]) -> dict[str, float]:
 
 def _tokens(batch: Batch) -> dict[str, int]:
     """Return the tokens generated in all rollouts, and those trained on, prompts and outputs included."""
-    every = [
-        Transcript.of(trajectory)
-        for rollouts in (*batch.first, *batch.replacements)
-        for episode in rollouts.episodes
-        for trajectory in episode.trajectories
-    ]
     trained = [
         Transcript.of(trajectory)
         for group in batch.kept
@@ -199,7 +208,7 @@ def _tokens(batch: Batch) -> dict[str, int]:
         if reward is not None
     ]
     return {
-        "tokens/generated": sum(sum(script.mask) for script in every),
+        "tokens/generated": batch.written,
         "tokens/trained": sum(len(script.prompt_ids) + len(script.completion_ids) for script in trained),
     }
 

@@ -13,14 +13,15 @@ from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels, record_machine
 from tirjudge_training.distributed.interruption import Interrupted, Interruption, checkpoint_callback
 from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.sharded_checkpoints import CheckpointWriter
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.engine import Engine
 from tirjudge_training.rl.grpo import build_trainer
 from tirjudge_training.rl.health import Health
 from tirjudge_training.rl.metrics import MetricsLog
-from tirjudge_training.rl.stream import STREAM, RowStream
-from tirjudge_training.rl.trainer import TaskSource
+from tirjudge_training.rl.sampling import BatchSampler
+from tirjudge_training.rl.stream import STREAM, RowStream, TaskSource
 from tirjudge_training.scoring import score_learned_tokens
 
 CHECKPOINTS = "checkpoints"
@@ -77,7 +78,7 @@ def train_rl(
     metrics_log.resume(step)
     if isinstance(source, RowStream):
         source.go_to(step, processes.first(lambda: _place(run, step)))
-    interruption = Interruption(say)
+    interruption, writer = Interruption(say), CheckpointWriter(processes)
     with Engine(
         model,
         tokenizer,
@@ -93,6 +94,7 @@ def train_rl(
         server=config.server,
         processes=processes,
         enable_thinking=enable_thinking,
+        off_policy=config.off_policy,
     ) as engine:
         trainer = build_trainer(
             trained,
@@ -106,11 +108,15 @@ def train_rl(
             on_sampled=metrics_log.sampled,
             on_weights=(lambda step: validation(engine, trained, step, False)) if validation else None,
             processes=processes,
+            writer=writer,
             lora=None if trained is not model else lora,
-            callbacks=(
-                _callback(metrics_log, source, config.optimizer_steps),
-                checkpoint_callback(interruption, unit=config.optimizer_steps, processes=processes),
-            ),
+        )
+        # In this order: a checkpoint is complete only with the batch that was sampled ahead of it.
+        trainer.add_callback(_callback(metrics_log, trainer.sampling, config.optimizer_steps))
+        trainer.add_callback(
+            checkpoint_callback(
+                interruption, writer, keep=config.keep_checkpoints, unit=config.optimizer_steps
+            )
         )
         name_base(trainer.model, start)
         score_learned_tokens(
@@ -123,7 +129,8 @@ def train_rl(
             sampler=type(engine.generator).__name__,
             precision=engine.generator.precision,
         )
-        if saved is not None and isinstance(source, RowStream) and source.exhausted:
+        trainer.sampling.resume(run, saved)
+        if saved is not None and trainer.sampling.ended:
             trainer.args.max_steps = checkpoints.step_of(saved)  # killed after its last step
         with interruption:
             trainer.train(resume_from_checkpoint=str(saved) if saved else None)
@@ -144,18 +151,20 @@ def _place(run: RunFolder, step: int) -> dict[str, Any] | None:
     return next((row for row in run.read(STREAM) if row["step"] == step - 1), None)
 
 
-def _callback(metrics_log: MetricsLog, source: TaskSource, unit: int) -> Any:
+def _callback(metrics_log: MetricsLog, sampling: BatchSampler, unit: int) -> Any:
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
-        """Passes the trainer's logs on, and ends the training where the rows end."""
+        """Passes the trainer's logs on, saves what is sampled ahead, and ends training where the rows end."""
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
             metrics_log.log(logs or {})
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            ended = isinstance(source, RowStream) and source.exhausted and state.global_step % unit == 0
-            if ended and not control.should_training_stop:
+            if sampling.ended and state.global_step % unit == 0 and not control.should_training_stop:
                 control.should_save = control.should_training_stop = True
+
+        def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            sampling.save(Path(args.output_dir) / f"checkpoint-{state.global_step}")
 
     return Watch()

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.dynamic_sampling import FormattedTask
 
 STREAM = "stream.jsonl"
 """The file of an RL stage with the place in its stream after each batch."""
@@ -85,3 +84,8 @@ class RowStream:
         if position < len(self._deferred):
             return self._deferred[position]
         return self._next + position - len(self._deferred)
+
+
+TaskSource = Callable[[int, int, int], FormattedTask] | RowStream
+"""Maps (step, round, position) to a task by a pure function, so that a resumed run gets the tasks of an
+uninterrupted one; or rows whose place in the stream is stored after every batch."""

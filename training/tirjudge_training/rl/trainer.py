@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -28,10 +28,11 @@ from tirjudge_training.rl.batching import (
     written_tokens,
 )
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.dynamic_sampling import Batch, FormattedTask, Progress, gather
+from tirjudge_training.rl.dynamic_sampling import Progress
 from tirjudge_training.rl.losses import open_loss
 from tirjudge_training.rl.packing import packed_parts, score_packed
-from tirjudge_training.rl.stream import RowStream
+from tirjudge_training.rl.sampling import BatchSampler, GenerationBatch
+from tirjudge_training.rl.stream import TaskSource
 from tirjudge_training.rl.trl_rollout import Row, batch_rows, quiet
 from tirjudge_training.scoring import IGNORED, shares_prompts
 
@@ -49,23 +50,6 @@ TOKEN_MEANS = {
     "clip_ratio/high_mean": "clipped_high",
 }
 """TRL's metrics of a batch's tokens, by TRL's name, with our names. Its other metrics include fillers."""
-
-TaskSource = Callable[[int, int, int], FormattedTask] | RowStream
-"""Maps (step, round, position) to a task by a pure function, so that a resumed run gets the tasks of an
-uninterrupted one; or rows whose place in the stream is stored after every batch."""
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationBatch:
-    """One generation batch, as it is passed to the metrics log."""
-
-    step: int
-    batch: Batch
-    sampler_gap: float
-    """The largest |sampler logprob - trainer logprob| over the compared tokens of the model."""
-    stream: RowStream | None = None
-    """The stream that the batch was drawn from, at the place after it."""
-
 
 BatchCallback = Callable[[GenerationBatch], Mapping[str, float]]
 """Callback per batch; returns extra metrics to log."""
@@ -91,9 +75,17 @@ class JudgeBatches(GRPOTrainer):
         processes: Processes = ALONE,
         **trl: Any,
     ) -> None:
-        self.engine, self.source, self.config, self.seed = engine, source, config, seed
-        self.on_batch, self.on_sampled, self.processes = on_batch, on_sampled, processes
-        self.on_weights = on_weights
+        self.engine, self.config, self.seed = engine, config, seed
+        self.on_batch, self.processes = on_batch, processes
+        self.sampling = BatchSampler(
+            engine,
+            source,
+            config,
+            seed,
+            progress=on_sampled,
+            on_weights=on_weights,
+            processes=processes,
+        )
         self.loss = open_loss(config.loss, config.loss_options)
         self.rows: list[Row] = []
         self._batch: list[Row] = []
@@ -116,9 +108,9 @@ class JudgeBatches(GRPOTrainer):
         # TRL counts optimizer steps; our steps are generation batches.
         step = self.state.global_step // self.config.optimizer_steps
         shuffle = derive_seed("shuffle", self.seed, step)
-        batch = self._roll_out(step)
+        generation = self._roll_out(step)
         self._batch = batch_rows(
-            batch,
+            generation.batch,
             slots=self.config.groups,
             size=self.config.samples,
             blank=self.processing_class.eos_token_id,
@@ -147,8 +139,7 @@ class JudgeBatches(GRPOTrainer):
         # The maximum over all processes: each sees only its own rows.
         gap = torch.tensor(self.processes.every(self._sampler_gap(output))).max().item()
         self._timer.end("logprobs")
-        stream = self.source if isinstance(self.source, RowStream) else None
-        self._batch_metrics = self.on_batch(GenerationBatch(step, batch, gap, stream))
+        self._batch_metrics = self.on_batch(replace(generation, sampler_gap=gap))
         self._timer.end("record")
         seed_shuffle(shuffle)  # TRL shuffles the output next
         return output
@@ -309,25 +300,13 @@ class JudgeBatches(GRPOTrainer):
         self._written = self._part = None
         return loss
 
-    def _roll_out(self, step: int) -> Batch:
-        """Roll out the batch of a step and start its measurements."""
+    def _roll_out(self, step: int) -> GenerationBatch:
+        """Return the batch of a step and start its measurements."""
         self._timer = PhaseTimer()
         forget_peak()
-        self.engine.refresh()  # the weights have changed since the last batch
-        self._timer.end("refresh")
-        if self.on_weights is not None:
-            self.on_weights(step)
-            self._timer.end("validation")
-        generated, waited = self.engine.generator.busy_seconds, self.engine.waited_seconds
-        batch = self._gather(step)
-        self._timer.end("rollout")
-        self._measured = {
-            "seconds/generating": round(self.engine.generator.busy_seconds - generated, 3),
-            "seconds/waiting": round(self.engine.waited_seconds - waited, 3),
-            **gpu_peak("rollout"),
-        }
-        self.engine.rest()  # the KV cache would take memory from training
-        return batch
+        generation = self.sampling.batch(step, self._timer)
+        self._measured = {**generation.seconds, **gpu_peak("rollout")}
+        return generation
 
     def _time_and_memory(self) -> dict[str, float]:
         """Return timings and peak memory of a batch, once it was trained on."""
@@ -335,32 +314,6 @@ class JudgeBatches(GRPOTrainer):
         return_free_memory()
         timed = self._measured | times(self.processes.every(self._timer.parts))
         return {**timed, **shares_of_time(timed), **gpu_peak("train"), **memory_in_use()}
-
-    def _gather(self, step: int) -> Batch:
-        source = self.source
-        if isinstance(source, RowStream):
-            # Every round draws from the place that the last one left.
-            sample_task, drawn = (lambda number, position: source(position)), source.draw
-        else:
-            # The tasks are a function of step, round and position: no place has to be kept.
-            sample_task, drawn = (
-                (lambda number, position: source(step, number, position)),
-                lambda positions: None,
-            )
-        return self.engine.run(
-            gather(
-                sample_task,
-                self.engine.rollouts(derive_seed("rollout", self.seed, step)),
-                slots=self.config.groups,
-                size=self.config.samples,
-                by=self.config.filter,
-                replacement_rounds=self.config.replacement_rounds,
-                resamples=self.config.resamples,
-                processes=self.processes,
-                progress=self.on_sampled,
-                drawn=drawn,
-            )
-        )
 
     def _sampler_gap(self, output: dict[str, Any]) -> float:
         """Return the largest difference between sampler and trainer logprobs.

@@ -17,6 +17,7 @@ from tirjudge_environments import (
 )
 from tirjudge_environments.orders import letter
 from tirjudge_training.data.base import Data
+from tirjudge_training.distributed.shared_rows import SharedRows
 from tirjudge_training.model_folder import load_tokenizer
 from tirjudge_training.sft import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
@@ -36,24 +37,22 @@ class AnswersConfig(BaseModel):
 
 
 class Answering(Stage):
-    """Writes the answer that names the label, for each view of a labelled task."""
+    """Writes the answer that names the label, for each view of a labelled task, in all processes."""
 
     config: AnswersConfig
+    distributed = True
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         tokenizer = load_tokenizer(run.model(self.start))
         encoder = ChatEncoder(tokenizer, enable_thinking=run.enable_thinking)
         tasks = run.data.prompts(self.config.prompts, self.seed)
-        # Rows are written in order, so their number says where an interrupted stage stopped.
-        done = sum(1 for _ in folder.read(SAMPLES))
-        unlabelled = 0
-        for index, formatted in enumerate(tasks):
-            # Counted for finished rows too, so that a resumed stage returns the same result.
-            unlabelled += formatted.task.label is None
-            if index >= done:
-                judge = run.data.environments[formatted.format]
-                samples = self._samples(judge, formatted.task, encoder, tokenizer.eos_token_id)
-                folder.append(SAMPLES, {"index": index, "id": formatted.task.id, "kept": samples})
+        rows = SharedRows(folder, SAMPLES, run.processes)
+        for index, formatted in run.processes.share(rows.left(tasks)):
+            judge = run.data.environments[formatted.format]
+            samples = self._samples(judge, formatted.task, encoder, tokenizer.eos_token_id)
+            rows.append({"index": index, "id": formatted.task.id, "kept": samples})
+        rows.merge()
+        unlabelled = sum(formatted.task.label is None for formatted in tasks)
         return {"prompts": len(tasks), "unlabelled": unlabelled}
 
     def size(self, data: Data) -> Size:

@@ -16,6 +16,7 @@ class Measurement(Stage):
 
     config: HeldoutConfig
     rollout: RolloutConfig
+    distributed = True
     measures = True
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
@@ -31,6 +32,7 @@ class Measurement(Stage):
             reward_questions=partial(run.reward_questions, folder),
             folder=folder,
             say=run.say,
+            processes=run.processes,
         )
         for line in lines(results):
             run.say(line)

@@ -19,6 +19,10 @@ from tirjudge_training.validation import Validation
 CPU = "cpu_seconds/"
 
 
+class OtherTrainer(RuntimeError):
+    """Another trainer does the stage; the message is one line and names the command."""
+
+
 class Reinforcement(Stage):
     """RL (TIR §4.2) from the model of an earlier stage, which is also the reference of the KL divergence."""
 
@@ -32,7 +36,16 @@ class Reinforcement(Stage):
     distributed = True
     kind = "RL"
 
+    def require_trl(self) -> None:
+        """Raise OtherTrainer if the recipe gives the stage to verl."""
+        if self.config.trainer == "verl":
+            raise OtherTrainer(
+                f"{self.name} is trained by verl: run `tirjudge launch verl` with the same --recipe, --set "
+                "and --output, and then this command again; --set rl.trainer=trl trains it here"
+            )
+
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
+        self.require_trl()
         start = run.model(self.start)
         validation = None
         if self.validation is not None:
@@ -104,7 +117,7 @@ class Reinforcement(Stage):
             batches=config.steps,
             syncs=config.steps if config.generator != "transformers" else 0,
             # A stream is in the engine's type, bfloat16 on a GPU; a folder is in the trainer's, float32.
-            sync_bytes=2 if config.generator == "vllm" and config.weight_sync == "stream" else 4,
+            sync_bytes=2 if config.weight_sync == "stream" else 4,
             # An adapter's checkpoints are small.
             checkpoints=config.steps // config.checkpoint_every if self.lora is None else 0,
         )
@@ -126,9 +139,12 @@ class Reinforcement(Stage):
         return -(-self.config.steps // self.validation.every) if self.validation is not None else 0
 
     def describe(self, result: JsonObject) -> str:
+        size = f"{result['steps']} batches of {self.config.groups} x {self.config.samples} rollouts"
+        if "cpu_seconds" not in result:  # verl does not count them
+            return f"RL for {size}, by {result['trainer']} ({result['seconds']:.0f} s wall)"
         return (
-            f"RL for {result['steps']} batches of {self.config.groups} x {self.config.samples} rollouts, in "
-            f"{result['cpu_seconds']:.0f} CPU seconds, programs included ({result['seconds']:.0f} s wall)"
+            f"RL for {size}, in {result['cpu_seconds']:.0f} CPU seconds, programs included "
+            f"({result['seconds']:.0f} s wall)"
         )
 
     @property

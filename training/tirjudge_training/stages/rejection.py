@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -10,7 +11,8 @@ from tirjudge.storage.records import episode_record
 from tirjudge.storage.run_folder import JsonObject, RunFolder
 from tirjudge_environments import Reward, Transcript
 from tirjudge_training.data.base import Data, trajectories
-from tirjudge_training.rl.dynamic_sampling import ScoredRollouts, score_tasks
+from tirjudge_training.distributed.shared_rows import SharedRows
+from tirjudge_training.rl.dynamic_sampling import FormattedTask, ScoredRollouts, score_tasks
 from tirjudge_training.rl.engine import Engine, RolloutConfig
 from tirjudge_training.sft import Sample
 from tirjudge_training.stages.base import SAMPLES, Run, Size, Stage
@@ -35,17 +37,17 @@ class RejectionConfig(BaseModel):
 
 
 class Rejection(Stage):
-    """Samples on training prompts with the model of an earlier stage."""
+    """Samples on training prompts with the model of an earlier stage; each process takes a share of them."""
 
+    distributed = True
     kind = "rejection sampling"
     config: RejectionConfig
     rollout: RolloutConfig
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         tasks = run.data.prompts(self.config.prompts, self.seed)
-        # Prompts finish out of order, so the finished ones are a set and not a prefix.
-        done = {row["index"] for row in folder.read(SAMPLES)}
-        left = [(index, task) for index, task in enumerate(tasks) if index not in done]
+        rows = SharedRows(folder, SAMPLES, run.processes)
+        left = rows.left(tasks)
         if left:
             model, judges = run.model(self.start), run.data.environments
             with Engine.load(
@@ -55,9 +57,11 @@ class Rejection(Stage):
                 run.reward_questions(folder),
                 enable_thinking=run.enable_thinking,
                 dtype=run.dtype,
+                processes=run.processes,
             ) as engine:
-                engine.run(self._sample(engine, left, len(tasks), folder, run))
-        return summary(folder)
+                engine.run(self._sample(engine, left, len(tasks), rows, run))
+        rows.merge()
+        return run.processes.first(lambda: summary(folder))
 
     def size(self, data: Data) -> Size:
         tasks = data.prompts(self.config.prompts, self.seed)
@@ -68,13 +72,23 @@ class Rejection(Stage):
         kept, prompts = (sum(one[key] for one in result.values()) for key in ("kept", "prompts"))
         return f"rejection sampling, which kept a trajectory for {kept:,} of {prompts:,} prompts"
 
-    async def _sample(self, engine: Engine, left: Any, total: int, folder: RunFolder, run: Run) -> None:
-        finished = total - len(left)
-        async for index, rollouts in score_tasks(left, engine.rollouts(self.seed), size=self.config.samples):
-            folder.append(SAMPLES, row(index, rollouts, self.config))
+    async def _sample(
+        self,
+        engine: Engine,
+        left: Sequence[tuple[int, FormattedTask]],
+        total: int,
+        rows: SharedRows,
+        run: Run,
+    ) -> None:
+        mine, share = run.processes.share(left), ""
+        if run.processes.world > 1:
+            total, share = len(mine), f" of the first of {run.processes.world} processes"
+        finished = total - len(mine)
+        async for index, rollouts in score_tasks(mine, engine.rollouts(self.seed), size=self.config.samples):
+            rows.append(row(index, rollouts, self.config))
             finished += 1
             if finished % REPORT_EVERY == 0 or finished == total:
-                run.say(f"{finished}/{total} prompts")
+                run.say(f"{finished}/{total} prompts{share}")
 
 
 def row(index: int, rollouts: ScoredRollouts, config: RejectionConfig) -> JsonObject:

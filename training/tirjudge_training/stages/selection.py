@@ -31,10 +31,13 @@ class Selection(Stage):
     """Number of steps that it validates, at most."""
     config: ValidationConfig
     rollout: RolloutConfig
+    distributed = True
 
     def work(self, folder: RunFolder, run: Run) -> JsonObject:
         validated = list(read_lines(run.path / self.stage / VALIDATION))
-        return self._copied(validated, folder, run) if validated else self._measured(folder, run)
+        if validated:
+            return run.processes.first(lambda: self._copied(validated, folder, run))
+        return self._measured(folder, run)
 
     def _copied(self, validated: list[JsonObject], folder: RunFolder, run: Run) -> JsonObject:
         """Copy the snapshot of the best step."""
@@ -73,12 +76,14 @@ class Selection(Stage):
                 folder=folder,
                 file=f"answers-{step}.jsonl",
                 say=say,
+                processes=run.processes,
             )
             counts[step] = correct(found)
             run.say(f"step {step} has {counts[step]} of {len(tasks)} right")
         # Equal accuracy goes to the later step, which has seen more data.
         best = max(counts, key=lambda step: (counts[step], step))
-        self._keep(run.path / self.stage / CHECKPOINTS / f"checkpoint-{best}", folder, run)
+        checkpoint = run.path / self.stage / CHECKPOINTS / f"checkpoint-{best}"
+        run.processes.first(lambda: self._keep(checkpoint, folder, run))
         return {"best": best, "n": len(tasks), "correct": {str(step): n for step, n in counts.items()}}
 
     def size(self, data: Data) -> Size:

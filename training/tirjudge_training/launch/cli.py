@@ -1,0 +1,122 @@
+"""The command `tirjudge launch`."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from tirjudge.cli.errors import log
+from tirjudge.cli.help import examples
+from tirjudge.storage.run_folder import RunFolder
+from tirjudge_training.cli import Assignments, one_line_errors, run_path
+from tirjudge_training.config_files import BadRecipe, load, load_arms
+from tirjudge_training.launch import verl_stage
+from tirjudge_training.launch.verl_config import Machines, check_settings
+from tirjudge_training.recipe import Recipe
+from tirjudge_training.run import claim, context, counted, data_of, pipeline_of
+
+TRAINER = "rl.trainer=verl"
+
+
+@examples(
+    "tirjudge launch verl --recipe tir-judge-zero-8b --dry-run",
+    "tirjudge launch verl --recipe j1-70b --backend megatron --nodes 4 --address 10.0.0.1:6379",
+)
+def launch(
+    trainer: Annotated[Literal["verl"], typer.Argument(help="The trainer.")],
+    recipe: Annotated[
+        str, typer.Option(help="The name of a shipped recipe, or a TOML file.", rich_help_panel="Recipe")
+    ],
+    assign: Assignments = None,
+    override: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--override",
+            metavar="KEY=VALUE",
+            help="Override a key of verl's own configuration, in hydra's words.",
+            rich_help_panel="Recipe",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            help="The run folder, on a file system that all nodes share; the default is runs/RECIPE-SEED.",
+            rich_help_panel="Output",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Write verl's configuration and rows, print its command, and stop.",
+            rich_help_panel="Output",
+        ),
+    ] = False,
+    backend: Annotated[
+        Literal["fsdp2", "megatron"],
+        typer.Option(help="What distributes the trained weights.", rich_help_panel="Machines"),
+    ] = "fsdp2",
+    nodes: Annotated[int, typer.Option(min=1, help="Machines.", rich_help_panel="Machines")] = 1,
+    gpus_per_node: Annotated[
+        int, typer.Option(min=1, help="GPUs of each machine.", rich_help_panel="Machines")
+    ] = 8,
+    address: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="A Ray cluster, or auto for the one that this machine belongs to; else one is started here.",
+            rich_help_panel="Machines",
+        ),
+    ] = None,
+) -> None:
+    """Train the next RL stage of a recipe with verl, on the machines of a Ray cluster.
+
+    The same command resumes it. `tirjudge train` with the same recipe and --output does the other stages.
+    """
+    assignments = [*(assign or []), TRAINER]
+    machines = Machines(nodes, gpus_per_node, address, backend)
+    with one_line_errors("launch"):
+        config = load(Recipe, recipe, assignments)
+        if load_arms(Recipe, recipe, assignments):
+            raise BadRecipe(f"{recipe} compares several arms, which only `tirjudge train` does")
+        if nodes > 1 and address is None and not dry_run:
+            raise BadRecipe(
+                f"--nodes {nodes}: several machines are a Ray cluster: give its --address HOST:PORT"
+            )
+        folder = run_path(recipe, config, output)
+        check_settings(config, config.rl, machines)
+        if verl_stage.due(pipeline_of(config), folder) is None:
+            log(f"every RL stage of {folder} is done")
+        elif _trained(config, folder, machines, override or [], dry_run=dry_run):
+            return
+        again = ["tirjudge", "train", "--recipe", recipe, "--output", str(folder)]
+        again += [word for one in assignments for word in ("--set", one)]
+        log(f"the other stages: {shlex.join(again)}")
+
+
+def _trained(
+    recipe: Recipe, folder: Path, machines: Machines, overrides: list[str], *, dry_run: bool
+) -> bool:
+    """Train the next RL stage; True if its command was only printed."""
+    if not dry_run:
+        verl_stage.check_installed()
+        verl_stage.check_machines(machines)
+    data = data_of(recipe)
+    counts = counted(recipe, data)
+    stage = verl_stage.due(pipeline_of(counts), folder)
+    assert stage is not None  # checked by the caller
+    run = context(recipe, data, folder, log)
+    prepared = verl_stage.prepare(counts, stage, run, machines)
+    with RunFolder(folder) as run_folder:
+        claim(run_folder, recipe)
+        command = prepared.write(data, overrides)
+        if dry_run:
+            print(shlex.join(command))
+            return True
+        log(f"{stage.name}: {shlex.join(command)}")
+        verl_stage.train(stage, run, command, backend=machines.backend)
+        log(f"{stage.name}: done")
+    return False

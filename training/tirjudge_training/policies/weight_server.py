@@ -1,0 +1,208 @@
+"""The vLLM servers that a user starts: they are checked, and they receive the trainer's weights."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tirjudge.console_text import printable
+from tirjudge.generation import GeneratorFailed
+from tirjudge.generation.endpoint.http import api_root
+from tirjudge.generation.weight_stream import WeightSender
+
+EXTENSION = "tirjudge.generation.vllm_worker.WeightReloader"
+START = (
+    "start it with VLLM_SERVER_DEV_MODE=1 in its environment, "
+    f"--worker-extension-cls {EXTENSION} and --logprobs-mode processed_logprobs"
+)
+PATIENCE = httpx.Timeout(1800.0, connect=20.0)
+"""Seconds. A server answers only after it has read the weights, possibly from another machine's disk."""
+LONGEST = 300
+"""The most characters of a server's answer that a message quotes."""
+INCOMPLETE = "incomplete"
+"""The name of a server's weights while it receives new ones, and after it did not receive all of them."""
+REPORT = 5.0
+"""Seconds in which a server that has ended a sync says why."""
+
+
+class WeightServer:
+    """One vLLM server. Every method raises GeneratorFailed, in one line that names the server."""
+
+    def __init__(self, url: str) -> None:
+        """`url` may end in `/v1`. Raises ValueError for an invalid address."""
+        self.url = str(api_root(url)).removesuffix("/v1")
+        self.precision = "unknown"
+        """The type of its matrix products, once `check` has read it."""
+        self._client: httpx.AsyncClient | None = None
+
+    def check(self) -> None:
+        """Verify that the server accepts weights and returns the logprobs of its sampling distribution."""
+        info = self._ask("GET", "/server_info?config_format=json")
+        try:
+            config = info["vllm_config"]
+            extension = config["parallel_config"]["worker_extension_cls"]
+            mode = config["model_config"]["logprobs_mode"]
+            self.precision = _line(config["model_config"].get("dtype", "unknown")).removeprefix("torch.")
+        except (AttributeError, KeyError, TypeError):
+            raise GeneratorFailed(
+                f"{self.url} does not report its configuration as vLLM 0.31 does: check its version"
+            ) from None
+        if extension != EXTENSION or mode != "processed_logprobs":
+            raise GeneratorFailed(
+                f"{self.url} has worker_extension_cls {extension!r} and logprobs_mode {mode!r}: {START}"
+            )
+
+    def served_model(self) -> str:
+        """Return the model name that requests must use."""
+        models = self._ask("GET", "/v1/models")
+        try:
+            return str(models["data"][0]["id"])
+        except (KeyError, IndexError, TypeError):
+            raise GeneratorFailed(f"{self.url} serves no model") from None
+
+    def load(self, folder: Path, name: str) -> None:
+        """Load the weights of a model folder that the server can read, under `name`; clear its caches."""
+        self.pause()
+        self._ask("POST", "/collective_rpc", {"method": "reload_from", "args": [str(folder)]})
+        self.resume(name)
+
+    def pause(self) -> None:
+        """Have the server abort what it generates, and generate nothing until `resume`."""
+        self._ask("POST", "/pause?mode=abort")
+        self._ask("POST", "/update_weight_version", {"new_version": INCOMPLETE})
+
+    def workers(self) -> int:
+        """Return the number of worker processes that receive weights, one per GPU."""
+        try:
+            return int(self._ask("GET", "/get_world_size")["world_size"])
+        except (KeyError, TypeError, ValueError):
+            raise GeneratorFailed(f"{self.url} does not report its number of workers") from None
+
+    def receive(self, sender: WeightSender) -> None:
+        """Have every worker receive the weights of `sender`; returns when they have, or fails."""
+        arguments = [own_address(self.url), sender.port, sender.token]
+        self._ask("POST", "/collective_rpc", {"method": "receive_weights", "args": arguments})
+
+    def resume(self, name: str) -> None:
+        """Generate again, with weights that have this name from now on and without cached ones of others."""
+        if not self._ask("POST", "/reset_prefix_cache").get("success"):
+            raise GeneratorFailed(f"{self.url}: the keys and values of the old weights are still cached")
+        # Named last: until then the server does not claim to hold these weights.
+        self._ask("POST", "/update_weight_version", {"new_version": name})
+        self._ask("POST", "/resume")
+
+    async def require(self, name: str) -> None:
+        """Verify that the server holds the weights of this name."""
+        # Created on first use, because an HTTP client belongs to the event loop that runs then.
+        if self._client is None:
+            self._client = httpx.AsyncClient(base_url=self.url, timeout=PATIENCE)
+        try:
+            answer = await self._client.get("/weight_info")
+            current = _json(answer).get("weight_version")
+        except httpx.HTTPError as error:
+            raise GeneratorFailed(f"{self.url}: {_line(error)}") from None
+        if current != name:
+            raise GeneratorFailed(
+                f"{self.url} does not hold the weights that it was given: it was restarted, or another "
+                "client replaced them"
+            )
+
+    async def close(self) -> None:
+        if self._client is not None:
+            await self._client.aclose()
+
+    def _ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        # Synchronous, because it runs in the trainer's thread while no rollout is under way.
+        try:
+            answer = httpx.request(method, f"{self.url}{path}", json=body, timeout=PATIENCE)
+        except httpx.HTTPError as error:
+            raise GeneratorFailed(f"{self.url}: {_line(error)}") from None
+        if answer.status_code == 404:
+            raise GeneratorFailed(f"{self.url} has no route {path.partition('?')[0]}: {START}")
+        if not answer.is_success:
+            raise GeneratorFailed(f"{self.url}{path}: {answer.status_code}: {_line(answer.text)}")
+        return _json(answer)
+
+
+def send_weights(
+    servers: Sequence[WeightServer], weights: Iterable[tuple[str, Any]], device: Any, name: str
+) -> int:
+    """Replace the weights of all servers by named tensors, one at a time; return the bytes for each worker.
+
+    The servers hold the weights under `name`. From a GPU, which is `device`, tensors pass by NCCL to servers
+    on other GPUs, else over TCP. `weights` is iterated to its end even if a server fails, since gathering
+    sharded weights takes all processes. Raises GeneratorFailed; a server that did not receive all weights
+    then generates nothing, until it is sent all of them again.
+    """
+    remaining = iter(weights)
+    try:
+        workers = 0
+        for server in servers:
+            workers += server.workers()
+            server.pause()
+        addresses = {own_address(server.url) for server in servers}
+        with ThreadPoolExecutor(len(servers)) as pool:
+            calls: list[Future[None]] = []
+            try:
+                with WeightSender(addresses.pop() if len(addresses) == 1 else "", device) as sender:
+                    calls += [pool.submit(server.receive, sender) for server in servers]
+                    sender.accept(workers, lambda: _raise_failed(calls))
+                    for place, tensor in remaining:
+                        sender.send(place, tensor)
+                    sender.finish()
+                    wait(calls)
+                    _raise_failed(calls)
+            except OSError:
+                # The server's own reason says more than the end of its connection, and follows it at once.
+                wait(calls, timeout=REPORT)
+                _raise_failed(calls)
+                raise
+        for server in servers:
+            server.resume(name)
+        return sender.passed
+    except (GeneratorFailed, OSError) as error:
+        raise GeneratorFailed(
+            f"the new weights were not sent: {_line(error).rstrip('.')}; the vLLM servers generate nothing "
+            "until they have received all of them"
+        ) from None
+    finally:
+        for _ in remaining:
+            pass
+
+
+def own_address(url: str) -> str:
+    """Return the address of this machine on its way to a server. Raises GeneratorFailed."""
+    server = httpx.URL(url)
+    try:
+        kind, _, _, _, place = socket.getaddrinfo(server.host, server.port or 80, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(kind, socket.SOCK_DGRAM) as unused:
+            unused.connect(place)  # sends nothing
+            return str(unused.getsockname()[0])
+    except OSError as error:
+        raise GeneratorFailed(f"{url}: {_line(error)}") from None
+
+
+def _raise_failed(calls: Iterable[Future[None]]) -> None:
+    """Raise the error of the first call that has failed."""
+    for call in calls:
+        if call.done():
+            call.result()
+
+
+def _json(answer: httpx.Response) -> dict[str, Any]:
+    """Return the body as an object; an empty one if it is anything else."""
+    try:
+        value = answer.json()
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _line(reason: object) -> str:
+    """Return untrusted text as one line."""
+    return printable(" ".join(str(reason).split()) or type(reason).__name__, LONGEST)

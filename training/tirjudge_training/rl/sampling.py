@@ -1,0 +1,206 @@
+"""Generation batches, sampled when a step needs them or while the step before is trained."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from copy import copy
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import TypeAdapter
+
+from tirjudge.storage.run_folder import RunFolder, write_atomically
+from tirjudge_environments.types import derive_seed
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.distributed.profiling import PhaseTimer
+from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.dynamic_sampling import Batch, Cut, Progress, gather
+from tirjudge_training.rl.stream import RowStream, TaskSource
+
+if TYPE_CHECKING:
+    from tirjudge_training.rl.engine import Engine
+
+CUTS = "cuts.jsonl"
+"""The file of an RL stage with the tasks that each batch used, if rollouts may be cut."""
+PLAIN = ("step", "staleness", "wasted", "seconds")
+"""The fields of a generation batch that JSON can hold as they are."""
+AHEAD = "next_batch.json"
+"""The file of a checkpoint with the batch that was sampled ahead of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationBatch:
+    """One generation batch, as it is passed to the metrics log."""
+
+    step: int
+    batch: Batch
+    stream: RowStream | None = None
+    """The stream that the batch was drawn from, at the place after it."""
+    staleness: int = 0
+    """Steps of training between the weights that sampled the batch and those that it trains."""
+    wasted: int = 0
+    """Tokens of finished turns that are in no rollout of the batch."""
+    seconds: Mapping[str, float] = field(default_factory=dict)
+    """Wall seconds in which this process generated, and in which it only waited for programs."""
+    sampler_gap: float = 0.0
+    """The largest |sampler logprob - trainer logprob| over the compared tokens of the model."""
+
+
+class BatchSampler:
+    """Samples the batches of a run in turn. Each of several processes makes the same calls.
+
+    With `off_policy`, the batch of step k + 1 is sampled with the weights from before step k while step k is
+    trained, so that it is one step old when it is trained in its turn.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        source: TaskSource,
+        config: RlConfig,
+        seed: int,
+        *,
+        progress: Progress = lambda done, tasks: None,
+        on_weights: Callable[[int], None] | None = None,
+        processes: Processes = ALONE,
+    ) -> None:
+        """Raises ValueError if `off_policy` would change the weights of the sampler while it samples."""
+        if config.off_policy and not engine.has_own_weights:
+            raise ValueError(
+                "off_policy trains the weights that sample: open the Engine with off_policy=True"
+            )
+        self._engine, self._source, self._config, self._seed = engine, source, config, seed
+        self._progress, self._on_weights = progress, on_weights
+        # Training exchanges values at the same time, in the main thread.
+        self._processes = processes.apart() if config.off_policy else processes
+        self._ahead: Future[GenerationBatch] | None = None
+        self._cuts: dict[int, dict[str, Any]] = {}
+
+    def batch(self, step: int, timer: PhaseTimer) -> GenerationBatch:
+        """Return the batch of a step. The sampler gets the current weights, for this batch or the next."""
+        found = None
+        if self._ahead is not None:
+            found, self._ahead = self._ahead.result(), None
+            timer.end("rollout")
+        self._engine.refresh()  # the weights have changed since the last batch
+        timer.end("refresh")
+        if self._on_weights is not None:
+            self._on_weights(step)
+            timer.end("validation")
+        if found is None:
+            found = self._engine.run(self._sample(step, step, self._progress))
+            timer.end("rollout")
+        if self._config.off_policy and step + 1 < self._config.steps and not self._exhausted:
+            self._ahead = self._engine.start(self._sample(step + 1, step, lambda done, tasks: None))
+        else:
+            self._engine.rest()  # the KV cache would take memory from training
+        return found
+
+    @property
+    def ended(self) -> bool:
+        """True if no batch is left because the rows have come to an end."""
+        return self._exhausted and self._ahead is None
+
+    def save(self, checkpoint: Path) -> None:
+        """Write the batch that is sampled ahead into a checkpoint folder; waits for its rollouts."""
+        if self._ahead is not None and self._processes.rank == 0:
+            write_atomically(checkpoint / AHEAD, encoded(self._ahead.result()))
+
+    def resume(self, run: RunFolder, checkpoint: Path | None) -> None:
+        """Go on after a checkpoint, with its batch and with the cuts of the steps that are repeated."""
+        self._cuts = {row["step"]: row for row in self._processes.first(lambda: list(run.read(CUTS)))}
+        text = self._processes.first(lambda: _read(checkpoint))
+        if text is None or not self._config.off_policy:
+            return
+        generation, place = decoded(text)
+        if isinstance(self._source, RowStream):
+            self._source.go_to(generation.step + 1, place)
+            generation = replace(generation, stream=copy(self._source))
+        self._ahead = Future()
+        self._ahead.set_result(generation)
+
+    @property
+    def _exhausted(self) -> bool:
+        return isinstance(self._source, RowStream) and self._source.exhausted
+
+    async def _sample(self, step: int, weights: int, progress: Progress) -> GenerationBatch:
+        """Sample the batch of a step with the weights from before the step `weights`."""
+        engine, config, source = self._engine, self._config, self._source
+        if isinstance(source, RowStream):
+            # Every round draws from the place that the last one left.
+            sample_task, drawn = (lambda number, position: source(position)), source.draw
+        else:
+            # The tasks are a function of step, round and position: no place has to be kept.
+            sample_task, drawn = (
+                (lambda number, position: source(step, number, position)),
+                lambda positions: None,
+            )
+        former = self._cuts.get(step)
+        generated, waited, written = (
+            engine.generator.busy_seconds,
+            engine.waited_seconds,
+            engine.tokens_written,
+        )
+        batch = await gather(
+            sample_task,
+            engine.rollouts(derive_seed("rollout", self._seed, step)),
+            slots=config.groups,
+            size=config.samples,
+            by=config.filter,
+            replacement_rounds=config.replacement_rounds,
+            resamples=config.resamples,
+            oversample=config.oversample,
+            repeated=_cut(former) if former is not None else None,
+            at_once=config.rollouts_at_once,
+            processes=self._processes,
+            progress=progress,
+            drawn=drawn,
+        )
+        total = sum(self._processes.every(engine.tokens_written - written))
+        return GenerationBatch(
+            step,
+            batch,
+            stream=copy(source) if isinstance(source, RowStream) else None,
+            staleness=step - weights,
+            wasted=former["wasted"] if former is not None else total - batch.written,
+            seconds={
+                "seconds/generating": round(engine.generator.busy_seconds - generated, 3),
+                "seconds/waiting": round(engine.waited_seconds - waited, 3),
+            },
+        )
+
+
+def encoded(generation: GenerationBatch) -> str:
+    """Return a generation batch as JSON, with every token and logprob."""
+    stream = generation.stream
+    return json.dumps(
+        {
+            "batch": TypeAdapter(Batch).dump_python(generation.batch, mode="json"),
+            "place": None if stream is None else stream.place,
+            **{name: getattr(generation, name) for name in PLAIN},
+        }
+    )
+
+
+def decoded(text: str) -> tuple[GenerationBatch, Any]:
+    """Return what `encoded` wrote, and the place in the stream after the batch."""
+    found = json.loads(text)
+    batch = TypeAdapter(Batch).validate_python(found["batch"])
+    return GenerationBatch(batch=batch, **{name: found[name] for name in PLAIN}), found["place"]
+
+
+def cut_row(generation: GenerationBatch, cut: Cut) -> dict[str, Any]:
+    """Return the row of `cuts.jsonl` for a batch."""
+    return {"step": generation.step, "wasted": generation.wasted, **asdict(cut)}
+
+
+def _cut(row: Mapping[str, Any]) -> Cut:
+    return Cut(tuple(map(tuple, row["taken"])), row["rollouts"])
+
+
+def _read(checkpoint: Path | None) -> str | None:
+    file = None if checkpoint is None else checkpoint / AHEAD
+    return file.read_text(encoding="utf-8") if file is not None and file.exists() else None
