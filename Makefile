@@ -4,7 +4,11 @@ export OMP_NUM_THREADS := 1
 # Processes that `make test` runs files in.
 WORKERS := 2
 
-.PHONY: check format test soak
+# Comparisons of speed with peers; those in another environment are measured where `.ci/frameworks` made it.
+PEERS := sandbox_latency rollout_throughput training_step generation_throughput endpoint_judging
+CHECK = --check --json runs/bench/$@.json
+
+.PHONY: check format test soak bench $(PEERS) containers verl vllm scale
 
 check:
 	ruff format --check .
@@ -23,3 +27,34 @@ test:
 
 soak:
 	python -m pytest -m soak --durations 0
+
+# `make -k bench` goes on after a ratio that has fallen; `make sandbox_latency` measures one script.
+bench: $(PEERS) containers verl vllm scale
+
+$(PEERS): | runs/bench
+	$(PYTHON) -m benchmarks.$@ $(ONLY) $(CHECK)
+
+PYTHON = python
+rollout_throughput: ONLY = --only 'rollouts/trl/*' --model runs/bench
+endpoint_judging: PYTHON = $(or $(wildcard .venv-inspect/bin/python),python)
+
+containers: | runs/bench
+	python -m benchmarks.sandbox_latency --only 'sandbox/exec/*' $(CHECK)
+
+verl: | runs/bench
+	$(or $(wildcard .venv-verl/bin/python),python) -m benchmarks.rollout_throughput \
+		--only 'rollouts/verl/*' --model runs/bench $(CHECK)
+
+vllm: | runs/bench
+	VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind TORCHDYNAMO_DISABLE=1 \
+		$(or $(wildcard .venv-vllm/bin/python),python) -m benchmarks.vllm_throughput --model runs/bench $(CHECK)
+
+# Reading, scoring, comparing and reporting, by the number of rows; these have no peer.
+scale:
+	python -m benchmarks.evaluation_scale --rows 1000 10000 100000
+	python -m benchmarks.evaluation_scale --rows 1000000 --protocol net-vote
+	python -m benchmarks.report_size --rows 1000
+	python -m benchmarks.report_size --rows 10000
+
+runs/bench:
+	mkdir -p $@

@@ -1,18 +1,19 @@
 """Tokens per second of tirjudge's continuous batching, compared with transformers' two generators.
 
     OMP_NUM_THREADS=1 python -m benchmarks.generation_throughput
-    OMP_NUM_THREADS=1 python -m benchmarks.generation_throughput --paged
+    OMP_NUM_THREADS=1 python -m benchmarks.generation_throughput --only 'generation/paged/*'
 
 All run the same model in the same process: the miniature's shape (0.92 M parameters), random weights,
-seed 0. Each figure is the median of `--repeats` runs, after one that is not counted.
+seed 0.
 
-The first form samples, and compares with `generate` in the setting that suits `generate` best: one
+`generation/generate` samples, and compares with `generate` in the setting that suits `generate` best: one
 left-padded batch whose rows all end together, without stop strings and logprobs.
 
-`--paged` decodes greedily and compares with `generate_batch`, transformers' continuous batching over a paged
-cache, with 1, 16 and 64 rows of different prompts. Its pages are sized for the workload (with its defaults
-the cache fills half of the memory, and one row of 100 tokens takes about 20 seconds on a CPU), its manager is
-kept between the runs, and it returns logprobs, as tirjudge's does. The tokens of the two are compared too.
+`generation/paged/ROWS` decodes greedily and compares with `generate_batch`, transformers' continuous
+batching over a paged cache, with rows of different prompts. Its pages are sized for the workload (with its
+defaults the cache fills half of the memory, and one row of 100 tokens takes about 20 seconds on a CPU), its
+manager is kept between the runs, and it returns logprobs, as tirjudge's does. The rows with the same tokens
+are counted.
 """
 
 from __future__ import annotations
@@ -21,14 +22,17 @@ import argparse
 import asyncio
 import logging
 import random
-import statistics
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
+from importlib.metadata import version
 from typing import Any
 
 import torch
 from transformers import ContinuousBatchingConfig, GenerationConfig, Qwen3Config, Qwen3ForCausalLM
 
+from benchmarks import peers
+from benchmarks.peers import Comparison, Limit, Run, Unavailable
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge.generation import Sampling
 from tirjudge.generation.local.transformers import TransformersGenerator
@@ -37,6 +41,8 @@ from tirjudge_environments import Context, Prompt
 STOP = ("\n```\n", "\n```output")
 PAGE = 32
 """Positions per page of transformers' cache; for 16 rows, 32 was faster than 256."""
+
+SAMPLED = "generation/generate"
 
 Tokens = list[list[int]]
 Generate = Callable[[], Tokens]
@@ -110,43 +116,57 @@ def paged(model: Any, prompts: Tokens, new: int) -> Tokens:
     return [output.generated_tokens for output in outputs.values()]
 
 
-def speed(generate: Generate) -> tuple[float, Tokens]:
-    """Return new tokens per second, and the tokens."""
+def measured(generate: Generate, returned: list[Tokens]) -> Run:
+    """Measure new tokens per second, and append the tokens to those that were returned before."""
     started = time.perf_counter()
     rows = generate()
-    return sum(map(len, rows)) / (time.perf_counter() - started), rows
+    seconds = time.perf_counter() - started
+    returned.append(rows)
+    return Run(sum(map(len, rows)) / seconds)
 
 
-def compare(own: Generate, other: Generate, repeats: int, name: str) -> tuple[str, int]:
-    """Return a line of medians, and the number of rows with the same tokens in the last run."""
-    pairs = []
-    for repeat in range(repeats + 1):
-        # The two alternate, so that other load on the machine affects both alike.
-        (own_rate, own_rows), (other_rate, other_rows) = speed(own), speed(other)
-        if repeat:  # the first pair warms up
-            pairs.append((own_rate, other_rate))
-    ratio = statistics.median(own_rate / other_rate for own_rate, other_rate in pairs)
-    own_rate, other_rate = (statistics.median(column) for column in zip(*pairs, strict=True))
-    same = sum(one == another for one, another in zip(own_rows, other_rows, strict=True))
-    line = (
-        f"median of {len(pairs)}: {own_rate:.0f} tok/s tirjudge, {other_rate:.0f} tok/s {name}, "
-        f"ratio {ratio:.2f}"
+def compared(name: str, peer: str, rows: Tokens, new: int, own: Generate, other: Generate) -> Comparison:
+    """Return a comparison in which both generate, and the rows with equal tokens are counted."""
+    ours: list[Tokens] = []
+    theirs: list[Tokens] = []
+
+    async def measure_own() -> Run:
+        return await asyncio.to_thread(measured, own, ours)
+
+    async def measure_peer() -> Run:
+        run = await asyncio.to_thread(measured, other, theirs)
+        same = sum(one == another for one, another in zip(ours[-1], theirs[-1], strict=True))
+        return Run(run.rate, {"rows with our tokens": float(same)})
+
+    return Comparison(
+        name=name,
+        peer=peer,
+        unit="tokens/s",
+        measure_own=measure_own,
+        measure_peer=measure_peer,
+        limit=_limit(rows, new),
     )
-    return line, same
 
 
-def main() -> None:
-    """Print one line per comparison."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "--paged", action="store_true", help="compare with generate_batch, with greedy decoding"
-    )
-    parser.add_argument("--rows", type=int, default=128, help="rows of the sampled form")
-    parser.add_argument("--group", type=int, default=8, help="rows that share a prompt")
-    parser.add_argument("--prompt", type=int, default=90, help="tokens of the longest prompt")
-    parser.add_argument("--new", type=int, default=100, help="new tokens per row")
-    parser.add_argument("--repeats", type=int, default=5, help="measured runs of each generator")
-    options = parser.parse_args()
+def _limit(rows: Tokens, new: int) -> Limit:
+    """Return the rate of the matrix products alone, as many rows at once as there are."""
+    model = miniature()
+    parameters = model.num_parameters()
+    wide, tall = torch.ones(max(len(rows), 1), 1024), torch.ones(1024, 1024)
+    seconds = []
+    for _ in range(20):
+        started = time.process_time()
+        wide @ tall
+        seconds.append(time.process_time() - started)
+    each_row = min(seconds) * parameters / tall.numel() / len(rows)
+    why = f"matrix products of {len(rows)} rows with {parameters:,} weights, nothing else"
+    return Limit(rate=1 / each_row, why=why)
+
+
+async def comparisons(
+    names: Sequence[str], options: argparse.Namespace
+) -> AsyncIterator[Comparison | Unavailable]:
+    """Yield the comparisons; each has a model and prompts of its own."""
     torch.set_num_threads(1)
     # It would log a line per run about the manager that is kept.
     logging.getLogger("ContinuousBatchingLogger").setLevel(logging.ERROR)
@@ -156,32 +176,42 @@ def main() -> None:
         lengths = [rng.randint(options.prompt * 2 // 3, options.prompt) for _ in range(count)]
         return [[rng.randrange(3, 1024) for _ in range(length)] for length in lengths]
 
-    if options.paged:
-        for count in (1, 16, 64):
-            # A new model each time: it keeps one manager, whose pages are sized by the first call.
-            model, rows = miniature(), prompts(count)
-            line, same = compare(
-                lambda model=model, rows=rows: continuous(model, rows, options.new, 0.0, ()),  # type: ignore[misc]
-                lambda model=model, rows=rows: paged(model, rows, options.new),  # type: ignore[misc]
-                options.repeats,
-                "generate_batch",
+    new, transformers = options.new, f"transformers {version('transformers')}"
+    for name in names:
+        model = miniature()
+        if name == SAMPLED:
+            rows = [ids for ids in prompts(options.rows // options.group) for _ in range(options.group)]
+            yield compared(
+                name,
+                f"{transformers}, generate",
+                rows,
+                new,
+                partial(continuous, model, rows, new, 1.0),
+                partial(padded, model, rows, new),
             )
-            model.destroy_cached_continuous_batching_manager()
-            print(f"{line} ({count} rows, {options.new} new tokens each; {same} rows have the same tokens)")
-        return
-    model = miniature()
-    rows = [ids for ids in prompts(options.rows // options.group) for _ in range(options.group)]
-    line, _ = compare(
-        lambda: continuous(model, rows, options.new, 1.0),
-        lambda: padded(model, rows, options.new),
-        options.repeats,
-        "generate",
-    )
-    print(
-        f"{line} ({len(rows)} rows in groups of {options.group}, prompts up to {options.prompt} tokens, "
-        f"{options.new} new ones each)"
-    )
+            continue
+        rows = prompts(int(name.rpartition("/")[2]))
+        yield compared(
+            name,
+            f"{transformers}, continuous batching",
+            rows,
+            new,
+            partial(continuous, model, rows, new, 0.0, ()),
+            partial(paged, model, rows, new),
+        )
+        model.destroy_cached_continuous_batching_manager()
 
+
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rows", type=int, default=128, help="rows of the sampled comparison")
+    parser.add_argument("--group", type=int, default=8, help="its rows that share a prompt")
+    parser.add_argument("--prompt", type=int, default=90, help="tokens of the longest prompt")
+    parser.add_argument("--new", type=int, default=100, help="new tokens per row")
+
+
+SUITE = peers.Suite(
+    names=[SAMPLED, *(f"generation/paged/{n}" for n in (1, 16, 64))], open=comparisons, options=_options
+)
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(peers.main(SUITE, __doc__))

@@ -88,7 +88,8 @@ def assignments(options: argparse.Namespace) -> Iterator[str]:
     if options.generator == "vllm":
         yield 'rl.generator="vllm"'
         yield "rl.importance_cap=2.0"
-        yield "rl.vllm.gpu_memory_utilization=0.4"
+        yield "rl.vllm.enable_sleep_mode=true"
+        yield "rl.vllm.gpu_memory_utilization=0.7"
     yield from options.set
 
 

@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.http_load import HEAD, Answer, load, request, server
-from benchmarks.sandbox_latency.contenders import usable_cpus
+from benchmarks.peers import cpus
 from tirjudge import __version__
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judging.config import JudgeConfig
@@ -45,7 +45,7 @@ async def main_of_server() -> None:
 
 async def measure(seconds: float) -> Table:
     """Return a table with one row per number of clients."""
-    title = f"/v1/judge, scripted judge, {usable_cpus()} CPUs, load {os.getloadavg()[0]:.1f}"
+    title = f"/v1/judge, scripted judge, {cpus()} CPUs, load {os.getloadavg()[0]:.1f}"
     table = Table(title=title, title_justify="left")
     for column in ("clients", *HEAD):
         table.add_column(column, justify="right")

@@ -52,17 +52,20 @@ COUNTED = {"samples.jsonl": "index", "answers.jsonl": "index", "metrics.jsonl": 
 
 def start(folder: Path, log: Path) -> subprocess.Popen[bytes]:
     """Start the run, or resume it, in a process that appends its progress to `log`."""
-    command = [TIRJUDGE, "train", "--iterative"]
-    command += ["--recipe", *RECIPE, "--output", str(folder)]
-    command += [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
     with log.open("ab") as progress:
-        return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=progress)
+        return subprocess.Popen([TIRJUDGE, *words(folder)], stdout=subprocess.DEVNULL, stderr=progress)
+
+
+def words(folder: Path) -> list[str]:
+    """Return the command without its name."""
+    command = ["train", "--iterative", "--recipe", *RECIPE, "--output", str(folder)]
+    return command + [word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")]
 
 
 def places(log: Path) -> list[str]:
     """Return the progress lines of a run without their times and numbers."""
     lines = log.read_text().splitlines() if log.exists() else []
-    return [line.split(" ", 1)[1].split("  ")[0] for line in lines]
+    return [line.split(" ", 1)[1].split("  ")[0].split("; ")[0] for line in lines]
 
 
 def killed(folder: Path, log: Path, order: list[str], place: int, delay: float) -> str | None:

@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.http_load import HEAD, Answer, Connection, Latencies, load, request, server
-from benchmarks.sandbox_latency.contenders import usable_cpus
+from benchmarks.peers import cpus
 from tirjudge_sandbox import Execution, Isolation, Limits, Program, Status
 from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.server.intake import IntakeLimits
@@ -49,7 +49,7 @@ class NewInterpreters:
     """The usual baseline, `python3 -I -c SOURCE` as a subprocess, with one per CPU at once."""
 
     def __init__(self) -> None:
-        self.capacity = usable_cpus()
+        self.capacity = cpus()
         self._free = asyncio.Semaphore(self.capacity)
 
     async def __aenter__(self) -> Self:
@@ -121,7 +121,7 @@ async def compare(seconds: float, rounds: int) -> Table:
 
 
 def _table(found: dict[tuple[str, int], Latencies]) -> Table:
-    title = f"{SOURCE} over HTTP, {usable_cpus()} CPUs, load {os.getloadavg()[0]:.1f}"
+    title = f"{SOURCE} over HTTP, {cpus()} CPUs, load {os.getloadavg()[0]:.1f}"
     table = Table(title=title, title_justify="left")
     for column in ("", "clients", *HEAD, "times"):
         table.add_column(column, justify="right" if column else "left")

@@ -30,7 +30,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.http_load import HEAD, Latencies
-from benchmarks.sandbox_latency.contenders import usable_cpus
+from benchmarks.peers import cpus
 
 MIB = 1 << 20
 PATIENCE = 30.0
@@ -230,7 +230,7 @@ async def main() -> int:
     if given.attack:
         await attack(*given.attack)
         return 0
-    title = f"an honest caller under attack, {usable_cpus()} CPUs, load {os.getloadavg()[0]:.1f}"
+    title = f"an honest caller under attack, {cpus()} CPUs, load {os.getloadavg()[0]:.1f}"
     table = Table(title=title, title_justify="left")
     for column in ("attack", *HEAD[:4], "failed", "peak MiB", "SIGTERM s"):
         table.add_column(column, justify="left" if column == "attack" else "right")

@@ -1,1 +1,1 @@
-"""Latency and throughput of one small program: the sandboxes compared with plain alternatives."""
+"""Latency and throughput of programs: the sandboxes compared with other ways to run them."""

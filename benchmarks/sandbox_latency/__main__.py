@@ -1,105 +1,82 @@
-"""Compare the local sandbox with `python3 -I`, and the docker sandbox with `docker exec`.
+"""Programs per second and latencies of the sandboxes, compared with other ways to run a program.
 
-python -m benchmarks.sandbox_latency [--seconds 4] [--json]
+    python -m benchmarks.sandbox_latency
+    python -m benchmarks.sandbox_latency --only 'sandbox/exec/*'     # in containers; needs an engine
+
+The local sandbox is compared with `python3 -I`, with warm Jupyter kernels, and with the package llm-sandbox
+and its daemonless backend (`pip install llm-sandbox`, `apt-get install bubblewrap`); the docker sandbox with
+`docker exec` through the API. Comparisons are named `sandbox/PEER/PROGRAM/CLIENTS`; a client runs one program
+after another. Sandboxes, kernels, sessions and containers are as many as there are CPUs. Programs in the
+sandboxes and, after the first, in the kernels find numpy and sympy loaded; the others load what they import.
+The kernels do not separate programs from each other or from the host.
+
+The limit is a bare fork in C, and the program's own CPU time, on as many CPUs as the clients can use.
 """
 
 from __future__ import annotations
 
-import asyncio
+import argparse
 import contextlib
-import json
-import os
-import sys
-from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Annotated
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from itertools import groupby
 
-import typer
-from rich.console import Console
-from rich.table import Table
-
+from benchmarks import peers
+from benchmarks.peers import Comparison, Limit, Unavailable
 from benchmarks.sandbox_latency import contenders
-from benchmarks.sandbox_latency.measurement import Measurement, Run, fork_seconds, measure
+from benchmarks.sandbox_latency.measurement import PROGRAMS, body_seconds, fork_seconds, measure
 from tirjudge.console_text import printable
 from tirjudge_sandbox import SandboxUnavailable
 
-_CLIENTS = (1, 2, 4)
 
-
-def bench(
-    seconds: Annotated[
-        float, typer.Option(min=0.1, help="Seconds per contender and number of clients.  [default: 4]")
-    ] = 4.0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-) -> None:
-    """Measure the local sandbox and `python3 -I`, and the docker sandbox and `docker exec`, in alternation.
-
-    Programs in the sandboxes find numpy and sympy loaded; the others load nothing. A pair that is not
-    available is named and skipped, with exit code 0.
-    """
-    pairs = [(contenders.LOCAL, contenders.PYTHON), (contenders.DOCKER, contenders.EXEC)]
-    found = [measurement for pair in pairs for measurement in asyncio.run(_measured(pair, seconds))]
-    bare = fork_seconds()
-    if as_json:
-        print(json.dumps({"fork_seconds": bare, "measurements": [asdict(one) for one in found]}, indent=2))
-    else:
-        _show(found, bare)
-
-
-async def _measured(pair: Sequence[contenders.Contender], seconds: float) -> list[Measurement]:
-    """Measure a pair; return nothing if one of the two is not available."""
-    async with contextlib.AsyncExitStack() as stack:
-        ways: dict[str, Run] = {}
-        try:
-            for contender in pair:
-                ways[contender.name] = await stack.enter_async_context(
-                    contender.open(contenders.usable_cpus())
+async def comparisons(
+    names: Sequence[str], options: argparse.Namespace
+) -> AsyncIterator[Comparison | Unavailable]:
+    """Yield the comparisons, peer by peer; a peer that is not available is named."""
+    fork = fork_seconds()
+    bodies = {name: body_seconds(PROGRAMS[name]) for name in {name.split("/")[2] for name in names}}
+    for peer, of_peer in groupby(names, lambda name: name.split("/")[1]):
+        described, *opens = contenders.PEERS[peer]
+        async with contextlib.AsyncExitStack() as stack:
+            try:
+                own, other = [await stack.enter_async_context(each(peers.cpus())) for each in opens]
+            except SandboxUnavailable as error:
+                yield Unavailable(f"sandbox/{peer}", printable(str(error), limit=300))
+                continue
+            for name in of_peer:
+                *_, program, clients = name.split("/")
+                used = min(int(clients), peers.cpus())
+                yield Comparison(
+                    name=name,
+                    peer=described,
+                    unit="programs/s",
+                    measure_own=partial(measure, own, PROGRAMS[program], int(clients), options.seconds),
+                    measure_peer=partial(measure, other, PROGRAMS[program], int(clients), options.seconds),
+                    limit=_limit(fork, bodies[program], used),
                 )
-        except SandboxUnavailable as error:
-            print(f"not measured: {contender.name}: {printable(str(error), limit=300)}", file=sys.stderr)
-            return []
-        return await measure(ways, _CLIENTS, seconds)
 
 
-def _show(found: Sequence[Measurement], bare: float | None) -> None:
-    load = os.getloadavg()[0]
-    title = f"{contenders.SOURCE}, {contenders.usable_cpus()} CPUs, load {load:.1f}"
-    table = Table(title=title, title_justify="left")
-    for column in ("", "clients", "n", "median ms", "99 % ms", "programs/s", "times"):
-        table.add_column(column, justify="right" if column else "left")
-    for one in found:
-        table.add_row(
-            one.way,
-            str(one.clients),
-            str(one.programs),
-            f"{one.median_seconds * 1000:.2f}",
-            f"{one.p99_seconds * 1000:.2f}",
-            f"{one.programs_per_second:.0f}",
-            _times(one, found),
-        )
-    console = Console()
-    console.print(table)
-    if bare is None:
-        console.print("A bare fork was not measured: there is no C compiler.")
-    else:
-        console.print(f"A bare fork in C: {bare * 1000:.3f} ms.", _above(found, bare))
+def _limit(fork: float | None, body: float, used: int) -> Limit:
+    forked = "no bare fork, for want of a C compiler," if fork is None else f"a fork of {fork * 1000:.2f} ms"
+    why = f"{forked} and {body * 1000:.2f} ms of the program, on {used} CPUs"
+    return Limit(rate=used / ((fork or 0.0) + body), why=why)
 
 
-def _times(one: Measurement, found: Sequence[Measurement]) -> str:
-    """Return the throughput relative to the baseline with the same number of clients."""
-    baseline = next(contender.baseline for contender in contenders.ALL if contender.name == one.way)
-    for other in found:
-        if (other.way, other.clients) == (baseline, one.clients):
-            return f"{one.programs_per_second / other.programs_per_second:.1f}"
-    return ""
+def _options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seconds", type=float, default=0.25, help="least seconds of each run")
 
 
-def _above(found: Sequence[Measurement], bare: float) -> str:
-    local = (one for one in found if (one.way, one.clients) == (contenders.LOCAL.name, 1))
-    return "".join(
-        f"The local sandbox's median is {one.median_seconds / bare:.1f} times that." for one in local
-    )
-
+SUITE = peers.Suite(
+    names=[
+        f"sandbox/{peer}/{name}/{clients}"
+        for peer in contenders.PEERS
+        for name, program in PROGRAMS.items()
+        for clients in program.clients
+    ],
+    open=comparisons,
+    default=["sandbox/[!e]*"],  # without containers, so that it takes minutes
+    options=_options,
+)
 
 if __name__ == "__main__":
-    typer.run(bench)
+    raise SystemExit(peers.main(SUITE, __doc__))

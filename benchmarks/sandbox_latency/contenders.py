@@ -4,60 +4,121 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
+import shutil
 import sys
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
 from typing import Any
 
-from benchmarks.sandbox_latency.measurement import Run
+from benchmarks.sandbox_latency.measurement import Measured, RunProgram
 from tirjudge_sandbox.base import Program, SandboxUnavailable
 from tirjudge_sandbox.registry import open_sandbox
 
-SOURCE = "print(sum(range(1000)))"
-_PRINTED = "499500\n"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Contender:
-    """A way to run programs. Opening it raises SandboxUnavailable if it is not available."""
-
-    name: str
-    baseline: str | None
-    """Name of the contender that this one is compared with; None for a baseline."""
-    open: Callable[[int], AbstractAsyncContextManager[Run]]
-    """Called with the number of programs to run at once."""
+Open = Callable[[int], AbstractAsyncContextManager[RunProgram]]
+"""Opens a way to run programs, so many at once; raises SandboxUnavailable if it is not available."""
 
 
 @contextlib.asynccontextmanager
-async def _sandbox(name: str, capacity: int) -> AsyncIterator[Run]:
+async def _sandbox(name: str, capacity: int) -> AsyncIterator[RunProgram]:
     async with open_sandbox(name, capacity=capacity) as box:
 
-        async def run() -> None:
-            execution = await box.run(Program(source=SOURCE))
-            _expect(execution.stdout, execution.detail or execution.stderr)
+        async def run(program: Measured) -> None:
+            execution = await box.run(Program(source=program.source))
+            program.check(execution.stdout, execution.detail or execution.stderr)
 
         yield run
 
 
 @contextlib.asynccontextmanager
-async def _subprocess(_: int) -> AsyncIterator[Run]:
-    async def run() -> None:
+async def _subprocess(_: int) -> AsyncIterator[RunProgram]:
+    async def run(program: Measured) -> None:
         pipe = asyncio.subprocess.PIPE
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-I", "-c", SOURCE, stdout=pipe, stderr=pipe
+            sys.executable, "-I", "-c", program.source, stdout=pipe, stderr=pipe
         )
         stdout, stderr = await process.communicate()
-        _expect(stdout.decode(), stderr.decode())
+        program.check(stdout.decode(), stderr.decode())
 
     yield run
 
 
 @contextlib.asynccontextmanager
-async def _exec(capacity: int) -> AsyncIterator[Run]:
+async def _jupyter(capacity: int) -> AsyncIterator[RunProgram]:
+    """Run programs in warm Jupyter kernels, one at a time in each.
+
+    A kernel keeps the variables and imports of earlier programs, and nothing separates it from the host.
+    """
+    from jupyter_client.manager import start_new_async_kernel
+
+    free: asyncio.Queue[Any] = asyncio.Queue()
+    async with contextlib.AsyncExitStack() as stack:
+        for _ in range(capacity):
+            manager, client = await start_new_async_kernel(kernel_name="python3")
+            stack.push_async_callback(manager.shutdown_kernel, now=True)
+            stack.callback(client.stop_channels)
+            free.put_nowait(client)
+
+        async def run(program: Measured) -> None:
+            client, printed = await free.get(), []
+
+            def on_message(message: Any) -> None:
+                printed.append(str(message["content"].get("text", "")))
+
+            try:
+                await client.execute_interactive(program.source, store_history=False, output_hook=on_message)
+            finally:
+                free.put_nowait(client)
+            program.check("".join(printed), "see the kernel's output")
+
+        yield run
+
+
+@contextlib.asynccontextmanager
+async def _llm_sandbox(capacity: int) -> AsyncIterator[RunProgram]:
+    """Run programs in llm-sandbox's sessions of its daemonless backend, bubblewrap, one at a time in each.
+
+    Its programs find the same interpreter and libraries as the others.
+    """
+    if find_spec("llm_sandbox") is None or shutil.which("bwrap") is None:
+        raise SandboxUnavailable("needs `pip install llm-sandbox` and `apt-get install bubblewrap`")
+    from llm_sandbox import SandboxBackend, SandboxSession
+    from llm_sandbox.local.config import DEFAULT_READ_ONLY_PATHS, LocalSandboxConfig
+
+    prefixes = {sys.prefix, sys.base_prefix}
+    config = LocalSandboxConfig(
+        read_only_paths=(*DEFAULT_READ_ONLY_PATHS, *sorted(prefixes - {"/usr"})),
+        python_executable=sys.executable,
+    )
+    threads, free = ThreadPoolExecutor(capacity), asyncio.Queue[Any]()
+    loop = asyncio.get_running_loop()
+    with contextlib.ExitStack() as stack:
+        stack.callback(threads.shutdown)
+        for _ in range(capacity):
+            session = SandboxSession(
+                backend=SandboxBackend.BUBBLEWRAP,
+                lang="python",
+                sandbox_config=config,
+                skip_environment_setup=True,  # which would make an environment without the libraries
+            )
+            free.put_nowait(stack.enter_context(session))
+
+        async def run(program: Measured) -> None:
+            session = await free.get()
+            try:
+                output = await loop.run_in_executor(threads, session.run, program.source)
+            finally:
+                free.put_nowait(session)
+            program.check(output.stdout, output.stderr)
+
+        yield run
+
+
+@contextlib.asynccontextmanager
+async def _exec(capacity: int) -> AsyncIterator[RunProgram]:
     """Run `docker exec` through the API, one at a time in each container.
 
     A run creates an exec, starts it, reads its output and asks for its exit code.
@@ -73,13 +134,13 @@ async def _exec(capacity: int) -> AsyncIterator[Run]:
             containers.append(await asyncio.to_thread(_container, client))
             free.put_nowait(containers[-1])
 
-        async def run() -> None:
+        async def run(program: Measured) -> None:
             container = await free.get()
-            command = ["python3", "-I", "-c", SOURCE]
+            command = ["python3", "-I", "-c", program.source]
             loop = asyncio.get_running_loop()
             _, output = await loop.run_in_executor(threads, container.exec_run, command)
             free.put_nowait(container)
-            _expect(output.decode(), output.decode())
+            program.check(output.decode(), output.decode())
 
         yield run
     except EngineFailed as error:
@@ -123,18 +184,16 @@ def _container(client: Any) -> Any:
     )
 
 
-def _expect(printed: str, otherwise: str) -> None:
-    if printed != _PRINTED:
-        raise RuntimeError(f"the program printed {printed!r}: {otherwise}")
+def _version(package: str) -> str:
+    return f"{package} {version(package)}" if find_spec(package.replace("-", "_")) else package
 
 
-PYTHON = Contender(name="python3 -I", baseline=None, open=_subprocess)
-EXEC = Contender(name="docker exec", baseline=None, open=_exec)
-LOCAL = Contender(name="local", baseline=PYTHON.name, open=partial(_sandbox, "local"))
-DOCKER = Contender(name="docker", baseline=EXEC.name, open=partial(_sandbox, "docker"))
-ALL = (LOCAL, PYTHON, DOCKER, EXEC)
-
-
-def usable_cpus() -> int:
-    """Return the number of CPUs that this process may use."""
-    return len(os.sched_getaffinity(0))
+LOCAL: Open = partial(_sandbox, "local")
+DOCKER: Open = partial(_sandbox, "docker")
+PEERS: Mapping[str, tuple[str, Open, Open]] = {
+    "python": ("python3 -I", LOCAL, _subprocess),
+    "jupyter": (f"warm kernels of {_version('ipykernel')}", LOCAL, _jupyter),
+    "llm-sandbox": (f"{_version('llm-sandbox')} with bubblewrap", LOCAL, _llm_sandbox),
+    "exec": ("docker exec", DOCKER, _exec),
+}
+"""Name of the peer: its description, the sandbox that is compared with it, and the peer."""

@@ -1,22 +1,50 @@
-"""Measurement of several ways to run the same program in alternating rounds, and of a bare fork."""
+"""The programs, a measurement of several clients that run one of them, and the time of a bare fork."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import io
 import shutil
 import statistics
 import subprocess
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-Run = Callable[[], Awaitable[None]]
-"""Runs the program once."""
+from benchmarks.peers import Run
 
-_ROUNDS = 4
-"""The ways alternate in rounds, so that other load on the machine affects all of them alike."""
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A program, what it prints, and the numbers of clients that it is measured with."""
+
+    source: str
+    printed: str
+    clients: tuple[int, ...]
+
+    def check(self, printed: str, otherwise: str) -> None:
+        """Raise RuntimeError if a run printed anything else; `otherwise` is what went wrong."""
+        if printed != self.printed:
+            raise RuntimeError(f"the program printed {printed!r}: {otherwise}")
+
+
+PROGRAMS: Mapping[str, Measured] = {
+    "trivial": Measured("print(sum(range(1000)))", "499500\n", (1, 2, 8, 64)),
+    "numpy": Measured("import numpy\nprint(numpy.arange(1000).sum())", "499500\n", (1, 8)),
+    "sympy": Measured("import sympy\nprint(sympy.sympify('x + x'))", "2*x\n", (1, 8)),
+    "second": Measured(
+        "import time\nend = time.process_time() + 1\nwhile time.process_time() < end: pass\nprint('done')",
+        "done\n",
+        (1,),
+    ),
+}
+"""Programs that compute next to nothing, with and without libraries, and one that computes for a second."""
+
+RunProgram = Callable[[Measured], Awaitable[None]]
+"""Runs a program once and checks what it printed."""
 
 _FORK_SOURCE = r"""
 #include <stdio.h>
@@ -47,54 +75,43 @@ int main(void) {
 """
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Measurement:
-    """One way to run programs, with a number of clients that each run one program after another."""
+async def measure(run: RunProgram, program: Measured, clients: int, seconds: float) -> Run:
+    """Let clients run a program again and again for some seconds, each at least once.
 
-    way: str
-    clients: int
-    programs: int
-    median_seconds: float
-    p99_seconds: float
-    """The 99th percentile; the maximum of fewer than 100 programs."""
-    programs_per_second: float
-
-
-async def measure(ways: Mapping[str, Run], clients: Sequence[int], seconds: float) -> list[Measurement]:
-    """Measure each way with each number of clients, for `seconds` in all of its rounds together."""
-    found: dict[tuple[str, int], tuple[list[float], list[float]]] = {
-        (way, count): ([], []) for count in clients for way in ways
+    The rate is programs per second of all clients together; the latencies are those of one program. The 99th
+    percentile is the maximum of fewer than 100 programs.
+    """
+    started = time.perf_counter()
+    lists = await asyncio.gather(*(_client(run, program, started + seconds) for _ in range(clients)))
+    took = time.perf_counter() - started
+    ordered = sorted(latency for of_one in lists for latency in of_one)
+    others = {
+        "median, ms": statistics.median(ordered) * 1000,
+        "99 %, ms": ordered[-(-99 * len(ordered) // 100) - 1] * 1000,
+        "programs": float(len(ordered)),
     }
-    for run in ways.values():
-        await asyncio.gather(*(run() for _ in range(max(clients))))
-    for _ in range(_ROUNDS):
-        for (way, count), (latencies, rounds) in found.items():
-            started = time.perf_counter()
-            until = started + seconds / _ROUNDS
-            lists = await asyncio.gather(*(_client(ways[way], until) for _ in range(count)))
-            rounds.append(time.perf_counter() - started)
-            latencies += [latency for of_one in lists for latency in of_one]
-    return [_measurement(way, count, *lists) for (way, count), lists in found.items()]
+    return Run(len(ordered) / took, others)
 
 
-async def _client(run: Run, until: float) -> list[float]:
-    latencies = []
-    while (started := time.perf_counter()) < until:
-        await run()
+async def _client(run: RunProgram, program: Measured, until: float) -> list[float]:
+    latencies: list[float] = []
+    while not latencies or time.perf_counter() < until:
+        started = time.perf_counter()
+        await run(program)
         latencies.append(time.perf_counter() - started)
     return latencies
 
 
-def _measurement(way: str, clients: int, latencies: list[float], rounds: list[float]) -> Measurement:
-    ordered = sorted(latencies)
-    return Measurement(
-        way=way,
-        clients=clients,
-        programs=len(ordered),
-        median_seconds=statistics.median(ordered),
-        p99_seconds=ordered[-(-99 * len(ordered) // 100) - 1],
-        programs_per_second=len(ordered) / sum(rounds),
-    )
+def body_seconds(program: Measured) -> float:
+    """Return the CPU seconds of a program in a process that has imported its libraries already."""
+    code, each = compile(program.source, "<program>", "exec"), []
+    for _ in range(1 if program.source.startswith("import time") else 20):
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(code, {})  # imports, where it is the first time
+            started = time.process_time()
+            exec(code, {})
+        each.append(time.process_time() - started)
+    return statistics.median(each)
 
 
 def fork_seconds() -> float | None:

@@ -10,52 +10,64 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.sandbox_latency.measurement import fork_seconds, measure
+from benchmarks.sandbox_latency.measurement import PROGRAMS, Measured, fork_seconds, measure
 from tests.command import tirjudge
 
 ROOT = Path(__file__).parents[2]
 
 
-async def test_measure_counts_what_each_way_ran():
-    ran = {"slow": 0, "quick": 0}
+async def test_a_run_counts_what_its_clients_ran() -> None:
+    ran = 0
 
-    async def slow() -> None:
-        ran["slow"] += 1
+    async def slow(program: Measured) -> None:
+        nonlocal ran
+        assert program is PROGRAMS["trivial"]
+        ran += 1
         await asyncio.sleep(0.02)
 
-    async def quick() -> None:
-        ran["quick"] += 1
-        await asyncio.sleep(0.002)
-
-    found = {
-        (one.way, one.clients): one for one in await measure({"slow": slow, "quick": quick}, (1, 2), 0.4)
-    }
-    assert set(found) == {("slow", 1), ("quick", 1), ("slow", 2), ("quick", 2)}
-    for way, count in ran.items():
-        # Two ran before, to warm up.
-        assert found[way, 1].programs + found[way, 2].programs == count - 2
-    assert found["slow", 1].median_seconds >= 0.02
-    assert found["slow", 1].p99_seconds >= found["slow", 1].median_seconds
-    assert found["slow", 1].programs_per_second <= 50
+    found = await measure(slow, PROGRAMS["trivial"], 2, 0.2)
+    assert found.others["programs"] == ran
+    assert found.others["99 %, ms"] >= found.others["median, ms"] >= 20
+    assert ran / 0.4 < found.rate <= 2 / 0.02
 
 
-def test_the_command_prints_numbers_for_a_machine(monkeypatch):
+async def test_every_client_runs_a_program_that_takes_longer_than_the_run() -> None:
+    ran = []
+
+    async def slow(program: Measured) -> None:
+        ran.append(program)
+        await asyncio.sleep(0.01)
+
+    assert (await measure(slow, PROGRAMS["second"], 5, 0.0)).others["programs"] == len(ran) == 5
+
+
+def test_another_output_ends_the_measurement() -> None:
+    with pytest.raises(RuntimeError, match="printed '1': a traceback"):
+        PROGRAMS["numpy"].check("1", "a traceback")
+
+
+def test_programs_are_the_same_in_the_sandbox_and_a_kernel(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run ends unless every program printed what it should, so each peer did the same work."""
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere")
-    command = [sys.executable, "-m", "benchmarks.sandbox_latency", "--seconds", "0.2", "--json"]
+    names = ["sandbox/jupyter/numpy/1", "sandbox/exec/trivial/1"]
+    words = ["--pairs", "1", "--seconds", "0.05", "--json", str(tmp_path / "found.json"), "--only", *names]
+    command = [sys.executable, "-m", "benchmarks.sandbox_latency", *words]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    ways = [(one["way"], one["clients"]) for one in found["measurements"]]
-    assert ways == [(way, clients) for clients in (1, 2, 4) for way in ("local", "python3 -I")]
-    assert all(one["programs"] > 0 for one in found["measurements"])
-    assert "not measured: docker: " in done.stderr
+    found = json.loads((tmp_path / "found.json").read_text())["results"]
+    assert [one["name"] for one in found] == names[:1]
+    assert all(one[side]["programs"] > 0 for one in found for side in ("own", "other"))
+    assert all(one["own"]["rate"] < one["limit"]["rate"] for one in found)
+    assert "not measured: sandbox/exec: " in done.stderr
 
 
 @pytest.mark.skipif(fork_seconds() is None, reason="needs a C compiler")
-def test_a_bare_fork_takes_time():
-    assert fork_seconds() > 0
+def test_a_bare_fork_takes_time() -> None:
+    assert (fork_seconds() or 0) > 0
 
 
-def test_the_removed_command_names_the_new_one():
+def test_the_removed_command_names_the_new_one() -> None:
     done = tirjudge("sandbox", "bench", "--seconds", "5", "--json")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (

@@ -1,0 +1,1 @@
+"""RL steps on given rollouts: our trainer compared with a bare GRPOTrainer."""
