@@ -20,6 +20,9 @@ NO_ENGINE = (
     "the Docker engine cannot be reached: Error while fetching server API version: "
     "('Connection aborted.', FileNotFoundError(2, 'No such file or directory'))"
 )
+COMPOSED = (
+    "tests/tirjudge/serve/test_compose.py::test_a_question_is_judged_by_a_program_in_the_other_container"
+)
 J1 = "<think>11 is a prime.</think>\n<answer>[[A]]</answer>"
 REASONS = (
     "<RESULT_START>\nList of reasons:\n- Response A is right.\n"
@@ -53,6 +56,7 @@ SETTING_UP: dict[str, Treatment] = {
     "pip install '.[serve,jupyter]'": Installs(),
     "pip install '.[train]'": Installs(),
     "pip install '.[train,data]'": Installs(),
+    "pip install '.[verl]'": Installs(),
     "pip install examples/frameworks/verifiers_package": Installs(),
     "pip install examples/plugin": Installs(),
     "export OPENAI_API_KEY=...": Elsewhere(),
@@ -60,6 +64,13 @@ SETTING_UP: dict[str, Treatment] = {
     "inspect score logs/summaries.eval --scorer tirjudge/tirjudge_scorer -S model=Qwen/Qwen3-8B "
     "-S base_url=http://localhost:8000/v1 -S against=target --action append --overwrite": Elsewhere(),
     "export TIRJUDGE_TEACHER_API_KEY=...": Elsewhere(),
+    "export TIRJUDGE_SERVE_TOKEN=$(openssl rand -hex 16) "
+    "TIRJUDGE_SANDBOX_TOKEN=$(openssl rand -hex 16)": Elsewhere(),
+    "export TIRJUDGE_MODEL=Qwen/Qwen3-8B TIRJUDGE_BASE_URL=http://vllm.example:8000/v1": Elsewhere(),
+    "docker compose -f examples/compose/compose.yaml up --build --detach": TestedBy(COMPOSED),
+    'curl -s -H "Authorization: Bearer $TIRJUDGE_SERVE_TOKEN" localhost:8082/v1/judge '
+    "-H 'content-type: application/json' "
+    """-d '{"prompt": "Name a prime above 10.", "responses": ["11", "12"]}'""": TestedBy(COMPOSED),
 }
 
 JUDGING: dict[str, Treatment] = {
@@ -238,6 +249,11 @@ SERVING: dict[str, Treatment] = {
 
 SHRUNK = TestedBy("tests/training/planning/test_shrink.py::test_every_recipe_can_be_shrunk")
 LAUNCH = "tests/training/distributed/test_launch.py"
+VERL = "tirjudge launch verl --recipe tir-judge-zero-8b"
+VERL_COMMAND = "tests/training/launch/test_launch_command.py"
+VERL_TRAINER = (
+    "tests/training/launch/test_verl_trainer.py::test_verl_trains_a_stage_that_the_next_stages_continue_from"
+)
 TRAINING: dict[str, Treatment] = {
     "tirjudge data build --list": Runs("tir: TIR-Judge's training data"),
     "tirjudge data build tir --generator Qwen/Qwen3-8B@http://localhost:8000/v1 "
@@ -296,6 +312,12 @@ TRAINING: dict[str, Treatment] = {
         "tests/training/distributed/test_processes.py"
     ),
     "accelerate launch --num_processes 2 --no_python tirjudge train --recipe mini": TestedBy(LAUNCH),
+    f"{VERL} --dry-run": TestedBy(f"{VERL_COMMAND}::test_tir_judges_values_reach_verl"),
+    f"{VERL} --nodes 2 --address HEAD:6379 --output runs/zero": TestedBy(VERL_TRAINER),
+    f"{VERL} --output runs/zero --address HEAD:6379": TestedBy(VERL_TRAINER),
+    "tirjudge train --recipe tir-judge-zero-8b --set rl.trainer=verl --output runs/zero": TestedBy(
+        f"{VERL_COMMAND}::test_the_other_stages_continue_from_a_stage_of_verls"
+    ),
     'accelerate launch --config_file "$(tirjudge train --launch-config fsdp2)" --num_processes 8 --no_python '
     "tirjudge train --recipe tir-judge-zero-8b --set rl.micro_batch=1": TestedBy(LAUNCH),
 }
