@@ -220,7 +220,7 @@ def assumed(
         f"dialogue; {dialogue.tokens:,.0f} tokens per judgment; {options.in_flight} dialogues in flight"
     )
     yield (
-        f"measured: {dialogue.calls:.2f} programs per judgment ({dialogues} dialogues of {options.verdicts}), "
+        f"measured: {dialogue.calls:.2f} programs per judgment (n = {dialogues}, {options.verdicts}), "
         f"{1000 * sum(measured) / len(measured):.1f} ms per program (n = {len(measured)})"
     )
 

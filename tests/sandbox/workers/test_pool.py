@@ -33,7 +33,7 @@ def descendants(pid: int) -> set[int]:
 
 
 EARLIER: set[int] = set()
-"""The processes of tests that ran before, which may go on: Ray, and the server that trainings are forked from."""
+"""The processes of other tests that go on, such as Ray and the server from which trainings are forked."""
 
 
 @pytest.fixture(autouse=True)
