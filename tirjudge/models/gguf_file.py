@@ -166,6 +166,8 @@ def _write(file: Path, header: GgufHeader, folder: Path, say: Callable[[str], No
     model.hf_quantizer, model.is_quantized = None, False
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
+    # Whichever process of a launch holds the lock writes, while transformers leaves that to the first one.
+    model.should_save_on_this_rank = lambda is_main_process: True
     with _quiet():
         model.save_pretrained(folder)
         tokenizer.save_pretrained(folder)

@@ -20,6 +20,18 @@ from tirjudge.models.base import cache_folder
 from tirjudge.models.gguf_file import GgufHeader, read_header
 
 CONVERT = "import sys; from tirjudge.models import resolve_model; print(resolve_model(sys.argv[1]))"
+CONVERT_IN_A_GROUP = """
+import sys, time
+from torch import distributed
+from tirjudge.models import resolve_model
+
+name, group, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
+distributed.init_process_group("gloo", init_method=group, rank=rank, world_size=2)
+time.sleep(1 - rank)  # the second process comes first
+print(resolve_model(name))
+distributed.barrier()
+distributed.destroy_process_group()
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -130,8 +142,8 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch:
 @needs_smollm2
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_two_processes_convert_once_and_a_killed_one_leaves_no_model() -> None:
-    """Killed in the middle; then two at once, of which one converts. The weights are those of the file."""
+def test_two_processes_convert_once_and_a_killed_one_leaves_no_model(tmp_path: Path) -> None:
+    """Killed in the middle; then two of a launch at once, of which the second converts: the file's weights."""
     command = [sys.executable, "-c", CONVERT, "smol"]
     killed = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert killed.stderr is not None
@@ -141,8 +153,10 @@ def test_two_processes_convert_once_and_a_killed_one_leaves_no_model() -> None:
     killed.communicate()
     assert not SMOL.folder().exists()
 
+    command = [sys.executable, "-c", CONVERT_IN_A_GROUP, "smol", f"file://{tmp_path}/group"]
     both = [
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in "ab"
+        subprocess.Popen([*command, rank], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for rank in "01"
     ]
     said = [process.communicate() for process in both]
     assert [process.returncode for process in both] == [0, 0], said
