@@ -143,7 +143,7 @@ def test_a_cache_that_cannot_be_written_is_one_line(tmp_path: Path, monkeypatch:
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_two_processes_convert_once_and_a_killed_one_leaves_no_model(tmp_path: Path) -> None:
-    """Killed in the middle; then two of a launch at once, of which the second converts: the file's weights."""
+    """Killed in the middle; then two of a launch at once, of which the second one converts."""
     command = [sys.executable, "-c", CONVERT, "smol"]
     killed = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     assert killed.stderr is not None
