@@ -8,7 +8,7 @@ WORKERS := 2
 PEERS := sandbox_latency rollout_throughput training_step generation_throughput endpoint_judging
 CHECK = --check --json runs/bench/$@.json
 
-.PHONY: check format test soak bench $(PEERS) containers verl vllm scale
+.PHONY: check format test soak bench $(PEERS) containers verl verifiers vllm scale
 
 check:
 	ruff format --check .
@@ -29,7 +29,7 @@ soak:
 	python -m pytest -m soak --durations 0
 
 # `make -k bench` goes on after a ratio that has fallen; `make sandbox_latency` measures one script.
-bench: $(PEERS) containers verl vllm scale
+bench: $(PEERS) containers verl verifiers vllm scale
 
 $(PEERS): | runs/bench
 	$(PYTHON) -m benchmarks.$@ $(ONLY) $(CHECK)
@@ -41,9 +41,9 @@ endpoint_judging: PYTHON = $(or $(wildcard .venv-inspect/bin/python),python)
 containers: | runs/bench
 	python -m benchmarks.sandbox_latency --only 'sandbox/exec/*' $(CHECK)
 
-verl: | runs/bench
-	$(or $(wildcard .venv-verl/bin/python),python) -m benchmarks.rollout_throughput \
-		--only 'rollouts/verl/*' --model runs/bench $(CHECK)
+verl verifiers: | runs/bench
+	$(or $(wildcard .venv-$@/bin/python),python) -m benchmarks.rollout_throughput \
+		--only 'rollouts/$@/*' --model runs/bench $(CHECK)
 
 vllm: | runs/bench
 	VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind TORCHDYNAMO_DISABLE=1 \

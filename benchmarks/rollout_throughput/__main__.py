@@ -1,13 +1,17 @@
-"""Trajectories per second of our engine, compared with TRL's own tool loop and verl's agent loop.
+"""Trajectories per second of our engine, compared with TRL's tool loop, verl's agent loop and verifiers.
 
     OMP_NUM_THREADS=1 python -m benchmarks.rollout_throughput
-    OMP_NUM_THREADS=1 .venv-verl/bin/python -m benchmarks.rollout_throughput --only 'rollouts/verl/*'
+    OMP_NUM_THREADS=1 .venv-NAME/bin/python -m benchmarks.rollout_throughput --only 'rollouts/NAME/*'
 
-All have the same weights, prompts, programs and sandbox, and the model writes the same tokens, which is
-checked after every run. A rollout is one program between two turns. The programs of a comparison sleep for 0,
-50 or 500 ms, or for lognormal durations with a heavy tail (median 50 ms, sigma 1.5, seed 0). TRL generates
-with transformers' `generate`, its default; verl has a stand-in for its model server that samples with our
-generator, so its loop alone is compared. The model has the miniature's shape and learns its dialogues first.
+NAME is verl or verifiers, in the environment that `.ci/frameworks install NAME` makes. All have the same
+weights, prompts, programs and sandbox, and the model writes the same tokens, which is checked after every
+run. A rollout is one program between two turns. The programs of a comparison sleep for 0, 50 or 500 ms, or
+for lognormal durations with a heavy tail (median 50 ms, sigma 1.5, seed 0). The model has the miniature's
+shape and learns its dialogues first.
+
+TRL generates with transformers' `generate`, its default; verl has a stand-in for its model server that
+samples with our generator, so its loop alone is compared. verifiers starts a process for each rollout,
+which is measured with the rest, and gets its tokens from our generator over HTTP, see `verifiers_loop.py`.
 
 The share of time in which no token is generated is that in which the model waits for programs and for the
 loop. The limit is the generation alone, with outputs given at once, or the longest program if it is longer.

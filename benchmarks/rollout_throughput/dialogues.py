@@ -1,6 +1,6 @@
 """Dialogues of one program each, a model that has memorised them, and our engine's rollouts of them.
 
-The model calls the tool as Qwen2.5's chat template describes it, which TRL and verl parse too, so that all
+The model calls the tool as Qwen2.5's chat template describes it, which the other loops parse too, so that all
 loops get the same prompts, the same tokens of the model and the same programs.
 """
 

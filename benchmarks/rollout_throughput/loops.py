@@ -1,16 +1,16 @@
-"""The loops of other trainers, as they ship, over the same dialogues: TRL's and verl's."""
+"""The loops of other trainers, as they ship, over the same dialogues: TRL's, verl's and that of verifiers."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
+from benchmarks.rollout_throughput.base import Loop, printed
 from benchmarks.rollout_throughput.dialogues import (
     LONGEST,
     SAMPLING,
@@ -20,21 +20,9 @@ from benchmarks.rollout_throughput.dialogues import (
     Workload,
     python_tool,
 )
+from benchmarks.rollout_throughput.verifiers_loop import verifiers_loop
 from tirjudge.generation.base import BusyClock
 from tirjudge_environments import Context, Prompt
-from tirjudge_sandbox import Program
-
-
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """A trainer's loop, ready to roll out."""
-
-    name: str
-    """The package with its version."""
-    roll_out: Callable[[Sequence[Dialogue], Any], Awaitable[list[Tokens]]]
-    """Takes dialogues and a sandbox."""
-    busy_seconds: Callable[[], float]
-    """Wall seconds so far in which tokens were generated."""
 
 
 @asynccontextmanager
@@ -49,7 +37,7 @@ async def trl_loop(workload: Workload) -> AsyncIterator[Loop]:
 
     def run(code: str) -> str:
         # TRL calls a tool in the thread of its loop, which is not the thread of the sandbox.
-        done = asyncio.run_coroutine_threadsafe(_printed(sandboxes[0], code), loop)
+        done = asyncio.run_coroutine_threadsafe(printed(sandboxes[0], code), loop)
         return done.result()
 
     tool = python_tool(run)
@@ -121,7 +109,7 @@ async def verl_loop(workload: Workload) -> AsyncIterator[Loop]:
 
     async def roll_out(dialogues: Sequence[Dialogue], sandbox: Any) -> list[Tokens]:
         async def run(code: str) -> str:
-            return await _printed(sandbox, code)
+            return await printed(sandbox, code)
 
         tool = FunctionTool(
             "run_python", python_tool(run), OpenAIFunctionToolSchema.model_validate(SCHEMA), is_async=True
@@ -153,8 +141,4 @@ async def _no_media(messages: Any) -> dict[str, Any]:
     return {}
 
 
-async def _printed(sandbox: Any, code: str) -> str:
-    return str((await sandbox.run(Program(source=code))).stdout).strip()
-
-
-LOOPS = {"trl": trl_loop, "verl": verl_loop}
+LOOPS = {"trl": trl_loop, "verl": verl_loop, "verifiers": verifiers_loop}

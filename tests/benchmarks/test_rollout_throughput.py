@@ -1,6 +1,6 @@
 """Other trainers' loops get the prompts of our engine and run its programs; the model writes the same tokens.
 
-verl's is tested where `.ci/frameworks` installs it.
+Those of verl and verifiers are tested where `.ci/frameworks` installs them.
 """
 
 from __future__ import annotations

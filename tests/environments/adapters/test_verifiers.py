@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import ModuleType
@@ -14,8 +12,6 @@ import pytest
 import verifiers.v1 as vf
 from starlette.responses import Response
 from verifiers.v1.harnesses.null import NullHarnessConfig
-from verifiers.v1.harnesses.utils.launch import CHAT_PROGRAM_SOURCE
-from verifiers.v1.runtimes.subprocess import SubprocessRuntime
 from verifiers.v1.utils.loaders import taskset_class
 
 from tests.environments.adapters.dialogues import (
@@ -30,6 +26,7 @@ from tests.environments.adapters.dialogues import (
     settings,
 )
 from tests.environments.adapters.examples import example
+from tests.environments.adapters.harness_program import installed_program
 from tests.tirjudge.endpoint_server import EndpointServer, serving
 from tirjudge_environments.adapters.chat_dialogue import ChatDialogue
 from tirjudge_environments.adapters.settings import JudgeSettings
@@ -96,19 +93,13 @@ class Miniature:
 
 
 @pytest.fixture(scope="module")
-def installed_program(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Run the harness's program with this Python, which has the packages that it requests from uv."""
-    with pytest.MonkeyPatch.context() as patch:
-        folder = tmp_path_factory.mktemp("scripts")
-        path = folder / f"{hashlib.sha256(CHAT_PROGRAM_SOURCE.encode()).hexdigest()}.py"
-        path.write_text(CHAT_PROGRAM_SOURCE)
-        patch.setattr(SubprocessRuntime, "scripts_dir", str(folder))
-        patch.setitem(SubprocessRuntime._interpreters, str(path), sys.executable)
+def harness() -> Iterator[None]:
+    with installed_program():
         yield
 
 
 @pytest.fixture
-async def agent(endpoint: EndpointServer, installed_program: None) -> AsyncIterator[vf.Agent]:
+async def agent(endpoint: EndpointServer, harness: None) -> AsyncIterator[vf.Agent]:
     config = vf.AgentConfig(
         harness=NullHarnessConfig(id="null"),
         runtime=vf.SubprocessConfig(),
@@ -157,7 +148,7 @@ def test_the_example_package_is_found_by_its_name() -> None:
 
 
 async def test_the_example_rolls_out_a_model_that_runs_programs(
-    installed_program: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    harness: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     judge = example("verifiers_judge", monkeypatch)
     with serving() as endpoint:
