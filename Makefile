@@ -5,7 +5,7 @@ export OMP_NUM_THREADS := 1
 WORKERS := 2
 
 # Comparisons of speed with peers; those in another environment are measured where `.ci/frameworks` made it.
-PEERS := sandbox_latency rollout_throughput training_step generation_throughput endpoint_judging
+PEERS := sandbox_latency rollout_throughput training_step generation_throughput endpoint_judging prefix_cache
 CHECK = --check --json runs/bench/$@.json
 
 .PHONY: check format test soak bench $(PEERS) containers verl vllm scale
@@ -37,6 +37,10 @@ $(PEERS): | runs/bench
 PYTHON = python
 rollout_throughput: ONLY = --only 'rollouts/trl/*' --model runs/bench
 endpoint_judging: PYTHON = $(or $(wildcard .venv-inspect/bin/python),python)
+vllm prefix_cache: PYTHON = $(or $(wildcard .venv-vllm/bin/python),python)
+vllm prefix_cache: export VLLM_CPU_KVCACHE_SPACE := 1
+vllm prefix_cache: export VLLM_CPU_OMP_THREADS_BIND := nobind
+vllm prefix_cache: export TORCHDYNAMO_DISABLE := 1
 
 containers: | runs/bench
 	python -m benchmarks.sandbox_latency --only 'sandbox/exec/*' $(CHECK)
@@ -46,8 +50,7 @@ verl: | runs/bench
 		--only 'rollouts/verl/*' --model runs/bench $(CHECK)
 
 vllm: | runs/bench
-	VLLM_CPU_KVCACHE_SPACE=1 VLLM_CPU_OMP_THREADS_BIND=nobind TORCHDYNAMO_DISABLE=1 \
-		$(or $(wildcard .venv-vllm/bin/python),python) -m benchmarks.vllm_throughput --model runs/bench $(CHECK)
+	$(PYTHON) -m benchmarks.vllm_throughput --model runs/bench $(CHECK)
 
 # Reading, scoring, comparing and reporting, by the number of rows; these have no peer.
 scale:

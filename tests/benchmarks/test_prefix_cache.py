@@ -1,0 +1,35 @@
+"""The benchmark of vLLM's prefix cache: what a run reuses, and what it judges with the cache and without."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from benchmarks.prefix_cache import BLOCK, DIALOGUES, SHARE, benches, both_sides, merged_model
+
+pytestmark = [
+    pytest.mark.vllm,
+    pytest.mark.skipif(find_spec("vllm") is None, reason="vLLM is not installed"),
+    pytest.mark.filterwarnings("default"),
+    pytest.mark.timeout(600),
+]
+
+
+async def test_a_run_counts_only_its_own_reuse_and_judges_as_without_the_cache(tmp_path: Path) -> None:
+    bench = benches(tmp_path, merged_model("mini", tmp_path), Namespace(rows=3, samples=2))["greedy"]
+    with both_sides(tmp_path) as (cached, uncached):
+        runs = [await bench.run(cached), await bench.run(cached)]
+        known = await bench.run(cached, empty=False)
+        without = await bench.run(uncached)
+    assert [run.others[DIALOGUES] for run in (*runs, known, without)] == [0] * 4
+    assert without.others[SHARE] == 0
+    assert 0 < runs[0].others[SHARE] == pytest.approx(runs[1].others[SHARE], abs=0.05)
+    # Of a known prompt only the last block is computed again. A row has two dialogues, and a turn follows
+    # each of its programs.
+    tokens, programs = (runs[0].others[name] for name in ("prompt tokens per row", "programs per row"))
+    assert programs > 0
+    assert 1 - (2 + programs) * BLOCK / tokens <= known.others[SHARE] < 1
+    assert known.others[SHARE] > runs[1].others[SHARE] + 0.1
