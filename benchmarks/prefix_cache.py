@@ -5,8 +5,8 @@
     python -m benchmarks.prefix_cache
 
 Two servers have the same model, one of them with the cache, and wait while the other one is measured. The
-rows are those of `examples/instructions.jsonl`, judged as `tirjudge judge --tier completions` does, programs
-in the sandbox included. The model is the embedded judge, its adapter merged.
+rows are the first of `examples/instructions.jsonl`, judged as `tirjudge judge --tier completions` does,
+programs in the sandbox included. The model is the embedded judge, its adapter merged.
 
 * `greedy`: every row in both orders, one dialogue each;
 * `samples`: every row in one order, `--samples` dialogues each, at temperature 1.
@@ -46,7 +46,7 @@ from tests.vllm_server import serving
 from tirjudge.data.rows import RowFile
 from tirjudge.generation.local.loading import load_model
 from tirjudge.generation.vllm import SETTINGS
-from tirjudge.judging.batch import Batch
+from tirjudge.judging.batch import Batch, Plan
 from tirjudge.judging.config import JudgeConfig
 from tirjudge.judging.engine import JudgeEngine
 from tirjudge.judging.row_judge import EngineRows
@@ -110,11 +110,11 @@ class Bench:
 
     name: str
     config: JudgeConfig
-    rows: Path
+    rows: int
     first: Mapping[str, tuple[Any, list[list[str]]]] = field(default_factory=dict)
 
     async def run(self, url: str, *, empty: bool = True) -> Run:
-        """Judge all rows through the server at `url`, whose cache is emptied first if `empty`."""
+        """Judge the rows through the server at `url`, whose cache is emptied first if `empty`."""
         if empty:
             await emptied(url)
         before, watcher = await reused(url), Recording()
@@ -122,7 +122,8 @@ class Bench:
         with TemporaryDirectory() as folder, ResultFile(Path(folder) / "verdicts.jsonl", {}) as results:
             async with JudgeEngine(config) as engine:
                 started = time.perf_counter()
-                await Batch(EngineRows(engine), results, watcher).run(RowFile(str(self.rows)))
+                batch = Batch(EngineRows(engine), results, watcher, Plan(limit=self.rows))
+                await batch.run(RowFile(str(ROWS)))
                 seconds = time.perf_counter() - started
         after, tally = await reused(url), watcher.tally
         return Run(
@@ -224,7 +225,7 @@ async def comparisons(
 
 
 def _options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--rows", type=Path, default=ROWS, metavar="FILE", help="rows to judge")
+    parser.add_argument("--rows", type=int, default=8, help="rows of each run, at most 12")
     parser.add_argument("--samples", type=int, default=4, help="dialogues about a row in `samples`")
     parser.add_argument("--model", default="", help="what `--model` of tirjudge accepts; default: embedded")
 

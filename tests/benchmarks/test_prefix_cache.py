@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.prefix_cache import BLOCK, DIALOGUES, ROWS, SHARE, benches, both_sides, merged_model
+from benchmarks.prefix_cache import BLOCK, DIALOGUES, SHARE, benches, both_sides, merged_model
 
 pytestmark = [
     pytest.mark.vllm,
@@ -16,14 +16,11 @@ pytestmark = [
     pytest.mark.filterwarnings("default"),
     pytest.mark.timeout(600),
 ]
-JUDGED = 3
 
 
 async def test_a_run_counts_only_its_own_reuse_and_judges_as_without_the_cache(tmp_path: Path) -> None:
-    rows, model = tmp_path / "rows.jsonl", tmp_path / "model"
-    rows.write_text("".join(ROWS.read_text(encoding="utf-8").splitlines(keepends=True)[:JUDGED]))
-    bench = benches(model, merged_model("mini", model), Namespace(rows=rows, samples=2))["greedy"]
-    with both_sides(model) as (cached, uncached):
+    bench = benches(tmp_path, merged_model("mini", tmp_path), Namespace(rows=3, samples=2))["greedy"]
+    with both_sides(tmp_path) as (cached, uncached):
         runs = [await bench.run(cached), await bench.run(cached)]
         known = await bench.run(cached, empty=False)
         without = await bench.run(uncached)
