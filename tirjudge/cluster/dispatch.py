@@ -56,6 +56,8 @@ class _Seat:
     endpoint: str
     worker: _Running | None = None
     starting: asyncio.Task[None] | None = None
+    starting_since: float = 0.0
+    """Seconds on the event loop's clock."""
     start_at: float = 0.0
     """The time of the event loop from which a worker may be started."""
     failed_starts: int = 0
@@ -181,14 +183,14 @@ class ClusterRows:
         raise Unjudged(answer.reason, down=answer.down)
 
     async def _free(self, tried: set[_Running]) -> _Running | None:
-        """Wait for room at a worker that has not tried the row; None if all have."""
+        """Wait for room at a worker that has not tried the row; None if all have, and no other one starts."""
         async with self._changed:
             while True:
                 live = self._live
                 if not live and not self._starting and not any(one.hopeful for one in self._seats.values()):
                     raise TooManyFailures("no worker of the cluster is left")
                 fresh = [worker for worker in live if worker not in tried]
-                if live and not fresh:
+                if live and not fresh and not self._starting_soon():
                     return None
                 worker = min(fresh, key=lambda one: one.in_flight, default=None)
                 if worker is not None and worker.in_flight < self.plan.concurrency:
@@ -234,6 +236,11 @@ class ClusterRows:
     def _starting(self) -> bool:
         return any(seat.starting for seat in self._seats.values())
 
+    def _starting_soon(self) -> bool:
+        """Return True if a worker is starting, and not for so long that its node may never have room."""
+        now = asyncio.get_running_loop().time()
+        return any(seat.starting and now - seat.starting_since < _RETRY for seat in self._seats.values())
+
     async def _watch(self) -> None:
         """Start workers on nodes that join, and again where one was lost; forget nodes that left."""
         while True:
@@ -255,7 +262,7 @@ class ClusterRows:
                 # Its endpoint goes to the next node that joins only by chance; endpoints are alike.
                 del self._seats[key]
             elif not (seat.worker or seat.starting or seat.refused) and now >= seat.start_at:
-                seat.starting = asyncio.create_task(self._start(seat))
+                seat.starting, seat.starting_since = asyncio.create_task(self._start(seat)), now
 
     def _workers_of(self, node: Node) -> int:
         gpus = self._gpus(node)

@@ -177,6 +177,7 @@ async def test_a_filter_of_its_own(attack):
     assert (await attack(calling(source))).stdout == f"{[(-1, 1)] * 4}\n"
 
 
+@pytest.mark.alone
 async def test_threads_where_some_are_allowed(attack):
     source = """
     import threading, time

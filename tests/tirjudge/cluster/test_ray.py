@@ -158,13 +158,18 @@ def connected(endpoint: EndpointServer) -> set[int]:
     return {one.pid for one in ends if one.pid and one.pid != os.getpid()}
 
 
-def hold_after(endpoint: EndpointServer, requests: int, gate: threading.Event) -> threading.Event:
-    """Let an endpoint answer a few requests of rows, and then none until `gate`; return when it holds one."""
+def hold_after(
+    endpoint: EndpointServer, requests: int, gate: threading.Event, *, of_rows: bool = True
+) -> threading.Event:
+    """Let an endpoint answer a few requests of rows, or of any kind, and then none until `gate`.
+
+    The returned event is set when it holds one.
+    """
     answer, left, holds = endpoint.script, [requests], threading.Event()
 
     def script(body: dict[str, Any]) -> Any:
         # A worker begins with a request for one token.
-        if body["max_tokens"] > 1:
+        if body["max_tokens"] > 1 or not of_rows:
             left[0] -= 1
             if left[0] < 0 and not gate.is_set():
                 holds.set()
@@ -267,6 +272,23 @@ def test_rows_leave_a_node_whose_endpoint_goes_down_and_others_fail_alone(
     assert re.match(ON_NODE + " gets no rows for 60 s: .*503 Service Unavailable: overloaded", spared[0])
     assert run.stdout.startswith("judged    60 rows, 60 with a verdict\nfailed    1 rows\n")
     assert len(by_id(tmp_path / "shards.verdicts.jsonl")) == 60
+
+
+def test_rows_of_a_node_that_is_down_wait_for_one_that_starts(
+    nodes: Nodes, tmp_path: Path, server: EndpointServer, other: EndpointServer
+) -> None:
+    nodes.grow(2)
+    server.script = other.script = counting
+    down = threading.Event()
+    down_after(other, 3, down)
+    # A worker starts with a request, which is answered after the other node has failed.
+    hold_after(server, 0, down, of_rows=False)
+    write_rows(tmp_path / "rows.jsonl", pairs(12))
+    options = ("rows.jsonl", "--model", "m", "--concurrency", "3", "--retries", "0", *FAST)
+    endpoints = ("--endpoint", server.url, "--endpoint", other.url)
+    run = tirjudge("judge", *options, *nodes.on_ray(*endpoints), folder=tmp_path)
+    assert run.stdout.startswith("judged    12 rows, 12 with a verdict\n"), run.stderr
+    assert run.returncode == 0
 
 
 def down_after(endpoint: EndpointServer, requests: int, down: threading.Event) -> None:
