@@ -1,4 +1,4 @@
-"""What every loop of another trainer offers to the benchmark, and the program that its tool runs."""
+"""The interface of another trainer's rollout loop, and the execution of a program for its tool."""
 
 from __future__ import annotations
 

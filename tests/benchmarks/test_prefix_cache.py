@@ -27,8 +27,8 @@ async def test_a_run_counts_only_its_own_reuse_and_judges_as_without_the_cache(t
     assert [run.others[DIALOGUES] for run in (*runs, known, without)] == [0] * 4
     assert without.others[SHARE] == 0
     assert 0 < runs[0].others[SHARE] == pytest.approx(runs[1].others[SHARE], abs=0.05)
-    # Of a known prompt only the last block is computed again. A row has two dialogues, and a turn follows
-    # each of its programs.
+    # vLLM computes the last block of a prompt again even if the whole prompt is in its cache. A row has two
+    # dialogues with one prompt each, and every program adds a prompt: the dialogue so far, for the next turn.
     tokens, programs = (runs[0].others[name] for name in ("prompt tokens per row", "programs per row"))
     assert programs > 0
     assert 1 - (2 + programs) * BLOCK / tokens <= known.others[SHARE] < 1
