@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -21,7 +21,11 @@ from tirjudge_environments import Environment, JudgeTask, Message, Prompt, View
 from tirjudge_environments.formats.tir_comparison import TirPairwise
 from tirjudge_environments.formats.tir_pointwise import TirPointwise
 from tirjudge_environments.tokenization import ChatEncoder
+from tirjudge_training.distributed.processes import ALONE, Processes
+from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
+from tirjudge_training.rl.run import train_rl
+from tirjudge_training.rl.stream import TaskSource
 
 # Every stage ends with a garbage collection, which would walk through all of torch and TRL each time. That
 # takes a fifth of a small run's CPU seconds. TRL must be loaded before gc.freeze, which exempts loaded
@@ -76,6 +80,31 @@ def source(step: int, round_number: int, position: int) -> FormattedTask:
         id=name, prompt=(Message("user", "q"),), candidates=("good", "bad"), label=0, domain=domain
     )
     return FormattedTask("tir-pointwise" if position % 3 == 2 else "tir-pairwise", task)
+
+
+def train_and_save(
+    start: Path,
+    folder: Path,
+    config: RlConfig,
+    *,
+    tasks: TaskSource = source,
+    say: Callable[[str], None] = lambda line: None,
+    processes: Processes = ALONE,
+) -> None:
+    """Train by RL with seed 1; the model is in the subfolder `model`."""
+    with processes.folder(folder) as run:
+        model = train_rl(
+            start,
+            run,
+            config,
+            environments=ENVIRONMENTS,
+            source=tasks,
+            seed=1,
+            say=say,
+            processes=processes,
+        )
+        if processes.rank == 0:
+            model.save_pretrained(folder / "model")
 
 
 WORDS = (PROGRAM, BROKEN, *VERDICTS, *SCORES)

@@ -7,7 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.training.conftest import ENVIRONMENTS, source
+from tests.training.conftest import source, train_and_save
 from tests.training.forked import in_two_processes
 from tests.training.stages.test_rejection import Tasks as SomeTasks
 from tirjudge.storage.run_folder import read_lines
@@ -27,7 +26,6 @@ from tirjudge_training.rl.batching import seed_shuffle, shard_batch
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
 from tirjudge_training.rl.engine import RolloutConfig
-from tirjudge_training.rl.run import train_rl
 from tirjudge_training.run import _done as run_stage
 from tirjudge_training.stages.answering import Answering, AnswersConfig
 from tirjudge_training.stages.base import Run, Stage
@@ -76,10 +74,11 @@ def main(start: Path, folder: Path, how: str = "to the end") -> None:
     for stage in STAGES:
         run_stage(stage, run, ExpectedEnd({one.name: 0 for one in STAGES}))
     for loss in LOSSES:
+        config = CONFIG.model_copy(update={"loss": loss})
         if processes.world > 1 and loss == "dapo":
             with pytest.raises(Interrupted):
-                run_rl(start, folder / loss, loss, processes, interrupt)
-        run_rl(start, folder / loss, loss, processes, lambda line: None)
+                train_and_save(start, folder / loss, config, say=interrupt, processes=processes)
+        train_and_save(start, folder / loss, config, processes=processes)
 
 
 class Tasks(SomeTasks):
@@ -120,22 +119,6 @@ def interrupt(line: str) -> None:
     """Interrupt between the checkpoints of the first and the second step."""
     if line.startswith("rl 2/2"):
         raise Interrupted
-
-
-def run_rl(start: Path, folder: Path, loss: str, processes: Processes, say: Callable[[str], None]) -> None:
-    with processes.folder(folder) as run:
-        model = train_rl(
-            start,
-            run,
-            CONFIG.model_copy(update={"loss": loss}),
-            environments=ENVIRONMENTS,
-            source=source,
-            seed=1,
-            say=say,
-            processes=processes,
-        )
-        if processes.rank == 0:
-            model.save_pretrained(folder / "model")
 
 
 def rows(folder: Path, name: str) -> list[dict[str, Any]]:

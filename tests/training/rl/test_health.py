@@ -14,8 +14,8 @@ import typer
 from safetensors.torch import load_file
 from typer.testing import CliRunner
 
-from tests.training.conftest import ENVIRONMENTS, source
-from tirjudge.storage.run_folder import RunFolder, read_lines
+from tests.training.conftest import train_and_save
+from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Environment, Reward
 from tirjudge_sandbox import Execution, Limits, Program, Status
 from tirjudge_training import cli
@@ -80,24 +80,10 @@ def spoil_rewards(engine: Engine) -> None:
     engine.environments = {name: Spoilt(environment) for name, environment in engine.environments.items()}
 
 
-def train(start: Path, folder: Path) -> None:
-    with RunFolder(folder) as run:
-        model = rl_run.train_rl(
-            start,
-            run,
-            CONFIG,
-            environments=ENVIRONMENTS,
-            source=source,
-            seed=1,
-            say=lambda line: None,
-        )
-        model.save_pretrained(folder / "model")
-
-
 @pytest.fixture(scope="module")
 def healthy(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("healthy")
-    train(tiny_model, folder)
+    train_and_save(tiny_model, folder, CONFIG)
     return folder
 
 
@@ -134,14 +120,14 @@ def test_an_unhealthy_run_stops_and_resumes_when_the_cause_is_gone(
     with monkeypatch.context() as patched:
         patched.setattr(rl_run, "Engine", Faulty)
         with pytest.raises(RuntimeError, match=line) as stopped:
-            train(tiny_model, tmp_path)
+            train_and_save(tiny_model, tmp_path, CONFIG)
     assert "\n" not in str(stopped.value)
     if isinstance(stopped.value, Unhealthy):
         stop = {"step": 2, "event": "stopped", "about": str(stopped.value)}
         assert list(read_lines(tmp_path / "events.jsonl")) == [stop]
     assert checkpoints.latest(tmp_path / "checkpoints") == tmp_path / "checkpoints" / "checkpoint-1"
 
-    train(tiny_model, tmp_path)
+    train_and_save(tiny_model, tmp_path, CONFIG)
     assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [0, 1, 2]
     resumed, expected = (load_file(folder / "model" / "model.safetensors") for folder in (tmp_path, healthy))
     assert all(resumed[name].equal(expected[name]) for name in expected)

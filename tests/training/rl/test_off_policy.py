@@ -17,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from tests.training.conftest import ENVIRONMENTS
+from tests.training.conftest import ENVIRONMENTS, train_and_save
 from tests.training.forked import in_two_processes, killed
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import JudgeTask, Message
@@ -28,7 +28,6 @@ from tirjudge_training.policies.transformers import CopyPolicy
 from tirjudge_training.rl import engine
 from tirjudge_training.rl.config import RlConfig
 from tirjudge_training.rl.dynamic_sampling import FormattedTask
-from tirjudge_training.rl.run import train_rl
 from tirjudge_training.rl.sampling import BatchSampler
 from tirjudge_training.rl.stream import STREAM, RowStream
 
@@ -87,19 +86,7 @@ def train(
 ) -> None:
     config = CONFIG.model_copy(update={"checkpoint_every": every, "micro_batch": 16 // processes.world})
     rows = RowStream(row, per_pass=99, stride=4)
-    with processes.folder(folder) as run:
-        model = train_rl(
-            start,
-            run,
-            config,
-            environments=ENVIRONMENTS,
-            source=rows,
-            seed=1,
-            say=say,
-            processes=processes,
-        )
-        if processes.rank == 0:
-            model.save_pretrained(folder / "model")
+    train_and_save(start, folder, config, tasks=rows, say=say, processes=processes)
 
 
 def launched(start: Path, folder: Path) -> None:
