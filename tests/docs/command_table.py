@@ -285,6 +285,9 @@ TRAINING: dict[str, Treatment] = {
     "tirjudge train --recipe smol --shrink": SHRUNK,
     "tirjudge train --recipe smol --set demonstrations.rows=16 --set rl.steps=1 --set rl.groups=2 "
     "--set rl.samples=2 --set rl.micro_batch=4 --set validation.n=1 --set heldout.n=1": SHRUNK,
+    "tirjudge train --recipe smol --model tirjudge-smol --set data.demonstrations= --set rl.steps=1 "
+    "--set rl.groups=2 --set rl.samples=2 --set rl.micro_batch=4 --set validation.n=1 --set heldout.n=1 "
+    "--output runs/further": Runs("runs/further/"),
     "tirjudge train --recipe tir-judge-zero-8b --plan": Runs("total"),
     "tirjudge train --recipe judgelrm-7b --plan": Runs("total"),
     "tirjudge train --recipe judgelrm-7b": Fails(

@@ -45,6 +45,15 @@ def test_the_resolved_recipe_round_trips(recipe: str) -> None:
     assert Outer.model_validate(tomllib.loads(to_toml(config))) == config
 
 
+def test_an_empty_assignment_takes_an_optional_key_out(tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text("seed = 3\n[rl]\nlimit = 5\n[warmup]\nlimit = 1\n")
+    config = load(Outer, str(path), ["rl.limit=", "warmup="])
+    assert config == Outer(seed=3, rl=Inner(limit=None), warmup=None)
+    with pytest.raises(BadRecipe, match="seed: Input should be a valid integer"):
+        load(Outer, str(path), ["seed="])
+
+
 @pytest.mark.parametrize(
     ("assignment", "line"),
     [

@@ -213,6 +213,14 @@ def test_unknown_target_layers_are_refused_before_the_run(tmp_path: Path) -> Non
     assert ran.stderr.count("\n") == 1
 
 
+def test_an_adapter_of_another_rank_is_refused_before_the_run(adapters: list[Path], tmp_path: Path) -> None:
+    words = ["train", "--recipe", "smol", "--model", str(adapters[0]), "--output", str(tmp_path / "run")]
+    ran = CliRunner().invoke(app, [*words, "--set", "data.demonstrations="])
+    assert ran.exit_code == 2
+    line = "is an adapter of rank 4, with which training goes on: set model.lora.rank=4"
+    assert ran.stderr == f"tirjudge train: model.lora.rank: {adapters[0]} {line}\n"
+
+
 def judged(model: Path, folder: Path) -> Any:
     rows, output = folder / "rows.jsonl", folder / f"{model.name}.jsonl"
     rows.write_text(json.dumps({"id": "1", "prompt": "q", "responses": ["good", "bad"]}) + "\n")

@@ -44,7 +44,7 @@ Assignments = Annotated[
     typer.Option(
         "--set",
         metavar="KEY=VALUE",
-        help="Override a key of the recipe, such as rl.steps=10.",
+        help="Override a key of the recipe, such as rl.steps=10; `KEY=` takes an optional one out.",
         rich_help_panel="Recipe",
     ),
 ]

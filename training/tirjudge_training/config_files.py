@@ -50,9 +50,10 @@ def shipped(home: str = RECIPES) -> dict[str, Path]:
 def load(kind: type[Config], recipe: str, assignments: Sequence[str] = (), *, home: str = RECIPES) -> Config:
     """Load a shipped recipe by name, or a file by path, and apply `a.b=c` assignments. Raises BadRecipe.
 
-    The right side of an assignment is parsed as TOML; anything that is not TOML (`a.b=adamw`) is a string. A
-    recipe with `extends = "NAME"` overrides keys of the shipped recipe of that name, or of the file NAME in
-    its own folder. Arms are ignored here, see `load_arms`.
+    The right side of an assignment is parsed as TOML; anything that is not TOML (`a.b=adamw`) is a string,
+    and nothing at all (`a.b=`) is None, which TOML cannot write. A recipe with `extends = "NAME"` overrides
+    keys of the shipped recipe of that name, or of the file NAME in its own folder. Arms are ignored here, see
+    `load_arms`.
     """
     return next(iter(_arms(kind, recipe, assignments, home)))[1]
 
@@ -175,7 +176,7 @@ def _assign(values: dict[str, Any], assignment: str) -> None:
     if not equals or not all(keys):
         raise BadRecipe(f"--set {assignment!r}: write it as key=value or table.key=value")
     try:
-        value = tomllib.loads(f"value = {text}")["value"]
+        value = tomllib.loads(f"value = {text}")["value"] if text.strip() else None
     except tomllib.TOMLDecodeError:
         # An unquoted word such as `adamw` is a string, which saves quotes inside the shell's quotes.
         value = text

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from tirjudge.models import resolve_model
 from tirjudge.models.machine import free_memory
 from tirjudge_training.distributed.processes import Sharding
-from tirjudge_training.model_folder import LoraConfig
+from tirjudge_training.model_folder import LoraConfig, base_name
 from tirjudge_training.policies.base import Sampler
 
 TRAINED = 16
@@ -67,10 +67,11 @@ class Shape:
 
 
 def shape(model: str) -> Shape:
-    """Read the shape of a model folder or hub id; raises OSError if it is missing, ValueError if unknown."""
-    from transformers import AutoConfig
+    """Read the shape of a model folder or hub id, of an adapter that of the model below it.
 
-    config = AutoConfig.from_pretrained(resolve_model(model), trust_remote_code=False).get_text_config()
+    Raises OSError if it is missing, and ValueError if it is unknown.
+    """
+    config = config_of(model).get_text_config()
     layers, heads = (
         getattr(config, name, None) or 0 for name in ("num_hidden_layers", "num_attention_heads")
     )
@@ -313,12 +314,19 @@ def gib(size: int) -> str:
 def skeleton(model: str) -> Any:
     """Build the model without its weights."""
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
-    config = AutoConfig.from_pretrained(resolve_model(model), trust_remote_code=False)
+    config = config_of(model)
     # The meta device builds all layers without allocating their weights.
     with torch.device("meta"):
         return AutoModelForCausalLM.from_config(config, trust_remote_code=False)
+
+
+def config_of(model: str) -> Any:
+    """Read the configuration of a model folder or hub id, of an adapter that of the model below it."""
+    from transformers import AutoConfig
+
+    return AutoConfig.from_pretrained(resolve_model(base_name(model)), trust_remote_code=False)
 
 
 def _count(parameters: Iterable[Any]) -> int:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 from tirjudge.console_text import first_line
 from tirjudge.generation import GeneratorFailed
+from tirjudge.generation.model_files import Adapter
+from tirjudge.models import resolve_model
 from tirjudge_sandbox import SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.registry import sandbox_names
 from tirjudge_training.config_files import BadRecipe
@@ -236,6 +238,12 @@ def _check_weight_folder(recipe: Recipe, base: str, shape: Shape, model: str) ->
 def _shape(base: str, lora: LoraConfig | None) -> Shape:
     if base.startswith((".", "/", "~")) and not Path(base).expanduser().is_dir():
         raise BadRecipe(f"no model {base!r}: there is no such folder")
+    adapter = Adapter.of(Path(resolve_model(base)))
+    if adapter is not None and lora is not None and not lora.merge and adapter.rank != lora.rank:
+        raise BadRecipe(
+            f"model.lora.rank: {base} is an adapter of rank {adapter.rank}, with which training goes on: "
+            f"set model.lora.rank={adapter.rank}"
+        )
     try:
         shape = memory.shape(base)
     except (OSError, ValueError) as error:

@@ -12,6 +12,7 @@ from tirjudge.storage.run_folder import write_atomically
 from tirjudge_training.config_files import BadRecipe
 from tirjudge_training.data.base import data_path
 from tirjudge_training.pipelines import open_method
+from tirjudge_training.planning.memory import config_of
 from tirjudge_training.recipe import Recipe
 
 FOLDER = "shrunk"
@@ -142,10 +143,8 @@ def _architecture(base: str) -> Architecture:
     for start, architecture in KNOWN.items():
         if base.startswith(start):
             return architecture
-    from transformers import AutoConfig
-
     try:
-        config = AutoConfig.from_pretrained(resolve_model(base), trust_remote_code=False).get_text_config()
+        config = config_of(base).get_text_config()
     except (OSError, ValueError) as error:
         raise BadRecipe(f"model.base: {base}: {str(error).strip().partition(chr(10))[0]}") from None
     return Architecture(config.model_type, bool(config.tie_word_embeddings))
