@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Self
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from tirjudge.judging.meta_judge import MetaJudgeConfig
+from tirjudge.model_folder import embedded_model, embedded_name
 from tirjudge_sandbox.registry import Plugins
 from tirjudge_training import config_files
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
@@ -159,7 +160,8 @@ class ModelConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     base: str | None = None
-    """A model folder or a hub id; None builds the miniature from random weights and warms it up."""
+    """A model folder, that of an adapter included, or a hub id; None builds the miniature from random weights
+    and warms it up."""
     enable_thinking: bool | None = None
     """Turn the thinking on or off if the chat template has that switch; the trained model's folder records
     it. None turns it on for judges whose turn begins with `<think>`, and off for any other."""
@@ -181,6 +183,11 @@ class ModelConfig(BaseModel):
                 'dtype = "bfloat16" needs [model.lora]: rounding would lose small updates of whole weights'
             )
         return self
+
+    @property
+    def start(self) -> str | None:
+        """`base`, with the folder of the embedded judge in place of its name."""
+        return embedded_model() if self.base == embedded_name() else self.base
 
 
 class IterateConfig(BaseModel):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.cli.errors import log
-from tirjudge.model_folder import embedded_model, embedded_name, read_note
+from tirjudge.model_folder import read_note
 from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, write_atomically
 from tirjudge_environments.formats.tir import TirFormat
 from tirjudge_training import model_folder
@@ -147,7 +147,7 @@ def context(recipe: Recipe, data: Data, folder: Path, say: Say, processes: Proce
     """Return what the stages of a run share."""
     return Run(
         folder,
-        _base(recipe),
+        recipe.model.start,
         data,
         say,
         recipe.meta_judge,
@@ -166,15 +166,9 @@ def _hand_over(pipeline: Pipeline, folder: Path) -> None:
         left.require_trl()
 
 
-def _base(recipe: Recipe) -> str | None:
-    """Return the model that a run starts from; the name of the embedded judge stands for its folder."""
-    base = recipe.model.base
-    return embedded_model() if base == embedded_name() else base
-
-
 def _enable_thinking(recipe: Recipe) -> bool | None:
     """Return the thinking mode of a run: the recipe's, else the one its base model was trained with."""
-    stated, base = recipe.model.enable_thinking, _base(recipe)
+    stated, base = recipe.model.enable_thinking, recipe.model.start
     return read_note(base).enable_thinking if stated is None and base is not None else stated
 
 

@@ -9,8 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from tirjudge.generation.model_files import Adapter
 from tirjudge.models import resolve_model
 from tirjudge.models.machine import free_memory
+from tirjudge_training.config_files import BadRecipe
 from tirjudge_training.distributed.processes import Sharding
 from tirjudge_training.model_folder import LoraConfig, base_name
 from tirjudge_training.policies.base import Sampler
@@ -98,6 +100,27 @@ def adapted(model: str, lora: LoraConfig) -> Shape:
 
     network = inject_adapter_in_model(lora.adapter(), skeleton(model))
     return replace(shape(model), adapter=_count(p for p in network.parameters() if p.requires_grad))
+
+
+def trained_shape(base: str, lora: LoraConfig | None) -> Shape:
+    """Read the shape of what a run trains; raises BadRecipe if there is no model, or an adapter misfits."""
+    if base.startswith((".", "/", "~")) and not Path(base).expanduser().is_dir():
+        raise BadRecipe(f"no model {base!r}: there is no such folder")
+    adapter = Adapter.of(Path(resolve_model(base)))
+    if adapter is not None and lora is not None and not lora.merge and adapter.rank != lora.rank:
+        raise BadRecipe(
+            f"model.lora.rank: {base} is an adapter of rank {adapter.rank}, with which training goes on: "
+            f"set model.lora.rank={adapter.rank}"
+        )
+    try:
+        found = shape(base)
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise BadRecipe(f"no model {base!r}, neither a folder with one nor a hub id: {reason}") from None
+    try:
+        return found if lora is None else adapted(base, lora)
+    except ValueError as error:
+        raise BadRecipe(f"model.lora: {error}") from None
 
 
 def training_bytes(shape: Shape, *, reference: bool = False, sampler: Sampler = "transformers") -> int:

@@ -10,8 +10,6 @@ from pathlib import Path
 
 from tirjudge.console_text import first_line
 from tirjudge.generation import GeneratorFailed
-from tirjudge.generation.model_files import Adapter
-from tirjudge.models import resolve_model
 from tirjudge_sandbox import SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.registry import sandbox_names
 from tirjudge_training.config_files import BadRecipe
@@ -19,7 +17,6 @@ from tirjudge_training.data.base import Data
 from tirjudge_training.distributed.processes import Sharding
 from tirjudge_training.distributed.sharded_checkpoints import SHARDED, STATE_DICT_TYPE, WHOLE
 from tirjudge_training.distributed.sharded_models import EFFICIENT
-from tirjudge_training.model_folder import LoraConfig
 from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning import memory
 from tirjudge_training.planning.memory import Shape, gib
@@ -192,7 +189,7 @@ def _check_server(config: VllmServerConfig) -> None:
 
 def _check_space(recipe: Recipe, pipeline: Pipeline, data: Data, base: str, folder: Path) -> None:
     """Refuse a run that needs more memory or disk space than there is."""
-    shape = _shape(base, recipe.model.lora)
+    shape = memory.trained_shape(base, recipe.model.lora)
     reference = any(stage.reference for stage in pipeline.stages)
     # A lower limit: activations and logits, which `--plan` counts, depend on the batch.
     needed = memory.training_bytes(shape, reference=reference, sampler=recipe.rl.generator)
@@ -233,23 +230,3 @@ def _check_weight_folder(recipe: Recipe, base: str, shape: Shape, model: str) ->
             f"{model}: passing them to vLLM takes {gib(passing)} in {weight_sync.parent_folder(parent)}, and "
             f"{gib(room)} are free; make it larger (in a container: docker run --shm-size)"
         )
-
-
-def _shape(base: str, lora: LoraConfig | None) -> Shape:
-    if base.startswith((".", "/", "~")) and not Path(base).expanduser().is_dir():
-        raise BadRecipe(f"no model {base!r}: there is no such folder")
-    adapter = Adapter.of(Path(resolve_model(base)))
-    if adapter is not None and lora is not None and not lora.merge and adapter.rank != lora.rank:
-        raise BadRecipe(
-            f"model.lora.rank: {base} is an adapter of rank {adapter.rank}, with which training goes on: "
-            f"set model.lora.rank={adapter.rank}"
-        )
-    try:
-        shape = memory.shape(base)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise BadRecipe(f"no model {base!r}, neither a folder with one nor a hub id: {reason}") from None
-    try:
-        return shape if lora is None else memory.adapted(base, lora)
-    except ValueError as error:
-        raise BadRecipe(f"model.lora: {error}") from None
