@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from tests.training.conftest import ENVIRONMENTS, source, tiny_qwen, tokenizer_of_words
+from tests.training.conftest import tiny_qwen, tokenizer_of_words, train_and_save
 from tirjudge.generation import GeneratorFailed, Sampling
 from tirjudge.generation.vllm import VllmGenerator
 from tirjudge.storage.run_folder import read_lines
@@ -25,7 +25,6 @@ from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.policies.vllm import VllmPolicy, own_device
 from tirjudge_training.policies.weight_sync import WeightSync, can_stream
 from tirjudge_training.rl.config import RlConfig
-from tirjudge_training.rl.run import train_rl
 
 CONFIG = RlConfig(
     steps=3,
@@ -46,20 +45,7 @@ TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2")
 
 def main(start: Path, folder: Path) -> None:
     """Train in all launched processes, each with its own engine."""
-    processes = Processes.launched()
-    with processes.folder(folder) as run:
-        trained = train_rl(
-            start,
-            run,
-            CONFIG,
-            environments=ENVIRONMENTS,
-            source=source,
-            seed=1,
-            say=lambda line: None,
-            processes=processes,
-        )
-        if processes.rank == 0:
-            trained.save_pretrained(folder / "model")
+    train_and_save(start, folder, CONFIG, processes=Processes.launched())
 
 
 @pytest.mark.vllm
