@@ -111,7 +111,7 @@ def name_base(model: Any, start: str | Path) -> None:
 
 def base_name(start: str | Path) -> str:
     """Return the full model below an adapter, or the model itself, in the words of the recipe."""
-    config = Path(resolve_model(str(start))) / ADAPTER_CONFIG
+    config = Path(start) / ADAPTER_CONFIG
     if not config.is_file():
         return str(start)
     return str(json.loads(config.read_text(encoding="utf-8"))["base_model_name_or_path"])

@@ -14,7 +14,7 @@ from tirjudge.models import resolve_model
 from tirjudge.models.machine import free_memory
 from tirjudge_training.config_files import BadRecipe
 from tirjudge_training.distributed.processes import Sharding
-from tirjudge_training.model_folder import LoraConfig, base_name
+from tirjudge_training.model_folder import LoraConfig, base_of
 from tirjudge_training.policies.base import Sampler
 
 TRAINED = 16
@@ -106,17 +106,16 @@ def trained_shape(base: str, lora: LoraConfig | None) -> Shape:
     """Read the shape of what a run trains; raises BadRecipe if there is no model, or an adapter misfits."""
     if base.startswith((".", "/", "~")) and not Path(base).expanduser().is_dir():
         raise BadRecipe(f"no model {base!r}: there is no such folder")
-    adapter = Adapter.of(Path(resolve_model(base)))
+    try:
+        found, adapter = shape(base), Adapter.of(Path(resolve_model(base)))
+    except (OSError, ValueError) as error:
+        reason = str(error).strip().partition("\n")[0]
+        raise BadRecipe(f"no model {base!r}, neither a folder with one nor a hub id: {reason}") from None
     if adapter is not None and lora is not None and not lora.merge and adapter.rank != lora.rank:
         raise BadRecipe(
             f"model.lora.rank: {base} is an adapter of rank {adapter.rank}, with which training goes on: "
             f"set model.lora.rank={adapter.rank}"
         )
-    try:
-        found = shape(base)
-    except (OSError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise BadRecipe(f"no model {base!r}, neither a folder with one nor a hub id: {reason}") from None
     try:
         return found if lora is None else adapted(base, lora)
     except ValueError as error:
@@ -349,7 +348,8 @@ def config_of(model: str) -> Any:
     """Read the configuration of a model folder or hub id, of an adapter that of the model below it."""
     from transformers import AutoConfig
 
-    return AutoConfig.from_pretrained(resolve_model(base_name(model)), trust_remote_code=False)
+    folder = resolve_model(model)
+    return AutoConfig.from_pretrained(base_of(Path(folder)) or folder, trust_remote_code=False)
 
 
 def _count(parameters: Iterable[Any]) -> int:
