@@ -102,6 +102,10 @@ def test_random_weights_become_a_judge_with_a_model_card(tmp_path: Path) -> None
             ("train", "--recipe", "nothing.toml"),
             "no recipe 'nothing.toml': neither a file nor a name that --list",
         ),
+        (
+            ("train", "--recipe", "smol", "--model", "./nowhere"),
+            "no model './nowhere': there is no such file or folder",
+        ),
         (("heldout", "nowhere"), "nowhere is not a model folder"),
     ],
 )

@@ -110,7 +110,8 @@ def train(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Short for --set model.base=...: a model folder or hub id.", rich_help_panel="Model"
+            help="Short for --set model.base=...: a folder, a GGUF file, a hub id or a short name.",
+            rich_help_panel="Model",
         ),
     ] = None,
     data: Annotated[

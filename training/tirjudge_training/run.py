@@ -27,6 +27,7 @@ from tirjudge_training.pipelines import open_method
 from tirjudge_training.pipelines.model_card import model_card, table
 from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning.ending import ExpectedEnd, expected_end
+from tirjudge_training.planning.memory import model_errors
 from tirjudge_training.planning.preflight import check
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.run import CHECKPOINTS
@@ -77,10 +78,10 @@ def data_of(recipe: Recipe) -> Data:
         if recipe.generated:
             return GeneratedData(recipe.data)
         require_rows(recipe.data)
-        base, limited = recipe.model.base, recipe.data.max_prompt_tokens is not None
-        tokens = None
-        if base is not None and limited:
-            tokens = model_folder.prompt_tokens(base, enable_thinking=_enable_thinking(recipe))
+        base, tokens = recipe.model.base, None
+        if base is not None and recipe.data.max_prompt_tokens is not None:
+            with model_errors(base):
+                tokens = model_folder.prompt_tokens(base, enable_thinking=_enable_thinking(recipe))
         return RowData(recipe.data, recipe.environments, tokens=tokens)
     except ValueError as error:
         raise BadRecipe(str(error)) from None

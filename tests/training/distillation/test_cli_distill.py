@@ -197,7 +197,7 @@ def test_a_missing_extra_is_named_before_any_request(
             ("--model", "nowhere/at/all"),
             "no model 'nowhere/at/all', neither a folder with one nor a hub id: ",
         ),
-        (("--model", "./nowhere"), "no model './nowhere': there is no such folder"),
+        (("--model", "./nowhere"), "no model './nowhere': there is no such file or folder"),
         (("--model", "docs"), "no model 'docs', neither a folder with one nor a hub id: "),
         (("--set", "teacher.family=mini"), "teacher.family: no prompt template 'mini-"),
         (("--set", "teacher.prompts=0"), "teacher.prompts: Input should be greater than 0"),

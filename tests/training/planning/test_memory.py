@@ -16,6 +16,7 @@ from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import Qwen3Config, Qwen3ForCausalLM
 from trl.trainer import utils
 
+from tests.tirjudge.smollm2 import needs_smollm2, use_converted, wheel_file
 from tirjudge_training.planning import memory
 from tirjudge_training.planning.memory import Shape, Work, device_bytes
 
@@ -42,6 +43,19 @@ def shape(tmp_path: Path) -> Shape:
     """The shape that a plan reads from the configuration of `model()`."""
     model().config.save_pretrained(tmp_path)
     return memory.shape(str(tmp_path))
+
+
+@needs_smollm2
+def test_the_shape_of_a_gguf_file_is_that_of_its_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sizes are those that SmolLM2-135M's `config.json` on the hub gives."""
+    use_converted(tmp_path, monkeypatch)
+    hidden, keys, mlp, layers, words = 576, 192, 1536, 30, 49152
+    layer = 2 * hidden * hidden + 2 * hidden * keys + 3 * hidden * mlp + 2 * hidden
+    assert memory.trained_shape(str(wheel_file()), None).parameters == (
+        words * hidden + layers * layer + hidden
+    )
 
 
 def plan(shape: Shape, **changes: Any) -> dict[str, int]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -102,15 +103,22 @@ def adapted(model: str, lora: LoraConfig) -> Shape:
     return replace(shape(model), adapter=_count(p for p in network.parameters() if p.requires_grad))
 
 
-def trained_shape(base: str, lora: LoraConfig | None) -> Shape:
-    """Read the shape of what a run trains; raises BadRecipe if there is no model, or an adapter misfits."""
-    if base.startswith((".", "/", "~")) and not Path(base).expanduser().is_dir():
-        raise BadRecipe(f"no model {base!r}: there is no such folder")
+@contextmanager
+def model_errors(base: str) -> Iterator[None]:
+    """Raise BadRecipe, in one line that names the model, where a run's model cannot be found or read."""
+    if base.startswith((".", "/", "~")) and not Path(base).expanduser().exists():
+        raise BadRecipe(f"no model {base!r}: there is no such file or folder")
     try:
-        found, adapter = shape(base), Adapter.of(Path(resolve_model(base)))
+        yield
     except (OSError, ValueError) as error:
         reason = str(error).strip().partition("\n")[0]
         raise BadRecipe(f"no model {base!r}, neither a folder with one nor a hub id: {reason}") from None
+
+
+def trained_shape(base: str, lora: LoraConfig | None) -> Shape:
+    """Read the shape of what a run trains; raises BadRecipe if there is no model, or an adapter misfits."""
+    with model_errors(base):
+        found, adapter = shape(base), Adapter.of(Path(resolve_model(base)))
     if adapter is not None and lora is not None and not lora.merge and adapter.rank != lora.rank:
         raise BadRecipe(
             f"model.lora.rank: {base} is an adapter of rank {adapter.rank}, with which training goes on: "
