@@ -213,8 +213,9 @@ class Recipe(BaseModel):
     run: Literal["never"] | None = None
     """`never` marks a recipe that nobody has run; its values are those of a paper."""
     method: Annotated[str, AfterValidator(_known_method)] = "rl"
-    """`rl` is RL alone, `iterative` TIR-Judge-Zero, `distill` TIR-Judge-Distill, and `answers` SFT on the
-    right answers without any RL. Other packages register methods in the group `tirjudge.training_methods`."""
+    """`rl` is RL alone, `iterative` TIR-Judge-Zero, `distill` TIR-Judge-Distill; without any RL, `answers` is
+    SFT on the right answers, and `demonstrations` SFT on `data.demonstrations`. Other packages register
+    methods in the group `tirjudge.training_methods`."""
     method_options: Mapping[str, Any] | None = None
     """Options of a method that another package registers; those above have tables of their own."""
     seed: int = 0

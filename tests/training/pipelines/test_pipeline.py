@@ -94,7 +94,7 @@ def test_a_warm_up_without_tools_has_the_same_size_and_only_text() -> None:
         (("method=iterative", "rejection.prompts="), "rejection.prompts"),
         (
             ("method=itrative",),
-            "method: no training method 'itrative'; there are answers, distill, iterative, rl",
+            "no training method 'itrative'; there are answers, demonstrations, distill, iterative, rl",
         ),
         (("method=answers",), "method answers needs labelled rows of your own"),
         (("data.reserved=5",), "are for rows of your own"),

@@ -8,11 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from tirjudge.cli import app
 from tirjudge.storage.run_folder import RunFolder, read_lines
+from tirjudge_training.config_files import BadRecipe, load
 from tirjudge_training.data.base import DataConfig, EnvironmentConfig
 from tirjudge_training.data.rows import RowData
 from tirjudge_training.model_folder import load_tokenizer
+from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.sft import IGNORED
 from tirjudge_training.stages.base import Run
@@ -134,6 +138,35 @@ def test_without_tools_the_counts_are_stated_or_left_out(roomy_model: Path, tmp_
     assert pair.count("keeps") == 2
     assert "keeps 2 of 2." in pair
     assert "keeps 0 of 2." in pair
+
+
+def test_demonstrations_alone_train_the_model_of_a_run(roomy_model: Path, tmp_path: Path) -> None:
+    shown, run = tmp_path / "demonstrations.jsonl", tmp_path / "run"
+    shown.write_text("".join(json.dumps(one) + "\n" for one in ROWS))
+    words = ["train", "--recipe", "smol", "--model", str(roomy_model), "--data", str(shown)]
+    settings = [
+        "method=demonstrations",
+        f"data.demonstrations={shown}",
+        "data.heldout=",
+        "data.max_prompt_tokens=",
+    ]
+    settings += [f"warmup.sft.{one}" for one in ("max_tokens=4000", "batch=2", "micro_batch=1")]
+    words += [word for one in settings for word in ("--set", one)]
+    planned = CliRunner().invoke(app, [*words, "--plan"])
+    assert planned.exit_code == 0, planned.output
+    assert "memory of the device in RL" not in planned.output
+    assert "replaced" not in planned.output
+    done = CliRunner().invoke(app, [*words, "--output", str(run)])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.strip() == str(run / "warmup" / "model")
+    assert {one.name for one in run.iterdir() if one.is_dir()} == {"demonstrations", "warmup"}
+    assert (run / "warmup" / "model" / "adapter_model.safetensors").exists()
+
+
+def test_the_method_needs_rows_to_demonstrate() -> None:
+    line = "method demonstrations needs rows to demonstrate: name them in data.demonstrations"
+    with pytest.raises(BadRecipe, match=line):
+        load(Recipe, "smol", ["method=demonstrations", "data.demonstrations="])
 
 
 def test_families_choose_and_leave_out_rows(roomy_model: Path, tmp_path: Path) -> None:

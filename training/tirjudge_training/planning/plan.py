@@ -68,10 +68,12 @@ def plan(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> Iterat
     yield from table([HEAD, *rows, ("total", "", "", "", "", _total(recipe, left, shape))], words=2)
     yield ""
     if shape is not None:
-        yield from _assumed(recipe, shape.parameters)
+        reinforced = any(size.batches for size in sizes)
+        yield from _assumed(recipe, shape.parameters, reinforced)
         yield from _unknown(recipe, stages)
         yield from batch_lines(recipe, stages, shape)
-        yield from memory_lines(recipe, shape)
+        if reinforced:
+            yield from memory_lines(recipe, shape)
         yield from disk_lines(recipe, pipeline, data, shape)
         yield from cost_lines(recipe, stages, shape.parameters)
 
@@ -132,14 +134,14 @@ def _total(recipe: Recipe, left: Sequence[tuple[Stage, Size]], shape: Shape | No
     return f"{'at least ' if len(timed) < len(left) else ''}{span(least, most)}{on}"
 
 
-def _assumed(recipe: Recipe, parameters: int) -> Iterator[str]:
+def _assumed(recipe: Recipe, parameters: int, reinforced: bool) -> Iterator[str]:
     rates = recipe.rates
     yield (
         f"assumed ([rates] in the recipe): {rates.devices} device{'s' * (rates.devices > 1)}, each sampling "
         f"{rates.sampled(parameters):,.0f} and training {rates.trained(parameters):,.0f} tokens a second; a "
         f"trajectory has {rates.prompt_tokens:,} tokens of prompt and {rates.response_tokens:,} of response"
     )
-    rounds = recipe.rl.replacement_rounds
+    rounds = recipe.rl.replacement_rounds if reinforced else 0
     if rounds and recipe.rl.rows is not None:
         yield (
             f"the smaller numbers of RL: every group is replaced rl.replacement_rounds = {rounds} times, by "
