@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from tirjudge_environments.instruction_checks import Verifier
 from tirjudge_training.smol.families.base import Arguments, CountFamily, Family, Holds
-from tirjudge_training.smol.families.keywords import literal
+from tirjudge_training.smol.families.keywords import literal, lowered
 from tirjudge_training.smol.writing import Pen, insert_sentence, regroup, sections, sentences
 
 _MARKS = {"!": "exclamation mark", "?": "question mark", ";": "semicolon", "-": "hyphen"}
@@ -169,7 +169,7 @@ class StartPhrase(Family):
         return (Holds(lambda text: text.strip().lower().startswith(given["phrase"].lower())),)
 
     def expression(self, given: Arguments) -> str:
-        return f"r.strip().lower().startswith({literal(given['phrase'])}.lower())"
+        return f"r.strip().lower().startswith({lowered(given['phrase'])})"
 
     def follow(self, text: str, given: Arguments, pen: Pen) -> str:
         return f"{given['phrase']}{pen.rng.choice([' ', ' ', chr(10) * 2])}{text}"

@@ -240,7 +240,7 @@ class LetterFrequency(CountFamily):
         return {"letter": given["letter"]}
 
     def counted_in(self, given: Arguments) -> str:
-        return f"r.lower().count({literal(given['letter'])})"
+        return f"r.lower().count({lowered(given['letter'])})"
 
     def count(self, text: str, given: Arguments) -> int:
         return text.lower().count(given["letter"])
@@ -303,9 +303,10 @@ class CapitalWords(CountFamily):
 def lowered(value: str) -> str:
     """Write a string as Python source that is compared without case.
 
-    A small model copies a literal more reliably than it lowers it, so the program does that.
+    A small model copies a literal more reliably than it lowers it, so the program does that. It always does,
+    since a model that saw it only at literals with capitals often left it out.
     """
-    return literal(value) if value == value.lower() else f"{literal(value)}.lower()"
+    return f"{literal(value)}.lower()"
 
 
 def literal(value: str | Sequence[str]) -> str:

@@ -12,16 +12,17 @@ from tirjudge_training.smol.families.base import Arguments, Family
 from tirjudge_training.smol.families.keywords import literal
 from tirjudge_training.smol.writing import Pen, language_sentences, sections, sentences
 
+_NOT_LATIN = "sum(ord(c) > 591 for c in r) > len(r) / 4"
+"""Whether the letters are not Latin: a small model learns this, but not the ranges of twenty alphabets."""
+
 
 class ResponseLanguage(Family):
     id: ClassVar[str] = "language:response_language"
     order: ClassVar[int] = 1
 
     def draw(self, relation: str, text: str, request: str, pen: Pen) -> Arguments:
-        code, name, letters = (
-            part.strip() for part in pen.rng.choice(list(sections("languages"))).split("|")
-        )
-        return {"code": code, "language": name, "letters": letters}
+        code, name, often = (part.strip() for part in pen.rng.choice(list(sections("languages"))).split("|"))
+        return {"code": code, "language": name, "frequent": often.split()}
 
     def checks(self, given: Arguments) -> Sequence[Verifier]:
         return (open_verifier(self.id, language=given["code"]),)
@@ -32,10 +33,9 @@ class ResponseLanguage(Family):
         return sum(text.count(sentence) * len(sentence) for sentence in own) > len(text) / 2
 
     def expression(self, given: Arguments) -> str:
-        letters = given["letters"]
-        if letters.startswith("\\"):
-            return f'len(re.findall("[{letters}]", r)) > len(r) / 3'
-        return f"sum(w in r.lower().split() for w in {literal(letters.split())}) >= 2"
+        if not given["frequent"]:
+            return _NOT_LATIN
+        return f"sum(w in r.lower().split() for w in {literal(given['frequent'])}) >= 2"
 
     def follow(self, text: str, given: Arguments, pen: Pen) -> str:
         return self._text(given["language"], text, pen)
@@ -44,9 +44,9 @@ class ResponseLanguage(Family):
         if pen.chance(0.3):
             others = [
                 name.strip()
-                for _, name, letters in (heading.split("|") for heading in sections("languages"))
-                # The program does not tell languages with the same letters apart.
-                if letters.strip() != given["letters"]
+                for _, name, often in (heading.split("|") for heading in sections("languages"))
+                # The program does not tell languages apart whose letters are not Latin.
+                if often.split() != given["frequent"]
             ]
             return self._text(pen.rng.choice(others), text, pen)
         own = language_sentences()[given["language"]]

@@ -13,8 +13,8 @@ from tirjudge_training.smol.families.base import Arguments, Family
 from tirjudge_training.smol.families.keywords import lowered
 from tirjudge_training.smol.writing import Pen, insert_sentence, prose, sections, sentences
 
-_REPEATED = 8
-"""Words at the beginning of a repeated request that the program compares."""
+_REPEATED, _REPEATED_SHORT = 8, 4
+"""Words at the beginning of a repeated request that the program compares, and of one with fewer words."""
 _LONGEST_PART = 900
 """Characters of each of two responses; together they must not be too long."""
 
@@ -174,10 +174,8 @@ class RepeatPrompt(Family):
 
     def expression(self, given: Arguments) -> str:
         # The prompt begins with the request, so that the program need not copy it; its beginning is enough.
-        words = given["request"].split()
-        if len(words) >= _REPEATED:
-            return f'" ".join(r.lower().split()).startswith(" ".join(prompt.lower().split()[:{_REPEATED}]))'
-        return f"r.strip().lower().startswith({lowered(given['request'])})"
+        start = f"prompt.lower().split()[:{self._compared(given)}]"
+        return f'" ".join(r.lower().split()).startswith(" ".join({start}))'
 
     def follow(self, text: str, given: Arguments, pen: Pen) -> str:
         text = self._without(text, given)
@@ -187,9 +185,7 @@ class RepeatPrompt(Family):
         text, request = self._without(text, given), given["request"]
         words = request.split()
         changed = list(words)
-        changed[pen.rng.randrange(min(_REPEATED, len(changed)))] = pen.rng.choice(
-            ["the", "some", "please", "and"]
-        )
+        changed[pen.rng.randrange(self._compared(given))] = pen.rng.choice(["the", "some", "please", "and"])
         start = pen.rng.choice(
             [
                 *(
@@ -204,6 +200,10 @@ class RepeatPrompt(Family):
             ]
         )
         return f"{start}\n\n{text}".strip()
+
+    def _compared(self, given: Arguments) -> int:
+        words = len(given["request"].split())
+        return _REPEATED if words >= _REPEATED else min(words, _REPEATED_SHORT)
 
     def _without(self, text: str, given: Arguments) -> str:
         return text.strip().removeprefix(given["request"]).strip() or "Here it is."
