@@ -143,7 +143,9 @@ def judge_set(
     output.parent.mkdir(parents=True, exist_ok=True)
     if not condition:
         words = command(name, file, output, model, rows, further)
-        run(words)
+        code = run(words)
+        if not output.exists():
+            raise SystemExit(f"{file}: not judged, since `tirjudge judge` ended with exit code {code}")
         return " ".join(["tirjudge", *words])
     given = {**options, **({"model": model} if model else {})}
     asyncio.run(run_under(condition, name, file, output, rows=rows, options=given))
