@@ -146,8 +146,8 @@ JUDGING: dict[str, Treatment] = {
     "tirjudge show verdicts.jsonl --random 3": Runs("verdict: response", files={"verdicts.jsonl": VERDICTS}),
     f"tirjudge show {VERDICTS}": Runs("backpack"),
     f"tirjudge show {VERDICTS} tides": Runs("tides"),
-    f"tirjudge show {VERDICTS} --wrong --random 3": Runs("verdict: response"),
-    f"tirjudge show {VERDICTS} --flipped --json": Runs('"verdict"'),
+    "tirjudge show examples/miniature.verdicts.jsonl --wrong --random 3": Runs("verdict: response"),
+    "tirjudge show examples/miniature.verdicts.jsonl --flipped --json": Runs('"verdict"'),
     "tirjudge reproduce verdicts.jsonl": Runs(
         "same", files={"verdicts.jsonl": "examples/miniature.verdicts.jsonl"}
     ),
@@ -282,6 +282,8 @@ TRAINING: dict[str, Treatment] = {
     "tirjudge train --recipe smol": SHRUNK,
     "tirjudge train --iterative --control --recipe smol": SHRUNK,
     "tirjudge train --recipe smol-arms": SHRUNK,
+    "tirjudge train --recipe smol-arms --set method=demonstrations --set demonstrations.rows=560 "
+    "--set data.heldout= --output runs/arms": SHRUNK,
     "tirjudge train --recipe smol --shrink": SHRUNK,
     "tirjudge train --recipe smol --set demonstrations.rows=16 --set rl.steps=1 --set rl.groups=2 "
     "--set rl.samples=2 --set rl.micro_batch=4 --set validation.n=1 --set heldout.n=1": SHRUNK,
