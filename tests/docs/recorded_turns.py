@@ -1,9 +1,9 @@
-"""Replays the dialogues of a result file: the turns are recorded, and the sandbox runs the programs again."""
+"""Replays the dialogues of result files: the turns are recorded, and the sandbox runs the programs again."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +25,11 @@ def turns(segments: Iterable[Mapping[str, Any]]) -> list[str]:
     return written
 
 
-def replay(results: str) -> None:
+def replay(results: Sequence[str]) -> None:
     """Let every Judge of this process give the recorded answers to the same responses in the same order."""
     recorded = {}
-    for row in map(json.loads, Path(results).read_text(encoding="utf-8").splitlines()):
+    lines = [line for file in results for line in Path(file).read_text(encoding="utf-8").splitlines()]
+    for row in map(json.loads, lines):
         for view in row["views"]:
             recorded[tuple(row["responses"][index] for index in view["order"])] = turns(view["segments"])
 

@@ -13,14 +13,15 @@ import pytest
 from tests.docs.blocks import ROOT
 
 NOTEBOOK = ROOT / "docs" / "judging-ten-rows.ipynb"
-RECORDED = ROOT / "examples" / "instructions.verdicts.jsonl"
+RECORDED = [ROOT / "examples" / "instructions.verdicts.jsonl", ROOT / "tests/docs/short-words.verdicts.jsonl"]
+"""The verdicts on the ten rows, and those on the question that the notebook adds."""
 STARTUP = f"""
 import sys
 
 sys.path.insert(0, {str(ROOT)!r})
 from tests.docs.recorded_turns import replay
 
-replay({str(RECORDED)!r})
+replay({[str(file) for file in RECORDED]!r})
 """
 """Start-up code of the notebook's kernel, which replays recorded turns instead of loading a model."""
 
