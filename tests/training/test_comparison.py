@@ -75,6 +75,15 @@ def test_the_table_has_every_arm_and_states_its_limits(tmp_path: Path) -> None:
     )
 
 
+def test_arms_that_were_not_measured_are_named_with_their_models(tmp_path: Path) -> None:
+    recipe = load(Recipe, "smol", ["method=demonstrations", "data.heldout="])
+    assert list(comparison.table({"tools": recipe, "text": recipe}, tmp_path)) == [
+        "No arm was measured, since data.heldout names no rows. The models of the arms:\n",
+        "- `tools/warmup/model`",
+        "- `text/warmup/model`",
+    ]
+
+
 @pytest.mark.slow
 def test_two_arms_share_a_warm_up_and_are_in_one_table(tmp_path: Path) -> None:
     """The second arm copies the warm-up of the first; the repeated command trains nothing."""

@@ -14,7 +14,7 @@ from tirjudge_training.evaluation import percentage
 from tirjudge_training.pipelines.pipeline import DEMONSTRATIONS, HELDOUT, WARM_UP, Pipeline
 from tirjudge_training.recipe import Recipe
 from tirjudge_training.run import pipeline_of, train
-from tirjudge_training.stages.base import DONE, Say
+from tirjudge_training.stages.base import DONE, MODEL, Say
 
 COMPARISON = "comparison.md"
 MECHANISM = (
@@ -49,7 +49,12 @@ def table(arms: Mapping[str, Recipe], folder: Path) -> Iterator[str]:
     """Yield Markdown: accuracy per arm, model and judge, by domain, with 95 % intervals."""
     if all(recipe.generated for recipe in arms.values()):
         yield f"{MECHANISM}\n"
-    rows = [row for name, recipe in arms.items() for row in _rows(name, pipeline_of(recipe), folder / name)]
+    pipelines = {name: pipeline_of(recipe) for name, recipe in arms.items()}
+    rows = [row for name, pipeline in pipelines.items() for row in _rows(name, pipeline, folder / name)]
+    if not rows:
+        yield "No arm was measured, since data.heldout names no rows. The models of the arms:\n"
+        yield from (f"- `{name}/{pipeline.result}/{MODEL}`" for name, pipeline in pipelines.items())
+        return
     domains = sorted({domain for _, found in rows for domain in found["domains"]})
     yield from _line(["arm", "model", "judge", "all", *domains, "calls per verdict"])
     yield from _line(["---"] * (len(domains) + 5))
