@@ -144,7 +144,8 @@ def judge_set(
     if not condition:
         words = command(name, file, output, model, rows, further)
         code = run(words)
-        if not output.exists():
+        # 1 means that single rows failed, which count as wrong; with any other error the rest is missing.
+        if code not in (0, 1) or not output.exists():
             raise SystemExit(f"{file}: not judged, since `tirjudge judge` ended with exit code {code}")
         return " ".join(["tirjudge", *words])
     given = {**options, **({"model": model} if model else {})}

@@ -160,9 +160,12 @@ def test_a_model_is_measured_by_the_command(tmp_path: Path):
 
 
 def test_a_set_that_was_not_judged_at_all_is_an_error_and_not_a_zero(tmp_path: Path):
-    file = write_set(tmp_path, 2)
-    with pytest.raises(SystemExit, match="not judged, since `tirjudge judge` ended with exit code 2"):
-        judging.judge_set("broken", file, tmp_path / "out.jsonl", "mini", further=["--no-such-option"])
+    file, output = write_set(tmp_path, 2), tmp_path / "out.jsonl"
+    for rows_of_an_earlier_run in (False, True):
+        if rows_of_an_earlier_run:
+            output.touch()
+        with pytest.raises(SystemExit, match="not judged, since `tirjudge judge` ended with exit code 2"):
+            judging.judge_set("broken", file, output, "mini", further=["--no-such-option"])
 
 
 def test_options_of_the_command_line_are_those_of_the_engine():
