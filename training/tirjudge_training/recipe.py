@@ -160,8 +160,8 @@ class ModelConfig(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     base: str | None = None
-    """A model folder, that of an adapter included, or a hub id; None builds the miniature from random weights
-    and warms it up."""
+    """A model folder, that of an adapter included, a GGUF file, a hub id or a short name; None builds the
+    miniature from random weights and warms it up."""
     enable_thinking: bool | None = None
     """Turn the thinking on or off if the chat template has that switch; the trained model's folder records
     it. None turns it on for judges whose turn begins with `<think>`, and off for any other."""

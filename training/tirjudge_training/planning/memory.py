@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from tirjudge.console_text import first_line
 from tirjudge.generation.model_files import Adapter
 from tirjudge.models import resolve_model
 from tirjudge.models.machine import free_memory
@@ -111,8 +112,9 @@ def model_errors(base: str) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError) as error:
-        reason = str(error).strip().partition("\n")[0]
-        raise BadRecipe(f"no model {base!r}, neither a folder with one nor a hub id: {reason}") from None
+        raise BadRecipe(
+            f"no model {base!r}, neither a folder with one nor a hub id: {first_line(error)}"
+        ) from None
 
 
 def trained_shape(base: str, lora: LoraConfig | None) -> Shape:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tirjudge.console_text import first_line
 from tirjudge.models import resolve_model
 from tirjudge.storage.run_folder import write_atomically
 from tirjudge_training.config_files import BadRecipe
@@ -146,7 +147,7 @@ def _architecture(base: str) -> Architecture:
     try:
         config = config_of(base).get_text_config()
     except (OSError, ValueError) as error:
-        raise BadRecipe(f"model.base: {base}: {str(error).strip().partition(chr(10))[0]}") from None
+        raise BadRecipe(f"model.base: {base}: {first_line(error)}") from None
     return Architecture(config.model_type, bool(config.tie_word_embeddings))
 
 

@@ -13,7 +13,10 @@ from tirjudge_training.smol.families.keywords import literal
 from tirjudge_training.smol.writing import Pen, language_sentences, sections, sentences
 
 _NOT_LATIN = "sum(ord(c) > 591 for c in r) > len(r) / 4"
-"""Whether the letters are not Latin: a small model learns this, but not the ranges of twenty alphabets."""
+"""True if more than a quarter of the characters come after the Latin letters, which end at 591 in Unicode.
+
+A small model learns this one expression for all other alphabets, but not the range of each of them.
+"""
 
 
 class ResponseLanguage(Family):
