@@ -9,17 +9,21 @@ in a cell can kill it and send frames in its place.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
 import secrets
+import select
 import shutil
 import signal
 import socket
 import struct
 import sys
+import threading
 import warnings
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any, NoReturn, TextIO
 
 LENGTH = struct.Struct("=I")
 _FOLDER = ".kernel"
@@ -28,6 +32,8 @@ _M_ARENA_MAX = -8
 _CHUNK = 1 << 16
 """Characters of a stream in one frame, so that the beginning of a large output arrives even if a limit stops
 it."""
+_PIPE_BYTES = 1 << 16
+"""Most that a pipe holds, unless it is enlarged."""
 
 
 class Client:
@@ -122,6 +128,43 @@ class Client:
             )
 
 
+class DescriptorOutput:
+    """Copies what cells write to the standard file descriptors, below Python's streams, into these streams.
+
+    A thread reads while a cell runs, since a full pipe would block the cell. The kernel calls `copy` after
+    the cell, which returns only when everything written before is in the streams. ipykernel's own capture
+    has only the thread, and loses what this has not read by the end of a cell.
+    """
+
+    def __init__(self, streams: Mapping[int, TextIO]):
+        """`streams`: for each descriptor that is replaced by a pipe, the stream that receives its output."""
+        self._lock = threading.Lock()
+        self._streams: dict[int, TextIO] = {}
+        for descriptor, stream in streams.items():
+            reading, writing = os.pipe()
+            os.set_blocking(reading, False)
+            os.dup2(writing, descriptor)
+            os.close(writing)
+            self._streams[reading] = stream
+        threading.Thread(target=self._follow, daemon=True).start()
+
+    def copy(self) -> None:
+        """Copy everything written so far."""
+        with self._lock:
+            for reading, stream in list(self._streams.items()):
+                with contextlib.suppress(BlockingIOError):
+                    # One read takes all that a pipe can hold, and ends also while a cell's thread writes.
+                    content = os.read(reading, _PIPE_BYTES)
+                    stream.write(content.decode(errors="replace"))
+                    if not content:  # A cell closed the descriptor.
+                        del self._streams[reading]
+
+    def _follow(self) -> None:
+        while self._streams:
+            select.select(list(self._streams), [], [])
+            self.copy()
+
+
 def send(host: socket.socket, frame: dict[str, object]) -> None:
     """Send a frame; blocks until the host has received it."""
     content = json.dumps(frame).encode()
@@ -177,10 +220,13 @@ def _be_kernel(folder: str, connection: dict[str, Any], binding: int) -> None:
     config = Config()
     config.HistoryManager.enabled = False
     config.InteractiveShell.colors = "nocolor"
+    config.IPKernelApp.capture_fd_output = False
     app = IPKernelApp.instance(connection_file=file, log_level="CRITICAL", config=config)
     with warnings.catch_warnings(action="ignore"):
         # It warns that it cannot open a TCP port for the output of subprocesses, which do not exist here.
         app.initialize([])
+    output = DescriptorOutput({1: sys.stdout, 2: sys.stderr})
+    app.shell.events.register("post_execute", output.copy)
     os.close(binding)
     app.start()
 

@@ -65,6 +65,16 @@ async def test_output_written_below_python_is_captured(notebook):
     assert (await notebook.run("import os; _ = os.write(1, b'raw')")).stdout == "raw"
 
 
+async def test_all_that_is_written_below_python_arrives_with_its_own_cell(jupyter):
+    async with jupyter.notebook(limits=NotebookLimits(output_bytes=100_000)) as opened:
+        for number in range(30):
+            text = f"{number:5}" * 18_000  # more than a pipe holds
+            ran = await opened.run(f"import os; _ = os.write(2, {text[:5]!r}.encode() * 18_000)")
+            assert (ran.status, ran.stderr == text) == (CellStatus.OK, True), (number, len(ran.stderr))
+        await opened.run("os.close(1)")
+        assert (await opened.run("print(1); _ = os.write(2, b'2')")).stderr == "2"
+
+
 @pytest.mark.parametrize(
     ("source", "name"),
     [("x = (", "SyntaxError"), ("a\0b", "SyntaxError"), ("'\ud800'", None), ("", None)],
