@@ -253,7 +253,7 @@ def test_packed_rows_are_planned_by_their_token_budget(qwen: Path) -> None:
 
 
 def test_without_vllm_each_device_samples_with_a_full_copy(qwen: Path) -> None:
-    """Copy and cache are in float32; on a single device the trained weights themselves sample."""
+    """Copy and cache are in float32; on a single device the trained weights sample, unless off-policy."""
     words = (f"model.base={qwen}", f"data.train={qwen}/none", *FEW, "rl.generator=transformers")
     copy = f"the sampler's weights, float32, whole +{4 * 8_190_735_360 / GIB:,.1f} GiB"
     cache = f"KV cache, float32 +{32 * 2100 * 2 * 36 * 8 * 128 * 4 / GIB:,.1f} GiB"
@@ -263,27 +263,35 @@ def test_without_vllm_each_device_samples_with_a_full_copy(qwen: Path) -> None:
     alone = planned("tir-judge-zero-8b", *words, "rates.devices=1")
     assert "the sampler's weights" not in alone
     assert re.search(cache, alone)
+    ahead = planned(
+        "tir-judge-zero-8b", *words, "rates.devices=1", "rl.off_policy=true", "rl.importance_cap=2.0"
+    )
+    assert re.search(copy, ahead)
     served = ("rl.generator=vllm-server", 'rl.server.urls=["http://127.0.0.1:8000"]')
     elsewhere = planned("tir-judge-zero-8b", *words[:-1], *served)
     assert not re.search(r"the sampler's weights|KV cache|vLLM's engine", elsewhere)
 
 
 @pytest.mark.parametrize(
-    ("shared_by", "precision", "sampler", "bytes_a_parameter"),
+    ("shared_by", "precision", "sampler", "off_policy", "bytes_a_parameter"),
     [
-        ("", "no", "transformers", 16 + 4),
-        ("FSDP", "no", "transformers", (16 + 4) / 8 + 4),
-        ("FSDP", "bf16", "transformers", (16 + 2) / 8 + 4),
-        ("FSDP", "bf16", "vllm", (16 + 2) / 8),
-        ("FSDP", "bf16", "vllm-server", (16 + 2) / 8),
-        ("DEEPSPEED", "no", "transformers", 16 / 8 + 4 + 4),
-        ("DEEPSPEED", "bf16", "transformers", 16 / 8 + 2 + 2),
+        ("", "no", "transformers", False, 16 + 4),
+        ("", "no", "transformers", True, 16 + 4 + 4),
+        ("", "no", "vllm", True, 16 + 4),
+        ("FSDP", "no", "transformers", False, (16 + 4) / 8 + 4),
+        ("FSDP", "bf16", "transformers", False, (16 + 2) / 8 + 4),
+        ("FSDP", "bf16", "vllm", False, (16 + 2) / 8),
+        ("FSDP", "bf16", "vllm-server", False, (16 + 2) / 8),
+        ("DEEPSPEED", "no", "transformers", False, 16 / 8 + 4 + 4),
+        ("DEEPSPEED", "bf16", "transformers", False, 16 / 8 + 2 + 2),
+        ("DEEPSPEED", "bf16", "transformers", True, 16 / 8 + 2 + 2 + 4),
     ],
 )
 def test_the_least_memory_of_a_launched_process(
     shared_by: str,
     precision: str,
     sampler: Sampler,
+    off_policy: bool,
     bytes_a_parameter: float,
     qwen: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -293,7 +301,8 @@ def test_the_least_memory_of_a_launched_process(
         monkeypatch.setenv(f"ACCELERATE_USE_{name}", str(name == shared_by).lower())
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", precision)
     monkeypatch.setenv("WORLD_SIZE", "8")
-    found = memory.training_bytes(memory.shape(str(qwen)), reference=True, sampler=sampler)
+    shape = memory.shape(str(qwen))
+    found = memory.training_bytes(shape, reference=True, sampler=sampler, off_policy=off_policy)
     assert found == 8_190_735_360 * bytes_a_parameter
 
 

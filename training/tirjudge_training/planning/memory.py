@@ -132,7 +132,9 @@ def trained_shape(base: str, lora: LoraConfig | None) -> Shape:
         raise BadRecipe(f"model.lora: {error}") from None
 
 
-def training_bytes(shape: Shape, *, reference: bool = False, sampler: Sampler = "transformers") -> int:
+def training_bytes(
+    shape: Shape, *, reference: bool = False, sampler: Sampler = "transformers", off_policy: bool = False
+) -> int:
     """Return the memory that one of the launched processes needs for training, whatever the batch size.
 
     Activations and vLLM's engine come on top, see `device_bytes`.
@@ -142,12 +144,14 @@ def training_bytes(shape: Shape, *, reference: bool = False, sampler: Sampler = 
     frozen = shape.parameters if reference or shape.adapter is not None else 0
     weight = cast_weight() if sharing is Sharding.FSDP and shape.adapter is None else FROZEN
     state = TRAINED * shape.trained + weight * frozen
+    copied = sampler == "transformers" and (off_policy or sharing is Sharding.FSDP)
+    sampling = FROZEN * shape.parameters if copied else 0
     if sharing is Sharding.FSDP:
-        return state // world + (FROZEN * shape.parameters if sampler == "transformers" else 0)
+        return state // world + sampling
     if sharing is Sharding.DEEPSPEED:
         copies = 2 if reference and shape.adapter is None else 1
-        return TRAINED * shape.trained // world + copies * cast_weight() * shape.parameters
-    return state
+        return TRAINED * shape.trained // world + copies * cast_weight() * shape.parameters + sampling
+    return state + sampling
 
 
 def cast_weight() -> int:
@@ -172,6 +176,8 @@ class Work:
     reference: bool
     """True if a frozen copy of the model is the reference of a KL divergence."""
     sampler: Sampler
+    off_policy: bool = False
+    """True if the sampler keeps weights of its own while the policy is trained."""
     reserved: int = 0
     """Bytes that vLLM's engine on this device takes for itself."""
     sleeps: bool = False
@@ -312,10 +318,12 @@ def _mask(work: Work) -> dict[str, int]:
 
 
 def _sampler_bytes(shape: Shape, work: Work) -> dict[str, int]:
-    """Return what the sampler holds on this device: vLLM's engine, or a whole copy of sharded weights."""
+    """Return what the sampler holds on this device: vLLM's engine, or a copy of weights that are sharded or
+    trained meanwhile.
+    """
     if work.sampler == "vllm":
         return {"vLLM's engine (gpu_memory_utilization)": work.reserved}
-    if work.sampler == "transformers" and work.devices > 1:
+    if work.sampler == "transformers" and (work.devices > 1 or work.off_policy):
         return {"the sampler's weights, float32, whole": FROZEN * shape.parameters}
     return {}
 

@@ -192,7 +192,9 @@ def _check_space(recipe: Recipe, pipeline: Pipeline, data: Data, base: str, fold
     shape = memory.trained_shape(base, recipe.model.lora)
     reference = any(stage.reference for stage in pipeline.stages)
     # A lower limit: activations and logits, which `--plan` counts, depend on the batch.
-    needed = memory.training_bytes(shape, reference=reference, sampler=recipe.rl.generator)
+    needed = memory.training_bytes(
+        shape, reference=reference, sampler=recipe.rl.generator, off_policy=recipe.rl.off_policy
+    )
     available, where = memory.available_memory()
     model = f"{base} has {shape.parameters / 1e9:.2f} billion parameters"
     if needed > available:

@@ -142,6 +142,7 @@ def _work(recipe: Recipe) -> Work:
         cached=rates.rows_at_once * (rates.prompt_tokens + rates.response_tokens),
         reference=rl.beta > 0,
         sampler=rl.generator,
+        off_policy=rl.off_policy,
         reserved=int(share * rates.memory) if rl.generator == "vllm" else 0,
         budget=rl.token_budget,
         masked=not recipe.model.attn_implementation.startswith("flash"),
