@@ -1,6 +1,7 @@
 """The sets on which the smol judge is measured, written as rows that `tirjudge judge` reads.
 
     OMP_NUM_THREADS=1 python -m benchmarks.smol.sets --output FOLDER
+    OMP_NUM_THREADS=1 python -m benchmarks.smol.sets --output FOLDER --families ten --only broken ...
 
 Writes `NAME.development.jsonl` and `NAME.test.jsonl` for each set, and `sets.json` with sizes and checksums.
 Every label is confirmed by a program: IFEval's verifiers, MBPP's asserts in the sandbox; the labels of the
@@ -28,7 +29,7 @@ from benchmarks.smol.sources import (
     pandalm_pairs,
     rm_bench_rows,
 )
-from benchmarks.smol.splits import HELD_OUT_FAMILIES, SEED, SPLITS, Split, rank, split_of
+from benchmarks.smol.splits import FAMILIES, HELD_OUT_FAMILIES, SEED, SPLITS, Split, rank, split_of
 from tirjudge.evaluation.benchmark_labels import judgebench_section
 from tirjudge_sandbox import open_sandbox
 
@@ -199,8 +200,13 @@ async def _mbpp(split: Split) -> list[Fields]:
         return await code_pairs.pairs(split, sandbox)
 
 
-def write(folder: Path, names: Iterable[str] | None = None) -> dict[str, Any]:
-    """Write the sets and return the content of `sets.json`; entries of other files in it stay."""
+def write(
+    folder: Path, names: Iterable[str] | None = None, families: Iterable[str] | None = None
+) -> dict[str, Any]:
+    """Write the sets and return the content of `sets.json`; entries of other files in it stay.
+
+    With `families`, write only rows without any other family, and no file for a set that has none.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     index = folder / "sets.json"
     files = json.loads(index.read_text(encoding="utf-8"))["files"] if index.exists() else {}
@@ -209,6 +215,10 @@ def write(folder: Path, names: Iterable[str] | None = None) -> dict[str, Any]:
         for name, made in all_sets(split, names):
             # In drawn order: the first rows of a file are a seeded sample of the set.
             rows = sorted(made, key=lambda row: rank("order", row["id"]))
+            if families is not None:
+                rows = [row for row in rows if set(row.get("families", [""])) <= set(families)]
+                if not rows:
+                    continue
             text = "".join(
                 f"{json.dumps(row | {'set': name, 'split': split}, ensure_ascii=False)}\n" for row in rows
             )
@@ -228,8 +238,13 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, required=True, help="the folder for the rows; not committed")
     parser.add_argument("--only", choices=NAMES, action="append", help="write only this set; repeatable")
+    parser.add_argument(
+        "--families",
+        choices=FAMILIES,
+        help="write only rows whose constraints are all of this group of families",
+    )
     options = parser.parse_args()
-    write(options.output, options.only)
+    write(options.output, options.only, FAMILIES[options.families] if options.families else None)
 
 
 if __name__ == "__main__":

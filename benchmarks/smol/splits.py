@@ -2,7 +2,7 @@
 
     python -m benchmarks.smol.splits
 
-Prints the held-out families and the size of each half. Choices are made on the development half only; the
+Prints the groups of families and the size of each half. Choices are made on the development half only; the
 test half is scored once per released adapter. A prompt's half depends on its text alone, so that sets made
 from the same prompt never straddle the halves.
 """
@@ -10,7 +10,9 @@ from the same prompt never straddle the halves.
 from __future__ import annotations
 
 import hashlib
+import random
 from collections import Counter
+from collections.abc import Mapping
 from typing import Literal
 
 from tirjudge_environments.instruction_checks import IFEVAL
@@ -53,12 +55,36 @@ HELD_OUT_FAMILIES = (
 """The result of `draw_held_out()`: families in no training stage of the arms that are compared."""
 
 
+def draw_trained(count: int = 10) -> tuple[str, ...]:
+    """Return IFEval families for arms that train on few, drawn without those held out, sorted by name."""
+    return tuple(sorted(random.Random(0).sample(sorted(set(IFEVAL) - set(HELD_OUT_FAMILIES)), count)))
+
+
+FAMILIES: Mapping[str, tuple[str, ...]] = {
+    "held-out": HELD_OUT_FAMILIES,
+    "ten": (
+        "change_case:english_lowercase",
+        "detectable_content:postscript",
+        "detectable_format:constrained_response",
+        "detectable_format:json_format",
+        "detectable_format:multiple_sections",
+        "detectable_format:number_bullet_lists",
+        "keywords:frequency",
+        "keywords:letter_frequency",
+        "length_constraints:nth_paragraph_first_word",
+        "startend:quotation",
+    ),
+}
+"""Groups of families by name: those held out, and the result of `draw_trained()`."""
+
+
 def main() -> None:
-    """Print the held-out families and the sizes of the halves."""
+    """Print the groups of families and the sizes of the halves."""
     from benchmarks.smol.sources import ifbench_rows, ifeval_rows, mbpp_problems
 
-    print("families that the compared arms never train on:")
-    print("".join(f"  {family}\n" for family in HELD_OUT_FAMILIES), end="")
+    for group, families in FAMILIES.items():
+        print(f"families of the group {group}:")
+        print("".join(f"  {family}\n" for family in families), end="")
     for name, prompts in (
         ("IFEval", [row["prompt"] for row in ifeval_rows()]),
         ("IFBench-agentrm", [row["prompt"] for row in ifbench_rows()]),

@@ -39,6 +39,8 @@ def digest(lines: list[str]) -> str:
 def test_the_held_out_families_are_the_seeded_draw():
     assert splits.draw_held_out() == splits.HELD_OUT_FAMILIES
     assert set(splits.HELD_OUT_FAMILIES) < set(IFEVAL)
+    assert splits.draw_trained() == splits.FAMILIES["ten"]
+    assert not set(splits.FAMILIES["ten"]) & set(splits.HELD_OUT_FAMILIES)
 
 
 def test_a_half_depends_on_the_words_of_the_prompt_alone():
@@ -184,3 +186,14 @@ def test_the_script_writes_the_same_rows_again(tmp_path: Path):
     file = tmp_path / "first" / "no-program.test.jsonl"
     assert first["files"][file.name]["sha256"] == hashlib.sha256(file.read_bytes()).hexdigest()
     assert all(row["set"] == "no-program" and row["split"] == "test" for row in sources.read_lines(file))
+
+
+@needs_data
+def test_sets_are_limited_to_rows_of_a_group_of_families(tmp_path: Path):
+    """The 444 natural pairs are all of IFBench's, and 177 of JudgeBench's 350 are in this half."""
+    files = sets.write(tmp_path, ["natural", "rm-bench", "judgebench"], ["ifbench", "unknown"])["files"]
+    assert sum(one["rows"] for one in files.values()) == 444
+    assert sorted(file.stem for file in tmp_path.glob("*.jsonl")) == ["natural.development", "natural.test"]
+    kinds = sorted({row["families"][0] for row in sets.judgebench("test")})
+    some = sets.write(tmp_path, ["judgebench"], kinds[:1])["files"]["judgebench.test.jsonl"]["rows"]
+    assert 0 < some < 177
