@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tirjudge.console_text import first_line
 from tirjudge.models import resolve_model
 from tirjudge.storage.run_folder import write_atomically
-from tirjudge_training.config_files import BadRecipe
 from tirjudge_training.data.base import data_path
 from tirjudge_training.pipelines import open_method
-from tirjudge_training.planning.memory import config_of
+from tirjudge_training.planning.memory import config_of, model_errors
 from tirjudge_training.recipe import Recipe
 
 FOLDER = "shrunk"
@@ -144,10 +142,8 @@ def _architecture(base: str) -> Architecture:
     for start, architecture in KNOWN.items():
         if base.startswith(start):
             return architecture
-    try:
+    with model_errors(base):
         config = config_of(base).get_text_config()
-    except (OSError, ValueError) as error:
-        raise BadRecipe(f"model.base: {base}: {first_line(error)}") from None
     return Architecture(config.model_type, bool(config.tie_word_embeddings))
 
 
