@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -161,6 +162,20 @@ def test_demonstrations_alone_train_the_model_of_a_run(roomy_model: Path, tmp_pa
     assert done.stdout.strip() == str(run / "warmup" / "model")
     assert {one.name for one in run.iterdir() if one.is_dir()} == {"demonstrations", "warmup"}
     assert (run / "warmup" / "model" / "adapter_model.safetensors").exists()
+
+
+def test_the_plan_trains_on_the_dialogues_of_the_chosen_families(roomy_model: Path, tmp_path: Path) -> None:
+    shown = tmp_path / "demonstrations.jsonl"
+    rows = [row(f"{n}", "tir-pairwise", COUNT if n % 2 else None) for n in range(20)]
+    shown.write_text("".join(json.dumps(one) + "\n" for one in rows))
+    words = ["train", "--recipe", "smol", "--model", str(roomy_model), "--data", str(shown), "--plan"]
+    settings = ["method=demonstrations", f"data.demonstrations={shown}", "data.heldout="]
+    settings += ["data.max_prompt_tokens=", 'demonstrations.families=["general"]']
+    words += [word for one in settings for word in ("--set", one)]
+    planned = CliRunner().invoke(app, words).output
+    (held,) = re.findall(r" (\d+) demonstrated dialogues", planned)
+    assert 0 < int(held) <= 10, "half of the rows have the family, and some are kept for validation"
+    assert f" at most {held} samples " in planned
 
 
 def test_the_method_needs_rows_to_demonstrate() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Annotated, Any, Protocol, runtime_checkable
@@ -15,6 +15,8 @@ from tirjudge_training.rl.stream import TaskSource
 
 WITHOUT_TOOLS = "-no-tools"
 """The suffix of a judge that uses prompts without tools for the same tasks."""
+FAMILIES = "families"
+"""The column with a row's constraint families."""
 PACKAGE = "package:"
 """The start of the name of a data file that is part of this package."""
 Weight = Annotated[float, Field(ge=0, allow_inf_nan=False)]
@@ -105,13 +107,18 @@ class Data(Protocol):
 class Demonstrated(Protocol):
     """Data that may contain demonstrated dialogues, for a warm-up."""
 
-    def demonstrations(self, n: int | None, seed: int) -> list[FormattedTask]:
-        """Return `n` tasks with `gold["demonstration"]`, or all of them; empty without demonstrations."""
+    def demonstrations(self, seed: int) -> list[FormattedTask]:
+        """Return all tasks with `gold["demonstration"]` in a drawn order; empty without demonstrations."""
 
 
-def demonstrated(data: Data, n: int | None, seed: int) -> list[FormattedTask]:
-    """Return `n` tasks with a demonstrated dialogue, or all of them; empty for data without any."""
-    return data.demonstrations(n, seed) if isinstance(data, Demonstrated) else []
+def demonstrated(data: Data, n: int | None, seed: int, families: Collection[str] = ()) -> list[FormattedTask]:
+    """Return `n` tasks with a demonstrated dialogue, or all of them; empty for data without any.
+
+    With `families`, return only tasks without any other constraint family.
+    """
+    found = data.demonstrations(seed) if isinstance(data, Demonstrated) else []
+    wanted = set(families)
+    return [task for task in found if not wanted or set(task.task.gold.get(FAMILIES, ())) <= wanted][:n]
 
 
 def trajectories(data: Data, tasks: Iterable[FormattedTask]) -> int:

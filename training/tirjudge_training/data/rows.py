@@ -23,6 +23,7 @@ from tirjudge_environments.tasks import Columns, RowError, read_task
 from tirjudge_training.config_files import MIXTURES, shipped
 from tirjudge_training.corpora.build import DATA, WORK
 from tirjudge_training.data.base import (
+    FAMILIES,
     SEEDS,
     DataConfig,
     EnvironmentConfig,
@@ -44,8 +45,8 @@ GOLD = {"scores", "checklist"}
 """Columns that some judges learn from instead of a label."""
 JUDGE = "environment"
 """The column in which a row may name its judge."""
-FAMILIES, DEMONSTRATION = "families", "demonstration"
-"""Columns with a row's constraint families and with the program that a warm-up shows for it."""
+DEMONSTRATION = "demonstration"
+"""The column with the program that a warm-up shows for a row."""
 LIST = 5
 """Responses of an expected row whose judge takes no pairs; TIR's lists have four to six."""
 
@@ -132,9 +133,9 @@ class RowData:
         order = sorted(self._heldout, key=lambda row: derive_seed("held out", seed, row.task.id))
         return tool_variants(_first_per_judge(order, n), self._config.no_tools)
 
-    def demonstrations(self, n: int | None, seed: int) -> list[FormattedTask]:
+    def demonstrations(self, seed: int) -> list[FormattedTask]:
         found = self._demonstrated
-        return Random(derive_seed("demonstrations", seed)).sample(found, len(found))[:n]
+        return Random(derive_seed("demonstrations", seed)).sample(found, len(found))
 
     def _trainable(self, rows: Iterable[FormattedTask], seen: set[int]) -> list[FormattedTask]:
         """Return the rows that may be trained on, with or without tools."""

@@ -105,10 +105,7 @@ class Demonstrations(Stage):
         )
 
     def _tasks(self, data: Data) -> list[FormattedTask]:
-        tasks, wanted = demonstrated(data, None, self.seed), set(self.config.families)
-        if wanted:
-            tasks = [task for task in tasks if set(task.task.gold.get("families", ())) <= wanted]
-        return tasks[: self.config.rows]
+        return demonstrated(data, self.config.rows, self.seed, self.config.families)
 
     async def _hold_all(
         self, left: Sequence[tuple[int, FormattedTask]], total: int, folder: RunFolder, run: Run

@@ -20,8 +20,10 @@ class FineTuning(Stage):
     """Names of the stages whose samples it trains on."""
     prompts: int | None
     """Number of prompts that each of them processed; None is every training row."""
-    demonstrated: bool = False
-    """True if the prompts are those of `data.demonstrations` and not those of RL."""
+    demonstrated: int | None = None
+    """The seed that drew the prompts from `data.demonstrations`; None if they are those of RL."""
+    families: tuple[str, ...] = ()
+    """The only constraint families of demonstrated prompts; empty means all."""
     config: SftConfig
     lora: LoraConfig | None = None
     """None trains all weights."""
@@ -66,8 +68,8 @@ class FineTuning(Stage):
         return {"samples": len(samples), "too_long": len(found) - len(samples)}
 
     def size(self, data: Data) -> Size:
-        if self.demonstrated:
-            tasks = demonstrated(data, self.prompts, self.seed)
+        if self.demonstrated is not None:
+            tasks = demonstrated(data, self.prompts, self.demonstrated, self.families)
         else:
             tasks = data.prompts(self.prompts, self.seed)
         most = len(self.samples) * trajectories(data, tasks)
