@@ -282,8 +282,7 @@ TRAINING: dict[str, Treatment] = {
     "tirjudge train --recipe smol": SHRUNK,
     "tirjudge train --iterative --control --recipe smol": SHRUNK,
     "tirjudge train --recipe smol-arms": SHRUNK,
-    "tirjudge train --recipe smol-arms --set method=demonstrations --set demonstrations.rows=560 "
-    "--set data.heldout= --output runs/arms": SHRUNK,
+    "tirjudge train --recipe smol-arms-ten --set data.heldout= --output runs/arms": SHRUNK,
     "tirjudge train --recipe smol --shrink": SHRUNK,
     "tirjudge train --recipe smol --set demonstrations.rows=16 --set rl.steps=1 --set rl.groups=2 "
     "--set rl.samples=2 --set rl.micro_batch=4 --set validation.n=1 --set heldout.n=1": SHRUNK,

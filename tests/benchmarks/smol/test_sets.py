@@ -21,6 +21,8 @@ from tests.ifeval_registry import registry as registry
 from tirjudge_environments.instruction_checks import IFEVAL
 from tirjudge_environments.tasks import read_task
 from tirjudge_sandbox import open_sandbox
+from tirjudge_training.config_files import load
+from tirjudge_training.recipe import Recipe
 
 needs_data = pytest.mark.skipif(
     not (sources.BENCHMARKS / "ifeval").exists(),
@@ -41,6 +43,8 @@ def test_the_held_out_families_are_the_seeded_draw():
     assert set(splits.HELD_OUT_FAMILIES) < set(IFEVAL)
     assert splits.draw_trained() == splits.FAMILIES["ten"]
     assert not set(splits.FAMILIES["ten"]) & set(splits.HELD_OUT_FAMILIES)
+    assert load(Recipe, "smol-arms-ten").data.families == splits.FAMILIES["ten"]
+    assert load(Recipe, "smol-arms").data.without_families == splits.HELD_OUT_FAMILIES
 
 
 def test_a_half_depends_on_the_words_of_the_prompt_alone():

@@ -64,9 +64,13 @@ ROWS = [
 ]
 
 
-def hold(rows: list[dict[str, Any]], model: Path, folder: Path, **config: Any) -> dict[str, list[str]]:
-    """Return, by row, what the model writes in each kept dialogue, with a bar where the sandbox wrote."""
-    data = {name: config.pop(name) for name in list(config) if name in DataConfig.model_fields}
+def hold(
+    rows: list[dict[str, Any]], model: Path, folder: Path, data: Mapping[str, Any] = {}, **config: Any
+) -> dict[str, list[str]]:
+    """Return, by row, what the model writes in each kept dialogue, with a bar where the sandbox wrote.
+
+    `data` are keys of `[data]`, and `config` those of `[demonstrations]`.
+    """
     folder.mkdir()
     shown, other = folder / "demonstrations.jsonl", folder / "train.jsonl"
     shown.write_text("".join(json.dumps(one) + "\n" for one in rows))
@@ -132,8 +136,8 @@ def test_what_the_sandbox_does_not_confirm_is_not_learned(roomy_model: Path, tmp
 
 
 def test_without_tools_the_counts_are_stated_or_left_out(roomy_model: Path, tmp_path: Path) -> None:
-    bare = hold(ROWS[:3], roomy_model, tmp_path / "bare", no_tools=1.0)
-    told = hold(ROWS[:3], roomy_model, tmp_path / "told", no_tools=1.0, reasoning=True)
+    bare = hold(ROWS[:3], roomy_model, tmp_path / "bare", {"no_tools": 1.0})
+    told = hold(ROWS[:3], roomy_model, tmp_path / "told", {"no_tools": 1.0}, reasoning=True)
     assert not any("```" in text or "keeps" in text for texts in bare.values() for text in texts)
     (pair,) = told["pair"]
     assert pair.count("keeps") == 2
@@ -186,9 +190,12 @@ def test_the_method_needs_rows_to_demonstrate() -> None:
 
 def test_families_choose_and_leave_out_rows(roomy_model: Path, tmp_path: Path) -> None:
     assert set(hold(ROWS, roomy_model, tmp_path / "chosen", families=("general",))) == {"general"}
-    left = hold(ROWS, roomy_model, tmp_path / "left", without_families=("general",))
-    assert "general" not in left
-    assert "pair" in left
+    both = ("punctuation:no_comma", "change_case:english_lowercase")
+    counted = {"pair", "list", "single", "false", "broken"}
+    for name, data in (("left", {"without_families": ("general",)}), ("only", {"families": both})):
+        assert set(hold(ROWS, roomy_model, tmp_path / name, data)) == counted
+    with pytest.raises(ValueError, match="no rows are left to train on"):
+        hold(ROWS, roomy_model, tmp_path / "one", {"families": both[:1]})
 
 
 @pytest.mark.parametrize(

@@ -37,8 +37,10 @@ class DataConfig(BaseModel):
     demonstrations: Path | None = None
     """Rows with a column `demonstration`, see `tirjudge_training.stages.demonstrations`; a warm-up on them
     comes before the method's own stages. Rows of validation and held-out prompts are left out."""
+    families: tuple[str, ...] = ()
+    """The only constraint families, as in the column `families`, of trained rows; empty means all."""
     without_families: tuple[str, ...] = ()
-    """Constraint families, as in the column `families`, whose rows are never trained on."""
+    """Constraint families whose rows are never trained on."""
     columns: Mapping[str, str] = Field(default_factory=dict)
     """Names of the columns, as in `tirjudge judge --column`: `{prompt = "question"}`."""
     labels: Mapping[str, str] | None = None
@@ -117,8 +119,12 @@ def demonstrated(data: Data, n: int | None, seed: int, families: Collection[str]
     With `families`, return only tasks without any other constraint family.
     """
     found = data.demonstrations(seed) if isinstance(data, Demonstrated) else []
-    wanted = set(families)
-    return [task for task in found if not wanted or set(task.task.gold.get(FAMILIES, ())) <= wanted][:n]
+    return [task for task in found if has_only(task, families)][:n]
+
+
+def has_only(task: FormattedTask, families: Collection[str]) -> bool:
+    """Return True if the task has no other constraint family than these; without any, all are meant."""
+    return not families or set(task.task.gold.get(FAMILIES, ())) <= set(families)
 
 
 def trajectories(data: Data, tasks: Iterable[FormattedTask]) -> int:

@@ -29,6 +29,7 @@ from tirjudge_training.data.base import (
     EnvironmentConfig,
     choose_tools,
     data_path,
+    has_only,
     open_judges,
     prompt_seed,
     tool_variants,
@@ -143,7 +144,9 @@ class RowData:
         return [
             choose_tools(row, self._config.no_tools)
             for row in rows
-            if prompt_seed(row.task) not in seen and not without & set(row.task.gold.get(FAMILIES, ()))
+            if prompt_seed(row.task) not in seen
+            and has_only(row, self._config.families)
+            and not without & set(row.task.gold.get(FAMILIES, ()))
         ]
 
     def _stride(self, groups: int) -> int:
