@@ -216,7 +216,7 @@ def write(
             # In drawn order: the first rows of a file are a seeded sample of the set.
             rows = sorted(made, key=lambda row: rank("order", row["id"]))
             if families is not None:
-                rows = [row for row in rows if set(row.get("families", [""])) <= set(families)]
+                rows = [row for row in rows if set(row["families"]) <= set(families)]
                 if not rows:
                     continue
             text = "".join(

@@ -1,4 +1,4 @@
-"""The splits that were fixed before training: development and test halves, and the held-out families.
+"""The splits that were fixed before training: development and test halves, and groups of families.
 
     python -m benchmarks.smol.splits
 
@@ -21,7 +21,7 @@ Split = Literal["development", "test"]
 SPLITS: tuple[Split, ...] = ("development", "test")
 
 SEED = 17
-"""Seed of the held-out families and of every draw in these scripts."""
+"""Seed of the held-out families and of every other draw in these scripts except `draw_trained`."""
 _SALT = "tirjudge smol: development or test?"
 
 
@@ -56,7 +56,10 @@ HELD_OUT_FAMILIES = (
 
 
 def draw_trained(count: int = 10) -> tuple[str, ...]:
-    """Return IFEval families for arms that train on few, drawn without those held out, sorted by name."""
+    """Return IFEval families for arms that train on few, drawn without those held out, sorted by name.
+
+    The arms were trained with this draw, so it stays: with the seed 0 of `random` and not by `rank`.
+    """
     return tuple(sorted(random.Random(0).sample(sorted(set(IFEVAL) - set(HELD_OUT_FAMILIES)), count)))
 
 
