@@ -1,4 +1,4 @@
-"""Paired differences between models on the same rows, with a bootstrap over prompts and seeds.
+"""Pooled numbers of models on the same rows, and their paired differences with a bootstrap.
 
     python -m benchmarks.smol.differences --split test --sets FOLDER \\
         --compare "tools - text only=TOOLS-0,TOOLS-1,TOOLS-2:TEXT-0,TEXT-1,TEXT-2" \\
@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from benchmarks.smol.judging import judged_rows
 from benchmarks.smol.splits import SEED, SPLITS
-from benchmarks.smol.summary import Judged, credit
+from benchmarks.smol.summary import Judged, credit, summary
 
 PRIMARY = "broken", "repaired", "both-edited", "natural"
 """Sets whose pooled accuracy is compared."""
@@ -99,23 +99,32 @@ def holm(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def compare(
-    name: str, first: Sequence[Path], second: Sequence[Path], sets: Path, split: str, rows: int | None
-) -> Difference:
-    """Compare two models, each with one results folder per seed."""
-    seeds = []
-    for one, other in zip(first, second, strict=True):
-        pooled: list[list[Judged]] = [[], []]
-        for set_name in PRIMARY:
-            file = sets / f"{set_name}.{split}.jsonl"
-            results = [folder / f"{set_name}.{split}.verdicts.jsonl" for folder in (one, other)]
-            missing = [str(result) for result in results if not result.exists()]
-            if missing and file.exists():
-                raise ValueError(f"no verdicts at {missing[0]}: run benchmarks.smol.results for it")
-            for judged, result in zip(pooled, results, strict=True):
-                judged += judged_rows(file, result, rows) if file.exists() else []
-        seeds.append(differences_by_prompt(*pooled))
-    return bootstrap(name, seeds)
+def pooled(folder: Path, sets: Path, split: str, rows: int | None) -> list[Judged]:
+    """Return the rows of all sets of `PRIMARY` that exist, with a model's lines from its results folder."""
+    found: list[Judged] = []
+    for name in PRIMARY:
+        if (file := sets / f"{name}.{split}.jsonl").exists():
+            result = folder / f"{name}.{split}.verdicts.jsonl"
+            if not result.exists():
+                raise ValueError(f"no verdicts at {result}: run benchmarks.smol.results for it")
+            found += judged_rows(file, result, rows)
+    return found
+
+
+def models_table(models: Mapping[str, Sequence[Judged]]) -> str:
+    """Return the pooled numbers of each results folder as a Markdown table."""
+    lines = [
+        "| model | rows | right, % | programs that separate (right) | without verdict |",
+        "|---|---|---|---|---|",
+    ]
+    for name, rows in models.items():
+        one = summary(rows)
+        separates, share = one["program_separates"], one["program_right"] or 0.0
+        lines.append(
+            f"| {name} | {one['n']} | {100 * one['accuracy']:.1f} | {separates} ({share * separates:.0f}) "
+            f"| {one['without_verdict']} |"
+        )
+    return "\n".join(lines)
 
 
 def table(found: Sequence[Difference]) -> str:
@@ -134,7 +143,7 @@ def table(found: Sequence[Difference]) -> str:
 
 
 def main() -> None:
-    """Print the table of the comparisons, and write it as JSON."""
+    """Print the pooled numbers of the models and the comparisons, and write the comparisons as JSON."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -150,13 +159,18 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, help="write the numbers as JSON")
     options = parser.parse_args()
+    models: dict[str, list[Judged]] = {}
     found = []
     for text in options.compare:
         name, _, folders = text.rpartition("=")
-        first, _, second = folders.partition(":")
-        sides = [[Path(folder) for folder in side.split(",")] for side in (first, second)]
-        found.append(compare(name, *sides, options.sets, options.split, options.rows))
-    print(table(found))
+        sides = [side.split(",") for side in folders.split(":")]
+        for folder in [folder for side in sides for folder in side if folder not in models]:
+            models[folder] = pooled(Path(folder), options.sets, options.split, options.rows)
+        # One pair of folders for each seed.
+        pairs = list(zip(*sides, strict=True))
+        seeds = [differences_by_prompt(models[one], models[other]) for one, other in pairs]
+        found.append(bootstrap(name, seeds))
+    print(models_table(models), table(found), sep="\n\n")
     if options.output:
         adjusted = holm([one.p for one in found])
         records = [

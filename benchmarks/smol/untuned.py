@@ -14,12 +14,14 @@ from tirjudge.models import resolve_model
 from tirjudge.rollout import Rollout
 from tirjudge_environments import JudgeTask, Message, Prompt, View
 from tirjudge_environments.formats.tir_comparison import TirPairwise
+from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.types import Budget
 from tirjudge_sandbox import open_sandbox
+from tirjudge_training.stages.demonstrations import verdict_from_counts
 
-SHOWN_CHARS = 160
-"""Characters of a response in the prompts of both baselines, as the tuned judge is shown."""
+SHOWN_CHARS = 64
+"""Characters of a response in the prompts of both baselines, as many as the tuned judge is shown."""
 _SHOTS = 2
 _PREFILL = "<preference>"
 
@@ -53,11 +55,12 @@ def demonstrations(training: Sequence[Fields], count: int = _SHOTS) -> tuple[Mes
         row = next(row for row in usable if row["label"] == label % 2)
         task = read_task(row, default_id=str(row["id"]))
         shown = row["demonstration"]
-        best = "AB"[row["label"]]
-        printed = " ".join(map(str, shown["kept"]))
+        kept, of = shown["kept"], shown["of"]
+        # What the programs of the training rows print.
+        printed = "\n".join(f"{letter(i)} {count} of {of}" for i, count in enumerate(kept))
         answer = (
             f"```python\n{shown['program'].rstrip()}\n```\n```output\n{printed}\n```\n"
-            f"Response {best} keeps {max(shown['kept'])} of {shown['of']}.\n<preference>{best}</preference>"
+            f"{verdict_from_counts(format.tag, kept, of)}"
         )
         messages += [*format.prompt(task, format.views(task)[0]).messages, Message("assistant", answer)]
     return tuple(messages)

@@ -209,7 +209,10 @@ async def test_models_are_compared_on_the_same_rows(
     comparison = f"tools - outputs withheld={tmp_path / 'shown'}:{tmp_path / 'withheld'}"
     monkeypatch.setattr("sys.argv", ["differences", "--sets", str(tmp_path), "--compare", comparison])
     differences.main()
-    assert "| tools - outputs withheld | 12 | 12 | 1 (prompts only) | +50.0 [" in capsys.readouterr().out
+    printed = capsys.readouterr().out
+    assert f"| {tmp_path / 'shown'} | 12 | 100.0 | 12 (12) | 0 |" in printed
+    assert f"| {tmp_path / 'withheld'} | 12 | 50.0 | 0 (0) | 0 |" in printed
+    assert "| tools - outputs withheld | 12 | 12 | 1 (prompts only) | +50.0 [" in printed
     with pytest.raises(ValueError, match="judged different rows"):
         differences.differences_by_prompt([({"id": "a", "prompt": "p"}, None)], [])
 

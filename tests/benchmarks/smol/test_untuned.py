@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.smol.untuned import FewShotPairwise, demonstrations, forced_choices
 from tirjudge_environments.tasks import read_task
 
-PROGRAM = "print(*[int(',' not in r) for r in responses])"
+PROGRAM = "for name, r in zip('AB', responses):\n    print(name, int(',' not in r), 'of 1')"
 
 
 def row(number: int, label: int) -> dict[str, Any]:
@@ -25,12 +25,12 @@ def test_dialogues_of_both_labels_come_before_the_prompt():
     shown = demonstrations([row(number, number % 2) for number in range(6)])
     assert [message.role for message in shown] == ["user", "assistant", "user", "assistant"]
     first, second = shown[1].content, shown[3].content
-    assert first.startswith(f"```python\n{PROGRAM}\n```\n```output\n1 0\n```\n")
+    assert first.startswith(f"```python\n{PROGRAM}\n```\n```output\nA 1 of 1\nB 0 of 1\n```\n")
     assert first.endswith("Response A keeps 1 of 1.\n<preference>A</preference>")
     assert second.endswith("<preference>B</preference>")
     assert "without a comma." in shown[0].content
     assert "right" in shown[0].content
-    format = FewShotPairwise(prompts="smol", shown_chars=160, dialogues=shown)
+    format = FewShotPairwise(prompts="smol", shown_chars=64, dialogues=shown)
     task = read_task(row(9, 0), default_id="")
     messages = format.prompt(task, format.views(task)[0]).messages
     assert messages[:4] == shown
