@@ -80,6 +80,17 @@ def test_a_prompt_held_back_for_one_judge_is_held_back_for_all(tmp_path: Path) -
     assert len(data.prompts(None, 0)) == 80 - 2 * len(held)
 
 
+@pytest.mark.parametrize("option", [{"families": ("words",)}, {"without_families": ("commas",)}])
+def test_families_that_are_left_out_choose_no_checkpoint_either(
+    tmp_path: Path, option: dict[str, Any]
+) -> None:
+    rows = [row(n, families=["words"] if n % 2 else ["words", "commas"]) for n in range(200)]
+    file = write(tmp_path / "rows.jsonl", rows)
+    held, of_all = ids(opened(file, **option).validation(1000)), ids(opened(file).validation(1000))
+    assert held == {name for name in of_all if int(name[1:]) % 2}
+    assert 0 < len(held) < len(of_all)
+
+
 def test_a_prompt_of_the_held_out_file_is_never_trained_on(tmp_path: Path) -> None:
     train = write(tmp_path / "rows.jsonl", [row(n) for n in range(20)])
     heldout = write(tmp_path / "test.jsonl", [row(0, "p7"), row(1, "elsewhere")])

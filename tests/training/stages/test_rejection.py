@@ -29,9 +29,12 @@ from tirjudge_environments import (
     View,
 )
 from tirjudge_environments.types import By, Refused
+from tirjudge_training.config_files import load
+from tirjudge_training.recipe import Recipe
 from tirjudge_training.rl.dynamic_sampling import FormattedTask, ScoredRollouts
 from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.rl.stream import TaskSource
+from tirjudge_training.run import data_of, pipeline_of
 from tirjudge_training.sft import IGNORED, SftConfig
 from tirjudge_training.stages.base import Run
 from tirjudge_training.stages.fine_tuning import FineTuning, kept_samples
@@ -142,7 +145,9 @@ def test_sft_learns_from_the_kept_rollouts_in_the_order_of_the_prompts(
     assert [list(one.ids) for one in kept_samples(whole / "rejection-1")] == [one["ids"] for one in rows]
     shortest = sorted(len(one["ids"]) for one in rows)
     config = SftConfig(batch=4, micro_batch=4, learning_rate=1e-3, max_tokens=shortest[-1] - 1)
-    stage = FineTuning(name="sft-1", start=None, samples=("rejection-1",), prompts=None, config=config)
+    stage = FineTuning(
+        name="sft-1", start=None, samples=("rejection-1",), prompts=None, drawn=0, config=config
+    )
     with RunFolder(tmp_path / stage.name) as own:
         result = stage.work(own, run(whole, tiny_model))
     long = sum(length == shortest[-1] for length in shortest)
@@ -152,7 +157,9 @@ def test_sft_learns_from_the_kept_rollouts_in_the_order_of_the_prompts(
 
 def test_sft_without_samples_is_an_error(whole: Path, tiny_model: Path, tmp_path: Path) -> None:
     (tmp_path / "rejection-1").mkdir()
-    stage = FineTuning(name="sft-1", start=None, samples=("rejection-1",), prompts=None, config=SftConfig())
+    stage = FineTuning(
+        name="sft-1", start=None, samples=("rejection-1",), prompts=None, drawn=0, config=SftConfig()
+    )
     with (
         RunFolder(tmp_path / stage.name) as own,
         pytest.raises(RuntimeError, match="rejection-1 kept no trajectory"),
@@ -200,3 +207,13 @@ def test_the_shortest_or_the_one_with_the_fewest_calls_and_the_first_of_equals()
 def test_a_prompt_without_a_right_answer_is_stored_too() -> None:
     found = row(7, scored_rollouts((9, 0, 0.1), (9, 0, None)), RejectionConfig())
     assert (found["index"], found["kept"], found["rewards"]) == (7, [], [[0.1], [None]])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_plan_counts_the_dialogues_of_the_rows_that_are_sampled(seed: int) -> None:
+    """A single response has two dialogues and a pair one, so that the number depends on the rows."""
+    settings = [f"seed={seed}", "rejection.prompts=9", "rejection.samples=4", "data.heldout="]
+    recipe = load(Recipe, "smol", ["method=iterative", "data.max_prompt_tokens=", *settings])
+    data = data_of(recipe)
+    sizes = {stage.name: stage.size(data) for stage in pipeline_of(recipe).stages}
+    assert sizes["rejection-1"].sampled == 4 * sizes["sft-1"].trained

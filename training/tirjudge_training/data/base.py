@@ -38,15 +38,17 @@ class DataConfig(BaseModel):
     """Rows with a column `demonstration`, see `tirjudge_training.stages.demonstrations`; a warm-up on them
     comes before the method's own stages. Rows of validation and held-out prompts are left out."""
     families: tuple[str, ...] = ()
-    """The only constraint families, as in the column `families`, of trained rows; empty means all."""
+    """The only constraint families, as in the column `families`, of rows that are trained on or choose a
+    checkpoint; empty means all."""
     without_families: tuple[str, ...] = ()
-    """Constraint families whose rows are never trained on."""
+    """Constraint families of which no row is trained on, or chooses a checkpoint."""
     columns: Mapping[str, str] = Field(default_factory=dict)
     """Names of the columns, as in `tirjudge judge --column`: `{prompt = "question"}`."""
     labels: Mapping[str, str] | None = None
     """The letters of a dataset's own labels: `{"1" = "A", "2" = "B"}`."""
     max_prompt_tokens: int | None = Field(default=None, gt=0)
-    """Rows with a longer prompt, in tokens of the trained model, are left out of training."""
+    """Rows with a longer prompt, in tokens of the trained model, are left out of training; not those of
+    `demonstrations`, whose limit is `warmup.sft.max_tokens`."""
     reserved: int = Field(default=0, ge=0)
     """Number of training rows set apart for the teacher, or for learning answers, that RL never sees; with 0
     all rows serve for both. RM-R1 has 8,700 in addition to its 64,000 (App. E)."""

@@ -78,7 +78,8 @@ class RowData:
         held_back = _held_back(rows, config.validation)
         reported = {prompt_seed(row.task) for row in self._heldout}
         self._validation = sorted(
-            (row for row in rows if prompt_seed(row.task) in held_back), key=lambda row: prompt_seed(row.task)
+            (row for row in rows if prompt_seed(row.task) in held_back and self._of_families(row)),
+            key=lambda row: prompt_seed(row.task),
         )
         # By prompt and not by row: another answer to a validation prompt would leak it.
         seen = held_back | reported
@@ -140,14 +141,15 @@ class RowData:
 
     def _trainable(self, rows: Iterable[FormattedTask], seen: set[int]) -> list[FormattedTask]:
         """Return the rows that may be trained on, with or without tools."""
-        without = set(self._config.without_families)
         return [
             choose_tools(row, self._config.no_tools)
             for row in rows
-            if prompt_seed(row.task) not in seen
-            and has_only(row, self._config.families)
-            and not without & set(row.task.gold.get(FAMILIES, ()))
+            if prompt_seed(row.task) not in seen and self._of_families(row)
         ]
+
+    def _of_families(self, row: FormattedTask) -> bool:
+        without = set(self._config.without_families)
+        return has_only(row, self._config.families) and not without & set(row.task.gold.get(FAMILIES, ()))
 
     def _stride(self, groups: int) -> int:
         """Return the number of rows that fill a batch of `groups` slots."""

@@ -20,10 +20,11 @@ class Answers(Method):
 
     def build(self, recipe: Recipe) -> Pipeline:
         start, opening = initial_model(recipe)
+        answering = Answering(name=ANSWERS, seed=seed(recipe, ANSWERS), start=start, config=recipe.answers)
         stages = [
             *opening,
-            Answering(name=ANSWERS, seed=seed(recipe, ANSWERS), start=start, config=recipe.answers),
-            fine_tune(recipe, SFT, start, ANSWERS, recipe.answers.prompts),
+            answering,
+            fine_tune(recipe, SFT, start, answering, recipe.answers.prompts),
             *measure(recipe, SFT, SFT),
         ]
         return Pipeline(tuple(stages), SFT)

@@ -23,14 +23,15 @@ class Distill(Method):
         start, opening = initial_model(recipe)
         # Both stages choose the same tasks, hence the common seed.
         task_seed = seed(recipe, TEACHER)
+        lessons = DialogueRendering(
+            name=LESSONS, seed=task_seed, teacher=TEACHER, start=start, config=recipe.teacher
+        )
         stages = [
             # The teacher comes first, so that a wrong address or key is noticed before anything is trained.
             TeacherSampling(name=TEACHER, seed=task_seed, config=recipe.teacher),
             *opening,
-            DialogueRendering(
-                name=LESSONS, seed=task_seed, teacher=TEACHER, start=start, config=recipe.teacher
-            ),
-            fine_tune(recipe, SFT, start, LESSONS, recipe.teacher.prompts),
+            lessons,
+            fine_tune(recipe, SFT, start, lessons, recipe.teacher.prompts),
             *measure(recipe, SFT, SFT),
             rl(recipe, RL, SFT, select=True),
             select(recipe, SELECT, RL, recipe.rl.steps),

@@ -47,9 +47,10 @@ class Iterative(Method):
 
 def _relearn(recipe: Recipe, name: str, *, sampler: str | None, start: str | None) -> list[Stage]:
     """Return SFT of the initial model on the trajectories that `sampler` got right."""
+    rejection = reject(recipe, f"rejection-{name}", sampler)
     return [
-        reject(recipe, f"rejection-{name}", sampler),
-        fine_tune(recipe, f"sft-{name}", start, f"rejection-{name}", recipe.rejection.prompts),
+        rejection,
+        fine_tune(recipe, f"sft-{name}", start, rejection, recipe.rejection.prompts),
         *measure(recipe, f"sft-{name}", f"sft-{name}"),
     ]
 

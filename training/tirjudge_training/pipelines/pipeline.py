@@ -71,7 +71,8 @@ def _demonstrated(recipe: Recipe) -> list[Stage]:
             seed=seed(recipe, WARM_UP),
             samples=(DEMONSTRATIONS,),
             prompts=config.rows,
-            demonstrated=seed(recipe, DEMONSTRATIONS),
+            drawn=seed(recipe, DEMONSTRATIONS),
+            demonstrated=True,
             families=config.families,
             config=recipe.warmup.sft,
             lora=recipe.model.lora,
@@ -126,14 +127,15 @@ def reject(recipe: Recipe, name: str, start: str | None) -> Stage:
     )
 
 
-def fine_tune(recipe: Recipe, name: str, start: str | None, samples: str, prompts: int | None) -> Stage:
+def fine_tune(recipe: Recipe, name: str, start: str | None, samples: Stage, prompts: int | None) -> Stage:
     """Return SFT of the model of `start` on the samples that the stage `samples` kept of `prompts` tasks."""
     return FineTuning(
         name=name,
         seed=seed(recipe, name),
         start=start,
-        samples=(samples,),
+        samples=(samples.name,),
         prompts=prompts,
+        drawn=samples.seed,
         config=recipe.sft,
         lora=recipe.model.lora,
     )

@@ -1,7 +1,8 @@
 """The stage that holds the dialogues of a warm-up: a row's program runs, and the verdict follows its counts.
 
 A demonstration is a column of a row: `program` (None where no program helps), `kept`, the number of
-constraints that each response keeps, and `of`, their number. Only what the sandbox confirms is learned.
+constraints that each response keeps, and `of`, their number. A dialogue with a program is learned only if the
+program printed these numbers in the sandbox.
 """
 
 from __future__ import annotations
@@ -98,11 +99,6 @@ class Demonstrations(Stage):
         for name in sorted({task.format for task in tasks}):
             if not isinstance(data.environments[name], TirFormat):
                 raise ValueError(f"data.demonstrations: {name} is not one of TIR-Judge's formats")
-
-    def describe(self, result: JsonObject) -> str:
-        return (
-            f"{result['samples']:,} dialogues, whose programs ran in the sandbox, on {result['kept']:,} rows"
-        )
 
     def _tasks(self, data: Data) -> list[FormattedTask]:
         return demonstrated(data, self.config.rows, self.seed, self.config.families)

@@ -20,8 +20,10 @@ class FineTuning(Stage):
     """Names of the stages whose samples it trains on."""
     prompts: int | None
     """Number of prompts that each of them processed; None is every training row."""
-    demonstrated: int | None = None
-    """The seed that drew the prompts from `data.demonstrations`; None if they are those of RL."""
+    drawn: int
+    """The seed with which they drew these prompts."""
+    demonstrated: bool = False
+    """True if the prompts are those of `data.demonstrations`, and not those of RL."""
     families: tuple[str, ...] = ()
     """The only constraint families of demonstrated prompts; empty means all."""
     config: SftConfig
@@ -68,10 +70,10 @@ class FineTuning(Stage):
         return {"samples": len(samples), "too_long": len(found) - len(samples)}
 
     def size(self, data: Data) -> Size:
-        if self.demonstrated is not None:
-            tasks = demonstrated(data, self.prompts, self.demonstrated, self.families)
+        if self.demonstrated:
+            tasks = demonstrated(data, self.prompts, self.drawn, self.families)
         else:
-            tasks = data.prompts(self.prompts, self.seed)
+            tasks = data.prompts(self.prompts, self.drawn)
         most = len(self.samples) * trajectories(data, tasks)
         return Size(f"at most {most:,} samples", trained=most * self.config.epochs)
 
