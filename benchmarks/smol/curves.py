@@ -120,7 +120,7 @@ def cost(stage: Path) -> Fields:
     return {
         "stage": stage.name,
         "finished": bool(done),
-        "steps": done.get("steps") or (rows[-1]["step"] if rows else 0),
+        "steps": done.get("steps") or _steps(rows),
         "hours": seconds / 3600 if seconds else None,
         "cpu_hours": done["cpu_seconds"] / 3600 if "cpu_seconds" in done else None,
         "tokens_generated": generated,
@@ -128,6 +128,13 @@ def cost(stage: Path) -> Fields:
         "tokens_per_second": (generated + trained) / seconds if seconds else None,
         "peak_gib": max(memory) if memory else None,
     }
+
+
+def _steps(rows: Sequence[Fields]) -> int:
+    """Return the steps of an unfinished stage: RL has a row for each, SFT for several, with their number."""
+    if not rows or "tokens/trained" in rows[-1]:
+        return len(rows)
+    return int(rows[-1]["step"])
 
 
 def _by_files(stage: Path) -> float:

@@ -21,7 +21,7 @@ from benchmarks.smol.sources import Fields
 from benchmarks.smol.summary import counts
 from tirjudge_sandbox import Limits, Program, Sandbox, Status
 
-_LIMITS = Limits(wall_seconds=10.0, cpu_seconds=4.0)
+LIMITS = Limits(wall_seconds=10.0, cpu_seconds=4.0)
 _NUMBER_WORDS = {
     word: number
     for number, word in enumerate(
@@ -133,7 +133,7 @@ async def _counts(source: str, single: bool, row: Fields, sandbox: Sandbox) -> l
     together = {"responses": responses, **letters}
     values: list[float] = []
     for bound in [{"response": text} for text in responses] if single else [together]:
-        done = await sandbox.run(Program(source=source, bindings={"prompt": row["prompt"], **bound}), _LIMITS)
+        done = await sandbox.run(Program(source=source, bindings={"prompt": row["prompt"], **bound}), LIMITS)
         if done.status is not Status.OK:
             return "error"
         found = [float(done.stdout[start:end]) for start, end in counts(done.stdout)]

@@ -41,8 +41,15 @@ def credit(judged: Judged) -> float:
 
 
 def accuracy(rows: Iterable[Judged]) -> Proportion:
-    """Return the share of right verdicts; rows without a verdict are wrong."""
-    return Proportion.of_rows(np.array([credit(one) for one in rows], dtype=np.float64))
+    """Return the share of right verdicts; rows without a verdict are wrong.
+
+    Rows with the same prompt depend on each other: the interval's unit is the prompt.
+    """
+    prompts: dict[str, list[float]] = defaultdict(list)
+    for one in rows:
+        prompts[one[0]["prompt"]].append(credit(one))
+    right, trials = (np.array([how(found) for found in prompts.values()], float) for how in (sum, len))
+    return Proportion.of_clusters(right, trials)
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from benchmarks.smol.baselines import entry
+from benchmarks.smol.nearest import LIMITS
 from benchmarks.smol.sources import Fields
 from benchmarks.smol.splits import rank
 from tirjudge.generation.base import Sampling, open_generator
@@ -14,10 +15,9 @@ from tirjudge.models import resolve_model
 from tirjudge.rollout import Rollout
 from tirjudge_environments import JudgeTask, Message, Prompt, View
 from tirjudge_environments.formats.tir_comparison import TirPairwise
-from tirjudge_environments.orders import letter
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.types import Budget
-from tirjudge_sandbox import open_sandbox
+from tirjudge_sandbox import Program, Sandbox, Status, open_sandbox
 from tirjudge_training.stages.demonstrations import verdict_from_counts
 
 SHOWN_CHARS = 64
@@ -36,17 +36,17 @@ class FewShotPairwise(TirPairwise):
         return Prompt(messages=(*self.dialogues, *asked.messages), stop=asked.stop)
 
 
-def demonstrations(training: Sequence[Fields], count: int = _SHOTS) -> tuple[Message, ...]:
-    """Return finished dialogues from training rows, of both labels in turn.
+async def demonstrations(
+    training: Sequence[Fields], sandbox: Sandbox, count: int = _SHOTS
+) -> tuple[Message, ...]:
+    """Return finished dialogues about pairs of the training rows, of both labels in turn.
 
-    The judge's turns are one message: program, output, a sentence and the verdict.
+    The judge's turns are one message: program, what it prints in the sandbox, a sentence and the verdict.
     """
     usable = [
         row
         for row in training
-        if len(row["responses"]) == 2
-        and (row.get("demonstration") or {}).get("program")
-        and row["demonstration"].get("kept")
+        if row["environment"] == "tir-pairwise" and (row.get("demonstration") or {}).get("program")
     ]
     usable.sort(key=lambda row: rank("few-shot", row["id"]))
     format = TirPairwise(prompts="smol", shown_chars=SHOWN_CHARS, order="given")
@@ -55,12 +55,12 @@ def demonstrations(training: Sequence[Fields], count: int = _SHOTS) -> tuple[Mes
         row = next(row for row in usable if row["label"] == label % 2)
         task = read_task(row, default_id=str(row["id"]))
         shown = row["demonstration"]
-        kept, of = shown["kept"], shown["of"]
-        # What the programs of the training rows print.
-        printed = "\n".join(f"{letter(i)} {count} of {of}" for i, count in enumerate(kept))
+        bindings = {"prompt": row["prompt"], "responses": row["responses"]}
+        printed = await sandbox.run(Program(source=shown["program"], bindings=bindings), LIMITS)
+        assert printed.status is Status.OK, "the programs of the training rows run"
         answer = (
-            f"```python\n{shown['program'].rstrip()}\n```\n```output\n{printed}\n```\n"
-            f"{verdict_from_counts(format.tag, kept, of)}"
+            f"```python\n{shown['program'].rstrip()}\n```\n```output\n{printed.stdout.rstrip()}\n```\n"
+            f"{verdict_from_counts(format.tag, shown['kept'], shown['of'])}"
         )
         messages += [*format.prompt(task, format.views(task)[0]).messages, Message("assistant", answer)]
     return tuple(messages)
@@ -108,11 +108,12 @@ async def few_shot(
     folder: str, sets: dict[tuple[str, str], list[Fields]], training: Sequence[Fields]
 ) -> list[Fields]:
     """Return the lines of the untuned model with finished dialogues in its prompt, greedy."""
-    format = FewShotPairwise(prompts="smol", shown_chars=SHOWN_CHARS, dialogues=demonstrations(training))
     generator = open_generator("transformers", folder, max_rows=16)
     lines = []
     try:
         async with open_sandbox() as sandbox:
+            dialogues = await demonstrations(training, sandbox)
+            format = FewShotPairwise(prompts="smol", shown_chars=SHOWN_CHARS, dialogues=dialogues)
             rollout = Rollout(
                 format, generator, sandbox, budget=Budget(tokens=256), sampling=Sampling(max_tokens=256)
             )

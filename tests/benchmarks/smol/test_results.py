@@ -14,8 +14,9 @@ import pytest
 
 from benchmarks.smol import curves, differences, judging, mistakes, results
 from benchmarks.smol.sources import read_lines
-from benchmarks.smol.summary import summary
+from benchmarks.smol.summary import accuracy, summary
 from tirjudge.generation.scripted import ScriptedGenerator
+from tirjudge.statistics import wilson_interval
 from tirjudge_environments import Context
 
 MINIATURE = Path(__file__).parents[3] / "tirjudge/models/mini/model.safetensors"
@@ -159,6 +160,24 @@ def test_a_model_is_measured_by_the_command(tmp_path: Path):
     assert "| broken | 2 |" in (tmp_path / "out" / "results.development.md").read_text()
 
 
+def test_rows_about_the_same_prompt_are_no_further_evidence():
+    """A second copy of every row leaves the interval as it is; rows of other prompts make it narrower."""
+
+    def rows(copies: int, prompt: str) -> list[Any]:
+        return [
+            ({"id": f"{n} {copy}", "prompt": prompt.format(n=n, copy=copy)}, {"correct": n % 3 > 0})
+            for n in range(30)
+            for copy in range(copies)
+        ]
+
+    once, copied, others = accuracy(rows(1, "{n}")), accuracy(rows(2, "{n}")), accuracy(rows(2, "{n} {copy}"))
+    assert (once.n, copied.n, others.n) == (30, 60, 60)
+    assert copied.interval == pytest.approx(once.interval)
+    # Wilson's interval of 20 and of 40 right rows.
+    assert once.interval == pytest.approx(wilson_interval(20, 30))
+    assert others.interval == pytest.approx(wilson_interval(40, 60))
+
+
 def test_a_set_that_was_not_judged_at_all_is_an_error_and_not_a_zero(tmp_path: Path):
     file, output = write_set(tmp_path, 2), tmp_path / "out.jsonl"
     for rows_of_an_earlier_run in (False, True):
@@ -260,6 +279,9 @@ def test_curves_and_costs_of_a_run(
     found = curves.cost(run / "rl")
     assert (found["tokens_per_second"], found["peak_gib"]) == (1800 / 36.0, 3.9)
     assert (found["hours"], found["cpu_hours"]) == (0.01, 0.02)
+    (run / "rl" / "done.json").rename(tmp_path / "done.json")
+    assert [curves.cost(run / name)["steps"] for name in ("rl", "warmup")] == [5, 1], "unfinished"
+    (tmp_path / "done.json").rename(run / "rl" / "done.json")
     monkeypatch.setattr("sys.argv", ["curves", str(run), "--output", str(tmp_path / "pictures")])
     curves.main()
     assert "| rl | 5 | 0.01 | 0.02 | 500 | 1300 | 50 | 3.90 |" in capsys.readouterr().out

@@ -6,8 +6,9 @@ from typing import Any
 
 from benchmarks.smol.untuned import FewShotPairwise, demonstrations, forced_choices
 from tirjudge_environments.tasks import read_task
+from tirjudge_sandbox import open_sandbox
 
-PROGRAM = "for name, r in zip('AB', responses):\n    print(name, int(',' not in r), 'of 1')"
+PROGRAM = "for name, r in zip('AB', responses):\n    print(name, int(',' not in r), 'of 1', 'kept')"
 
 
 def row(number: int, label: int) -> dict[str, Any]:
@@ -17,15 +18,20 @@ def row(number: int, label: int) -> dict[str, Any]:
         "prompt": f"Say {number} without a comma.",
         "responses": responses[::-1] if label else responses,
         "label": label,
+        "environment": "tir-pairwise",
         "demonstration": {"program": PROGRAM, "kept": [1 - label, label], "of": 1},
     }
 
 
-def test_dialogues_of_both_labels_come_before_the_prompt():
-    shown = demonstrations([row(number, number % 2) for number in range(6)])
+async def test_dialogues_of_both_labels_come_before_the_prompt():
+    rows = [row(number, number % 2) for number in range(6)]
+    # Programs about a single response have no second one.
+    rows += [{**one, "environment": "tir-pointwise"} for one in rows]
+    async with open_sandbox("local") as sandbox:
+        shown = await demonstrations(rows, sandbox)
     assert [message.role for message in shown] == ["user", "assistant", "user", "assistant"]
     first, second = shown[1].content, shown[3].content
-    assert first.startswith(f"```python\n{PROGRAM}\n```\n```output\nA 1 of 1\nB 0 of 1\n```\n")
+    assert first.startswith(f"```python\n{PROGRAM}\n```\n```output\nA 1 of 1 kept\nB 0 of 1 kept\n```\n")
     assert first.endswith("Response A keeps 1 of 1.\n<preference>A</preference>")
     assert second.endswith("<preference>B</preference>")
     assert "without a comma." in shown[0].content
