@@ -28,7 +28,7 @@ from tirjudge_training.sft import IGNORED, Sample, SftConfig, in_batches, ordere
 CONFIG = SftConfig(batch=8, micro_batch=4, learning_rate=3e-3, checkpoint_every=8)
 
 
-def samples(start: Path, count: int = 160) -> list[Sample]:
+def samples(start: Path, count: int = 176) -> list[Sample]:
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(start)
@@ -75,9 +75,10 @@ def whole(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_the_loss_falls_and_is_logged(whole: Path) -> None:
+def test_the_loss_falls_and_is_logged(start: Path, whole: Path) -> None:
     rows = list(read_lines(whole / "metrics.jsonl"))
-    assert [row["step"] for row in rows] == [1, 10, 20]
+    assert [row["step"] for row in rows] == [1, 10, 20, 22], "the last step has a row"
+    assert rows[-1]["num_tokens"] == sum(len(sample.ids) for sample in samples(start))
     assert rows[0]["loss"] == pytest.approx(6.93, abs=0.2), "ln 1024 before anything is learned"
     assert rows[-1]["loss"] < 5
     assert all(row["seconds/mean_step"] > 0 and row["gib/process"] > 0.1 for row in rows)
@@ -102,9 +103,9 @@ def test_a_killed_run_resumes_and_ends_like_an_uninterrupted_one(
 def test_ctrl_c_saves_the_step_in_progress_and_the_run_ends_like_an_uninterrupted_one(
     start: Path, whole: Path, tmp_path: Path
 ) -> None:
-    """Step 11 of 20 is not one of the schedule's checkpoints, which come every 8 steps."""
+    """Step 11 of 22 is not one of the schedule's checkpoints, which come every 8 steps."""
     said: list[str] = []
-    with pytest.raises(Interrupted, match="interrupted after step 11 of 20, which has a checkpoint"):
+    with pytest.raises(Interrupted, match="interrupted after step 11 of 22, which has a checkpoint"):
         train(start, tmp_path, "sft 10/", by=signal.SIGINT, said=said)
     saved = tmp_path / "checkpoints" / "interrupted" / "checkpoint-11"
     assert checkpoints.latest(tmp_path / "checkpoints") == saved
@@ -115,7 +116,7 @@ def test_ctrl_c_saves_the_step_in_progress_and_the_run_ends_like_an_uninterrupte
     assert all(resumed[name].equal(expected[name]) for name in expected)
     kept = [sorted(path.name for path in (folder / "checkpoints").iterdir()) for folder in (tmp_path, whole)]
     assert kept[0] == kept[1], "that of the interruption is gone"
-    assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [1, 10, 11, 20]
+    assert [row["step"] for row in read_lines(tmp_path / "metrics.jsonl")] == [1, 10, 11, 20, 22]
     restart = {"step": 11, "event": "resumed", "about": "resumed at step 12"}
     assert list(read_lines(tmp_path / "events.jsonl")) == [restart]
 

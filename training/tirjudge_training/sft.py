@@ -18,7 +18,7 @@ from tirjudge_training.distributed import checkpoints
 from tirjudge_training.distributed.device import PLAIN, Dtype, Kernels, current_device, record_machine
 from tirjudge_training.distributed.interruption import Interrupted, Interruption, checkpoint_callback
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.distributed.profiling import memory_in_use
+from tirjudge_training.distributed.profiling import PhaseTimer, memory_in_use
 from tirjudge_training.distributed.sharded_checkpoints import CheckpointWriter, ShardedCheckpoints
 from tirjudge_training.model_folder import LoraConfig, load_tokenizer, load_trainable, name_base, network
 from tirjudge_training.scoring import score_learned_tokens
@@ -278,6 +278,11 @@ def _watch(run: RunFolder, say: Callable[[str], None]) -> Any:
 
         def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
             self.started, self.first = time.perf_counter(), state.global_step
+            self.timer = PhaseTimer()
+
+        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            # Without this the last steps, and their tokens, would be in no row.
+            control.should_log |= state.global_step == state.max_steps
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
             if not logs or "loss" not in logs:
@@ -285,10 +290,10 @@ def _watch(run: RunFolder, say: Callable[[str], None]) -> Any:
             # Steps before an interruption say nothing about this run's speed.
             done = max(1, state.global_step - self.first)
             each = (time.perf_counter() - self.started) / done
-            run.append(
-                METRICS,
-                {"step": state.global_step, **logs, "seconds/mean_step": round(each, 3), **memory_in_use()},
-            )
+            self.timer.end("steps")
+            wall, cpu = self.timer.parts["steps"]
+            seconds = {"seconds/mean_step": round(each, 3), "seconds/steps": wall, "cpu_seconds/steps": cpu}
+            run.append(METRICS, {"step": state.global_step, **logs, **seconds, **memory_in_use()})
             left = each * (state.max_steps - state.global_step)
             say(
                 f"sft {state.global_step}/{state.max_steps}  loss {logs['loss']:.3f}  "

@@ -151,7 +151,9 @@ def test_sft_learns_from_the_kept_rollouts_in_the_order_of_the_prompts(
     with RunFolder(tmp_path / stage.name) as own:
         result = stage.work(own, run(whole, tiny_model))
     long = sum(length == shortest[-1] for length in shortest)
-    assert result == {"samples": len(rows) - long, "too_long": long}
+    assert (result["samples"], result["too_long"]) == (len(rows) - long, long)
+    assert result["steps"] == -(-result["samples"] // config.batch)
+    assert result["cpu_seconds"] > 0
     assert (tmp_path / "sft-1" / "model" / "model.safetensors").exists()
 
 

@@ -9,7 +9,7 @@ from tirjudge.storage.run_folder import JsonObject, RunFolder, read_lines
 from tirjudge_training import model_folder
 from tirjudge_training.data.base import Data, demonstrated, trajectories
 from tirjudge_training.model_folder import LoraConfig
-from tirjudge_training.sft import KEPT_CHECKPOINTS, Sample, SftConfig, train_sft
+from tirjudge_training.sft import KEPT_CHECKPOINTS, METRICS, Sample, SftConfig, train_sft
 from tirjudge_training.stages.base import MODEL, SAMPLES, Disk, Run, Size, Stage
 
 
@@ -67,7 +67,14 @@ class FineTuning(Stage):
             note=run.note,
             processes=run.processes,
         )
-        return {"samples": len(samples), "too_long": len(found) - len(samples)}
+        rows = list(folder.read(METRICS))
+        return {
+            "samples": len(samples),
+            "too_long": len(found) - len(samples),
+            "steps": rows[-1]["step"],
+            "seconds": sum(row["seconds/steps"] for row in rows),
+            "cpu_seconds": sum(row["cpu_seconds/steps"] for row in rows),
+        }
 
     def size(self, data: Data) -> Size:
         if self.demonstrated:
