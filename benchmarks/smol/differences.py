@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -99,8 +100,11 @@ def holm(values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def pooled(folder: Path, sets: Path, split: str, rows: int | None) -> list[Judged]:
-    """Return the rows of all sets of `PRIMARY` that exist, with a model's lines from its results folder."""
+def pooled(folder: Path, sets: Path, split: str, rows: int | None, longest: float = math.inf) -> list[Judged]:
+    """Return the rows of all sets of `PRIMARY` that exist, with a model's lines from its results folder.
+
+    Rows with a response of more than `longest` characters are left out.
+    """
     found: list[Judged] = []
     for name in PRIMARY:
         if (file := sets / f"{name}.{split}.jsonl").exists():
@@ -108,7 +112,7 @@ def pooled(folder: Path, sets: Path, split: str, rows: int | None) -> list[Judge
             if not result.exists():
                 raise ValueError(f"no verdicts at {result}: run benchmarks.smol.results for it")
             found += judged_rows(file, result, rows)
-    return found
+    return [one for one in found if max(map(len, one[0]["responses"])) <= longest]
 
 
 def models_table(models: Mapping[str, Sequence[Judged]]) -> str:
@@ -151,6 +155,9 @@ def main() -> None:
     parser.add_argument("--split", choices=SPLITS, default="development")
     parser.add_argument("--rows", type=int, help="the rows of each set that were judged")
     parser.add_argument(
+        "--longest", type=int, default=math.inf, help="the most characters of a response in the compared rows"
+    )
+    parser.add_argument(
         "--compare",
         action="append",
         required=True,
@@ -165,7 +172,7 @@ def main() -> None:
         name, _, folders = text.rpartition("=")
         sides = [side.split(",") for side in folders.split(":")]
         for folder in [folder for side in sides for folder in side if folder not in models]:
-            models[folder] = pooled(Path(folder), options.sets, options.split, options.rows)
+            models[folder] = pooled(Path(folder), options.sets, options.split, options.rows, options.longest)
         # One pair of folders for each seed.
         pairs = list(zip(*sides, strict=True))
         seeds = [differences_by_prompt(models[one], models[other]) for one, other in pairs]

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import re
+import sys
 from pathlib import Path
 from typing import Any
 from xml.dom.minidom import parseString
@@ -232,6 +233,10 @@ async def test_models_are_compared_on_the_same_rows(
     assert f"| {tmp_path / 'shown'} | 12 | 100.0 | 12 (12) | 0 |" in printed
     assert f"| {tmp_path / 'withheld'} | 12 | 50.0 | 0 (0) | 0 |" in printed
     assert "| tools - outputs withheld | 12 | 12 | 1 (prompts only) | +50.0 [" in printed
+    # The responses of the rows 0 to 9 have at most six characters, as in "one, 9".
+    monkeypatch.setattr("sys.argv", [*sys.argv, "--longest", "6"])
+    differences.main()
+    assert "| tools - outputs withheld | 10 | 10 | 1 (prompts only) | +50.0 [" in capsys.readouterr().out
     with pytest.raises(ValueError, match="judged different rows"):
         differences.differences_by_prompt([({"id": "a", "prompt": "p"}, None)], [])
 
