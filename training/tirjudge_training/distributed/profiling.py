@@ -110,13 +110,14 @@ def _resident() -> int:
 
 
 def release() -> None:
-    """Release GPU memory that is no longer used, for an engine that measures the free memory when it starts.
+    """Release memory that is no longer used, since the next engine measures what is free on a GPU.
 
-    Trainer and model refer to each other, so only the garbage collector frees them, and torch caches freed
-    memory.
+    Trainer and model refer to each other, so only the garbage collector frees them, and torch and glibc keep
+    freed memory.
     """
     gc.collect()
     return_gpu_cache()
+    return_free_memory()
 
 
 def return_gpu_cache() -> None:
