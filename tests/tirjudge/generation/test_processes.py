@@ -161,10 +161,26 @@ def test_a_larger_model_gets_a_process_for_each_core(model: str, monkeypatch: py
 def test_a_process_that_is_killed_fails_its_rows_in_one_line(
     two: ProcessesGenerator, loop: asyncio.Runner
 ) -> None:
+    async def eight() -> list[Completion]:
+        return await asyncio.gather(*(two.generate(context(n), sampling(n)) for n in range(8)))
+
     async def killed() -> None:
-        await two.generate(context(0), sampling(0))
+        await eight()
         os.kill(children()[0], signal.SIGKILL)
-        await asyncio.gather(*(two.generate(context(n), sampling(n)) for n in range(8)))
+        await eight()
 
     with pytest.raises(GeneratorFailed, match=r"process of the model ended \(signal 9, .* processes = 1$"):
         loop.run(killed())
+    # The other process takes all later rows, those of known dialogues too.
+    assert all(completion.token_ids for completion in loop.run(eight()))
+
+
+def test_rows_that_run_when_the_generator_is_closed_are_cancelled(model: str, loop: asyncio.Runner) -> None:
+    async def closed() -> list[Completion | BaseException]:
+        generator = ProcessesGenerator(model, processes=2, max_rows=4, max_context=128)
+        rows = [asyncio.create_task(generator.generate(context(n), sampling(n))) for n in range(4)]
+        await asyncio.sleep(0)
+        await generator.close()
+        return await asyncio.wait_for(asyncio.gather(*rows, return_exceptions=True), 10)
+
+    assert all(isinstance(one, asyncio.CancelledError) for one in loop.run(closed()))

@@ -110,7 +110,10 @@ class ProcessesGenerator:
 
     def _home(self, prompt: tuple[Message, ...]) -> _Worker:
         """Return the worker of a dialogue: that of its earlier turns, or the one with the fewest rows."""
-        home = self._homes.pop(prompt, None) or min(self._workers, key=lambda worker: worker.running)
+        home = self._homes.pop(prompt, None)
+        if home is None or home.lost:
+            # One that was lost has no rows, and would get all new ones. If all were, each explains it.
+            home = min(self._workers, key=lambda worker: (worker.lost, worker.running))
         self._homes[prompt] = home
         if len(self._homes) > _HOMES:
             self._homes.popitem(last=False)
@@ -151,6 +154,8 @@ class _Worker:
         self._waiting: dict[int, asyncio.Future[Completion]] = {}
         self._next = 0
         self._loop: asyncio.AbstractEventLoop | None = None
+        self.lost = False
+        """True once the process was found to have ended."""
 
     @property
     def running(self) -> int:
@@ -177,14 +182,18 @@ class _Worker:
             self._connection.send((number, bare, sampling))
             return await future
         except OSError:
+            self.lost = True
             raise GeneratorFailed(self._ended()) from None
         except asyncio.CancelledError:
-            self._connection.send((number, None, None))
+            with suppress(OSError):  # the process has ended, or was ended by `close`
+                self._connection.send((number, None, None))
             raise
         finally:
             self._waiting.pop(number, None)
 
     def end(self) -> None:
+        for future in self._waiting.values():
+            future.cancel()
         if self._loop is not None and not self._loop.is_closed():
             self._loop.remove_reader(self._connection.fileno())
         self._connection.close()
@@ -197,6 +206,7 @@ class _Worker:
             number, completion, error = self._connection.recv()
         except (EOFError, OSError):
             assert self._loop is not None
+            self.lost = True
             self._loop.remove_reader(self._connection.fileno())
             for future in self._waiting.values():
                 if not future.done():
