@@ -9,12 +9,28 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import (
+    Lfm2Config,
+    Lfm2ForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+    MistralConfig,
+    MistralForCausalLM,
+)
 from trl.trainer.utils import add_fused_lm_head
 
 from tirjudge_training.scoring import IGNORED, score_learned_tokens, shares_prompts
 
 TEMPERATURE = 1.2
+SIZE: dict[str, Any] = {
+    "vocab_size": 300,
+    "hidden_size": 32,
+    "intermediate_size": 64,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "num_key_value_heads": 2,
+    "initializer_range": 0.1,
+}
 RNG = Random(0)
 
 
@@ -39,26 +55,34 @@ BATCHES: dict[str, tuple[list[list[int]], list[int]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def models() -> tuple[Any, Any]:
+def trl_and_faster(plain: Any) -> tuple[Any, Any]:
     """Return the same model with TRL's forward pass and with the faster one."""
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=300,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=3,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-        initializer_range=0.1,
-    )
-    plain = LlamaForCausalLM(config)
     faster = deepcopy(plain)
     for model in (plain, faster):
         add_fused_lm_head(model, TEMPERATURE, outputs=("log_probs", "entropy", "is_top1"))
     score_learned_tokens(faster, temperature=TEMPERATURE)
     return plain, faster
+
+
+@pytest.fixture(scope="module")
+def models() -> tuple[Any, Any]:
+    torch.manual_seed(0)
+    return trl_and_faster(LlamaForCausalLM(LlamaConfig(**SIZE, tie_word_embeddings=True)))
+
+
+@pytest.mark.parametrize("name", ["mistral", "lfm2"])
+def test_values_of_models_without_full_attention_are_trls(name: str) -> None:
+    """All rows fit the window of 40, but a prompt and the padding behind it would not."""
+    torch.manual_seed(0)
+    models = trl_and_faster(
+        MistralForCausalLM(MistralConfig(**SIZE, sliding_window=40))
+        if name == "mistral"
+        else Lfm2ForCausalLM(Lfm2Config(**SIZE, full_attn_idxs=[1]))
+    )
+    rests = zip(PROMPTS, (6, 10, 22), strict=True)
+    rows = [prompt + tokens(rest + i) for prompt, rest in rests for i in range(4)]
+    expected, found = (scored(model, rows, [len(p) for p in PROMPTS for _ in range(4)]) for model in models)
+    assert torch.allclose(expected[0].log_probs, found[0].log_probs, rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", BATCHES)

@@ -11,6 +11,7 @@ from functools import wraps
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
+from tirjudge.generation.local.transformers import layer_kinds
 from tirjudge_training.distributed.processes import Sharding
 
 if TYPE_CHECKING:
@@ -98,7 +99,9 @@ def _score(
 
 def _hidden(model: Any, ids: Tensor, attention: Tensor, mask: Tensor) -> Tensor:
     """Return the last hidden states `[learned tokens, width]`, row by row, of the positions in `mask`."""
-    shared = _shared_prompts(ids.tolist(), attention.sum(1).tolist(), mask)
+    # The padding behind a cached prompt would use up a sliding window, and a state has no rows to select.
+    shareable = layer_kinds(model.config.get_text_config()) == {"full_attention"}
+    shared = _shared_prompts(ids.tolist(), attention.sum(1).tolist(), mask) if shareable else None
     backbone = model.base_model
     if shared is None:
         states = backbone(input_ids=ids, attention_mask=attention, use_cache=False).last_hidden_state

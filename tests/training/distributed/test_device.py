@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import Lfm2Config
 
 from tests.training.conftest import ENVIRONMENTS, source
 from tirjudge.generation.local.transformers import TransformersGenerator
@@ -274,6 +275,15 @@ def test_unusable_gpus_are_refused_before_the_run(
 def recipe_checked(tmp_path: Path) -> Callable[[], None]:
     recipe = load(Recipe, "mini")
     return lambda: check(recipe, pipeline_of(recipe), data_of(recipe), tmp_path)
+
+
+def test_packed_rows_need_attention_in_every_layer(tmp_path: Path) -> None:
+    """A convolution or a linear attention reads the rows of a pack as one."""
+    Lfm2Config(num_hidden_layers=2, full_attn_idxs=[1]).save_pretrained(tmp_path / "model")
+    words = ["rl.token_budget=4000", "rl.length_buckets=1", "data.max_prompt_tokens=", "data.demonstrations="]
+    recipe = load(Recipe, "smol", [f"model.base={tmp_path / 'model'}", *words])
+    with pytest.raises(BadRecipe, match=r"rl.token_budget: .*/model has layers \(conv\) that read all rows"):
+        check(recipe, pipeline_of(recipe), data_of(recipe), tmp_path)
 
 
 def test_the_processes_of_a_machine_share_its_cpus(tiny_model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -230,6 +230,12 @@ def _evaluating(model: Any) -> Iterator[None]:
             module.training = True
 
 
+def layer_kinds(config: Any) -> set[str]:
+    """Return the kinds of a text model's layers by their names in transformers, as `full_attention`."""
+    window = getattr(config, "sliding_window", None)
+    return set(getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"])
+
+
 def _positions(model: Any) -> int:
     """Return the tokens that a row may have.
 
@@ -237,8 +243,7 @@ def _positions(model: Any) -> int:
     """
     config = model.config.get_text_config()
     window = getattr(config, "sliding_window", None)
-    kinds = set(getattr(config, "layer_types", None) or ["sliding_attention" if window else "full_attention"])
-    attention = config._attn_implementation
+    kinds, attention = layer_kinds(config), config._attn_implementation
     if kinds - {"full_attention", "sliding_attention"} or attention not in ("sdpa", "eager"):
         raise ValueError(
             f"{type(model).__name__} with {attention} attention and layers {sorted(kinds)} cannot be decoded "

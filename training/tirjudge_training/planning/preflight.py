@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tirjudge.console_text import first_line
 from tirjudge.generation import GeneratorFailed
+from tirjudge.generation.local.transformers import layer_kinds
 from tirjudge_sandbox import SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.registry import sandbox_names
 from tirjudge_training.config_files import BadRecipe
@@ -78,6 +79,7 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
             raise BadRecipe(str(error)) from None
     # The miniature is too small to need these checks.
     if recipe.model.base is not None:
+        _check_packing(recipe, recipe.model.base)
         _check_space(recipe, pipeline, data, recipe.model.base, folder)
 
 
@@ -185,6 +187,19 @@ def _check_server(config: VllmServerConfig) -> None:
             WeightServer(url).check()
         except GeneratorFailed as error:
             raise BadRecipe(f"rl.server.urls: {error}") from None
+
+
+def _check_packing(recipe: Recipe, base: str) -> None:
+    """Refuse packed rows for a model whose layers would carry a state from one row into the next."""
+    if recipe.rl.token_budget is None:
+        return
+    with memory.model_errors(base):
+        kinds = layer_kinds(memory.config_of(base).get_text_config())
+    if others := kinds - {"full_attention", "sliding_attention"}:
+        raise BadRecipe(
+            f"rl.token_budget: {base} has layers ({', '.join(sorted(others))}) that read all rows of a pack "
+            "as one: leave it out"
+        )
 
 
 def _check_space(recipe: Recipe, pipeline: Pipeline, data: Data, base: str, folder: Path) -> None:
