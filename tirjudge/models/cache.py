@@ -64,20 +64,20 @@ def fetch_model(name: str, say: Callable[[str], None] = logger.warning) -> str:
 
 
 def remove_model(name: str) -> int:
-    """Remove a converted model from the cache by its name or short name; return the bytes that it took.
+    """Remove a converted model from the cache by its name, short name or folder; return the bytes it took.
 
     Raises ModelUnavailable for a name that is not in the cache. What pip or the hub's own tools have stored
     stays, since it is theirs to remove.
     """
-    converted = {model.name: model for model in local_models() if model.state == "converted"}
-    if name not in converted:
-        present = ", ".join(sorted(converted)) or "it is empty"
-        raise ModelUnavailable(f"{name} is not in the cache {cache_folder()}: {present}")
-    path = converted[name].path
-    assert path is not None
-    size = converted[name].size
-    remove_converted(path)
-    return size
+    converted = [model for model in local_models() if model.state == "converted"]
+    for model in converted:
+        assert model.path is not None
+        if name in (model.name, model.path.name):
+            size = model.size
+            remove_converted(model.path)
+            return size
+    present = ", ".join(sorted(model.name for model in converted)) or "it is empty"
+    raise ModelUnavailable(f"{name} is not in the cache {cache_folder()}: {present}")
 
 
 def _known(model: KnownModel) -> LocalModel:

@@ -91,7 +91,7 @@ def resolve_model(name: str, say: Callable[[str], None] = logger.warning) -> str
     if path.suffix == ".gguf" and not path.is_dir():
         reason = "is no GGUF file: download it again" if path.exists() else "there is no such file"
         raise ModelUnavailable(f"{name}: {reason}")
-    return name
+    return str(path) if name.startswith("~") else name
 
 
 def is_local_name(name: str) -> bool:

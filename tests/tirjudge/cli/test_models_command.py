@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -56,9 +58,7 @@ def test_a_converted_model_is_fetched_listed_and_removed(
     monkeypatch.delenv("XDG_CACHE_HOME")
     folder = use_converted(tmp_path / "used", monkeypatch)
     copied = folder.with_name("Other.Q4_K_M-0123456789abcdef")
-    copied.mkdir()
-    for file in folder.iterdir():
-        (copied / file.name).hardlink_to(file)
+    shutil.copytree(folder, copied, copy_function=os.link)
     run = models("fetch", "smol")
     assert (run.exit_code, run.stdout) == (0, f"{folder}\n")
     found = listed()
@@ -69,6 +69,12 @@ def test_a_converted_model_is_fetched_listed_and_removed(
     assert not copied.exists()
     assert copied.name not in listed()
     assert [path.name for path in cache_folder().iterdir() if path.suffix != ".lock"] == [folder.name]
+    # A known model also has the name of its folder, as in the help; here it is a link to the real one.
+    own = folder.resolve()
+    folder.unlink()
+    shutil.copytree(own, folder, copy_function=os.link)
+    assert models("remove", folder.name).exit_code == 0
+    assert not folder.exists()
 
 
 def test_errors_are_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -32,6 +32,11 @@ def test_folders_and_hub_ids_stay_as_they_are(tmp_path: Path, monkeypatch: pytes
         assert resolve_model(name) == name
 
 
+def test_a_tilde_is_the_home_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert resolve_model("~/models/judge") == str(tmp_path / "models" / "judge")
+
+
 def test_the_models_of_this_package_have_names() -> None:
     assert resolve_model("mini") == str(MODELS / "mini")
     assert resolve_model(embedded_name()) == embedded_model()
