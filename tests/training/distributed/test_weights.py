@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import torch
-from peft import get_peft_model
+from peft import get_peft_model, get_peft_model_state_dict
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from tirjudge_training.distributed.checkpoints import full_weights
+from tirjudge_training.distributed.checkpoints import adapter_weights, full_weights
 from tirjudge_training.model_folder import LoraConfig
 
 SIZE = {"hidden_size": 32, "intermediate_size": 48, "num_attention_heads": 2, "num_key_value_heads": 1}
@@ -30,3 +30,13 @@ def test_merged_weights_equal_those_of_peft_for_layers_with_a_bias() -> None:
     assert any(name.endswith("bias") for name in found)
     for name, weight in expected.items():
         assert torch.allclose(found[name], weight, rtol=0, atol=1e-6), name
+
+
+@pytest.mark.filterwarnings("ignore:.*gradient_checkpointing` is deprecated")
+def test_an_adapter_is_saved_without_the_copy_that_the_kl_term_compares_with() -> None:
+    """TRL adds this copy as `ref` when RL goes on with an adapter and `beta` is above 0."""
+    model = Qwen2ForCausalLM(Qwen2Config(vocab_size=64, num_hidden_layers=2, **SIZE))
+    adapted = get_peft_model(model, LoraConfig(rank=4, alpha=8).adapter())
+    alone = dict(adapter_weights(adapted))
+    adapted.add_adapter("ref", adapted.peft_config["default"])
+    assert dict(adapter_weights(adapted)).keys() == alone.keys() == get_peft_model_state_dict(adapted).keys()

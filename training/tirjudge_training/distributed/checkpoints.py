@@ -19,6 +19,8 @@ MARK = "complete"
 """The file that marks a complete checkpoint; it contains how the optimizer state was sharded."""
 ADAPTER, WRAPPED = ".lora_", ".base_layer."
 """Parts of PEFT's parameter names: of an adapter's own weights, and of the weights that it modifies."""
+REFERENCE = ".ref."
+"""Part of the names of TRL's copy of the adapter that RL goes on with, for the KL term."""
 PEFT = "base_model.model."
 """The start of PEFT's parameter names."""
 
@@ -111,6 +113,8 @@ def full_weights(model: Any) -> Iterator[tuple[str, Any]]:
 def adapter_weights(model: Any) -> Iterator[tuple[str, Any]]:
     """Yield name, as PEFT stores it, and tensor of every weight of the adapter; see `full_weights`."""
     for name, weight in adapter_state(model):
+        if REFERENCE in name:
+            continue
         place = name.removeprefix(PEFT).replace(".default.", ".")
         yield f"{PEFT}{place}", weight
 

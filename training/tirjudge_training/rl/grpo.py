@@ -45,7 +45,7 @@ def build_trainer(
     from trl import GRPOConfig, GRPOTrainer
 
     require_reporters(config.report_to)
-    # With an adapter, the model without it is the reference.
+    # The reference is the model without its adapter, or TRL's copy of the adapter that RL goes on with.
     adapted = lora is not None or hasattr(model, "peft_config")
     with quiet():
         # Made here because GRPOTrainer is only imported here: trl takes seconds to load.
