@@ -141,7 +141,7 @@ def train_sft(
             processing_class=load_tokenizer(start),
             peft_config=lora.adapter() if lora and not adapted else None,
             callbacks=[
-                _watch(run, say),
+                _watch(run, say, processes),
                 checkpoint_callback(interruption, writer, keep=KEPT_CHECKPOINTS),
             ],
         )
@@ -270,7 +270,7 @@ def _drop_later_metrics(run: RunFolder, step: int, say: Callable[[str], None]) -
         checkpoints.record_resumption(run, step, repeated)
 
 
-def _watch(run: RunFolder, say: Callable[[str], None]) -> Any:
+def _watch(run: RunFolder, say: Callable[[str], None], processes: Processes) -> Any:
     from transformers import TrainerCallback
 
     class Watch(TrainerCallback):
@@ -281,8 +281,9 @@ def _watch(run: RunFolder, say: Callable[[str], None]) -> Any:
             self.timer = PhaseTimer()
 
         def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            # Without this the last steps, and their tokens, would be in no row.
-            control.should_log |= state.global_step == state.max_steps
+            # Steps that no row covers would be missing in the sums: the last, and those before a checkpoint.
+            checkpoint = state.global_step % args.save_steps == 0
+            control.should_log |= checkpoint or state.global_step == state.max_steps
 
         def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
             if not logs or "loss" not in logs:
@@ -291,7 +292,8 @@ def _watch(run: RunFolder, say: Callable[[str], None]) -> Any:
             done = max(1, state.global_step - self.first)
             each = (time.perf_counter() - self.started) / done
             self.timer.end("steps")
-            wall, cpu = self.timer.parts["steps"]
+            wall = self.timer.parts["steps"][0]
+            cpu = round(sum(parts["steps"][1] for parts in processes.every(self.timer.parts)), 3)
             seconds = {"seconds/mean_step": round(each, 3), "seconds/steps": wall, "cpu_seconds/steps": cpu}
             run.append(METRICS, {"step": state.global_step, **logs, **seconds, **memory_in_use()})
             left = each * (state.max_steps - state.global_step)
