@@ -282,7 +282,9 @@ TRAINING: dict[str, Treatment] = {
     "tirjudge train --recipe smol": SHRUNK,
     "tirjudge train --iterative --control --recipe smol": SHRUNK,
     "tirjudge train --recipe smol-arms": SHRUNK,
-    "tirjudge train --recipe smol-arms-ten --set data.heldout= --output runs/arms": SHRUNK,
+    "tirjudge train --recipe smol-arms-ten --seed 0 --set data.heldout= --output runs/arms": SHRUNK,
+    "tirjudge train --recipe smol-further-ten --seed 0 --model runs/arms/tools/warmup/model "
+    "--set data.demonstrations= --set data.heldout= --output runs/further-ten": SHRUNK,
     "tirjudge train --recipe smol --shrink": SHRUNK,
     "tirjudge train --recipe smol --set demonstrations.rows=16 --set rl.steps=1 --set rl.groups=2 "
     "--set rl.samples=2 --set rl.micro_batch=4 --set validation.n=1 --set heldout.n=1": SHRUNK,

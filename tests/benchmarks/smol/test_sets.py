@@ -43,7 +43,8 @@ def test_the_held_out_families_are_the_seeded_draw():
     assert set(splits.HELD_OUT_FAMILIES) < set(IFEVAL)
     assert splits.draw_trained() == splits.FAMILIES["ten"]
     assert not set(splits.FAMILIES["ten"]) & set(splits.HELD_OUT_FAMILIES)
-    assert load(Recipe, "smol-arms-ten").data.families == splits.FAMILIES["ten"]
+    for recipe in ("smol-arms-ten", "smol-further-ten"):
+        assert load(Recipe, recipe).data.families == splits.FAMILIES["ten"]
     assert load(Recipe, "smol-arms").data.without_families == splits.HELD_OUT_FAMILIES
 
 
