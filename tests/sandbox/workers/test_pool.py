@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -340,7 +341,8 @@ def test_a_killed_host_leaves_no_folder(with_its_workers, tmp_path):
     host.kill()
     if with_its_workers:
         for pid in below:
-            os.kill(pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it ended with the one above it
+                os.kill(pid, signal.SIGKILL)
     host.wait()
     if with_its_workers:
         time.sleep(0.1)
