@@ -16,6 +16,9 @@ from tirjudge.generation.local.sampling import StopStrings, noise
 from tirjudge_environments import Completion, Context, Usage
 from tirjudge_environments.tokenization import ChatEncoder
 
+ATTENDING = frozenset({"full_attention", "sliding_attention"})
+"""Kinds of layers in which a mask hides padding and other rows; others carry a state from token to token."""
+
 
 class TransformersGenerator:
     """Samples from a transformers causal LM in this process, with continuous batching.
@@ -244,7 +247,7 @@ def _positions(model: Any) -> int:
     config = model.config.get_text_config()
     window = getattr(config, "sliding_window", None)
     kinds, attention = layer_kinds(config), config._attn_implementation
-    if kinds - {"full_attention", "sliding_attention"} or attention not in ("sdpa", "eager"):
+    if kinds - ATTENDING or attention not in ("sdpa", "eager"):
         raise ValueError(
             f"{type(model).__name__} with {attention} attention and layers {sorted(kinds)} cannot be decoded "
             "in a padded batch, which needs full or sliding attention, implemented as sdpa or eager"

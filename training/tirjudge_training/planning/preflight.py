@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tirjudge.console_text import first_line
 from tirjudge.generation import GeneratorFailed
-from tirjudge.generation.local.transformers import layer_kinds
+from tirjudge.generation.local.transformers import ATTENDING, layer_kinds
 from tirjudge_sandbox import SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.registry import sandbox_names
 from tirjudge_training.config_files import BadRecipe
@@ -195,7 +195,7 @@ def _check_packing(recipe: Recipe, base: str) -> None:
         return
     with memory.model_errors(base):
         kinds = layer_kinds(memory.config_of(base).get_text_config())
-    if others := kinds - {"full_attention", "sliding_attention"}:
+    if others := kinds - ATTENDING:
         raise BadRecipe(
             f"rl.token_budget: {base} has layers ({', '.join(sorted(others))}) that read all rows of a pack "
             "as one: leave it out"
