@@ -72,6 +72,14 @@ def test_the_control_has_as_many_steps_of_rl_as_the_rounds_and_an_arm_without_rl
     assert found.result == "select-3"
 
 
+def test_rejection_sampling_alone_teaches_a_model_its_own_right_answers() -> None:
+    found = pipeline("method=rejection")
+    assert names(found) == ["warmup", "heldout-base", "rejection", "sft", "heldout-sft"]
+    sft = stage(found, "sft")
+    assert (stage(found, "rejection").start, sft.start, sft.samples) == ("warmup", "warmup", ("rejection",))
+    assert (found.result, list(found.models.values())) == ("sft", ["warmup", "sft"])
+
+
 def test_no_two_stages_have_the_same_seed() -> None:
     found = pipeline("method=iterative", "iterate.control=true")
     drawing = [one for one in found.stages if one.name.startswith(("rl-", "rejection-", "sft-"))]
@@ -92,9 +100,11 @@ def test_a_warm_up_without_tools_has_the_same_size_and_only_text() -> None:
         (("data.train=rows.jsonl",), "data.train needs model.base"),
         (("data.heldout=rows.jsonl",), "are for rows of your own"),
         (("method=iterative", "rejection.prompts="), "rejection.prompts"),
+        (("method=rejection", "rejection.prompts="), "rejection.prompts"),
         (
             ("method=itrative",),
-            "no training method 'itrative'; there are answers, demonstrations, distill, iterative, rl",
+            "no training method 'itrative'; "
+            "there are answers, demonstrations, distill, iterative, rejection, rl",
         ),
         (("method=answers",), "method answers needs labelled rows of your own"),
         (("data.reserved=5",), "are for rows of your own"),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from tirjudge_training.pipelines.base import Method, PublishedCost
 from tirjudge_training.pipelines.pipeline import (
     Pipeline,
-    fine_tune,
+    check_rejection,
     initial_model,
     measure,
-    reject,
+    relearn,
     rl,
     select,
 )
@@ -29,7 +29,7 @@ class Iterative(Method):
         start, stages = initial_model(recipe)
         stages += _reinforce(recipe, "0", start, recipe.rl.steps)
         for number in range(1, recipe.iterate.rounds + 1):
-            stages += _relearn(recipe, str(number), sampler=f"select-{number - 1}", start=start)
+            stages += relearn(recipe, f"-{number}", sampler=f"select-{number - 1}", start=start)
             stages += _reinforce(recipe, str(number), f"sft-{number}", _steps(recipe))
         # After the result: it does not depend on the controls.
         if recipe.iterate.control:
@@ -37,22 +37,11 @@ class Iterative(Method):
         return Pipeline(tuple(stages), f"select-{recipe.iterate.rounds}")
 
     def check(self, recipe: Recipe) -> None:
-        if recipe.generated and recipe.rejection.prompts is None:
-            raise ValueError("the generated tasks are endless: set how many to use with rejection.prompts")
+        check_rejection(recipe)
 
     def describe(self, recipe: Recipe) -> str:
         rounds = recipe.iterate.rounds
         return f"RL and {rounds} rounds of rejection sampling, SFT of the warm-up's model, and RL"
-
-
-def _relearn(recipe: Recipe, name: str, *, sampler: str | None, start: str | None) -> list[Stage]:
-    """Return SFT of the initial model on the trajectories that `sampler` got right."""
-    rejection = reject(recipe, f"rejection-{name}", sampler)
-    return [
-        rejection,
-        fine_tune(recipe, f"sft-{name}", start, rejection, recipe.rejection.prompts),
-        *measure(recipe, f"sft-{name}", f"sft-{name}"),
-    ]
 
 
 def _reinforce(recipe: Recipe, name: str, start: str | None, steps: int) -> list[Stage]:
@@ -68,7 +57,7 @@ def _control(recipe: Recipe, start: str | None) -> list[Stage]:
     """Return the control arms: as many steps of RL without the rounds, and a round without any RL."""
     return [
         *_reinforce(recipe, "continued", "select-0", recipe.iterate.rounds * _steps(recipe)),
-        *_relearn(recipe, "only", sampler=start, start=start),
+        *relearn(recipe, "-only", sampler=start, start=start),
     ]
 
 

@@ -120,6 +120,25 @@ def _answers(recipe: Recipe) -> RolloutConfig:
     return RolloutConfig(**{name: getattr(rollout, name) for name in RolloutConfig.model_fields})
 
 
+def check_rejection(recipe: Recipe) -> None:
+    """Raise ValueError if it is not known how many tasks rejection sampling uses."""
+    if recipe.generated and recipe.rejection.prompts is None:
+        raise ValueError("the generated tasks are endless: set how many to use with rejection.prompts")
+
+
+def relearn(recipe: Recipe, suffix: str, *, sampler: str | None, start: str | None) -> list[Stage]:
+    """Return SFT of the model of `start` on the trajectories that the one of `sampler` got right.
+
+    The stages are named `rejection` and `sft`, with the suffix.
+    """
+    rejection, name = reject(recipe, f"rejection{suffix}", sampler), f"sft{suffix}"
+    return [
+        rejection,
+        fine_tune(recipe, name, start, rejection, recipe.rejection.prompts),
+        *measure(recipe, name, name),
+    ]
+
+
 def reject(recipe: Recipe, name: str, start: str | None) -> Stage:
     """Return rejection sampling with the model of `start`."""
     return Rejection(
