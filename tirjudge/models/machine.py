@@ -14,8 +14,17 @@ CGROUPS = Path("/sys/fs/cgroup")
 PROCESSOR = Path("/proc/cpuinfo")
 _BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
 """Names of processor features, of x86 and ARM, with bfloat16 products."""
-_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
-"""Files that hold the memory limit of this process's control group, version 2 and 1."""
+_GROUPS = (
+    ("memory.max", "memory.current", "memory.stat", "inactive_file "),
+    (
+        "memory/memory.limit_in_bytes",
+        "memory/memory.usage_in_bytes",
+        "memory/memory.stat",
+        "total_inactive_file ",
+    ),
+)
+"""This process's control group, version 2 and 1: the files with the limit, the use and its parts, and the
+part that Linux takes back when memory is needed."""
 
 
 def check_memory(needed: int, purpose: str, remedy: str) -> None:
@@ -37,13 +46,16 @@ def check_disk(needed: int, folder: Path, purpose: str, remedy: str) -> None:
 
 
 def free_memory() -> int:
-    """Return the bytes of memory that this process may still use: Linux's estimate, or its group's limit."""
+    """Return the bytes of memory that this process may still use, in the machine or its container."""
     lines = MEMORY.read_text().splitlines()
     # The file always names it: it exists since Linux 3.14.
     free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    for name in _LIMITS:
+    for limit, use, parts, cached in _GROUPS:
         with suppress(OSError, ValueError):  # there is no such group, or its limit is `max`
-            free = min(free, int((CGROUPS / name).read_text()))
+            left = int((CGROUPS / limit).read_text()) - int((CGROUPS / use).read_text())
+            lines = (CGROUPS / parts).read_text().splitlines()
+            left += sum(int(line.split()[1]) for line in lines if line.startswith(cached))
+            free = min(free, max(left, 0))
     return free
 
 

@@ -18,6 +18,7 @@ from tirjudge.generation.base import GeneratorFailed, Sampling, open_generator
 from tirjudge.generation.local import processes
 from tirjudge.generation.local.processes import ProcessesGenerator
 from tirjudge.generation.local.transformers import TransformersGenerator
+from tirjudge.models import machine
 from tirjudge_environments import Completion, Context, Message, Prompt
 
 TOKENIZER = bpe_tokenizer("print the answer and then the preference", "```python\nprint(1)\n```\n" * 3)
@@ -156,6 +157,19 @@ def test_a_larger_model_gets_a_process_for_each_core(model: str, monkeypatch: py
     assert processes._unasked(model, "cuda") == 1
     monkeypatch.setattr(processes, "_GPU_FILES", ("/dev/null",))
     assert processes._unasked(model, None) == 1
+
+
+def test_no_more_processes_start_unasked_than_memory_holds_copies(
+    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = sum(file.stat().st_size for file in Path(model).glob("*.safetensors"))
+    monkeypatch.setattr(processes, "SIZES", range(size, size + 1))
+    monkeypatch.setattr(processes, "_GPU_FILES", ())
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    monkeypatch.setattr(machine, "MEMORY", tmp_path / "meminfo")
+    for megabytes, expected in ((100, 1), (1_300, 3)):
+        (tmp_path / "meminfo").write_text(f"MemAvailable: {megabytes * 1000} kB\n")
+        assert processes._unasked(model, None) == expected
 
 
 def test_a_process_that_is_killed_fails_its_rows_in_one_line(

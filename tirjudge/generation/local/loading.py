@@ -18,7 +18,7 @@ from tirjudge.models.machine import bfloat16_gain, check_memory, has_bfloat16
 logger = logging.getLogger(__name__)
 
 DTYPES = ("auto", "float32", "bfloat16", "float16")
-_LIBRARIES = 400_000_000
+LIBRARIES = 400_000_000
 """Bytes of memory beyond the weights: keys and values, activations, and what torch loads late."""
 _SMALLER = "name a smaller model with --model, or an endpoint with --base-url"
 
@@ -149,4 +149,4 @@ def _check_memory(base: str, config: Any, dtype: Any, device: str) -> None:
     size = files
     if isinstance(dtype, torch.dtype) and stored is not None:
         size = files * dtype.itemsize // stored.itemsize
-    check_memory(size + _LIBRARIES, f"the model {base}", f"end other programs, or {_SMALLER}")
+    check_memory(size + LIBRARIES, f"the model {base}", f"end other programs, or {_SMALLER}")

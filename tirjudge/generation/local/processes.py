@@ -25,9 +25,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tirjudge.generation.base import Generator, GeneratorFailed, Sampling
+from tirjudge.generation.local.loading import LIBRARIES
 from tirjudge.generation.local.transformers import TransformersGenerator
 from tirjudge.generation.model_files import Adapter, load_encoder, weights_bytes
 from tirjudge.models import ModelUnavailable, resolve_model
+from tirjudge.models.machine import free_memory
 from tirjudge_environments import Completion, Context, Message, Prompt
 from tirjudge_environments.tokenization import ChatEncoder
 
@@ -50,7 +52,7 @@ def load(
     Args:
         path: a folder, a hub id, or what else `resolve_model` accepts.
         processes: `auto` is one process for each of up to four cores if the model runs on a CPU and has 50 MB
-            to 2 GB of weights, and otherwise one.
+            to 2 GB of weights, as far as their copies fit into free memory, and otherwise one.
         max_rows: at most so many rows run at once, in all processes together.
         options: see `TransformersGenerator`.
 
@@ -73,11 +75,14 @@ def _unasked(path: str, device: str | None) -> int:
         adapter = Adapter.of(Path(folder))
     except (ModelUnavailable, GeneratorFailed):
         return 1  # loading explains what is wrong
-    if cores < 2 or weights_bytes(adapter.base if adapter else folder) not in SIZES:
+    weights = weights_bytes(adapter.base if adapter else folder)
+    if cores < 2 or weights not in SIZES:
         return 1
+    # Weights in bfloat16 take twice as much where the processor computes in float32.
+    copies = free_memory() // (2 * weights + LIBRARIES)
     # Asking torch would import it here too, before the workers can start to import it.
     on_cpu = device == "cpu" if device else not any(map(os.path.exists, _GPU_FILES))
-    return min(cores, MOST) if on_cpu else 1
+    return max(1, min(cores, MOST, copies)) if on_cpu else 1
 
 
 class ProcessesGenerator:
