@@ -118,15 +118,16 @@ def pooled(folder: Path, sets: Path, split: str, rows: int | None, longest: floa
 def models_table(models: Mapping[str, Sequence[Judged]]) -> str:
     """Return the pooled numbers of each results folder as a Markdown table."""
     lines = [
-        "| model | rows | right, % | programs that separate (right) | without verdict |",
+        "| model | rows | right, % | programs that separate (right, followed) | without verdict |",
         "|---|---|---|---|---|",
     ]
     for name, rows in models.items():
         one = summary(rows)
-        separates, share = one["program_separates"], one["program_right"] or 0.0
+        separates = one["program_separates"]
+        right, followed = (separates * (one[key] or 0.0) for key in ("program_right", "verdict_follows"))
         lines.append(
-            f"| {name} | {one['n']} | {100 * one['accuracy']:.1f} | {separates} ({share * separates:.0f}) "
-            f"| {one['without_verdict']} |"
+            f"| {name} | {one['n']} | {100 * one['accuracy']:.1f} "
+            f"| {separates} ({right:.0f}, {followed:.0f}) | {one['without_verdict']} |"
         )
     return "\n".join(lines)
 
