@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from tirjudge.models.base import ModelUnavailable
 
@@ -14,17 +15,19 @@ CGROUPS = Path("/sys/fs/cgroup")
 PROCESSOR = Path("/proc/cpuinfo")
 _BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
 """Names of processor features, of x86 and ARM, with bfloat16 products."""
-_GROUPS = (
-    ("memory.max", "memory.current", "memory.stat", "inactive_file "),
+OWN_GROUPS = Path("/proc/self/cgroup")
+_VERSIONS = (
+    ("0::", "", "memory.max", "memory.current", ("inactive_file", "active_file")),
     (
-        "memory/memory.limit_in_bytes",
-        "memory/memory.usage_in_bytes",
-        "memory/memory.stat",
-        "total_inactive_file ",
+        ":memory:",
+        "memory",
+        "memory.limit_in_bytes",
+        "memory.usage_in_bytes",
+        ("total_inactive_file", "total_active_file"),
     ),
 )
-"""This process's control group, version 2 and 1: the files with the limit, the use and its parts, and the
-part that Linux takes back when memory is needed."""
+"""Control groups of version 2 and 1: how a process's own group is marked, the folder of all groups, the files
+with the limit and the use, and the parts of `memory.stat` that Linux takes back when memory is needed."""
 
 
 def check_memory(needed: int, purpose: str, remedy: str) -> None:
@@ -46,17 +49,34 @@ def check_disk(needed: int, folder: Path, purpose: str, remedy: str) -> None:
 
 
 def free_memory() -> int:
-    """Return the bytes of memory that this process may still use, in the machine or its container."""
+    """Return the bytes of memory that this process may still use, in the machine and its control groups."""
     lines = MEMORY.read_text().splitlines()
     # The file always names it: it exists since Linux 3.14.
     free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    for limit, use, parts, cached in _GROUPS:
-        with suppress(OSError, ValueError):  # there is no such group, or its limit is `max`
-            left = int((CGROUPS / limit).read_text()) - int((CGROUPS / use).read_text())
-            lines = (CGROUPS / parts).read_text().splitlines()
-            left += sum(int(line.split()[1]) for line in lines if line.startswith(cached))
-            free = min(free, max(left, 0))
+    for mark, folder, limit, use, cached in _VERSIONS:
+        for group in _own_groups(CGROUPS / folder, mark):
+            with suppress(OSError, ValueError):  # there is no such group, or its limit is `max`
+                left = int((group / limit).read_text())
+                with suppress(OSError, ValueError):
+                    left -= int((group / use).read_text()) - _cached(group, cached)
+                free = min(free, max(left, 0))
     return free
+
+
+def _own_groups(folder: Path, mark: str) -> Iterator[Path]:
+    """Yield the folders of this process's control group and of those around it, the root of all last."""
+    own = ""
+    with suppress(OSError):
+        lines = OWN_GROUPS.read_text().splitlines()
+        own = next((line.partition(mark)[2] for line in lines if mark in line), "")
+    # A container may see the path that its host has for the group, which does not exist in it.
+    path = PurePosixPath(own.lstrip("/"))
+    yield from (folder / group for group in (path, *path.parents))
+
+
+def _cached(group: Path, names: Sequence[str]) -> int:
+    values = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return sum(int(values[name]) for name in names if name in values)
 
 
 def has_bfloat16() -> bool:

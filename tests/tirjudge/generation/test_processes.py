@@ -18,7 +18,6 @@ from tirjudge.generation.base import GeneratorFailed, Sampling, open_generator
 from tirjudge.generation.local import processes
 from tirjudge.generation.local.processes import ProcessesGenerator
 from tirjudge.generation.local.transformers import TransformersGenerator
-from tirjudge.models import machine
 from tirjudge_environments import Completion, Context, Message, Prompt
 
 TOKENIZER = bpe_tokenizer("print the answer and then the preference", "```python\nprint(1)\n```\n" * 3)
@@ -151,6 +150,7 @@ def test_a_larger_model_gets_a_process_for_each_core(model: str, monkeypatch: py
     size = sum(file.stat().st_size for file in Path(model).glob("*.safetensors"))
     monkeypatch.setattr(processes, "SIZES", range(size, size + 1))
     monkeypatch.setattr(processes, "_GPU_FILES", ())
+    monkeypatch.setattr(processes, "free_memory", lambda: 10**12)
     for cores, expected in ((1, 1), (2, 2), (64, processes.MOST)):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _, cores=cores: set(range(cores)))
         assert processes._unasked(model, None) == expected
@@ -160,15 +160,14 @@ def test_a_larger_model_gets_a_process_for_each_core(model: str, monkeypatch: py
 
 
 def test_no_more_processes_start_unasked_than_memory_holds_copies(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     size = sum(file.stat().st_size for file in Path(model).glob("*.safetensors"))
     monkeypatch.setattr(processes, "SIZES", range(size, size + 1))
     monkeypatch.setattr(processes, "_GPU_FILES", ())
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
-    monkeypatch.setattr(machine, "MEMORY", tmp_path / "meminfo")
-    for megabytes, expected in ((100, 1), (1_300, 3)):
-        (tmp_path / "meminfo").write_text(f"MemAvailable: {megabytes * 1000} kB\n")
+    for megabytes, expected in ((100, 1), (2_200, 3)):
+        monkeypatch.setattr(processes, "free_memory", lambda free=megabytes: free * 1_000_000)
         assert processes._unasked(model, None) == expected
 
 

@@ -17,14 +17,17 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "meminfo").write_text(f"MemTotal: 999 kB\nMemAvailable:    {8 * 2**20} kB\n")
     monkeypatch.setattr(machine, "MEMORY", tmp_path / "meminfo")
     monkeypatch.setattr(machine, "CGROUPS", tmp_path / "cgroup")
-    (tmp_path / "cgroup" / "memory").mkdir(parents=True)
+    monkeypatch.setattr(machine, "OWN_GROUPS", tmp_path / "own")
+    (tmp_path / "own").write_text("0::/\n")
     return tmp_path / "cgroup"
 
 
-def version_2(groups: Path, limit: str, use: int) -> None:
-    (groups / "memory.max").write_text(f"{limit}\n")
-    (groups / "memory.current").write_text(f"{use}\n")
-    (groups / "memory.stat").write_text(f"anon 7\nfile {3 * GIB}\ninactive_file {GIB}\nactive_file 5\n")
+def version_2(group: Path, limit: str, use: int) -> None:
+    group.mkdir(parents=True, exist_ok=True)
+    (group / "memory.max").write_text(f"{limit}\n")
+    (group / "memory.current").write_text(f"{use}\n")
+    parts = f"anon 7\nfile {2 * GIB}\nshmem {GIB}\ninactive_file {GIB // 2}\nactive_file {GIB // 2}\n"
+    (group / "memory.stat").write_text(parts)
 
 
 def test_a_machine_without_a_limit_has_what_linux_says_is_available(groups: Path) -> None:
@@ -35,7 +38,7 @@ def test_a_machine_without_a_limit_has_what_linux_says_is_available(groups: Path
 
 def test_a_container_has_its_limit_less_what_it_cannot_give_back(groups: Path) -> None:
     version_2(groups, str(6 * GIB), 4 * GIB)
-    assert machine.free_memory() == 3 * GIB, "one of the four GiB in use is of files"
+    assert machine.free_memory() == 3 * GIB, "one of the four GiB in use is of files that are on disk"
     version_2(groups, str(64 * GIB), 4 * GIB)
     assert machine.free_memory() == 8 * GIB, "the machine has less"
 
@@ -45,12 +48,26 @@ def test_a_container_that_is_full_has_none(groups: Path) -> None:
     assert machine.free_memory() == 0
 
 
-def test_control_groups_of_version_1_count_their_children(groups: Path) -> None:
-    for name, text in {
-        "limit_in_bytes": f"{6 * GIB}\n",
-        "usage_in_bytes": f"{5 * GIB}\n",
-    }.items():
-        (groups / "memory" / f"memory.{name}").write_text(text)
-    parts = f"inactive_file 0\nactive_file 9\ntotal_inactive_file {GIB}\ntotal_active_file 9\n"
-    (groups / "memory" / "memory.stat").write_text(parts)
+def test_a_limit_counts_where_the_use_is_not_known(groups: Path) -> None:
+    version_2(groups, str(2 * GIB), GIB)
+    (groups / "memory.current").unlink()
     assert machine.free_memory() == 2 * GIB
+
+
+def test_a_service_has_the_least_of_its_groups(groups: Path, tmp_path: Path) -> None:
+    (tmp_path / "own").write_text("0::/system.slice/judge.service\n")
+    version_2(groups / "system.slice" / "judge.service", "max", GIB)
+    version_2(groups / "system.slice", str(5 * GIB), 3 * GIB)
+    version_2(groups / "other.slice", str(GIB), GIB)
+    assert machine.free_memory() == 3 * GIB
+
+
+@pytest.mark.parametrize("own", ["/docker/0123", "/"], ids=["the path on the host", "its own path"])
+def test_control_groups_of_version_1_count_their_children(groups: Path, tmp_path: Path, own: str) -> None:
+    (tmp_path / "own").write_text(f"5:cpu,cpuacct:/\n4:memory:{own}\n0::/\n")
+    (groups / "memory").mkdir(parents=True)
+    for name, text in {"limit_in_bytes": f"{6 * GIB}\n", "usage_in_bytes": f"{5 * GIB}\n"}.items():
+        (groups / "memory" / f"memory.{name}").write_text(text)
+    parts = f"inactive_file 0\nactive_file 9\ntotal_inactive_file {GIB}\ntotal_active_file {GIB}\n"
+    (groups / "memory" / "memory.stat").write_text(parts)
+    assert machine.free_memory() == 3 * GIB

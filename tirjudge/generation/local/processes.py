@@ -38,6 +38,8 @@ MOST = 4
 SIZES = range(50_000_000, 2_000_000_000)
 """Bytes of weights for which several processes are started unasked: below, starting them takes longer than
 the judging; above, copies of the weights are too expensive."""
+_IMPORTED = 300_000_000
+"""Bytes of memory of a process that has imported torch, transformers and peft."""
 _GPU_FILES = "/dev/nvidiactl", "/dev/dxg", "/dev/kfd"
 """Device files of the drivers of NVIDIA, of the Windows Subsystem for Linux, and of AMD."""
 _HOMES = 4096
@@ -52,7 +54,8 @@ def load(
     Args:
         path: a folder, a hub id, or what else `resolve_model` accepts.
         processes: `auto` is one process for each of up to four cores if the model runs on a CPU and has 50 MB
-            to 2 GB of weights, as far as their copies fit into free memory, and otherwise one.
+            to 2 GB of weights, as far as free memory holds twice their size and 0.7 GB for each,
+            and otherwise one.
         max_rows: at most so many rows run at once, in all processes together.
         options: see `TransformersGenerator`.
 
@@ -79,7 +82,7 @@ def _unasked(path: str, device: str | None) -> int:
     if cores < 2 or weights not in SIZES:
         return 1
     # Weights in bfloat16 take twice as much where the processor computes in float32.
-    copies = free_memory() // (2 * weights + LIBRARIES)
+    copies = free_memory() // (2 * weights + LIBRARIES + _IMPORTED)
     # Asking torch would import it here too, before the workers can start to import it.
     on_cpu = device == "cpu" if device else not any(map(os.path.exists, _GPU_FILES))
     return max(1, min(cores, MOST, copies)) if on_cpu else 1
