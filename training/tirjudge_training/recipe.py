@@ -214,8 +214,8 @@ class Recipe(BaseModel):
     """`never` marks a recipe that nobody has run; its values are those of a paper."""
     method: Annotated[str, AfterValidator(_known_method)] = "rl"
     """`rl` is RL alone, `iterative` TIR-Judge-Zero, `distill` TIR-Judge-Distill; without any RL, `answers` is
-    SFT on the right answers, and `demonstrations` SFT on `data.demonstrations`. Other packages register
-    methods in the group `tirjudge.training_methods`."""
+    SFT on the right answers, `demonstrations` SFT on `data.demonstrations`, and `rejection` SFT on the
+    initial model's own right samples. Other packages register methods in `tirjudge.training_methods`."""
     method_options: Mapping[str, Any] | None = None
     """Options of a method that another package registers; those above have tables of their own."""
     seed: int = 0

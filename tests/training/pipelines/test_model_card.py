@@ -60,6 +60,13 @@ def test_a_card_of_the_iterative_method_leaves_out_the_controls() -> None:
     assert "rl-continued" not in found
 
 
+def test_a_card_without_rl_names_no_loss() -> None:
+    found = card("method=rejection", "rejection.prompts=2500")
+    assert "then rejection sampling from its own model and SFT. Every program ran in the sandbox" in found
+    assert "* `rejection`: rejection sampling, which kept a trajectory for 2,300 of 2,500 prompts" in found
+    assert "dapo" not in found
+
+
 def test_a_card_of_distillation_names_the_teacher() -> None:
     found = card("method=distill", *TEACHER)
     assert "2,100 dialogues of the SFT are some-teacher's" in found

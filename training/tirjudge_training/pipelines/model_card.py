@@ -9,6 +9,7 @@ from tirjudge_training.evaluation import percentage
 from tirjudge_training.pipelines import open_method
 from tirjudge_training.pipelines.pipeline import BASE, HELDOUT, Pipeline
 from tirjudge_training.recipe import Recipe
+from tirjudge_training.stages.reinforcement import Reinforcement
 
 HEAD = """\
 ---
@@ -35,12 +36,13 @@ def model_card(recipe: Recipe, command: str, pipeline: Pipeline, results: Mappin
 
 def _made(recipe: Recipe, command: str, pipeline: Pipeline, results: Mapping[str, Any]) -> Iterator[str]:
     method = open_method(recipe)
+    loss = f"RL trains with the loss `{recipe.rl.loss}`; every" if _has_rl(pipeline) else "Every"
     yield "## How it was made\n"
     yield f"    {command}\n"
     yield (
         f"From random weights, with seed {recipe.seed}: a supervised warm-up, then "
         f"{method.describe(recipe)}. "
-        f"RL trains with the loss `{recipe.rl.loss}`; every program ran in the sandbox, and its output is "
+        f"{loss} program ran in the sandbox, and its output is "
         "left out of the loss. All training tasks are generated from the constraint families below; "
         f"{method.provenance(recipe, results)}. The stages:\n"
     )
@@ -49,6 +51,10 @@ def _made(recipe: Recipe, command: str, pipeline: Pipeline, results: Mapping[str
         if line := stage.describe(results[stage.name]):
             yield f"* `{stage.name}`: {line}"
     yield ""
+
+
+def _has_rl(pipeline: Pipeline) -> bool:
+    return any(isinstance(stage, Reinforcement) for stage in pipeline.making)
 
 
 def _measured(pipeline: Pipeline) -> str:
