@@ -59,6 +59,14 @@ def train(
     recipe: Annotated[
         str, typer.Option(help="The name of a shipped recipe, or a TOML file.", rich_help_panel="Recipe")
     ] = "mini",
+    arm: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="Train only this arm of a recipe that compares arms; repeatable.",
+            rich_help_panel="Recipe",
+        ),
+    ] = None,
     iterative: Annotated[
         bool,
         typer.Option(
@@ -181,7 +189,7 @@ def train(
             raise BadRecipe("--iterative and --distill exclude each other")
         processes = Processes.launched()
         config, arms = processes.first(
-            lambda: (load(Recipe, recipe, assignments), load_arms(Recipe, recipe, assignments))
+            lambda: (load(Recipe, recipe, assignments), load_arms(Recipe, recipe, assignments, arm or ()))
         )
         folder = run_path(recipe, config, output)
         _quiet_libraries(config.threads)

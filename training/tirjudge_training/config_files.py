@@ -58,12 +58,19 @@ def load(kind: type[Config], recipe: str, assignments: Sequence[str] = (), *, ho
     return next(iter(_arms(kind, recipe, assignments, home)))[1]
 
 
-def load_arms(kind: type[Config], recipe: str, assignments: Sequence[str] = ()) -> dict[str, Config]:
+def load_arms(
+    kind: type[Config], recipe: str, assignments: Sequence[str] = (), only: Sequence[str] = ()
+) -> dict[str, Config]:
     """Load the arms of a comparison by name: a table `[arms.NAME...]` overrides keys of the recipe.
 
-    Returns an empty dict for a recipe without arms. Raises BadRecipe.
+    Returns those that `only` names, or all; an empty dict for a recipe without arms. Raises BadRecipe.
     """
-    return dict(islice(_arms(kind, recipe, assignments, RECIPES), 1, None))
+    arms = dict(islice(_arms(kind, recipe, assignments, RECIPES), 1, None))
+    for name in only:
+        if name not in arms:
+            known = f"its arms are {', '.join(arms)}" if arms else "it has none"
+            raise BadRecipe(f"--arm: the recipe {recipe} has no arm {name!r}; {known}")
+    return {name: arm for name, arm in arms.items() if not only or name in only}
 
 
 def to_toml(config: BaseModel) -> str:
