@@ -21,7 +21,8 @@ Split = Literal["development", "test"]
 SPLITS: tuple[Split, ...] = ("development", "test")
 
 SEED = 17
-"""Seed of the held-out families and of every other draw in these scripts except `draw_trained`."""
+"""Seed of the held-out families and of every other draw in these scripts except `draw_trained`
+and `draw_form`."""
 _SALT = "tirjudge smol: development or test?"
 
 
@@ -61,6 +62,11 @@ def draw_trained(count: int = 10) -> tuple[str, ...]:
     The arms were trained with this draw, so it stays: with the seed 0 of `random` and not by `rank`.
     """
     return tuple(sorted(random.Random(0).sample(sorted(set(IFEVAL) - set(HELD_OUT_FAMILIES)), count)))
+
+
+def draw_form(count: int = 2) -> tuple[str, ...]:
+    """Return the families of the dialogues that teach the form alone, drawn from the ten, sorted by name."""
+    return tuple(sorted(random.Random(0).sample(draw_trained(), count)))
 
 
 FAMILIES: Mapping[str, tuple[str, ...]] = {

@@ -21,7 +21,7 @@ from tests.ifeval_registry import registry as registry
 from tirjudge_environments.instruction_checks import IFEVAL
 from tirjudge_environments.tasks import read_task
 from tirjudge_sandbox import open_sandbox
-from tirjudge_training.config_files import load
+from tirjudge_training.config_files import load, load_arms
 from tirjudge_training.recipe import Recipe
 
 needs_data = pytest.mark.skipif(
@@ -45,6 +45,7 @@ def test_the_held_out_families_are_the_seeded_draw():
     assert not set(splits.FAMILIES["ten"]) & set(splits.HELD_OUT_FAMILIES)
     for recipe in ("smol-arms-ten", "smol-further-ten"):
         assert load(Recipe, recipe).data.families == splits.FAMILIES["ten"]
+    assert load_arms(Recipe, "smol-further-ten")["form"].demonstrations.families == splits.draw_form()
     assert load(Recipe, "smol-arms").data.without_families == splits.HELD_OUT_FAMILIES
 
 
