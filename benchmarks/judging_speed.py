@@ -22,6 +22,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from benchmarks.smol.sources import read_lines
@@ -195,7 +196,7 @@ async def measure(options: argparse.Namespace) -> None:
 def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("rows", help="a file of rows with a prompt and two responses")
+    parser.add_argument("rows", type=Path, help="a file of rows with a prompt and two responses")
     parser.add_argument("--model", default="", help="what `--model` of tirjudge accepts; default: embedded")
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 16, 64], help="rows judged at once")
     parser.add_argument("--repeats", type=int, default=3, help="rounds")
