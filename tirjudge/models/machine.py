@@ -4,30 +4,17 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from tirjudge.models.base import ModelUnavailable
+from tirjudge_sandbox.workers.memory_group import Version, own_groups
 
 MEMORY = Path("/proc/meminfo")
-CGROUPS = Path("/sys/fs/cgroup")
 PROCESSOR = Path("/proc/cpuinfo")
 _BFLOAT16 = {"avx512_bf16", "amx_bf16", "bf16"}
 """Names of processor features, of x86 and ARM, with bfloat16 products."""
 OWN_GROUPS = Path("/proc/self/cgroup")
-_VERSIONS = (
-    ("0::", "", "memory.max", "memory.current", ("inactive_file", "active_file")),
-    (
-        ":memory:",
-        "memory",
-        "memory.limit_in_bytes",
-        "memory.usage_in_bytes",
-        ("total_inactive_file", "total_active_file"),
-    ),
-)
-"""Control groups of version 2 and 1: how a process's own group is marked, the folder of all groups, the files
-with the limit and the use, and the parts of `memory.stat` that Linux takes back when memory is needed."""
 
 
 def check_memory(needed: int, purpose: str, remedy: str) -> None:
@@ -53,30 +40,20 @@ def free_memory() -> int:
     lines = MEMORY.read_text().splitlines()
     # The file always names it: it exists since Linux 3.14.
     free = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:"))
-    for mark, folder, limit, use, cached in _VERSIONS:
-        for group in _own_groups(CGROUPS / folder, mark):
+    for own, version in own_groups(OWN_GROUPS.read_text()):
+        # A container may see the path that its host has for the group, which does not exist in it.
+        for group in (own, *own.parents):
             with suppress(OSError, ValueError):  # there is no such group, or its limit is `max`
-                left = int((group / limit).read_text())
+                left = int((group / version.limit).read_text())
                 with suppress(OSError, ValueError):
-                    left -= int((group / use).read_text()) - _cached(group, cached)
+                    left -= int((group / version.usage).read_text()) - _cached(group, version)
                 free = min(free, max(left, 0))
     return free
 
 
-def _own_groups(folder: Path, mark: str) -> Iterator[Path]:
-    """Yield the folders of this process's control group and of those around it, the root of all last."""
-    own = ""
-    with suppress(OSError):
-        lines = OWN_GROUPS.read_text().splitlines()
-        own = next((line.partition(mark)[2] for line in lines if mark in line), "")
-    # A container may see the path that its host has for the group, which does not exist in it.
-    path = PurePosixPath(own.lstrip("/"))
-    yield from (folder / group for group in (path, *path.parents))
-
-
-def _cached(group: Path, names: Sequence[str]) -> int:
+def _cached(group: Path, version: Version) -> int:
     values = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
-    return sum(int(values[name]) for name in names if name in values)
+    return sum(int(values[name]) for name in version.cached if name in values)
 
 
 def has_bfloat16() -> bool:

@@ -27,7 +27,7 @@ _REMOVALS, _REMOVAL_SECONDS = 100, 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class _Version:
+class Version:
     """The names of a version's files."""
 
     limit: str
@@ -35,18 +35,30 @@ class _Version:
     swap: tuple[str, str]
     """A file and the content with which nothing is swapped out."""
     kills: str
+    cached: tuple[str, str]
+    """The parts of `memory.stat` that Linux takes back when memory is needed."""
 
 
-_V1 = _Version(
-    "memory.limit_in_bytes", "memory.usage_in_bytes", ("memory.swappiness", "0"), "memory.oom_control"
+_V1 = Version(
+    "memory.limit_in_bytes",
+    "memory.usage_in_bytes",
+    ("memory.swappiness", "0"),
+    "memory.oom_control",
+    ("total_inactive_file", "total_active_file"),
 )
-_V2 = _Version("memory.max", "memory.current", ("memory.swap.max", "0"), "memory.events")
+_V2 = Version(
+    "memory.max",
+    "memory.current",
+    ("memory.swap.max", "0"),
+    "memory.events",
+    ("inactive_file", "active_file"),
+)
 
 
 class MemoryGroup:
     """The memory control group of one worker: its processes, and the programs that they start."""
 
-    def __init__(self, path: Path, version: _Version):
+    def __init__(self, path: Path, version: Version):
         self._path, self._version = path, version
         self._base = 0
         self._limits: Limits | None = None
@@ -127,15 +139,27 @@ class MemoryGroup:
         (self._path / name).write_text(content)
 
 
-def _parents(membership: str) -> Iterator[tuple[Path, _Version]]:
-    """Yield the folders in which a group may be made, with the version of their file system."""
+def own_groups(membership: str) -> Iterator[tuple[Path, Version]]:
+    """Yield the folders that a process's memory group may have, with the version of their file system.
+
+    `membership` is the content of /proc/self/cgroup.
+    """
     for line in membership.splitlines():
         number, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
             yield _ROOT / "memory" / path.lstrip("/"), _V1
-        elif number == "0" and path != "/":
+        elif number == "0":
             for root in (_ROOT, _ROOT / "unified"):
-                yield (root / path.lstrip("/")).parent, _V2
+                yield root / path.lstrip("/"), _V2
+
+
+def _parents(membership: str) -> Iterator[tuple[Path, Version]]:
+    """Yield the folders in which a group may be made, with the version of their file system."""
+    for path, version in own_groups(membership):
+        if version is _V1:
+            yield path, version
+        elif path not in (_ROOT, _ROOT / "unified"):
+            yield path.parent, version
 
 
 def _remove_abandoned(parent: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tirjudge.models import machine
+from tirjudge_sandbox.workers import memory_group
 
 GIB = 2**30
 
@@ -16,7 +17,7 @@ def groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the folder of the control groups of a machine with 8 GiB that are available."""
     (tmp_path / "meminfo").write_text(f"MemTotal: 999 kB\nMemAvailable:    {8 * 2**20} kB\n")
     monkeypatch.setattr(machine, "MEMORY", tmp_path / "meminfo")
-    monkeypatch.setattr(machine, "CGROUPS", tmp_path / "cgroup")
+    monkeypatch.setattr(memory_group, "_ROOT", tmp_path / "cgroup")
     monkeypatch.setattr(machine, "OWN_GROUPS", tmp_path / "own")
     (tmp_path / "own").write_text("0::/\n")
     return tmp_path / "cgroup"
