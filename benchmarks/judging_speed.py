@@ -8,22 +8,27 @@ All judge the first 1, 16 and 64 rows as pairs, greedily, with the same model, p
 * `one process` and `two processes`: the generator `transformers` of this package;
 * `generate`: transformers' own `generate` on one left-padded batch of the rows that still run; then their
   programs run, and the rows continue as a new batch, from their whole text;
-* `llama.cpp` (package llama-cpp-python, with `--gguf`): base weights as the file holds them, so it is fed the
-  very tokens that the first generator wrote, one row after the other, as its Python interface offers it.
+* `llama.cpp` (package llama-cpp-python, with `--gguf`, which takes several files): base weights as the file
+  holds them, so it is fed the very tokens that `one process` wrote, all rows in one batch, with one
+  thread and with two. No program runs here. The last column is the share of tokens that it would have chosen.
 
 Each figure is the median of `--repeats` rounds, in which the generators take turns, and the number of rows
-whose verdict is that of `one process`. Loading is not counted. MODEL is what `--model` accepts.
+whose verdict is that of `one process`. Loading is not counted. MODEL is what `--model` accepts; with `smol`,
+the base model, llama.cpp computes the same.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import itertools
 import statistics
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from benchmarks.smol.sources import read_lines
 from tirjudge.generation.base import Generator, Sampling
@@ -41,6 +46,9 @@ from tirjudge_sandbox import Sandbox, open_sandbox
 
 Judged = list[Trajectory]
 Way = Callable[[Sequence[JudgeTask]], Awaitable[Judged]]
+
+LLAMA_CONTEXT = 2048
+"""Tokens of a row's cache in llama.cpp: more than any row of the evaluation sets needs."""
 
 
 def with_rollout(environment: Environment, generator: Generator, sandbox: Sandbox, budget: Budget) -> Way:
@@ -119,28 +127,76 @@ def _completion(
     return Completion(text=local.encoder.decode(ids), finish=finish, token_ids=tuple(ids), usage=usage)
 
 
-def with_llama_cpp(file: str, judged: Callable[[], Judged]) -> Way:
-    """Return a way that feeds llama.cpp the tokens of dialogues that are judged already."""
-    from llama_cpp import Llama
+class LlamaCpp:
+    """The way of llama.cpp: fed the tokens of dialogues that are judged already, all rows in one batch.
 
-    llama = Llama(file, n_ctx=4096, n_threads=1, n_threads_batch=1, verbose=False)
+    Programs do not run again. Each of the `rows` sequences has a cache of its own. `chosen` counts the fed
+    tokens that llama.cpp had chosen too, of `fed`.
+    """
 
-    async def judge(tasks: Sequence[JudgeTask]) -> Judged:
-        dialogues = judged()[: len(tasks)]
-        for dialogue in dialogues:
-            transcript = Transcript.of(dialogue)
-            llama.reset()
-            llama.eval(list(transcript.prompt_ids))
-            given: list[int] = []
-            for token, own in zip(transcript.completion_ids, transcript.mask, strict=True):
-                if not own:
-                    given.append(token)  # a program's output is fed in one piece
-                    continue
-                llama.eval([*given, token])
-                given = []
+    def __init__(self, file: str, threads: int, rows: int, judged: Callable[[], Judged]) -> None:
+        import llama_cpp
+
+        self._llama, self._judged = llama_cpp, judged
+        self._silent = llama_cpp.llama_log_callback(lambda level, text, data: None)
+        llama_cpp.llama_log_set(self._silent, None)  # it prints hundreds of lines about the file
+        model = llama_cpp.llama_model_load_from_file(file.encode(), llama_cpp.llama_model_default_params())
+        params = llama_cpp.llama_context_default_params()
+        params.n_seq_max, params.n_ctx = rows, rows * LLAMA_CONTEXT
+        params.n_threads = params.n_threads_batch = threads
+        self._context = model and llama_cpp.llama_init_from_model(model, params)
+        if not self._context:
+            raise SystemExit(f"{file}: llama.cpp cannot load this file")
+        self._words = llama_cpp.llama_vocab_n_tokens(llama_cpp.llama_model_get_vocab(model))
+        self._room = params.n_batch
+        self._batch = llama_cpp.llama_batch_init(self._room, 0, 1)
+        self._expected: list[
+            tuple[int, int]
+        ] = []  # the places in the batch before an own token, and that token
+        self.chosen = self.fed = 0
+
+    async def judge(self, tasks: Sequence[JudgeTask]) -> Judged:
+        """Feed every row its next piece, then the next one, until all dialogues have ended."""
+        dialogues = self._judged()[: len(tasks)]
+        self._llama.llama_memory_clear(self._llama.llama_get_memory(self._context), True)
+        positions = [0] * len(dialogues)
+        for column in itertools.zip_longest(*(pieces(Transcript.of(dialogue)) for dialogue in dialogues)):
+            for row, (piece, following) in ((row, piece) for row, piece in enumerate(column) if piece):
+                for token in piece:
+                    self._add(token, row, positions[row])
+                    positions[row] += 1
+                self._batch.logits[self._batch.n_tokens - 1] = True
+                self._expected.append((self._batch.n_tokens - 1, following))
+            self._decode()
         return dialogues
 
-    return judge
+    def _add(self, token: int, row: int, position: int) -> None:
+        if self._batch.n_tokens == self._room:
+            self._decode()
+        batch, at = self._batch, self._batch.n_tokens
+        batch.token[at], batch.pos[at], batch.logits[at] = token, position, False
+        batch.n_seq_id[at], batch.seq_id[at][0] = 1, row
+        batch.n_tokens += 1
+
+    def _decode(self) -> None:
+        if code := self._llama.llama_decode(self._context, self._batch):
+            raise RuntimeError(f"llama_decode ended with {code}")
+        for at, token in self._expected:
+            logits = self._llama.llama_get_logits_ith(self._context, at)
+            self.chosen += int(np.ctypeslib.as_array(logits, (self._words,)).argmax()) == token
+        self.fed += len(self._expected)
+        self._expected.clear()
+        self._batch.n_tokens = 0
+
+
+def pieces(transcript: Transcript) -> Iterator[tuple[list[int], int]]:
+    """Yield the tokens that go in at once, and the model's own token that follows them."""
+    piece = list(transcript.prompt_ids)
+    for token, own in zip(transcript.completion_ids, transcript.mask, strict=True):
+        if own:
+            yield piece, token
+            piece = []
+        piece.append(token)
 
 
 async def measure(options: argparse.Namespace) -> None:
@@ -164,8 +220,14 @@ async def measure(options: argparse.Namespace) -> None:
             "two processes": with_rollout(environment, two, sandbox, budget),
             "generate": with_generate(environment, one, sandbox, budget),
         }
-        if options.gguf:
-            ways["llama.cpp"] = with_llama_cpp(options.gguf, lambda: ours)
+        llamas = {
+            f"llama.cpp, {Path(file).stem}, threads: {threads}": LlamaCpp(
+                file, threads, len(tasks), lambda: ours
+            )
+            for file in options.gguf
+            for threads in (1, 2)
+        }
+        ways |= {name: llama.judge for name, llama in llamas.items()}
         for way in ways.values():
             await way(tasks[:1])  # warms up
             ours = ours or await ways["one process"](tasks[:1])
@@ -184,9 +246,15 @@ async def measure(options: argparse.Namespace) -> None:
             for name, measured in rates.items():
                 rate = statistics.median(measured)
                 same = sum(a == b for a, b in zip(verdicts[name], verdicts["one process"], strict=True))
+                llama = llamas.get(name)
+                agreement = (
+                    f"same token {llama.chosen / llama.fed:.1%}"
+                    if llama
+                    else f"same verdict {same} of {count}"
+                )
                 print(
                     f"{count:3} rows  {name:14} {rate:7.3f} rows/s  {rate / first:5.2f} x one process  "
-                    f"[{min(measured):.3f}, {max(measured):.3f}]  same verdict {same} of {count}",
+                    f"[{min(measured):.3f}, {max(measured):.3f}]  {agreement}",
                     flush=True,
                 )
     await one.close()
@@ -200,7 +268,7 @@ def main() -> None:
     parser.add_argument("--model", default="", help="what `--model` of tirjudge accepts; default: embedded")
     parser.add_argument("--counts", type=int, nargs="+", default=[1, 16, 64], help="rows judged at once")
     parser.add_argument("--repeats", type=int, default=3, help="rounds")
-    parser.add_argument("--gguf", default="", help="a GGUF file, to measure llama.cpp too")
+    parser.add_argument("--gguf", nargs="+", default=[], help="GGUF files, to measure llama.cpp too")
     asyncio.run(measure(parser.parse_args()))
 
 

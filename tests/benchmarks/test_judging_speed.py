@@ -9,6 +9,7 @@ import pytest
 
 from benchmarks import judging_speed
 from tests.tirjudge.tiny_models import bpe_tokenizer, tiny_llama
+from tirjudge_environments.session import Transcript
 
 
 def test_every_way_judges_the_rows_of_a_file(
@@ -36,3 +37,11 @@ def test_every_way_judges_the_rows_of_a_file(
         ["2", "rows", "generate"],
     ]
     assert lines[0].endswith("same verdict 2 of 2")
+
+
+def test_llama_cpp_is_fed_a_dialogue_up_to_each_token_of_the_model() -> None:
+    transcript = Transcript(
+        prompt_ids=(1, 2), completion_ids=(3, 4, 50, 51, 5), mask=(1, 1, 0, 0, 1), logprobs=None
+    )
+    # The prompt, then one token at a time, and what the sandbox printed together with the token before it.
+    assert list(judging_speed.pieces(transcript)) == [([1, 2], 3), ([3], 4), ([4, 50, 51], 5)]
