@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -42,6 +43,7 @@ class Processes:
 
         # PartialState opens the process group, whose default timeout is a few minutes.
         state = PartialState(cpu=not torch.cuda.is_available(), timeout=PATIENCE)
+        atexit.register(_leave_groups)
         return cls(state.process_index, state.num_processes)
 
     @property
@@ -102,6 +104,18 @@ class Processes:
         """Return the run folder at `path`: writable in the first process, read-only in the others."""
         # Only one process may hold the lock of a folder.
         return RunFolder(path) if self.rank == 0 else ReadOnlyRunFolder(path)
+
+
+def _leave_groups() -> None:
+    """Close all process groups, whose threads could else abort a process that has finished its work.
+
+    Such a thread of Gloo may still hold a tensor of the last exchange, and needs the interpreter to drop it
+    (https://github.com/pytorch/pytorch/pull/179291).
+    """
+    import torch
+
+    if torch.distributed.is_initialized():
+        torch.distributed.destroy_process_group()
 
 
 ALONE = Processes()
