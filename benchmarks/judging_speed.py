@@ -15,6 +15,12 @@ All judge the first 1, 16 and 64 rows as pairs, greedily, with the same model, p
 Each figure is the median of `--repeats` rounds, in which the generators take turns, and the number of rows
 whose verdict is that of `one process`. Loading is not counted. MODEL is what `--model` accepts; with `smol`,
 the base model, llama.cpp computes the same.
+
+llama.cpp converts a file to bfloat16, in which the other generators compute:
+
+    python -c 'import ctypes, llama_cpp; p = llama_cpp.llama_model_quantize_default_params()
+    p.ftype, p.allow_requantize = llama_cpp.LLAMA_FTYPE_MOSTLY_BF16, True
+    llama_cpp.llama_model_quantize(b"FROM.gguf", b"TO.gguf", ctypes.byref(p))'
 """
 
 from __future__ import annotations
@@ -47,7 +53,7 @@ from tirjudge_sandbox import Sandbox, open_sandbox
 Judged = list[Trajectory]
 Way = Callable[[Sequence[JudgeTask]], Awaitable[Judged]]
 
-LLAMA_CONTEXT = 2048
+LLAMA_CONTEXT = 1024
 """Tokens of a row's cache in llama.cpp: more than any row of the evaluation sets needs."""
 
 
