@@ -157,7 +157,7 @@ def train(
         bool, typer.Option("--json", help="With --list: print JSON.", rich_help_panel="Recipe")
     ] = False,
     launch_config: Annotated[
-        Literal["fsdp2", "deepspeed"] | None,
+        Literal["fsdp2"] | None,
         typer.Option(
             help="Print the path of a configuration for `accelerate launch` and exit.",
             rich_help_panel="Trying out",

@@ -10,32 +10,29 @@ import pytest
 import yaml
 from accelerate.commands.config.config_args import load_config_from_file
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
-from accelerate.utils.launch import prepare_deepspeed_cmd_env, prepare_multi_gpu_env
+from accelerate.utils.launch import prepare_multi_gpu_env
 from typer.testing import CliRunner
 
 from tirjudge.cli import app
 
-LAUNCH = resources.files("tirjudge_training") / "launch"
+FSDP2 = Path(str(resources.files("tirjudge_training"))) / "launch" / "fsdp2.yaml"
 
 
-def launched(name: str) -> Any:
+def launched() -> Any:
     free = ["--main_process_port", "0"]  # another run on this machine may use the default port
-    words = ["--config_file", str(LAUNCH / name), *free, "--no_python", "tirjudge", "train"]
+    words = ["--config_file", str(FSDP2), *free, "--no_python", "tirjudge", "train"]
     return _validate_launch_command(launch_command_parser().parse_args(words))[0]
 
 
-@pytest.mark.parametrize(
-    ("name", "table"), [("fsdp2.yaml", "fsdp_config"), ("deepspeed.yaml", "deepspeed_config")]
-)
-def test_the_launcher_knows_every_key(name: str, table: str) -> None:
+def test_the_launcher_knows_every_key() -> None:
     """The launcher refuses unknown keys at the top level but ignores those in tables."""
-    load_config_from_file(str(LAUNCH / name))
-    keys = yaml.safe_load((LAUNCH / name).read_text(encoding="utf-8"))[table]
+    load_config_from_file(str(FSDP2))
+    keys = yaml.safe_load(FSDP2.read_text(encoding="utf-8"))["fsdp_config"]
     assert keys.keys() <= vars(launch_command_parser().parse_args(["script"])).keys()
 
 
 def test_fsdp2_shards_the_state_and_its_checkpoints() -> None:
-    arguments = launched("fsdp2.yaml")
+    arguments = launched()
     environment = prepare_multi_gpu_env(arguments)
     assert (arguments.num_processes, environment["ACCELERATE_MIXED_PRECISION"]) == (8, "bf16")
     assert environment["ACCELERATE_USE_FSDP"] == "true"
@@ -44,32 +41,21 @@ def test_fsdp2_shards_the_state_and_its_checkpoints() -> None:
     assert environment["FSDP_CPU_RAM_EFFICIENT_LOADING"] == "true"
 
 
-def test_deepspeed_does_not_shard_the_weights() -> None:
-    arguments = launched("deepspeed.yaml")
-    arguments.deepspeed_fields_from_accelerate_config = ""
-    _, environment = prepare_deepspeed_cmd_env(arguments)
-    assert (arguments.num_processes, environment["ACCELERATE_MIXED_PRECISION"]) == (8, "bf16")
-    assert environment["ACCELERATE_USE_DEEPSPEED"] == "true"
-    assert environment["ACCELERATE_DEEPSPEED_ZERO_STAGE"] == "2"
-    assert environment["ACCELERATE_GRADIENT_ACCUMULATION_STEPS"] == "auto"
-
-
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
         ({"FSDP_VERSION": "1"}, "fsdp_version is '1' and must be 2"),
         ({"FSDP_STATE_DICT_TYPE": "LOCAL_STATE_DICT"}, "must be SHARDED_STATE_DICT"),
         ({"FSDP_CPU_RAM_EFFICIENT_LOADING": "false"}, "must be true"),
-        ({"ACCELERATE_DEEPSPEED_ZERO_STAGE": "3"}, "zero_stage is 3"),
     ],
     ids=lambda value: "" if isinstance(value, str) else next(iter(value)),
 )
 def test_another_configuration_is_refused_before_any_work(
     changed: dict[str, str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    environment = prepare_multi_gpu_env(launched("fsdp2.yaml")) | changed
+    environment = prepare_multi_gpu_env(launched()) | changed
     for name, value in environment.items():
-        if name.startswith(("ACCELERATE_USE", "ACCELERATE_DEEPSPEED", "FSDP_")):
+        if name.startswith(("ACCELERATE_USE", "FSDP_")):
             monkeypatch.setenv(name, value)
     words = ["train", "--recipe", "judgelrm-3b", "--shrink", "--output", str(tmp_path / "run")]
     ran = CliRunner().invoke(app, words)
@@ -79,6 +65,5 @@ def test_another_configuration_is_refused_before_any_work(
 
 
 def test_the_command_prints_the_path_of_a_configuration() -> None:
-    for name in ("fsdp2", "deepspeed"):
-        ran = CliRunner().invoke(app, ["train", "--launch-config", name])
-        assert (ran.exit_code, ran.stdout.strip()) == (0, str(LAUNCH / f"{name}.yaml"))
+    ran = CliRunner().invoke(app, ["train", "--launch-config", "fsdp2"])
+    assert (ran.exit_code, ran.stdout.strip()) == (0, str(FSDP2))

@@ -282,9 +282,6 @@ def test_without_vllm_each_device_samples_with_a_full_copy(qwen: Path) -> None:
         ("FSDP", "bf16", "transformers", False, (16 + 2) / 8 + 4),
         ("FSDP", "bf16", "vllm", False, (16 + 2) / 8),
         ("FSDP", "bf16", "vllm-server", False, (16 + 2) / 8),
-        ("DEEPSPEED", "no", "transformers", False, 16 / 8 + 4 + 4),
-        ("DEEPSPEED", "bf16", "transformers", False, 16 / 8 + 2 + 2),
-        ("DEEPSPEED", "bf16", "transformers", True, 16 / 8 + 2 + 2 + 4),
     ],
 )
 def test_the_least_memory_of_a_launched_process(
@@ -297,8 +294,7 @@ def test_the_least_memory_of_a_launched_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Weight, gradient, two moments and the KL reference, sharded over eight except for full copies."""
-    for name in ("FSDP", "DEEPSPEED"):
-        monkeypatch.setenv(f"ACCELERATE_USE_{name}", str(name == shared_by).lower())
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", str(shared_by == "FSDP").lower())
     monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", precision)
     monkeypatch.setenv("WORLD_SIZE", "8")
     shape = memory.shape(str(qwen))

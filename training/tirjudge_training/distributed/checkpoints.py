@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tirjudge.storage.run_folder import RunFolder, write_atomically
-from tirjudge_training.distributed.processes import ALONE, Processes, Sharding
+from tirjudge_training.distributed.processes import Processes, Sharding
 
 APART = "interrupted"
 """The subfolder for the checkpoint of an interrupted training, which is not one of the schedule."""
@@ -33,9 +33,9 @@ class IncompatibleCheckpoint(RuntimeError):
     """A checkpoint whose optimizer state these processes cannot load; one line."""
 
 
-def mark(checkpoint: Path, processes: Processes = ALONE) -> None:
+def mark(checkpoint: Path) -> None:
     """Mark a checkpoint, whose files are all written, as complete; the first process does it."""
-    write_atomically(checkpoint / MARK, _writers(processes))
+    write_atomically(checkpoint / MARK, str(Sharding.launched()))
 
 
 def drop_old(folder: Path, keep: int) -> None:
@@ -54,15 +54,15 @@ def marked(folder: Path) -> list[Path]:
     return sorted((path.parent for path in folder.glob(f"checkpoint-*/{MARK}")), key=step_of)
 
 
-def latest(folder: Path, processes: Processes = ALONE) -> Path | None:
+def latest(folder: Path) -> Path | None:
     """Return the last complete checkpoint, that of an interrupted training included, or None.
 
-    Raises IncompatibleCheckpoint if `processes` cannot load its optimizer state: transformers itself would
+    Raises IncompatibleCheckpoint if it was sharded in another way: transformers itself would
     resume without a warning, with Adam's moments and the learning rate reset.
     """
     last = max((*marked(folder), *marked(folder / APART)), key=step_of, default=None)
     if last is not None:
-        writers, own = (last / MARK).read_text(encoding="utf-8"), _writers(processes)
+        writers, own = (last / MARK).read_text(encoding="utf-8"), str(Sharding.launched())
         if writers != own:
             raise IncompatibleCheckpoint(
                 f"{last} was written by {writers}, and {own} cannot resume from it: launch the run as before"
@@ -78,12 +78,6 @@ def record_resumption(run: RunFolder, step: int, repeated: str) -> None:
 def step_of(checkpoint: Path) -> int:
     """Return the number of optimizer steps at which a checkpoint was written."""
     return int(checkpoint.name.rpartition("-")[2])
-
-
-def _writers(processes: Processes) -> str:
-    """Describe the sharding; for DeepSpeed also the number of processes, since each writes its shard."""
-    sharing = Sharding.launched()
-    return f"{sharing} in {processes.world} processes" if sharing is Sharding.DEEPSPEED else str(sharing)
 
 
 def full_weights(model: Any) -> Iterator[tuple[str, Any]]:

@@ -11,7 +11,6 @@ from types import FrameType, TracebackType
 from typing import Any, Self
 
 from tirjudge_training.distributed import checkpoints
-from tirjudge_training.distributed.processes import Processes
 from tirjudge_training.distributed.sharded_checkpoints import CheckpointWriter
 
 
@@ -88,18 +87,18 @@ def checkpoint_callback(
             folder, name = Path(args.output_dir), f"checkpoint-{state.global_step}"
             processes.every(None)  # a barrier: the mark must come after the files of all processes
             if not self.apart:
-                writer.then(lambda: _complete(folder / name, keep, processes))
+                writer.then(lambda: _complete(folder / name, keep))
                 return
             writer.wait()
             apart = folder / checkpoints.APART
             if processes.rank == 0:
                 apart.mkdir(exist_ok=True)
                 (folder / name).replace(apart / name)
-                checkpoints.mark(apart / name, processes)
+                checkpoints.mark(apart / name)
 
     return Checkpoints()
 
 
-def _complete(checkpoint: Path, keep: int, processes: Processes) -> None:
-    checkpoints.mark(checkpoint, processes)
+def _complete(checkpoint: Path, keep: int) -> None:
+    checkpoints.mark(checkpoint)
     checkpoints.drop_old(checkpoint.parent, keep)

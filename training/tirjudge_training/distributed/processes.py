@@ -153,13 +153,8 @@ class Sharding(StrEnum):
     """All of them (DDP)."""
     FSDP = "FSDP"
     """A shard of all of them."""
-    DEEPSPEED = "DeepSpeed"
-    """All weights, and a shard of the rest (ZeRO-2)."""
 
     @classmethod
     def launched(cls) -> Sharding:
         """Return the sharding that the launcher configured through its environment variables."""
-        for sharing in (cls.FSDP, cls.DEEPSPEED):
-            if os.environ.get(f"ACCELERATE_USE_{sharing.name}") == "true":
-                return sharing
-        return cls.NONE
+        return cls.FSDP if os.environ.get("ACCELERATE_USE_FSDP") == "true" else cls.NONE

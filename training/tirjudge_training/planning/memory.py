@@ -148,16 +148,11 @@ def training_bytes(
     sampling = FROZEN * shape.parameters if copied else 0
     if sharing is Sharding.FSDP:
         return state // world + sampling
-    if sharing is Sharding.DEEPSPEED:
-        copies = 2 if reference and shape.adapter is None else 1
-        return TRAINED * shape.trained // world + copies * cast_weight() * shape.parameters + sampling
     return state + sampling
 
 
 def cast_weight() -> int:
-    """Return the bytes per weight of what is cast: DeepSpeed's model, which trains a copy in float32, and the
-    sharded KL reference.
-    """
+    """Return the bytes per weight of the sharded KL reference, which is cast."""
     return FROZEN if os.environ.get("ACCELERATE_MIXED_PRECISION", "no") == "no" else HALF
 
 

@@ -56,7 +56,7 @@ def check(recipe: Recipe, pipeline: Pipeline, data: Data, folder: Path) -> None:
     for library in LIBRARIES:
         import_module(library)
     require_reporters(recipe.rl.report_to)
-    _check_launch(recipe)
+    _check_launch()
     _check_gpus()
     _check_kernels(recipe)
     for key, name in (("rl", recipe.rl.sandbox), ("teacher", recipe.teacher.sandbox)):
@@ -106,7 +106,7 @@ def _check_sandbox(key: str, name: str) -> None:
         ) from None
 
 
-def _check_launch(recipe: Recipe) -> None:
+def _check_launch() -> None:
     """Refuse launch settings that accelerate accepts but that would fail late or silently."""
     if os.environ.get("ACCELERATE_USE_FSDP") == "true":
         for name, wanted in FSDP.items():
@@ -116,15 +116,6 @@ def _check_launch(recipe: Recipe) -> None:
                     f"{name.lower()} is {found!r} and must be {wanted[0]}, as in the file that "
                     "`tirjudge train --launch-config fsdp2` prints"
                 )
-    if os.environ.get("ACCELERATE_DEEPSPEED_ZERO_STAGE") == "3":
-        raise BadRecipe(
-            "zero_stage is 3, which leaves no process with whole weights to sample with: use 2, or FSDP2"
-        )
-    if Sharding.launched() is Sharding.DEEPSPEED and recipe.rl.token_budget is not None:
-        raise BadRecipe(
-            "rl.token_budget: DeepSpeed takes an optimizer step after every backward pass: leave it out, or "
-            "use FSDP2"
-        )
 
 
 def _check_gpus() -> None:

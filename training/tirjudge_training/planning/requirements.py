@@ -16,7 +16,6 @@ from tirjudge_training.planning.memory import (
     VLLM_SHARE,
     Shape,
     Work,
-    cast_weight,
     device_bytes,
     gib,
     largest,
@@ -82,7 +81,7 @@ def disk_bytes(
     rollouts = sum(_rollouts(stage, data, replaced) for stage in pipeline.stages)
     parts = {
         "checkpoints": at_once * _checkpoint_bytes(sharing) * shape.trained,
-        "models": sum(disk.models for disk in disks) * _model_bytes(sharing) * shape.parameters,
+        "models": sum(disk.models for disk in disks) * WEIGHT * shape.parameters,
         "snapshots, bfloat16": sum(disk.snapshots for disk in disks) * HALF * shape.parameters,
         "rollouts": rollouts * _rollout_bytes(recipe),
     }
@@ -150,19 +149,10 @@ def _work(recipe: Recipe) -> Work:
     )
 
 
-def _model_bytes(sharing: Sharding) -> int:
-    """Return the bytes per parameter of a model folder."""
-    return cast_weight() if sharing is Sharding.DEEPSPEED else WEIGHT
-
-
 def _checkpoint_bytes(sharing: Sharding) -> int:
-    """Return the bytes per trained parameter of a checkpoint. DeepSpeed, and FSDP without shards, write the
-    weights twice.
-    """
-    state = MOMENTS + (WEIGHT if sharing is Sharding.DEEPSPEED else 0)  # DeepSpeed trains a float32 copy
-    whole = os.environ.get(STATE_DICT_TYPE) == WHOLE
-    twice = sharing is Sharding.DEEPSPEED or (sharing is Sharding.FSDP and whole)
-    return state + (2 if twice else 1) * _model_bytes(sharing)
+    """Return the bytes per trained parameter of a checkpoint. Whole tensors are written twice."""
+    twice = sharing is Sharding.FSDP and os.environ.get(STATE_DICT_TYPE) == WHOLE
+    return MOMENTS + (2 if twice else 1) * WEIGHT
 
 
 def _rollouts(stage: Stage, data: Data, replaced: bool) -> int:

@@ -71,7 +71,7 @@ def train_rl(
     # Trained weights stay float32: Adam updates at a rate of 1e-6 would be lost to rounding in bfloat16.
     trained = load_trainable(start, lora, dtype=dtype, kernels=kernels, processes=processes)
     model = network(trained)
-    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS, processes))
+    saved = processes.first(lambda: checkpoints.latest(run.path / CHECKPOINTS))
     metrics_log = MetricsLog(run, config.steps, say, Health(config.health))
     # A step that was logged after the last checkpoint is repeated, so its rows are dropped.
     step = checkpoints.step_of(saved) // config.optimizer_steps if saved else 0
