@@ -2,7 +2,7 @@
 
     OMP_NUM_THREADS=1 python -m benchmarks.distill_miniature --output runs/distill-0
 
-The teacher is the miniature at temperature 1, served as a chat endpoint that continues the last message.
+The teacher is the miniature at temperature 1, served as a plain chat endpoint.
 The student is a freshly warmed-up miniature, which learns from the dialogues that the teacher got right.
 Further options are passed to `tirjudge train`; `results.md` in the run folder has the accuracies. This tests
 the mechanism only, since teacher and student are the same kind of model.
@@ -30,7 +30,7 @@ CONCURRENCY = 128
 
 
 class ChatServer:
-    """An endpoint `/v1/chat/completions` for a local model, with vLLM's `continue_final_message`."""
+    """An endpoint `/v1/chat/completions` for a local model, which takes its turns as one text."""
 
     def __init__(self, folder: str) -> None:
         self._generator = TransformersGenerator.load(folder, max_rows=CONCURRENCY)
@@ -39,8 +39,10 @@ class ChatServer:
         """Return one completion; `stop_reason` names the stop string that ended it, as vLLM does."""
         body = await request.json()
         messages = [Message(**message) for message in body["messages"]]
-        written = messages.pop().content if body["continue_final_message"] else ""
-        prompt = Prompt(messages=tuple(messages), stop=tuple(body.get("stop", ())))
+        # The miniature was trained on programs and outputs that follow each other in one turn.
+        asked = next(place for place, message in enumerate(messages, 1) if message.role == "user")
+        written = "".join(f"{message.content}\n" for message in messages[asked:])
+        prompt = Prompt(messages=tuple(messages[:asked]), stop=tuple(body.get("stop", ())))
         encoder = self._generator.encoder
         ids = tuple(encoder.prompt(prompt) + encoder.text(written))
         sampling = Sampling(temperature=body["temperature"], max_tokens=body["max_tokens"], seed=body["seed"])
@@ -72,7 +74,7 @@ def main() -> None:
     torch.set_num_threads(1)
     settings = {
         "teacher.family": "mini",
-        "teacher.tier": "continue",
+        "teacher.tier": "turns",
         "teacher.max_tokens": "320",
         "teacher.concurrency": str(CONCURRENCY),
     }

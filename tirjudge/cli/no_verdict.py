@@ -93,7 +93,7 @@ def _why_unreadable(views: Sequence[Mapping[str, Any]], config: JudgeConfig) -> 
     found = f"the answers are in another format ({detail}; the first one ends with {end!r})"
     if other := _readable_as(views, config):
         return f"{found}: --format {other} can read them"
-    tier = _other_tier(config) if config.tier in ("auto", "continue", "completions") else ""
+    tier = _other_tier(config) if config.tier in ("auto", "completions") else ""
     return f"{found}: choose the --format that the model was trained for, or a stronger --model{tier}"
 
 

@@ -57,7 +57,7 @@ def attack(folder: Path, *words: str) -> Any:
 def unquoted(monkeypatch: pytest.MonkeyPatch) -> None:
     for place in (
         "tirjudge_environments.templates.quote_lines",
-        "tirjudge.generation.endpoint.chat.quote_control_tokens",
+        "tirjudge.generation.endpoint.openai.quote_control_tokens",
     ):
         monkeypatch.setattr(place, lambda text, *_: text)
 

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from starlette.responses import JSONResponse
 
 from tests.model_families import tokenizer_of
 from tests.tirjudge.endpoint_server import EndpointServer, called, chat, failure
@@ -100,32 +99,6 @@ async def test_chat_is_asked_to_continue_an_unfinished_turn(server: EndpointServ
     ]
 
 
-async def test_a_continued_message(server: EndpointServer, generators: Any) -> None:
-    generator = generators(tier="continue")
-    await generator.generate(Context(PROMPT), SAMPLING)
-    segments = (by_model(PROGRAM), by_sandbox(OUTPUT))
-    await generator.generate(Context(PROMPT, segments), replace(SAMPLING, top_p=0.9))
-    first, second = server.bodies
-    assert first["messages"] == ASKED
-    assert (first["add_generation_prompt"], first["continue_final_message"]) == (True, False)
-    assert second == {
-        "model": "judge-8b",
-        "messages": [*ASKED, {"role": "assistant", "content": PROGRAM + OUTPUT}],
-        "add_generation_prompt": False,
-        "continue_final_message": True,
-        "temperature": 0.7,
-        "top_p": 0.9,
-        "top_k": -1,
-        "min_p": 0.0,
-        "repetition_penalty": 1.0,
-        "max_tokens": 64,
-        "seed": 11,
-        "stop": list(STOP),
-        "include_stop_str_in_output": True,
-        "no_stop_trim": True,
-    }
-
-
 async def test_native_calls(server: EndpointServer, generators: Any) -> None:
     prompt = replace(PROMPT, stop=(), tools=(RUN_PYTHON,))
     server.answers(chat(None, "tool_calls", tool_calls=[called("print(2 + 3)")]))
@@ -182,34 +155,19 @@ async def test_calls_without_an_id_or_with_broken_arguments(server: EndpointServ
     ]
 
 
-async def test_a_prefill_is_continued_or_else_left_to_the_model(
-    server: EndpointServer, generators: Any
-) -> None:
-    prompt = replace(PROMPT, prefill="<think>")
+async def test_a_prefill_is_left_to_the_model(server: EndpointServer, generators: Any) -> None:
     server.answers(chat("<think>Both fail."))
-    completion = await generators(tier="continue").generate(Context(prompt), SAMPLING)
-    assert server.bodies[0]["messages"][-1] == {"role": "assistant", "content": "<think>"}
-    assert completion.text == "<think>Both fail."
-    completion = await generators(tier="turns").generate(Context(prompt), SAMPLING)
-    assert server.bodies[1]["messages"] == ASKED
+    completion = await generators().generate(Context(replace(PROMPT, prefill="<think>")), SAMPLING)
+    assert server.bodies[0]["messages"] == ASKED
     assert completion.text == "Both fail."
 
 
-@pytest.mark.parametrize("tier", ["turns", "continue"])
 @pytest.mark.parametrize("enable_thinking", [True, False])
 async def test_a_chat_endpoint_gets_the_thinking_mode(
-    server: EndpointServer, generators: Any, tier: str, enable_thinking: bool
+    server: EndpointServer, generators: Any, enable_thinking: bool
 ) -> None:
-    server.answers(chat("<think>Both fail.</think>"))
-    prompt = replace(PROMPT, prefill="<think>")
-    made = generators(tier=tier, enable_thinking=enable_thinking)
-    completion = await made.generate(Context(prompt), SAMPLING)
-    body = server.bodies[0]
-    assert body["chat_template_kwargs"] == {"enable_thinking": enable_thinking}
-    if enable_thinking:  # The model opens the thinking, so that there is only one.
-        assert body["messages"] == ASKED
-        assert not body.get("continue_final_message")
-        assert completion.text == "Both fail.</think>"
+    await generators(enable_thinking=enable_thinking).generate(Context(PROMPT), SAMPLING)
+    assert server.bodies[0]["chat_template_kwargs"] == {"enable_thinking": enable_thinking}
 
 
 async def test_an_endpoint_without_a_thinking_mode_refuses_it_instead_of_dropping_it(
@@ -269,74 +227,33 @@ async def test_a_stop_string_that_was_cut_off_closes_the_fence_of_an_earlier_com
     assert (completion.text, completion.finish) == ("x = 1\n```\n", Finish.STOP)
 
 
-def refusing(text: str, **messages: str) -> Any:
-    """Return a script that refuses these parameters with the given messages, then answers with the text."""
-
-    def script(body: dict[str, Any]) -> Any:
-        for name, message in messages.items():
-            if name in body:
-                return failure(400, message, code="unsupported_parameter")
-        return chat(text)
-
-    return script
-
-
-async def test_a_refused_stop_parameter_is_left_out_and_nothing_is_restored(
-    server: EndpointServer, generators: Any, caplog: pytest.LogCaptureFixture
+async def test_a_parameter_that_an_endpoint_refuses_is_left_out_on_request(
+    server: EndpointServer, generators: Any
 ) -> None:
-    server.script = refusing(
-        "```python\nx = 1", stop="Unsupported parameter: 'stop' is not supported with this model."
-    )
+    """Without stop strings nothing is restored, since a text may end anywhere."""
+    server.answers(chat("```python\nx = 1"))
+    generator = generators(request_fields={"stop": None, "seed": None})
+    completion = await generator.generate(Context(PROMPT), SAMPLING)
+    assert (completion.text, completion.finish) == ("```python\nx = 1", Finish.END)
+    assert server.bodies == [
+        {"model": "judge-8b", "messages": ASKED, "temperature": 0.7, "max_tokens": 64},
+    ]
+
+
+async def test_the_new_name_of_max_tokens_is_learnt_once(server: EndpointServer, generators: Any) -> None:
+    refusal = "Unsupported parameter: 'max_tokens' is not supported. Use 'max_completion_tokens' instead."
+    server.script = lambda body: failure(400, refusal) if "max_tokens" in body else chat("A")
     generator = generators()
     for _ in range(2):
-        completion = await generator.generate(Context(PROMPT), SAMPLING)
-        assert (completion.text, completion.finish) == ("```python\nx = 1", Finish.END)
-    assert ["stop" in body for body in server.bodies] == [True, False, False]
-    assert [record.levelname for record in caplog.records if "'stop'" in record.message] == ["WARNING"]
-
-
-async def test_a_reasoning_models_dialect_is_detected_once(
-    server: EndpointServer, generators: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    server.script = refusing(
-        "A",
-        max_tokens="Unsupported parameter: 'max_tokens' is not supported with this model. "
-        "Use 'max_completion_tokens' instead.",
-        temperature="Unsupported value: 'temperature' does not support 0.7 with this model.",
-        seed="Argument not supported on this model: seed",
-        top_p="Unknown field `top_p`",
-    )
-    generator = generators()
-    sampling = replace(SAMPLING, top_p=0.9)
-    await generator.generate(Context(PROMPT), sampling)
-    learnt = len(server.bodies)
-    await generator.generate(Context(PROMPT), sampling)
-    assert len(server.bodies) == learnt + 1 == 6
-    assert server.bodies[-1] == {
-        "model": "judge-8b",
-        "messages": ASKED,
-        "max_completion_tokens": 64,
-        "stop": list(STOP),
-    }
-    assert len(caplog.records) == 4
-
-
-async def test_mistrals_refusal_is_understood(server: EndpointServer, generators: Any) -> None:
-    def script(body: dict[str, Any]) -> Any:
-        if "seed" not in body:
-            return chat("A")
-        field = {"type": "extra_forbidden", "loc": ["body", "seed"], "msg": "Extra inputs are not permitted"}
-        return JSONResponse({"detail": [field]}, 422)
-
-    server.script = script
-    assert (await generators().generate(Context(PROMPT), SAMPLING)).text == "A"
+        await generator.generate(Context(PROMPT), SAMPLING)
+    assert [body.get("max_completion_tokens") for body in server.bodies] == [None, 64, 64]
 
 
 @pytest.mark.parametrize(
     "refusal",
     [
         failure(400, "max_tokens is too large: 64. The model supports 32 tokens.", param="max_tokens"),
-        failure(400, "temperature must be at most 0.5", param="temperature"),
+        failure(400, "Unsupported parameter: 'seed' is not supported with this model.", param="seed"),
         failure(400, "messages must not be empty"),
     ],
 )
@@ -390,6 +307,7 @@ async def test_hostile_rows_are_sent_unchanged_but_for_control_tokens(
     assert server.bodies[0]["messages"] == [{"role": "user", "content": "\x00 ? \u202e < |im_end|> 𝔘"}]
 
 
-async def test_tiers_of_text_refuse_native_tools(generators: Any) -> None:
-    with pytest.raises(GeneratorFailed, match="tier continue has no native tools"):
-        await generators(tier="continue").generate(Context(replace(PROMPT, tools=(RUN_PYTHON,))), SAMPLING)
+async def test_token_ids_exclude_native_tools(generators: Any) -> None:
+    generator = generators(tier="completions", tokenizer=tokenizer_of("qwen3"))
+    with pytest.raises(GeneratorFailed, match="tier completions has no native tools"):
+        await generator.generate(Context(replace(PROMPT, tools=(RUN_PYTHON,))), SAMPLING)

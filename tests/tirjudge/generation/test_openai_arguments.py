@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.tirjudge.endpoint_server import EndpointServer, chat, failure
+from tests.tirjudge.endpoint_server import EndpointServer, failure
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.generation.endpoint.http import api_root
 from tirjudge.generation.endpoint.openai import OpenAIGenerator
@@ -74,14 +74,12 @@ def test_an_address_that_files_record_may_have_no_query() -> None:
 
 async def test_further_fields_are_sent_with_every_request(server: EndpointServer) -> None:
     """The template's own switches are merged with those of the fields."""
-    fields = {"reasoning_effort": "low", "top_k": 5, "chat_template_kwargs": {"style": "short"}}
-    generator = OpenAIGenerator(
-        "judge-8b", server.url, tier="continue", enable_thinking=False, request_fields=fields
-    )
+    fields = {"reasoning_effort": "low", "chat_template_kwargs": {"style": "short"}}
+    generator = OpenAIGenerator("judge-8b", server.url, enable_thinking=False, request_fields=fields)
     await generator.generate(Context(PROMPT), SAMPLING)
     await generator.close()
     (body,) = server.bodies
-    assert (body["reasoning_effort"], body["top_k"]) == ("low", 5), "also in place of the judge's own top_k"
+    assert body["reasoning_effort"] == "low"
     assert body["chat_template_kwargs"] == {"enable_thinking": False, "style": "short"}
 
 
@@ -96,17 +94,6 @@ async def test_further_fields_are_sent_with_every_request(server: EndpointServer
 def test_fields_that_the_judge_sets_are_refused(field: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         OpenAIGenerator("judge-8b", "http://127.0.0.1:1", request_fields=field)
-
-
-async def test_a_refused_field_that_the_user_chose_is_an_error(server: EndpointServer) -> None:
-    """The judge drops parameters of its own that an endpoint does not know, but never a user's."""
-    server.script = lambda body: (
-        failure(400, "top_k is not supported", param="top_k") if "top_k" in body else chat("A")
-    )
-    generator = OpenAIGenerator("judge-8b", server.url, request_fields={"top_k": 5})
-    with pytest.raises(GeneratorFailed, match="top_k is not supported"):
-        await generator.generate(Context(PROMPT), SAMPLING)
-    await generator.close()
 
 
 async def test_nothing_shows_the_key(server: EndpointServer, caplog: pytest.LogCaptureFixture) -> None:

@@ -64,23 +64,13 @@ def vllm_tokens(body: dict[str, Any]) -> dict[str, Any]:
     return tokens(ids, [-0.5] * len(ids), stop_reason=stop or None)
 
 
-def vllm_chat(body: dict[str, Any]) -> dict[str, Any]:
-    """Continue the last message, report the stop string that was met, and include it on request."""
-    assert body["messages"][-1]["role"] == ("assistant" if body["continue_final_message"] else "user")
-    text, stop = stopped(judge(body["messages"][-1]["content"]), body["stop"])
-    return chat(text + stop if body["include_stop_str_in_output"] else text, stop_reason=stop or None)
-
-
 def plain_chat(body: dict[str, Any]) -> dict[str, Any]:
     """Cut the stop string off without reporting it."""
     return chat(stopped(judge(body["messages"][-1]["content"]), body["stop"])[0])
 
 
 def reasoning_chat(body: dict[str, Any]) -> Any:
-    """Play a hosted reasoning model: no stop strings, no temperature, hidden thoughts."""
-    for name in ("stop", "temperature", "seed"):
-        if name in body:
-            return failure(400, f"Unsupported parameter: '{name}' is not supported.", param=name)
+    """Play a hosted reasoning model: no stop strings, hidden thoughts."""
     assert "thoughts" not in str(body["messages"])
     return chat(judge(body["messages"][-1]["content"]), reasoning_content="thoughts")
 
@@ -128,7 +118,6 @@ async def judged(generator: OpenAIGenerator, box: Sandbox, **options: Any) -> Tr
     ("tier", "script"),
     [
         ("completions", vllm_tokens),
-        ("continue", vllm_chat),
         ("turns", plain_chat),
         ("turns", reasoning_chat),
         ("auto", plain_chat),

@@ -23,7 +23,7 @@ from tests.tirjudge.endpoint_server import EndpointServer, chat, failure, torn
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.endpoint import http as endpoint_module
 from tirjudge.generation.endpoint.http import JsonEndpoint, Retry
-from tirjudge.generation.endpoint.responses import ChatAnswer
+from tirjudge.generation.endpoint.openai import ChatAnswer
 
 
 @pytest.fixture
@@ -235,7 +235,7 @@ async def test_an_error_is_one_short_printable_line(server: EndpointServer) -> N
         (json.dumps({"error": "plain words"}), "plain words"),
         (json.dumps({"message": "on top"}), "on top"),
         (json.dumps({"detail": "FastAPI's"}), "FastAPI's"),
-        (json.dumps({"detail": [{"loc": ["body", "x"], "msg": "a field"}]}), "a field"),
+        (json.dumps({"detail": [{"loc": ["body", "x"], "msg": "a field"}]}), "x: a field"),
         ("<html><head><title>T</title></head><body><h1>Not <b>here</b></h1></body>", "Not here"),
     ],
 )

@@ -58,13 +58,11 @@ _ADVICE = {
 class Refused(GeneratorFailed):
     """The endpoint rejects this request (a 4xx status); the same request would fail again."""
 
-    def __init__(self, line: str, *, status: int, message: str, param: str = "") -> None:
+    def __init__(self, line: str, *, status: int, message: str) -> None:
         super().__init__(line)
         self.status = status
         self.message = message
         """The endpoint's error message, in one line."""
-        self.param = param
-        """The parameter of the request that the error names; empty if it names none."""
 
     @property
     def context_full(self) -> bool:
@@ -189,7 +187,7 @@ class JsonEndpoint:
             raise _Transient(self._line(f"invalid answer: {first_fault(error, 'body')}")) from None
 
     def _failure(self, response: httpx.Response, status: int) -> Exception:
-        message, param, code = _complaint(response)
+        message, code = _complaint(response)
         message = self._line(message)
         line = f"{status} {httpx.codes.get_reason_phrase(status)}: {message}".rstrip(": ")
         quota_spent = code == "insufficient_quota"
@@ -201,7 +199,7 @@ class JsonEndpoint:
         if status in _ADVICE:
             line = f"{line.rstrip('.')}; {_ADVICE[status]}"
         address = response.url.copy_with(query=None)
-        return Refused(f"{address}: {line}", status=status, message=message, param=param)
+        return Refused(f"{address}: {line}", status=status, message=message)
 
     def _line(self, text: str, limit: int = 300) -> str:
         """Return the endpoint's text as one line without control characters and the key, cut to `limit`."""
@@ -325,20 +323,21 @@ def _status_in_body(response: httpx.Response) -> int | None:
     return code if isinstance(code, int) and 400 <= code < 600 else 502
 
 
-def _complaint(response: httpx.Response) -> tuple[str, str, str]:
-    """Return the message, parameter and code of an error body, in any of the formats in use."""
+def _complaint(response: httpx.Response) -> tuple[str, str]:
+    """Return the message and the code of an error body, in any of the formats in use."""
     body = _json(response)
     if not isinstance(body, dict):
-        return _plain(response.text), "", ""
+        return _plain(response.text), ""
     error = body.get("error") or body.get("detail") or body
     if isinstance(error, list):  # FastAPI's list of invalid fields
         field = next((item for item in error if isinstance(item, dict)), {})
         place = field.get("loc")
-        return str(field.get("msg")), str(place[-1]) if isinstance(place, list) and place else "", ""
+        return f"{place[-1]}: {field.get('msg')}" if isinstance(place, list) and place else str(
+            field.get("msg")
+        ), ""
     if not isinstance(error, dict):
-        return str(error), "", str(body.get("code") or "")
-    message = error.get("message") or json.dumps(error)
-    return str(message), str(error.get("param") or ""), str(error.get("code") or "")
+        return str(error), str(body.get("code") or "")
+    return str(error.get("message") or json.dumps(error)), str(error.get("code") or "")
 
 
 def _plain(text: str) -> str:

@@ -1,32 +1,32 @@
-"""A generator for any OpenAI-compatible endpoint: vLLM, SGLang, llama.cpp, Ollama, hosted models."""
+"""A generator for any OpenAI-compatible endpoint: vLLM, SGLang, llama.cpp, Ollama, hosted models.
+
+An endpoint encodes the text of a chat message together with its chat template, and many servers then read a
+control token in the text as the template's own. In every message such tokens are therefore quoted.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypeVar, get_args
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from tirjudge.generation.base import ContextTooLong, GeneratorFailed, Sampling, Withheld
-from tirjudge.generation.endpoint.chat import alternating, continued, tools, unfinished
-from tirjudge.generation.endpoint.dialect import Dialect
 from tirjudge.generation.endpoint.http import RETRIES, TIMEOUT, JsonEndpoint, Refused, Retry
-from tirjudge.generation.endpoint.responses import (
-    ChatAnswer,
-    ChatChoice,
-    ChatMessage,
-    TokenAnswer,
-    TokenChoice,
-    restored,
-)
 from tirjudge.generation.model_files import load_encoder
-from tirjudge_environments import Completion, Context, Finish, Prompt, ToolCall, Usage
+from tirjudge_environments import By, Completion, Context, Finish, Prompt, Segment, ToolCall, ToolSpec, Usage
+from tirjudge_environments.parsing import find_fences
+from tirjudge_environments.quoting import quote_control_tokens
 from tirjudge_environments.tokenization import ChatEncoder
-from tirjudge_environments.types import THINK
 
-Tier = Literal["auto", "completions", "continue", "turns", "tools"]
+Tier = Literal["auto", "completions", "turns", "tools"]
 Answer = TypeVar("Answer", bound=BaseModel)
+ChatTurn = dict[str, Any]
+GO_ON = "Continue exactly where you stopped."
+"""The user turn after an unfinished turn of the judge: a chat API cannot continue an assistant message."""
+OUTPUT = "```output"
 
 EXACT = {"top_k": -1, "min_p": 0.0, "repetition_penalty": 1.0}
 """Sent to servers of open models, which otherwise apply the sampling that the model's makers recommend."""
@@ -50,31 +50,26 @@ OWN_FIELDS = {
             "logprobs",
             "return_token_ids",
             "skip_special_tokens",
-            "include_stop_str_in_output",
-            "add_generation_prompt",
-            "continue_final_message",
         ),
         "",
     ),
 }
 """Fields that a request cannot be given, with the option that sets them, if there is one."""
+DISPENSABLE = ("temperature", "top_p", "seed", "stop")
+"""Fields of the judge that `request_fields` may set to None, for an endpoint that refuses them."""
 
 
 class OpenAIGenerator:
-    """Generates through an OpenAI-compatible endpoint, in one of four tiers.
+    """Generates through an OpenAI-compatible endpoint, in one of three tiers.
 
     * ``completions``: token ids in and out (vLLM's ``return_token_ids``), with the logprobs of what was
       sampled. Ids are appended and never re-encoded: the tier for training. Needs a tokenizer.
-    * ``continue``: chat whose last assistant message is continued (``continue_final_message``: vLLM, SGLang).
     * ``turns``: plain chat; program outputs are sent as user turns. Works everywhere.
     * ``tools``: native calls (``run_python``), their outputs as tool messages. A prompt that offers tools
       always uses them; one that offers none is plain chat.
     * ``auto``: ``tools`` if the prompt offers tools, ``completions`` if a tokenizer was given, else
-      ``turns``. The endpoint is not probed: one that does not know ``continue_final_message`` ignores it, and
-      starts a new turn that looks like any other answer.
+      ``turns``.
 
-    A parameter that the endpoint refuses (``stop``, ``temperature``, ``seed``, ...) is dropped from then on
-    and logged once; without ``stop`` a model may write past its program, which the session then cuts off.
     Belongs to one event loop. Raises ValueError for invalid arguments, and GeneratorFailed for a tokenizer
     that cannot be loaded.
     """
@@ -108,8 +103,9 @@ class OpenAIGenerator:
             concurrency: requests in flight at once, over all trajectories.
             timeout: seconds that one attempt may take.
             retries: further attempts after a temporary failure.
-            request_fields: further fields of every request, such as ``reasoning_effort``; those that the
-                judge sets itself are refused.
+            request_fields: further fields of every request, such as ``reasoning_effort``. The judge's own
+                are refused, but None leaves out ``temperature``, ``top_p``, ``seed`` or ``stop``. Without
+                ``stop`` a model may write past its program, which the session then cuts off.
             on_retry: called for every retry; see `JsonEndpoint`.
         """
         if tier not in get_args(Tier):
@@ -129,9 +125,12 @@ class OpenAIGenerator:
             retries=retries,
             on_retry=on_retry,
         )
-        self._fields = dict(request_fields or {})
-        _check_fields(self._fields)
-        self._dialect = Dialect(model, kept=self._fields)
+        fields = dict(request_fields or {})
+        _check_fields(fields)
+        self._left_out = {name for name, value in fields.items() if value is None and name in DISPENSABLE}
+        self._fields = {name: value for name, value in fields.items() if name not in self._left_out}
+        self._length = "max_tokens"
+        """The name under which the endpoint accepts the length of an answer."""
         self._context_length: int | None = None
 
     async def generate(self, context: Context, sampling: Sampling) -> Completion:
@@ -140,7 +139,7 @@ class OpenAIGenerator:
         try:
             if tier == "completions":
                 return await self._complete(context, sampling)
-            return await self._chat(context, sampling, tier)
+            return await self._chat(context, sampling)
         except Refused as refusal:
             if refusal.context_full:
                 raise ContextTooLong(
@@ -152,15 +151,11 @@ class OpenAIGenerator:
         await self._endpoint.close()
 
     def _tier_for(self, prompt: Prompt) -> str:
-        if prompt.tools and self._tier in ("completions", "continue"):
+        if prompt.tools and self._tier == "completions":
             raise GeneratorFailed(
-                f"tier {self._tier} has no native tools: use tier tools, or the fence protocol"
+                "tier completions has no native tools: use tier tools, or the fence protocol"
             )
-        if prompt.tools or self._tier == "tools":
-            return "turns"
-        if self._tier == "auto":
-            return "completions" if self.encoder else "turns"
-        return self._tier
+        return "completions" if self.encoder and not prompt.tools else "turns"
 
     async def _complete(self, context: Context, sampling: Sampling) -> Completion:
         if self.encoder is None or context.ids is None:
@@ -185,7 +180,7 @@ class OpenAIGenerator:
         if choice.token_ids is None or choice.logprobs is None:
             raise GeneratorFailed(
                 f"{self._endpoint.url} returns no token ids or no logprobs: "
-                "tier completions needs vLLM 0.10.2 or newer; tiers continue and turns need neither"
+                "tier completions needs vLLM 0.10.2 or newer; tier turns needs neither"
             )
         ids, logprobs = tuple(choice.token_ids), tuple(choice.logprobs.token_logprobs)
         if len(ids) != len(logprobs):
@@ -216,25 +211,11 @@ class OpenAIGenerator:
             body["max_tokens"] = min(wanted, self._context_length - prompt_length)
             return await self._ask("completions", body, TokenAnswer)
 
-    async def _chat(self, context: Context, sampling: Sampling, tier: str) -> Completion:
+    async def _chat(self, context: Context, sampling: Sampling) -> Completion:
         prompt = context.prompt
-        body = self._request(prompt, sampling)
-        if tier == "continue":
-            # A thinking model writes the tag itself. Before one that is continued, a template such as Qwen3's
-            # puts an empty, closed thinking.
-            written = bool(context.segments or (prompt.prefill and not self._opens_thinking(prompt)))
-            messages = continued(context) if written else alternating(context)
-            body |= EXACT | {
-                "top_p": sampling.top_p,
-                "include_stop_str_in_output": True,
-                "no_stop_trim": True,
-            }
-            body |= {"add_generation_prompt": not written, "continue_final_message": written}
-        else:
-            messages = alternating(context)
-        body["messages"] = messages
+        body = self._request(prompt, sampling) | {"messages": alternating(context)}
         if prompt.tools:
-            body["tools"] = list(tools(prompt.tools))
+            body["tools"] = list(offered(prompt.tools))
         body |= self._fields
         if self._enable_thinking is not None:
             template = self._fields.get("chat_template_kwargs", {})
@@ -247,7 +228,7 @@ class OpenAIGenerator:
             # Without max_tokens the endpoint generates as much as fits.
             del body["max_tokens"]
             answer = await self._ask("chat/completions", body, ChatAnswer)
-        return self._read(answer, context, tier)
+        return self._read(answer, context)
 
     def _request(self, prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -260,28 +241,28 @@ class OpenAIGenerator:
         # Some hosted models accept a temperature or a top_p, but not both.
         if sampling.top_p != 1.0:
             body["top_p"] = sampling.top_p
-        return body | ({"stop": list(prompt.stop)} if prompt.stop else {})
+        body |= {"stop": list(prompt.stop)} if prompt.stop else {}
+        return {name: value for name, value in body.items() if name not in self._left_out}
 
     async def _ask(self, path: str, body: Mapping[str, Any], answer: type[Answer]) -> Answer:
-        while True:
-            sent = self._dialect.put(body)
-            try:
-                return await self._endpoint.post(path, sent, answer)
-            except Refused as refusal:
-                if not self._dialect.learn(refusal, sent):
-                    raise
+        sent = {self._length if name == "max_tokens" else name: value for name, value in body.items()}
+        try:
+            return await self._endpoint.post(path, sent, answer)
+        except Refused as refusal:
+            # OpenAI's newer models refuse the old name, which most other servers require.
+            named = "max_completion_tokens" in refusal.message and not refusal.context_full
+            if not named or "max_tokens" not in sent or refusal.status not in (400, 422):
+                raise
+            self._length = "max_completion_tokens"
+            return await self._ask(path, body, answer)
 
-    def _opens_thinking(self, prompt: Prompt) -> bool:
-        """Return True if the endpoint's thinking mode makes the model open the thinking of the prefill."""
-        return bool(self._enable_thinking) and prompt.prefill.startswith(THINK)
-
-    def _read(self, answer: ChatAnswer, context: Context, tier: str) -> Completion:
+    def _read(self, answer: ChatAnswer, context: Context) -> Completion:
         choice, prompt = answer.choices[0], context.prompt
         text = choice.message.content or choice.message.refusal or ""
-        if not context.segments and (tier == "turns" or self._opens_thinking(prompt)):
+        if not context.segments:
             # The request does not carry the prefill, so the model writes it itself.
             text = text.removeprefix(prompt.prefill)
-        stops = prompt.stop if self._dialect.speaks("stop") else ()
+        stops = () if "stop" in self._left_out else prompt.stop
         text, finish = restored(unfinished(context), text, _finish(choice), stops, choice.stop_string)
         calls = tuple(_calls(choice.message, turn=len(context.segments)))
         return Completion(
@@ -296,7 +277,7 @@ class OpenAIGenerator:
 def _check_fields(fields: Mapping[str, Any]) -> None:
     """Raise ValueError for a request field that the judge sets itself."""
     for name in fields:
-        if name in OWN_FIELDS:
+        if name in OWN_FIELDS and not (fields[name] is None and name in DISPENSABLE):
             option = f"use {OWN_FIELDS[name]}" if OWN_FIELDS[name] else "leave it out"
             raise ValueError(f"the judge sets the request field {name!r} itself: {option}")
     if not isinstance(fields.get("chat_template_kwargs", {}), Mapping):
@@ -324,3 +305,192 @@ def _calls(message: ChatMessage, turn: int) -> Iterator[ToolCall]:
         # Tool results need an id, which some servers leave out.
         name = call.id or f"call_{turn}_{index}"
         yield ToolCall(name, call.function.name or "", call.function.arguments or "")
+
+
+def alternating(context: Context) -> list[ChatTurn]:
+    """Return the prompt messages, then assistant turns and, between them, the programs' outputs.
+
+    Outputs that answer native calls become tool messages, the others user turns. Hidden reasoning is not sent
+    back, and neither is a prefill that the model has not continued yet: a chat API cannot continue an
+    assistant message.
+    """
+    turns = _prompt(context)
+    text = context.prompt.prefill
+    answered = {segment.call_id for segment in context.segments if segment.by is By.SANDBOX}
+    for segment in context.segments:
+        if segment.by is By.MODEL:
+            text += segment.text
+            calls = [_call(call) for call in segment.tool_calls if call.id in answered]
+            if calls:
+                written = quote_control_tokens(text) or None
+                turns.append({"role": "assistant", "content": written, "tool_calls": calls})
+                text = ""
+        elif segment.call_id is not None:
+            turns.append(_turn("tool", segment.text) | {"tool_call_id": segment.call_id})
+        else:
+            turns += _exchange(text, segment)
+            text = ""
+    if text and context.segments:
+        turns += [_turn("assistant", text), _turn("user", GO_ON)]
+    return turns
+
+
+def unfinished(context: Context) -> str:
+    """Return the text of the judge's current turn so far, its prefill included."""
+    text = context.prompt.prefill
+    for segment in context.segments:
+        text = text + segment.text if segment.by is By.MODEL else ""
+    return text
+
+
+def offered(specs: tuple[ToolSpec, ...]) -> Iterator[dict[str, Any]]:
+    """Yield tool specifications in the chat API's format."""
+    for spec in specs:
+        function = {"name": spec.name, "description": spec.description, "parameters": dict(spec.parameters)}
+        yield {"type": "function", "function": function}
+
+
+def _prompt(context: Context) -> list[ChatTurn]:
+    return [_turn(message.role, message.content) for message in context.prompt.messages]
+
+
+def _turn(role: str, content: str) -> ChatTurn:
+    return {"role": role, "content": quote_control_tokens(content)}
+
+
+def _exchange(written: str, output: Segment) -> Iterator[ChatTurn]:
+    """Yield the judge's turn up to its program, and the output, with its whole fence, as a user turn."""
+    head, fence = written.rstrip(), output.text.removeprefix("\n").rstrip("\n")
+    if head.endswith(OUTPUT):
+        head, fence = head.removesuffix(OUTPUT).rstrip(), f"{OUTPUT}\n{fence}"
+    if head:
+        yield _turn("assistant", head)
+    yield _turn("user", fence)
+
+
+def _call(call: ToolCall) -> dict[str, Any]:
+    function = {"name": call.name, "arguments": quote_control_tokens(call.arguments)}
+    return {"id": call.id, "type": "function", "function": function}
+
+
+def _joined(content: Any) -> Any:
+    """Join the text parts of a content that is a list of parts."""
+    if not isinstance(content, list):
+        return content
+    return "".join(part.get("text") or "" for part in content if isinstance(part, dict))
+
+
+def _as_json(arguments: Any) -> Any:
+    """Return arguments as JSON text; some servers send the object itself."""
+    return json.dumps(arguments) if isinstance(arguments, dict) else arguments
+
+
+def _whole(reason: str | None) -> str | None:
+    """Raise ValueError if the server aborted the request: the text is then incomplete."""
+    if reason in ("abort", "error"):
+        raise ValueError(f"the endpoint aborted the request ({reason})")
+    return reason
+
+
+class _Answer(BaseModel):
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+
+class Function(_Answer):
+    name: str | None = None
+    arguments: Annotated[str | None, BeforeValidator(_as_json)] = None
+
+
+class Call(_Answer):
+    id: str | None = None
+    function: Function = Function()
+
+
+class ChatMessage(_Answer):
+    content: Annotated[str | None, BeforeValidator(_joined)] = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    """The field of vLLM, OpenRouter and Ollama; others use `reasoning_content`."""
+    tool_calls: list[Call] | None = None
+
+
+class _Choice(_Answer):
+    finish_reason: Annotated[str | None, AfterValidator(_whole)] = None
+    stop_reason: str | int | None = None
+    """vLLM: the stop string that was found, or the id of a stop token; None at the end of the turn."""
+    matched_stop: str | int | None = None
+    """SGLang's name for the same field."""
+
+    @property
+    def stop_string(self) -> str:
+        """The stop string that was found; empty if the endpoint does not report it."""
+        return next((stop for stop in (self.stop_reason, self.matched_stop) if isinstance(stop, str)), "")
+
+
+class ChatChoice(_Choice):
+    message: ChatMessage
+
+
+class TokenLogprobs(_Answer):
+    token_logprobs: list[float]
+
+
+class TokenChoice(_Choice):
+    token_ids: list[int] | None = None
+    logprobs: TokenLogprobs | None = None
+
+
+class Counts(_Answer):
+    prompt_tokens: int | None = None
+    completion_tokens: int | None = None
+
+
+class ChatAnswer(_Answer):
+    """A response of `/chat/completions`."""
+
+    choices: Annotated[list[ChatChoice], Field(min_length=1)]
+    counts: Counts | None = Field(default=None, alias="usage")
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens as the endpoint counted them; an uncounted completion is estimated at four bytes a token."""
+        # Without an estimate a token budget would never end the dialogue.
+        counts = self.counts or Counts()
+        message = self.choices[0].message
+        written = f"{message.content or ''}{message.reasoning_content or message.reasoning or ''}"
+        guess = -(-len(written.encode()) // 4)
+        counted = counts.completion_tokens
+        return Usage(counts.prompt_tokens or 0, guess if counted is None else counted)
+
+
+class TokenAnswer(_Answer):
+    """A response of `/completions` with vLLM's `return_token_ids`."""
+
+    choices: Annotated[list[TokenChoice], Field(min_length=1)]
+
+
+def restored(before: str, text: str, finish: Finish, stops: tuple[str, ...], met: str) -> tuple[str, Finish]:
+    """Restore the stop string that an endpoint cut off; return the text and why it ended.
+
+    Args:
+        before: text of earlier completions of the same turn.
+        text: text of this completion, as the endpoint returned it.
+        finish: as the endpoint reported it; many do not distinguish a stop string from the end of the turn.
+        stops: the stop strings of the request.
+        met: the stop string that ended the turn; empty if the endpoint does not report it.
+    """
+    if finish is Finish.LENGTH:
+        return text, finish
+    cut = met if met in stops else _closing(before + text, stops)
+    text = text.removesuffix(cut) + cut
+    return text, Finish.STOP if stops and text.endswith(stops) else finish
+
+
+def _closing(turn: str, stops: Iterable[str]) -> str:
+    """Return the stop string that closes the fence in which the turn would otherwise end; empty if none."""
+    # Models close their fences, so a text that ends inside one has lost its stop string.
+    fences = find_fences(turn)
+    if not fences or fences[-1].closed:
+        return ""
+    return next((stop for stop in stops if find_fences(turn + stop)[len(fences) - 1].closed), "")

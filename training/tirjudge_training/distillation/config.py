@@ -17,7 +17,7 @@ TEACHER_KEY, CORRECTOR_KEY = "TIRJUDGE_TEACHER_API_KEY", "TIRJUDGE_CORRECTOR_API
 """Environment variables of the API keys, which are read from nowhere else. The teacher's key may also be in
 one of `KEY_VARIABLES`."""
 
-Tier = Literal["tools", "turns", "continue"]
+Tier = Literal["tools", "turns"]
 
 
 class EndpointConfig(BaseModel):
@@ -29,7 +29,7 @@ class EndpointConfig(BaseModel):
     """The model's name at the endpoint."""
     base_url: str = ""
     tier: Tier = "tools"
-    """Native tool calls, or fenced programs through plain or continued chat (see `OpenAIGenerator`)."""
+    """Native tool calls, or fenced programs through plain chat (see `OpenAIGenerator`)."""
 
     @field_validator("base_url")
     @classmethod
