@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.smol.sources import read_lines
+from research.smol.sources import read_lines
 from tirjudge.generation.base import Generator, Sampling
 from tirjudge.generation.local.processes import ProcessesGenerator
 from tirjudge.generation.local.transformers import TransformersGenerator

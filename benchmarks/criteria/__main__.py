@@ -25,8 +25,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.criteria.rows import rows
-from benchmarks.smol.sources import Fields, read_lines
-from benchmarks.smol.splits import SPLITS, Split
+from research.smol.sources import Fields, read_lines
+from research.smol.splits import SPLITS, Split
 from tests.command import TIRJUDGE
 from tirjudge.statistics import Proportion
 from tirjudge.storage.result_file import failures_path

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import islice
 from typing import Any
 
-from benchmarks.smol.ifeval_pairs import Asked, asked, breaks, repaired, row
-from benchmarks.smol.sources import Fields
-from benchmarks.smol.splits import Split, rank
+from research.smol.ifeval_pairs import Asked, asked, breaks, repaired, row
+from research.smol.sources import Fields
+from research.smol.splits import Split, rank
 from tirjudge_environments.instruction_checks import followed
 
 Arguments = Mapping[str, Any]

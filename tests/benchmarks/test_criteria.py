@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.criteria.__main__ import alone, compared, measure
 from benchmarks.criteria.rows import criterion
-from benchmarks.smol import sources
+from research.smol import sources
 from tests.tirjudge.endpoint_server import chat, serving
 from tirjudge_environments.criteria import read_criteria
 from tirjudge_environments.instruction_checks import IFEVAL, verifiers_of

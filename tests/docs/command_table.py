@@ -248,6 +248,7 @@ SERVING: dict[str, Treatment] = {
 }
 
 SHRUNK = TestedBy("tests/training/planning/test_shrink.py::test_every_recipe_can_be_shrunk")
+RESEARCHED = TestedBy("tests/research/smol/test_recipes.py")
 LAUNCH = "tests/training/distributed/test_launch.py"
 VERL = "tirjudge launch verl --recipe tir-judge-zero-8b"
 VERL_COMMAND = "tests/training/launch/test_launch_command.py"
@@ -265,10 +266,6 @@ TRAINING: dict[str, Treatment] = {
         "codejudgebench", "mattymchen/codejudgebench"
     ),
     "tirjudge data inspect data/tir": Fails(f"tirjudge data: {NO_DATASET.format('data/tir')}"),
-    "tirjudge data smol --sources DIR --output data/smol": Fails(
-        "tirjudge data: cannot read DIR/mbpp/mbpp.jsonl: No such file or directory; "
-        "--sources names the folder of mbpp/ and self-instruct/"
-    ),
     "tirjudge data decontaminate examples/instructions.jsonl --output clean.jsonl --against judgebench "
     "--against examples/my-test.jsonl:question": _against("judgebench", "ScalerLab/JudgeBench"),
     "tirjudge data inspect runs/mini-0/rl/rollouts": TestedBy(
@@ -281,10 +278,12 @@ TRAINING: dict[str, Treatment] = {
     "tirjudge train --recipe mini": Runs("total", more="--plan"),
     "tirjudge train --recipe smol": SHRUNK,
     "tirjudge train --iterative --control --recipe smol": SHRUNK,
-    "tirjudge train --recipe smol-arms": SHRUNK,
-    "tirjudge train --recipe smol-arms-ten --seed 0 --set data.heldout= --output runs/arms": SHRUNK,
-    "tirjudge train --recipe smol-further-ten --seed 0 --model runs/arms/tools/warmup/model "
-    "--set data.demonstrations= --set data.heldout= --output runs/further-ten": SHRUNK,
+    "tirjudge train --recipe research/smol/recipes/smol-arms.toml": RESEARCHED,
+    "tirjudge train --recipe research/smol/recipes/smol-arms-ten.toml --seed 0 --set data.heldout= "
+    "--output runs/arms": RESEARCHED,
+    "tirjudge train --recipe research/smol/recipes/smol-further-ten.toml --seed 0 "
+    "--model runs/arms/tools/warmup/model --set data.demonstrations= --set data.heldout= "
+    "--output runs/further-ten": RESEARCHED,
     "tirjudge train --recipe smol --shrink": SHRUNK,
     "tirjudge train --recipe smol --set demonstrations.rows=16 --set rl.steps=1 --set rl.groups=2 "
     "--set rl.samples=2 --set rl.micro_batch=4 --set validation.n=1 --set heldout.n=1": SHRUNK,

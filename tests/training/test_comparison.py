@@ -13,6 +13,9 @@ from tirjudge_training.config_files import BadRecipe, load, load_arms
 from tirjudge_training.evaluation import Answer, summary
 from tirjudge_training.recipe import Recipe
 
+RESEARCH = Path(__file__).parents[2] / "research" / "smol" / "recipes"
+ARMS, FURTHER = str(RESEARCH / "smol-arms-ten.toml"), str(RESEARCH / "smol-further-ten.toml")
+
 
 def arms(*assignments: str) -> dict[str, Recipe]:
     return load_arms(Recipe, "mini-arms", assignments)
@@ -29,7 +32,7 @@ def test_an_arm_overrides_keys_of_the_recipe() -> None:
 
 
 def test_the_arms_that_a_run_names_are_its_only_ones() -> None:
-    words = ("train", "--recipe", "smol-further-ten", "--set", "data.heldout=", "--plan")
+    words = ("train", "--recipe", FURTHER, "--set", "data.heldout=", "--plan")
     planned = run(*words, "--arm", "sft", "--arm", "rl")
     assert planned.exit_code == 0, planned.stderr
     assert [line for line in planned.stdout.splitlines() if line.startswith("arm ")] == [
@@ -38,22 +41,20 @@ def test_the_arms_that_a_run_names_are_its_only_ones() -> None:
     ]
     bad = run(*words, "--arm", "srt")
     assert bad.exit_code == 2
-    assert bad.stderr.strip() == (
-        "tirjudge train: --arm: the recipe smol-further-ten has no arm 'srt'; "
-        "its arms are rl, sft, rejection, rounds, form"
-    )
+    assert "--arm" in bad.stderr
+    assert bad.stderr.strip().endswith("has no arm 'srt'; its arms are rl, sft, rejection, rounds, form")
     assert "has no arm 'sft'; it has none" in run("train", "--recipe", "mini", "--arm", "sft").stderr
 
 
 def test_arms_that_start_elsewhere_keep_their_own_model_and_rows() -> None:
     """The assignments are those of docs/smol.md; an arm's own keys win over them."""
-    found = load_arms(Recipe, "smol-further-ten", ["model.base=judge", "data.demonstrations="])
+    found = load_arms(Recipe, FURTHER, ["model.base=judge", "data.demonstrations="])
     assert {name: arm.model.base for name, arm in found.items()} == {
         **dict.fromkeys(("rl", "sft", "rejection", "rounds"), "judge"),
         "form": "smol",
     }
     assert [name for name, arm in found.items() if arm.data.demonstrations] == ["sft", "form"]
-    assert {arm.data.families for arm in found.values()} == {load(Recipe, "smol-arms-ten").data.families}
+    assert {arm.data.families for arm in found.values()} == {load(Recipe, ARMS).data.families}
 
 
 @pytest.mark.parametrize(

@@ -1,1 +1,0 @@
-"""Measuring scripts of the small real judge: sets, baselines, results, curves and mistakes."""

@@ -1,0 +1,192 @@
+"""Pooled numbers of models on the same rows, and their paired differences with a bootstrap.
+
+    python -m research.smol.differences --split test --sets FOLDER \\
+        --compare "tools - text only=TOOLS-0,TOOLS-1,TOOLS-2:TEXT-0,TEXT-1,TEXT-2" \\
+        --compare "tools - outputs withheld=TOOLS-0:WITHHELD-0" ...
+
+A comparison names the folders that `research.smol.results` wrote, one for each seed, paired by position.
+Its measure was fixed before training: the accuracy over the pairs of `PRIMARY`, pooled. A bootstrap sample
+draws prompts with all their rows, and seeds, both with replacement. The p-value is two-sided, and corrected
+by Holm's method over all comparisons of one call. With one seed the interval covers prompts only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from research.smol.judging import judged_rows
+from research.smol.splits import SEED, SPLITS
+from research.smol.summary import Judged, credit, summary
+
+PRIMARY = "broken", "repaired", "both-edited", "natural"
+"""Sets whose pooled accuracy is compared."""
+COMPARISONS = "tools - text only", "tools - outputs withheld", "RL - SFT continued", "rounds - RL continued"
+"""The primary comparisons, fixed before training."""
+_RESAMPLES = 10_000
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A difference of two accuracies in points, with its bootstrap interval."""
+
+    name: str
+    prompts: int
+    rows: int
+    seeds: int
+    points: float
+    low: float
+    high: float
+    p: float
+
+
+def differences_by_prompt(first: Sequence[Judged], second: Sequence[Judged]) -> dict[str, list[float]]:
+    """Return the differences of credits, by prompt. Raises ValueError unless both judged the same rows."""
+    others = {str(row["id"]): (row, line) for row, line in second}
+    if {str(row["id"]) for row, _ in first} != set(others):
+        raise ValueError("the two models judged different rows: use the same --split and --rows")
+    found: dict[str, list[float]] = {}
+    for row, line in first:
+        delta = credit((row, line)) - credit(others[str(row["id"])])
+        found.setdefault(row["prompt"], []).append(delta)
+    return found
+
+
+def bootstrap(name: str, seeds: Sequence[Mapping[str, Sequence[float]]], seed: int = SEED) -> Difference:
+    """Return the mean difference over seeds, with a percentile interval and a two-sided p-value.
+
+    Each of `seeds` maps a prompt to the differences of its rows.
+    """
+    prompts = sorted(seeds[0])
+    sums = np.array([[sum(one[prompt]) for prompt in prompts] for one in seeds])
+    counts = np.array([len(seeds[0][prompt]) for prompt in prompts], dtype=np.float64)
+    rng = np.random.default_rng(seed)
+    means = np.empty(_RESAMPLES)
+    for i in range(_RESAMPLES):
+        drawn = np.bincount(rng.integers(len(prompts), size=len(prompts)), minlength=len(prompts))
+        by_seed = sums[rng.integers(len(seeds), size=len(seeds))] @ drawn
+        means[i] = by_seed.mean() / (counts @ drawn)
+    low, high = np.quantile(means, [0.025, 0.975])
+    tail = min(np.sum(means <= 0), np.sum(means >= 0))
+    return Difference(
+        name=name,
+        prompts=len(prompts),
+        rows=int(counts.sum()),
+        seeds=len(seeds),
+        points=100 * float(sums.mean(axis=0).sum() / counts.sum()),
+        low=100 * float(low),
+        high=100 * float(high),
+        # One is added, so that no p-value is zero.
+        p=min(1.0, 2 * float(tail + 1) / (_RESAMPLES + 1)),
+    )
+
+
+def holm(values: Sequence[float]) -> list[float]:
+    """Return p-values adjusted by Holm's step-down method (Holm 1979), in the order given."""
+    order = sorted(range(len(values)), key=values.__getitem__)
+    adjusted, highest = [0.0] * len(values), 0.0
+    for place, index in enumerate(order):
+        highest = max(highest, min(1.0, (len(values) - place) * values[index]))
+        adjusted[index] = highest
+    return adjusted
+
+
+def pooled(folder: Path, sets: Path, split: str, rows: int | None, longest: float = math.inf) -> list[Judged]:
+    """Return the rows of all sets of `PRIMARY` that exist, with a model's lines from its results folder.
+
+    Rows with a response of more than `longest` characters are left out.
+    """
+    found: list[Judged] = []
+    for name in PRIMARY:
+        if (file := sets / f"{name}.{split}.jsonl").exists():
+            result = folder / f"{name}.{split}.verdicts.jsonl"
+            if not result.exists():
+                raise ValueError(f"no verdicts at {result}: run research.smol.results for it")
+            found += judged_rows(file, result, rows)
+    return [one for one in found if max(map(len, one[0]["responses"])) <= longest]
+
+
+def models_table(models: Mapping[str, Sequence[Judged]]) -> str:
+    """Return the pooled numbers of each results folder as a Markdown table."""
+    lines = [
+        "| model | rows | right, % | programs that separate (right, followed) | without verdict |",
+        "|---|---|---|---|---|",
+    ]
+    for name, rows in models.items():
+        one = summary(rows)
+        separates = one["program_separates"]
+        right, followed = (separates * (one[key] or 0.0) for key in ("program_right", "verdict_follows"))
+        lines.append(
+            f"| {name} | {one['n']} | {100 * one['accuracy']:.1f} "
+            f"| {separates} ({right:.0f}, {followed:.0f}) | {one['without_verdict']} |"
+        )
+    return "\n".join(lines)
+
+
+def table(found: Sequence[Difference]) -> str:
+    """Return the differences as a Markdown table with Holm's correction over its rows."""
+    lines = [
+        "| comparison | prompts | rows | seeds | points | p | p, Holm |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for one, adjusted in zip(found, holm([one.p for one in found]), strict=True):
+        seeds = str(one.seeds) if one.seeds > 1 else "1 (prompts only)"
+        points = f"{one.points:+.1f} [{one.low:+.1f}, {one.high:+.1f}]"
+        lines.append(
+            f"| {one.name} | {one.prompts} | {one.rows} | {seeds} | {points} | {one.p:.4f} | {adjusted:.4f} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Print the pooled numbers of the models and the comparisons, and write the comparisons as JSON."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sets", type=Path, required=True, help="the folder that research.smol.sets wrote")
+    parser.add_argument("--split", choices=SPLITS, default="development")
+    parser.add_argument("--rows", type=int, help="the rows of each set that were judged")
+    parser.add_argument(
+        "--longest", type=int, default=math.inf, help="the most characters of a response in the compared rows"
+    )
+    parser.add_argument(
+        "--compare",
+        action="append",
+        required=True,
+        metavar="NAME=FOLDER,...:FOLDER,...",
+        help=f"a comparison; repeatable. The primary ones: {'; '.join(COMPARISONS)}",
+    )
+    parser.add_argument("--output", type=Path, help="write the numbers as JSON")
+    options = parser.parse_args()
+    models: dict[str, list[Judged]] = {}
+    found = []
+    for text in options.compare:
+        name, _, folders = text.rpartition("=")
+        sides = [side.split(",") for side in folders.split(":")]
+        for folder in [folder for side in sides for folder in side if folder not in models]:
+            models[folder] = pooled(Path(folder), options.sets, options.split, options.rows, options.longest)
+        # One pair of folders for each seed.
+        pairs = list(zip(*sides, strict=True))
+        seeds = [differences_by_prompt(models[one], models[other]) for one, other in pairs]
+        found.append(bootstrap(name, seeds))
+    print(models_table(models), table(found), sep="\n\n")
+    if options.output:
+        adjusted = holm([one.p for one in found])
+        records = [
+            {**{key: getattr(one, key) for key in one.__slots__}, "p_holm": value}
+            for one, value in zip(found, adjusted, strict=True)
+        ]
+        options.output.write_text(json.dumps(records, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

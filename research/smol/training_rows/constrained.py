@@ -1,0 +1,209 @@
+"""Rows of prompts with one to three constraints, and answers that keep different numbers of them."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from research.smol.training_rows.families.base import Constraint, Family
+from research.smol.training_rows.families.registry import Form, choose, worded, wordings
+from research.smol.training_rows.prompts import joined, takes_fragments, with_context
+from research.smol.training_rows.requests import Request
+from research.smol.training_rows.rows import LISTWISE, PAIRWISE, POINTWISE, Draft, program
+from research.smol.training_rows.writing import Pen, compose, insert_sentence
+
+_PUBLIC = 0.25
+"""Share of the prompts that come from public instructions."""
+_GENRES = {"text": 5, "list": 2, "letter": 2, "story": 2, "question": 1}
+"""Weights of the genres of our own requests."""
+_FRAGMENTS, _CLAUSES = 0.2, 0.3
+"""Shares of the prompts whose constraints continue the request, or follow "your response should"."""
+_PASSES = 4
+"""One edit may undo another one, so all are tried again."""
+_CHOICES = "detectable_format:constrained_response"
+
+
+@dataclass
+class Constrained:
+    """A generator of such rows; balances label positions and lengths as it goes."""
+
+    rng: random.Random
+    own: Mapping[str, Sequence[Request]]
+    """Our own requests by genre."""
+    public: Sequence[Request]
+    vocabulary: Sequence[str]
+    allowed: Sequence[str]
+    """The families that may appear."""
+    tried: Counter[str] = field(default_factory=Counter)
+    """Attempts that led to no row, by reason."""
+    _longer: int = 0
+    """Rows whose best response is the longest one, minus the others."""
+
+    def draft(self, environment: str) -> Draft | None:
+        """Return a row, or None if the drawn constraints and answers do not work out."""
+        rng = self.rng
+        families = choose(rng.choices([1, 2, 3], [50, 32, 18])[0], self.allowed, rng)
+        request = self._request(asks=any(family.id == _CHOICES for family in families))
+        pen = Pen(rng, request.topic, request.area, vocabulary=self.vocabulary)
+        text = with_context(request.text, rng)
+        natural = self._natural(request, pen)
+        form = self._form(request, families)
+        constraints = [worded(family, natural, text, pen, form) for family in families]
+        if form == "fragment":
+            # The constraints continue the request itself, and the context follows.
+            prompt = joined(request.text, constraints, rng, form) + text.removeprefix(request.text)
+        else:
+            prompt = joined(text, constraints, rng, form)
+        constraints.sort(key=lambda one: prompt.find(one.wording[1:]))
+        count = rng.choice([3, 3, 4]) if environment == LISTWISE else 2
+        responses = self._responses(request, natural, constraints, count, pen)
+        if responses is None:
+            self.tried["no answers: " + ", ".join(one.family.id for one in constraints)] += 1
+            return None
+        return self._draft(prompt, constraints, responses, environment, request.source, pen)
+
+    def _form(self, request: Request, families: Sequence[Family]) -> Form:
+        """Draw the form of the wordings; one that a family lacks gives way to sentences."""
+        drawn = self.rng.random()
+        form: Form = "sentence"
+        if drawn < _FRAGMENTS and takes_fragments(request.text):
+            form = "fragment"
+        elif drawn > 1 - _CLAUSES:
+            form = "clause"
+        return form if all(wordings(family.id, form) for family in families) else "sentence"
+
+    def _request(self, *, asks: bool) -> Request:
+        if asks:
+            # A choice between yes, no and maybe needs a question.
+            return self.rng.choice(self.own["question"])
+        if self.public and self.rng.random() < _PUBLIC:
+            return self.rng.choice(self.public)
+        genre = self.rng.choices(list(_GENRES), list(_GENRES.values()))[0]
+        return self.rng.choice(self.own[genre])
+
+    def _natural(self, request: Request, pen: Pen) -> str:
+        fitting = [answer for answer in request.answers[:3] if 12 <= len(answer.split()) <= 350]
+        if fitting and self.rng.random() < 0.8:
+            return self.rng.choice(fitting)
+        words = int(self.rng.choice([30, 50, 70, 90, 120, 160, 220, 300]) * self.rng.uniform(0.7, 1.3))
+        return compose(pen, request.genre, words)
+
+    def _responses(
+        self, request: Request, natural: str, constraints: Sequence[Constraint], count: int, pen: Pen
+    ) -> list[tuple[str, list[bool]]] | None:
+        """Return the responses with the constraints that they keep, the best first."""
+        wanted = self._patterns(len(constraints), count)
+        same = self.rng.random() < 0.5
+        found: list[tuple[str, list[bool]]] = []
+        for pattern in wanted:
+            for _ in range(5):
+                base = natural if same or not found else self._natural(request, pen)
+                text = self._edited(base, constraints, pattern, pen)
+                if text is not None and all(text != other for other, _ in found):
+                    found.append((text, pattern))
+                    break
+            else:
+                return None
+        return found
+
+    def _patterns(self, constraints: int, count: int) -> list[list[bool]]:
+        """Draw the constraints that each response keeps; the first keeps more than any other."""
+        best = (
+            constraints if constraints == 1 or self.rng.random() < 0.75 else self.rng.randint(1, constraints)
+        )
+        kept = [
+            best,
+            *(self.rng.choice([best - 1, best - 1, self.rng.randint(0, best - 1)]) for _ in range(count - 1)),
+        ]
+        return [self.rng.sample([True] * n + [False] * (constraints - n), constraints) for n in kept]
+
+    def _edited(
+        self, text: str, constraints: Sequence[Constraint], pattern: Sequence[bool], pen: Pen
+    ) -> str | None:
+        if pen.chance(0.35):
+            text = self._harmless(text, pen)
+        pairs = sorted(zip(constraints, pattern, strict=True), key=lambda pair: pair[0].family.order)
+        for _ in range(_PASSES):
+            for constraint, keep in pairs:
+                text = constraint.edit(text, keep, pen).strip()
+            if len(text) > 3200:
+                return None
+            if all(constraint.holds(text) == keep for constraint, keep in pairs):
+                return text if all(one.verified(text) == keep for one, keep in pairs) else None
+        return None
+
+    def _harmless(self, text: str, pen: Pen) -> str:
+        edits: Sequence[Callable[[], str]] = (
+            lambda: f"{pen.phrase('openers')}\n\n{text}",
+            lambda: f"{text}\n\n{pen.phrase('closers')}",
+            lambda: insert_sentence(text, pen.sentence(), pen.rng),
+            lambda: text.replace(". ", ".\n\n", 1),
+            lambda: f"**{pen.phrase('title')}**\n\n{text}",
+            lambda: text.replace(" the ", " this ", 1),
+        )
+        return pen.rng.choice(edits)()
+
+    def _draft(
+        self,
+        prompt: str,
+        constraints: Sequence[Constraint],
+        responses: list[tuple[str, list[bool]]],
+        environment: str,
+        source: str,
+        pen: Pen,
+    ) -> Draft:
+        responses = self._balanced(responses, constraints, pen)
+        order = self.rng.sample(range(len(responses)), len(responses))
+        return Draft(
+            prompt=prompt,
+            responses=[responses[at][0] for at in order],
+            label=order.index(0),
+            domain="instruction-following",
+            environment=environment,
+            families=[constraint.family.id for constraint in constraints],
+            source=source,
+            program=program(constraints, environment),
+            kept=[sum(responses[at][1]) for at in order],
+            of=len(constraints),
+        )
+
+    def _balanced(
+        self, responses: list[tuple[str, list[bool]]], constraints: Sequence[Constraint], pen: Pen
+    ) -> list[tuple[str, list[bool]]]:
+        """Lengthen a response, without changing what it keeps, if the best is too often longer or shorter."""
+        longest = max(range(len(responses)), key=lambda at: len(responses[at][0]))
+        if (longest == 0 and self._longer > 0) or (longest != 0 and self._longer < 0):
+            at = self.rng.randrange(1, len(responses)) if longest == 0 else 0
+            text, pattern = responses[at]
+            goal = len(responses[longest][0]) + 5
+            pairs = list(zip(constraints, pattern, strict=True))
+            for _ in range(40):
+                text = insert_sentence(text, pen.sentence(), self.rng)
+                text = self._cased(text, pattern, constraints)
+                if len(text) > goal or not all(one.holds(text) == keep for one, keep in pairs):
+                    break
+            if len(text) > goal and all(one.verified(text) == keep for one, keep in pairs):
+                responses[at] = (text, pattern)
+                longest = at
+        if len(responses) == 2 or longest == 0:
+            self._longer += 1 if longest == 0 else -1
+        return responses
+
+    def _cased(self, text: str, pattern: Sequence[bool], constraints: Sequence[Constraint]) -> str:
+        """Return the text in the letter case that a constraint which it keeps asks for."""
+        kept = {one.family.id for one, keep in zip(constraints, pattern, strict=True) if keep}
+        if "change_case:english_capital" in kept:
+            return text.upper()
+        if "change_case:english_lowercase" in kept:
+            return text.lower()
+        return text.replace(",", "") if "punctuation:no_comma" in kept else text
+
+
+def environments(rng: random.Random, count: int) -> list[str]:
+    """Return the formats of rows: 60 % pairs, 20 % lists, 20 % single responses, shuffled."""
+    lists = points = round(0.2 * count)
+    found = [PAIRWISE] * (count - lists - points) + [LISTWISE] * lists + [POINTWISE] * points
+    rng.shuffle(found)
+    return found

@@ -1,0 +1,119 @@
+"""Rows of the training data: their fields, and the demonstration's program and its run in the sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from research.smol.training_rows.families.base import Constraint
+from tirjudge_environments.orders import letters
+from tirjudge_sandbox import Limits, Program, Sandbox, Status, open_sandbox
+
+PAIRWISE, LISTWISE, POINTWISE = "tir-pairwise", "tir-listwise", "tir-pointwise"
+IMPORTS = "import json, re"
+"""The first line of every program: always the same, so that a model never leaves out a needed one."""
+
+LIMITS = Limits(wall_seconds=10, cpu_seconds=3)
+_BATCH = 400
+
+
+@dataclass
+class Draft:
+    """A row before its program has run in the sandbox."""
+
+    prompt: str
+    responses: list[str]
+    label: int
+    domain: str
+    environment: str
+    families: list[str]
+    source: str
+    program: str | None = None
+    kept: list[int] | None = None
+    of: int | None = None
+
+    def printed(self) -> list[str]:
+        """Return what the program must print, for each of its runs."""
+        if self.kept is None:
+            return []
+        counts = [f"{kept} of {self.of}" for kept in self.kept]
+        if self.environment == POINTWISE:
+            return counts
+        return [
+            "\n".join(f"{name} {count}" for name, count in zip(letters(len(counts)), counts, strict=True))
+        ]
+
+    def bindings(self) -> list[dict[str, Any]]:
+        """Return the variables of each run of the program, as the formats bind them."""
+        if self.environment == POINTWISE:
+            return [{"prompt": self.prompt, "response": response} for response in self.responses]
+        named = {f"response_{chr(97 + at)}": response for at, response in enumerate(self.responses)}
+        return [{"prompt": self.prompt, "responses": self.responses, **named}]
+
+    def row(self, id: str) -> dict[str, Any]:
+        """Return the row as it is stored."""
+        return {
+            "id": id,
+            "prompt": self.prompt,
+            "responses": self.responses,
+            "label": self.label,
+            "domain": self.domain,
+            "environment": self.environment,
+            "families": self.families,
+            "demonstration": {"program": self.program, "kept": self.kept, "of": self.of},
+        }
+
+
+def unique_best(kept: Sequence[int]) -> bool:
+    """Return True if exactly one response keeps the most."""
+    return list(kept).count(max(kept)) == 1
+
+
+def program(constraints: Sequence[Constraint], environment: str) -> str:
+    """Return the demonstration's program, with the checks in the order of the prompt."""
+    families = [constraint.family for constraint in constraints]
+    checks = [constraint.family.expression(constraint.given) for constraint in constraints]
+    lines = [IMPORTS]
+    lines += [family.setup for family in families if family.setup]
+    lines += ["def check(r):", f"    return [{', '.join(checks)}]", output_lines(environment)]
+    return "\n".join(lines)
+
+
+def output_lines(environment: str) -> str:
+    """Return the end of every program, which prints how much each response keeps, under its letter."""
+    if environment == POINTWISE:
+        return 'print(sum(check(response)), "of", len(check(response)))'
+    # A small model copies a letter from a line more reliably than it counts positions in a row of numbers.
+    return 'for name, r in zip("ABCD", responses):\n    print(name, sum(check(r)), "of", len(check(r)))'
+
+
+def confirmed(drafts: Sequence[Draft], say: Callable[[str], None]) -> list[bool]:
+    """Return for each draft whether its program prints exactly what the verifiers count.
+
+    A draft without a program is confirmed. Raises SandboxUnavailable.
+    """
+    return asyncio.run(_confirmed(drafts, say))
+
+
+async def _confirmed(drafts: Sequence[Draft], say: Callable[[str], None]) -> list[bool]:
+    found: list[bool] = []
+    async with open_sandbox("local", preload=()) as box:
+        for start in range(0, len(drafts), _BATCH):
+            batch = drafts[start : start + _BATCH]
+            found += await asyncio.gather(*(_agrees(box, draft) for draft in batch))
+            say(f"programs: {len(found):,} of {len(drafts):,} rows run")
+    return found
+
+
+async def _agrees(box: Sandbox, draft: Draft) -> bool:
+    if draft.program is None:
+        return True
+    outputs = await asyncio.gather(*(_output(box, draft.program, bindings) for bindings in draft.bindings()))
+    return outputs == draft.printed()
+
+
+async def _output(box: Sandbox, source: str, bindings: dict[str, object]) -> str | None:
+    ran = await box.run(Program(source=source, bindings=bindings), LIMITS)
+    return ran.stdout.strip() if ran.status is Status.OK else None

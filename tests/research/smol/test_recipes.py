@@ -1,0 +1,22 @@
+"""The recipes of the comparisons: loaded by path, they extend the shipped recipe and can be shrunk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import research.smol
+from tirjudge_training.config_files import load, load_arms
+from tirjudge_training.planning.shrink import shrunk
+from tirjudge_training.recipe import Recipe
+
+RECIPES = sorted(Path(research.smol.__file__).parent.joinpath("recipes").glob("*.toml"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_a_recipe_extends_the_shipped_recipe_and_can_be_shrunk(path: Path, tmp_path: Path) -> None:
+    recipe = load(Recipe, str(path))
+    assert recipe.model.lora == load(Recipe, "smol").model.lora
+    assert len(load_arms(Recipe, str(path))) >= 4
+    assert shrunk(recipe, tmp_path).rl.steps == 2
