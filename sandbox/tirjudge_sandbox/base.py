@@ -20,7 +20,7 @@ LARGEST_LIMIT = 1 << 62
 """Larger numbers do not fit the integers of the kernel's interfaces."""
 _MOST_INODES = 4096
 """Files and folders of a working folder, itself included."""
-MOST_NAME_BYTES, _MOST_PATH_BYTES = 255, 4095
+_MOST_NAME_BYTES, _MOST_PATH_BYTES = 255, 4095
 """Limits of Linux (NAME_MAX and PATH_MAX) on a name between slashes, and on a path."""
 _SHOWN_CHARACTERS = 100
 _COUNTS = ("threads", "processes")
@@ -144,6 +144,15 @@ class Execution:
     """The reason for a SANDBOX_FAILED; empty otherwise."""
 
 
+class InvalidProgram(ValueError):
+    """A program or limits that `validate` refuses."""
+
+    def __init__(self, field: str, text: str):
+        super().__init__(text)
+        self.field = field
+        """Name of the invalid field of `Program` or `Limits`."""
+
+
 class SandboxUnavailable(RuntimeError):
     """No sandbox with the requested properties can be opened; the message says why and what to do."""
 
@@ -166,13 +175,13 @@ class Sandbox(Protocol):
     async def run(self, program: Program, limits: Limits = ...) -> Execution:
         """Run one program. Never raises for what the program does; cancelling kills the program first.
 
-        Raises ValueError for what `validate` refuses.
+        Raises InvalidProgram, which is a ValueError, for what `validate` refuses.
         """
         ...
 
 
 def validate(program: Program, limits: Limits) -> None:
-    """Raise ValueError for a program that cannot be run whatever its source is.
+    """Raise InvalidProgram for a program that cannot be run whatever its source is.
 
     These are limits that are not positive and finite; files that cannot be written, because of their paths,
     number or size; and bindings that nest too deeply. They would look like errors of the program.
@@ -181,13 +190,15 @@ def validate(program: Program, limits: Limits) -> None:
         value = getattr(limits, limit.name)
         # Only the counts may be 0. The comparisons are negated so that NaN fails them too.
         if not (value >= 0 if limit.name in _COUNTS else value > 0) or value > LARGEST_LIMIT:
-            raise ValueError(f"Limits.{limit.name} must be positive and finite, not {value}")
-    for path in (*program.files, *program.fetch):
-        _validate_path(path)
-    if program.files:
-        _validate_files(program.files, limits)
+            raise InvalidProgram(limit.name, f"Limits.{limit.name} must be positive and finite, not {value}")
+    for name, paths in (("files", program.files), ("fetch", program.fetch)):
+        if problem := next(filter(None, map(_problem_of_path, paths)), ""):
+            raise InvalidProgram(name, problem)
+    if program.files and (problem := _problem_of_files(program.files, limits)):
+        raise InvalidProgram("files", problem)
     if nested_too_deeply(program.bindings):
-        raise ValueError(f"Program.bindings must not be nested more than {MOST_NESTED} levels deep")
+        problem = f"Program.bindings must not be nested more than {MOST_NESTED} levels deep"
+        raise InvalidProgram("bindings", problem)
 
 
 def nested_too_deeply(value: Any) -> bool:
@@ -206,29 +217,32 @@ def nested_too_deeply(value: Any) -> bool:
     return True
 
 
-def _validate_path(path: str) -> None:
+def _problem_of_path(path: str) -> str:
+    """Return why a file of the program cannot have this path; empty if it can."""
     shown = repr(path[:_SHOWN_CHARACTERS])
     parts = PurePosixPath(path).parts
     if not parts or path.startswith("/") or path.endswith("/") or ".." in parts or "\0" in path:
-        raise ValueError(f"{shown} is not a path inside the working folder")
+        return f"{shown} is not a path inside the working folder"
     try:
         longest, length = max(len(os.fsencode(part)) for part in parts), len(os.fsencode(path))
     except UnicodeEncodeError:
-        raise ValueError(f"{shown} is not a path: it contains half a character") from None
-    if longest > MOST_NAME_BYTES or length > _MOST_PATH_BYTES:
-        raise ValueError(
+        return f"{shown} is not a path: it contains half a character"
+    if longest > _MOST_NAME_BYTES or length > _MOST_PATH_BYTES:
+        return (
             f"{shown}... is too long a path: {_MOST_PATH_BYTES} bytes are possible, "
-            f"and {MOST_NAME_BYTES} between slashes"
+            f"and {_MOST_NAME_BYTES} between slashes"
         )
+    return ""
 
 
-def _validate_files(files: Mapping[str, bytes], limits: Limits) -> None:
+def _problem_of_files(files: Mapping[str, bytes], limits: Limits) -> str:
+    """Return why these files cannot be written to one working folder; empty if they can."""
     paths = {PurePosixPath(path) for path in files}
     folders = {folder for path in paths for folder in path.parents}
     if len(paths) < len(files) or not paths.isdisjoint(folders):
-        raise ValueError("the program's files clash: a path is given twice, or as a file and as a folder")
+        return "the program's files clash: a path is given twice, or as a file and as a folder"
     if len(paths) + len(folders) > _MOST_INODES:
-        raise ValueError(
+        return (
             f"the program's {len(paths)} files and their folders exceed the {_MOST_INODES} "
             "that a working folder holds"
         )
@@ -237,7 +251,8 @@ def _validate_files(files: Mapping[str, bytes], limits: Limits) -> None:
     size, taken = sum(sizes), sum(map(_in_pages, sizes))
     if size > limits.disk_bytes or taken > _in_pages(limits.disk_bytes):
         size = max(size, taken)
-        raise ValueError(f"the program's files take {size} bytes, Limits.disk_bytes is {limits.disk_bytes}")
+        return f"the program's files take {size} bytes, Limits.disk_bytes is {limits.disk_bytes}"
+    return ""
 
 
 def _in_pages(size: int) -> int:

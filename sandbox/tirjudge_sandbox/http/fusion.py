@@ -1,17 +1,18 @@
-"""SandboxFusion's requests and answers (`/run_code`, `/run_jupyter`), as its client 0.3.7 defines them."""
+"""SandboxFusion's routes (`/run_code`, `/run_jupyter`), as its client 0.3.7 defines them."""
 
 from __future__ import annotations
 
-import base64
-from collections.abc import Mapping
+import json
+import math
+import signal
 from dataclasses import replace
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 
-from tirjudge_sandbox.base import MIB, Execution, Limits, Program, Status
-from tirjudge_sandbox.http.fields import Files, Message, Paths, Seconds, Text, given
+from tirjudge_sandbox.base import MIB, Execution, Isolation, Limits, Program, Status
+from tirjudge_sandbox.http.fields import Files, Message, Paths, Seconds, Text, decoded, encoded, one_line
 
 PYTHON = "python"
 Language = Literal[
@@ -19,6 +20,44 @@ Language = Literal[
     "sql", "rust", "cuda", "lua", "R", "perl", "D_ut", "ruby", "scala", "julia", "pytest", "junit",
     "kotlin_script", "jest", "verilog", "python_gpu", "lean", "swift", "racket", "gtest", "react",
 ]  # fmt: skip
+
+_WRAPPER = """\
+def _tirjudge():
+    import json, linecache, random, resource, sys, traceback
+
+    given = json.loads({given!r})
+    source, file = given["source"], "<program>"
+
+    def show(kind, error, trace):
+        # Drops the frames of this wrapper.
+        sys.stderr.write("".join(traceback.format_exception(kind, error, trace.tb_next.tb_next)))
+
+    sys.excepthook = show
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    try:
+        resource.setrlimit(resource.RLIMIT_CPU, (given["cpu"], given["cpu"] + 1))
+    except (OSError, ValueError):
+        pass
+    random.seed(given["seed"])
+    names = globals()
+    del names["_tirjudge"]
+    names.update(given["bindings"])
+    exec(compile(source, file, "exec", dont_inherit=True), names)
+
+
+_tirjudge()
+"""
+"""The source of a program for a server that takes nothing but a source."""
+
+UNKNOWN = Isolation(
+    placement="sandbox-fusion",
+    host_files_hidden=False,
+    network_cut=False,
+    processes_contained=False,
+    calls_filtered=False,
+    notes=("a SandboxFusion server does not say how it isolates programs",),
+)
+"""The isolation assumed for SandboxFusion."""
 
 _KILLED = -9
 
@@ -57,7 +96,7 @@ class CommandResult(Message):
 class RunCodeRequest(Message):
     """One program."""
 
-    code: Text
+    code: str
     language: Language
     compile_timeout: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 10
     """Seconds. Accepted and ignored: nothing is compiled for Python."""
@@ -65,7 +104,7 @@ class RunCodeRequest(Message):
     """Seconds of wall time, and of CPU time."""
     memory_limit_MB: Annotated[int, Field(ge=-1, le=1 << 30)] = -1
     """MiB; -1 and 0 mean the server's default."""
-    stdin: Text | None = None
+    stdin: str | None = None
     files: Files = Field(default_factory=dict)
     fetch_files: Paths = ()
 
@@ -74,8 +113,8 @@ class RunCodeRequest(Message):
         return Program(
             source=self.code,
             stdin=self.stdin or "",
-            files=given(self.files),
-            fetch=tuple(dict.fromkeys(self.fetch_files)),
+            files=self.files,
+            fetch=self.fetch_files,
             client=client,
         )
 
@@ -167,11 +206,6 @@ class RunJupyterResponse(Message):
         return cls(status=RunStatus.SANDBOX_ERROR, message=reason, driver=driver)
 
 
-def encoded(files: Mapping[str, bytes]) -> dict[str, str]:
-    """Return files with their content in base64."""
-    return {path: base64.b64encode(content).decode() for path, content in files.items()}
-
-
 _LIMITS = {
     Status.OUTPUT_LIMIT: "stopped at the limit of {0.output_bytes} bytes of output; {1.cut_bytes} were cut",
     Status.MEMORY_LIMIT: "stopped at the limit of {0.memory_bytes} bytes of memory",
@@ -196,3 +230,87 @@ def _return_code(execution: Execution) -> int:
         # Its own exit code may be 0 if it ended at the same moment, which must not look like success.
         return _KILLED
     return -execution.signal if execution.signal else execution.exit_code or 0
+
+
+def to_request(program: Program, limits: Limits) -> dict[str, Any]:
+    """Return the JSON of a request for a server that takes nothing but a source."""
+    return {
+        "code": _wrapped(program, limits),
+        "language": PYTHON,
+        "run_timeout": limits.wall_seconds,
+        # Rounded up, so that no program gets less memory than its limit.
+        "memory_limit_MB": -(-limits.memory_bytes // MIB),
+        "stdin": program.stdin,
+        "files": encoded(program.files),
+        "fetch_files": program.fetch,
+    }
+
+
+def _wrapped(program: Program, limits: Limits) -> str:
+    """Return a source that runs the program with its bindings, seed and CPU limit.
+
+    Tracebacks name `<program>` and show no frame of the wrapper. The hash seed and numpy's seed stay the
+    server's.
+    """
+    given = {
+        "source": program.source,
+        "bindings": dict(program.bindings),
+        "seed": program.seed,
+        "cpu": math.ceil(limits.cpu_seconds),
+    }
+    return _WRAPPER.format(given=json.dumps(given))
+
+
+def to_execution(body: bytes, limits: Limits) -> Execution:
+    """Read an answer. Raises ValueError if it is malformed."""
+    try:
+        answer = RunCodeResponse.model_validate_json(body)
+    except ValidationError as error:
+        raise ValueError(one_line(error)) from None
+    result = answer.run_result
+    if answer.status is RunStatus.SANDBOX_ERROR or result is None:
+        return Execution(status=Status.SANDBOX_FAILED, detail=answer.message or "no reason given")
+    # SandboxFusion has no output limit, so the limit is applied here.
+    stdout, stderr = _cut(result.stdout or "", result.stderr or "", limits.output_bytes)
+    kept = _size(stdout, stderr)
+    cut = _size(result.stdout or "", result.stderr or "") - kept
+    code = result.return_code
+    return Execution(
+        status=Status.OUTPUT_LIMIT if cut else _status(result),
+        exit_code=code if code is not None and code >= 0 else None,
+        signal=-code if code is not None and code < 0 else None,
+        stdout=stdout,
+        stderr=stderr,
+        truncated=cut > 0,
+        kept_bytes=kept,
+        cut_bytes=cut,
+        wall_seconds=result.execution_time or 0.0,
+        cpu_seconds=result.cpu_time or 0.0,
+        files={path: decoded(content) for path, content in answer.files.items()},
+        isolation=UNKNOWN,
+    )
+
+
+def _status(result: CommandResult) -> Status:
+    if result.status is CommandStatus.TIME_LIMIT:
+        return Status.WALL_LIMIT
+    code = result.return_code
+    if result.status is CommandStatus.ERROR or code is None:
+        return Status.SANDBOX_FAILED
+    if code == -signal.SIGXCPU:
+        # RLIMIT_CPU, which the wrapper sets.
+        return Status.CPU_LIMIT
+    if code < 0:
+        return Status.SIGNAL
+    return Status.ERROR if code else Status.OK
+
+
+def _size(*texts: str) -> int:
+    return sum(len(text.encode()) for text in texts)
+
+
+def _cut(stdout: str, stderr: str, most: int) -> tuple[str, str]:
+    out, err = stdout.encode(), stderr.encode()
+    # Standard output takes precedence, since the order of writes is not known.
+    out, err = out[:most], err[: max(0, most - len(out))]
+    return out.decode("utf-8", "ignore"), err.decode("utf-8", "ignore")

@@ -3,6 +3,7 @@
 # No `from __future__ import annotations`: FastAPI reads the routes' annotations, whose names are local here.
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tirjudge_sandbox.base import MIB, Execution, Isolation, Limits, Program, Sandbox, SandboxUnavailable
@@ -13,13 +14,19 @@ from tirjudge_sandbox.http.fusion import (
     RunJupyterRequest,
     RunJupyterResponse,
 )
-from tirjudge_sandbox.http.native import NAME, Info, IsolationMessage, LimitsMessage, RunRequest, RunResponse
+from tirjudge_sandbox.http.native import NAME, Info, RunRequest, execution_to_json
 from tirjudge_sandbox.server.asgi import CALLER, App
 from tirjudge_sandbox.server.guard import Access, Guard
 from tirjudge_sandbox.server.intake import Intake, IntakeLimits
 from tirjudge_sandbox.server.metrics import Metrics, RequestMetrics
 from tirjudge_sandbox.server.notebooks import Notebooks, run_cells
-from tirjudge_sandbox.server.settings import FieldRefused, ServerSettings, check_program, error_details
+from tirjudge_sandbox.server.settings import (
+    FieldRefused,
+    ServerSettings,
+    check_program,
+    error_details,
+    limits_of,
+)
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
@@ -89,28 +96,26 @@ def create_app(
         metrics.closed(answer.status)
         return answer
 
-    @app.post("/v1/run", responses=REFUSALS, tags=["tirjudge"], response_model=RunResponse)
-    async def run(body: RunRequest) -> RunResponse | Response:
+    @app.post("/v1/run", responses=REFUSALS, tags=["tirjudge"], response_model=Execution)
+    async def run(body: RunRequest) -> Response:
         """Run one program with all inputs and limits of a `Program`, and return its whole `Execution`."""
-        limits = body.limits.limits(settings.defaults)
-        execution = await executed(body.program(CALLER.get()), limits, {})
-        answer = RunResponse.of(execution)
+        limits = limits_of(body.limits, settings)
+        client = f"{CALLER.get()}/{body.client}" if body.client else CALLER.get()
+        execution = await executed(replace(body, client=client), limits, {})
         if sum(map(len, execution.files.values())) < MIB:
-            return answer
-        # Files of many MiB would hold up all other callers while they are encoded. One answer at a time,
-        # because each takes several times its size.
-        async with encoding:
-            return Response(await asyncio.to_thread(answer.to_json), media_type="application/json")
+            content = execution_to_json(execution)
+        else:
+            # Files of many MiB would hold up all other callers while they are encoded. One answer at a time,
+            # because each takes several times its size.
+            async with encoding:
+                content = await asyncio.to_thread(execution_to_json, execution)
+        return Response(content, media_type="application/json")
 
     @app.get("/v1/info", tags=["tirjudge"])
     async def info() -> Info:
         """Return version, capacity, isolation and largest limits of this server."""
         return Info(
-            server=NAME,
-            version=version,
-            capacity=box.capacity,
-            isolation=None if isolation is None else IsolationMessage.of(isolation),
-            most=LimitsMessage.of(settings.most),
+            server=NAME, version=version, capacity=box.capacity, isolation=isolation, most=settings.most
         )
 
     @app.get("/v1/ping", tags=["SandboxFusion"])

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Protocol
 
-from tirjudge_sandbox.base import MIB, SandboxUnavailable
-from tirjudge_sandbox.http.fields import given
+from tirjudge_sandbox.base import MIB, Program, SandboxUnavailable
+from tirjudge_sandbox.http.fields import encoded
 from tirjudge_sandbox.http.fusion import (
     CellResult,
     CommandResult,
@@ -14,11 +15,10 @@ from tirjudge_sandbox.http.fusion import (
     RunJupyterRequest,
     RunJupyterResponse,
     RunStatus,
-    encoded,
 )
 from tirjudge_sandbox.notebook.base import CellRun, CellStatus, NotebookLimits
 from tirjudge_sandbox.notebook.notebook import Notebook
-from tirjudge_sandbox.server.settings import FieldRefused, ServerSettings
+from tirjudge_sandbox.server.settings import FieldRefused, ServerSettings, check_program
 
 _GOES_ON = (CellStatus.OK, CellStatus.ERROR)
 """Statuses after which the next cell is run."""
@@ -45,8 +45,8 @@ async def run_cells(
     ran: list[CellRun] = []
     try:
         async with notebooks.notebook(
-            files=given(request.files),
-            fetch=tuple(dict.fromkeys(request.fetch_files)),
+            files=request.files,
+            fetch=request.fetch_files,
             limits=limits,
             client=client,
         ) as notebook:
@@ -74,9 +74,10 @@ def _limits(request: RunJupyterRequest, settings: ServerSettings) -> NotebookLim
         if (size := len(cell.encode())) > settings.source_bytes:
             text = f"has {size} bytes, at most {settings.source_bytes} are accepted"
             raise FieldRefused(text, "cells", number)
-    size = sum(map(len, given(request.files).values()))
-    if size > most.disk_bytes:
-        raise FieldRefused(f"take {size} bytes, the notebook's folder holds {most.disk_bytes}", "files")
+    inputs = Program(source="", files=request.files, fetch=request.fetch_files)
+    check_program(
+        inputs, replace(settings.defaults, disk_bytes=most.disk_bytes), settings, {"fetch": "fetch_files"}
+    )
     return NotebookLimits(
         cell_seconds=min(request.cell_timeout or seconds, seconds),
         idle_seconds=seconds,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, PositiveInt
+from pydantic import BaseModel, ConfigDict, PositiveInt, ValidationError
 
-from tirjudge_sandbox.base import MIB, Limits, Program, validate
+from tirjudge_sandbox.base import MIB, InvalidProgram, Limits, Program, validate
+from tirjudge_sandbox.http.native import requested_limits
 from tirjudge_sandbox.server.guard import Access
 from tirjudge_sandbox.server.intake import IntakeLimits
 
@@ -59,28 +61,53 @@ class FieldRefused(Exception):
         return [self._error]
 
 
+def limits_of(given: dict[str, Any], settings: ServerSettings) -> Limits:
+    """Return the limits that a request sets, with the defaults for others. Raises FieldRefused."""
+    try:
+        return requested_limits(given, settings.defaults)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise FieldRefused(first["msg"], "limits", *first["loc"]) from None
+
+
 def check_program(
     program: Program, limits: Limits, settings: ServerSettings, names: Mapping[str, str]
 ) -> None:
-    """Raise FieldRefused for a program or limits beyond the settings.
+    """Raise FieldRefused for a program or limits that cannot be run, or that exceed the settings.
 
     `names`: the names in the request of fields of `Program` and `Limits`, where they differ.
     """
-    size = len(program.source.encode())
-    if size > settings.source_bytes:
-        text = f"has {size} bytes, at most {settings.source_bytes} are accepted"
-        raise FieldRefused(text, names.get("source", "source"))
-    # All limits are compared, so a new field of `Limits` cannot be forgotten here.
-    for name in Limits.__slots__:
-        value, largest = getattr(limits, name), getattr(settings.most, name)
-        if value > largest:
-            path = (names[name],) if name in names else ("limits", name)
-            raise FieldRefused(f"is {value:g}, at most {largest:g} is allowed", *path)
+
+    def refused(field: str, text: str) -> FieldRefused:
+        if field in Limits.__slots__ and field not in names:
+            return FieldRefused(text, "limits", field)
+        return FieldRefused(text, names.get(field, field))
+
     try:
         validate(program, limits)
-    except ValueError as error:
-        # The types of the fields have already refused everything else that is impossible.
-        raise FieldRefused(str(error), "files") from None
+    except InvalidProgram as error:
+        raise refused(error.field, str(error)) from None
+    for field in ("source", "stdin", "client", "bindings", "files", "fetch"):
+        value = getattr(program, field)
+        if not _encodable(list(value) if field == "files" else value):
+            raise refused(field, "holds a lone surrogate (half a character)")
+    size = len(program.source.encode())
+    if size > settings.source_bytes:
+        raise refused("source", f"has {size} bytes, at most {settings.source_bytes} are accepted")
+    # All limits are compared, so a new field of `Limits` cannot be forgotten here.
+    for field in Limits.__slots__:
+        value, largest = getattr(limits, field), getattr(settings.most, field)
+        if value > largest:
+            raise refused(field, f"is {value:g}, at most {largest:g} is allowed")
+
+
+def _encodable(value: Any) -> bool:
+    """Return True unless a text somewhere in a JSON value holds half a character."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def error_details(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tirjudge_sandbox import Execution, Isolation, Limits, Program, Status
-from tirjudge_sandbox.http.native import NAME, RunResponse
-from tirjudge_sandbox.remote.sandbox import RemoteSandbox
+from tirjudge_sandbox.http.native import NAME, execution_to_json
+from tirjudge_sandbox.remote import RemoteSandbox
 
 SOUND = Isolation(
     placement="root", host_files_hidden=True, network_cut=True, processes_contained=True, calls_filtered=True
@@ -38,7 +38,7 @@ def http(body: bytes, status: str = "200 OK", **headers: object) -> bytes:
 def result(**changes: Any) -> bytes:
     """Return the body of an answer, with some of its fields changed."""
     fine = Execution(status=Status.OK, exit_code=0, stdout="fine\n", isolation=SOUND)
-    return json.dumps(json.loads(RunResponse.of(fine).model_dump_json()) | changes).encode()
+    return json.dumps(json.loads(execution_to_json(fine)) | changes).encode()
 
 
 @asynccontextmanager
@@ -84,6 +84,9 @@ async def test_an_honest_answer_is_read() -> None:
         ({"wall_seconds": float("nan")}, "wall_seconds"),
         ({"cpu_seconds": -1.0}, "cpu_seconds is -1.0"),
         ({"max_rss_bytes": -1}, "max_rss_bytes is -1"),
+        ({"cut_bytes": -1}, "cut_bytes is -1"),
+        ({"exit_code": "none"}, "exit_code: Input should be a valid integer"),
+        ({"files": {"asked": "no base64!"}}, "must be base64"),
     ],
     ids=lambda value: None if isinstance(value, dict) else value[:20],
 )
@@ -92,6 +95,7 @@ async def test_an_impossible_result_is_a_failed_sandbox(changes: dict[str, Any],
     assert found.status is Status.SANDBOX_FAILED
     assert "sent an answer that cannot be read" in found.detail
     assert reason in found.detail
+    assert "\n" not in found.detail
     assert found.stdout == ""
 
 
@@ -112,7 +116,7 @@ async def test_a_large_answer_is_not_kept(answer: bytes, reason: str) -> None:
 async def test_neither_slow_bodies_nor_long_waits_outlast_the_patience(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("tirjudge_sandbox.remote.endpoint._CONNECT_SECONDS", 0.5)
+    monkeypatch.setattr("tirjudge_sandbox.remote._CONNECT_SECONDS", 0.5)
 
     async def dripping(writer: asyncio.StreamWriter) -> None:
         writer.write(http(result())[:-50])
