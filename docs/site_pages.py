@@ -33,6 +33,7 @@ PAGES = {
     "README.md": "index.md",
     "CONTRIBUTING.md": "contributing.md",
     "CHANGELOG.md": "changelog.md",
+    "benchmarks/RESULTS.md": "measurements.md",
     "docs/judging-ten-rows.ipynb": "judging-ten-rows.md",
 }
 """Path in the repository to page of the site."""

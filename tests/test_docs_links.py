@@ -12,7 +12,10 @@ from benchmarks.sandbox_latency.__main__ import SUITE as SANDBOX
 from benchmarks.training_step.__main__ import SUITE as TRAINING
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "benchmarks/RESULTS.md")),
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
 FOLDERS = (
     ".ci",
     "benchmarks",

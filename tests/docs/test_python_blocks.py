@@ -70,7 +70,6 @@ RUNS = {
     "group-rewards.md#1": Runs("(1.0, 0.0) 1\n"),
     "group-rewards.md#2": Runs(),
     "judge.md#1": Runs(),
-    "notebook.md#1": Runs("ok kernel ({'text/plain': '1'},)\n{'out.txt': b'1'}\n"),
     "rollout.md#1": Runs(
         "Verdict(",
         instead={
@@ -80,20 +79,21 @@ RUNS = {
     ),
     "sandbox.md#1": Runs("ok 3\n\n"),
     "sandbox.md#2": Runs("True\nTrue\n", names={"code": ADDS}, program=True),
-    "sandbox-server.md#1": Runs("1\n", server="sandbox"),
+    "sandbox.md#3": Runs("ok kernel ({'text/plain': '1'},)\n{'out.txt': b'1'}\n"),
+    "sandbox-server.md#2": Runs("1\n", server="sandbox"),
     "serve.md#1": Runs(),
     "serve.md#2": Runs("A\n", server="judge"),
 }
 """Page and number of the block on it, to what it needs and prints."""
 ELSEWHERE = {
-    "docker.md": "tests/sandbox/test_conformance.py",
     "embedding.md": ADAPTERS,
     "extending.md": EXTENSIONS,
     "inspect.md": "tests/tirjudge/adapters/test_inspect_ai.py",
     "judges.md": "tests/tirjudge/judging/test_judge_rationale.py",
+    "sandbox-server.md#1": "tests/sandbox/test_conformance.py",
     "training.md": "tests/training/rl/test_trl_rollout.py",
 }
-"""Pages whose blocks a test of their own runs, since they need an engine, a framework or a package."""
+"""Page, or block of a page, to the test that runs it, since it needs an engine, a framework or a package."""
 
 
 def numbered() -> dict[str, Block]:
@@ -108,13 +108,16 @@ def numbered() -> dict[str, Block]:
 BLOCKS = numbered()
 
 
+def elsewhere(name: str) -> bool:
+    return name in ELSEWHERE or name.partition("#")[0] in ELSEWHERE
+
+
 def test_every_python_block_is_in_a_table() -> None:
-    left = {name for name in BLOCKS if name.partition("#")[0] not in ELSEWHERE}
-    assert left == set(RUNS)
+    assert {name for name in BLOCKS if not elsewhere(name)} == set(RUNS)
     assert all((ROOT / test).exists() for test in ELSEWHERE.values())
 
 
-@pytest.mark.parametrize("name", [name for name in BLOCKS if name.partition("#")[0] in ELSEWHERE])
+@pytest.mark.parametrize("name", [name for name in BLOCKS if elsewhere(name)])
 def test_a_block_that_runs_elsewhere_compiles(name: str) -> None:
     compile(BLOCKS[name].code, name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
