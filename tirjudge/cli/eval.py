@@ -9,7 +9,6 @@ from typing import Annotated
 import typer
 
 from tirjudge.cli.benchmark_run import print_benchmarks, run_benchmark
-from tirjudge.cli.bundle import check, pack
 from tirjudge.cli.calibration import CalibrationOptions, calibrated, show
 from tirjudge.cli.errors import SOME_FAILED
 from tirjudge.cli.eval_run import Shown, scored
@@ -167,23 +166,6 @@ def evaluate(
             rich_help_panel="Calibration",
         ),
     ] = None,
-    bundle: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Pack the run, with the hashes of its rows and its scores, into one file.",
-            rich_help_panel="Output",
-        ),
-    ] = None,
-    check_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--check",
-            metavar="BUNDLE",
-            help="Check a bundle: read verdicts, run programs and score again; --data gives its rows.",
-            rich_help_panel="Rows",
-        ),
-    ] = None,
     meta_judge: Annotated[
         str,
         typer.Option(
@@ -216,8 +198,7 @@ def evaluate(
     """Judge a benchmark, score a stored run, or compare two.
 
     Prints one line to quote for each protocol. Exit codes: 0 done, 1 some rows failed, none got a verdict,
-    a requested protocol cannot score them, a target risk is not met or a bundle does not hold, 2 usage,
-    130 interrupted.
+    a requested protocol cannot score them or a target risk is not met, 2 usage, 130 interrupted.
     """
     if listing:
         return print_benchmarks(as_json=as_json)
@@ -225,11 +206,6 @@ def evaluate(
         return print_protocols([one.card for one in all_protocols()], as_json=as_json)
     if published:
         return print_published(published, as_json=as_json)
-    if check_file is not None:
-        if words or replay or comparison or calibrate or bundle:
-            raise ValueError("--check BUNDLE stands alone; --data gives the rows to compare with")
-        holds = check(check_file, options, data or (), as_json=as_json)
-        raise typer.Exit(0 if holds else SOME_FAILED)
     files, places = split_words(words or [], columns=bool(column))
     if as_json and any(word.endswith(".json") and not Path(word).exists() for word in files):
         raise ValueError("--json prints to standard output: write --json > FILE")
@@ -241,8 +217,6 @@ def evaluate(
             "give one of BENCHMARK, --replay FILE, --compare FILE FILE (--list lists the benchmarks, "
             "--protocols the protocols)"
         )
-    if bundle is not None and (comparison is not None or calibrate is not None):
-        raise ValueError("--bundle packs one scored run: leave out --compare and --calibrate")
     if calibrate is None and (confidence is not None or target_risk is not None or rerun):
         raise ValueError("--confidence, --target-risk and --rerun belong to --calibrate LABELS")
     if calibrate is not None and (comparison is not None or protocol):
@@ -285,8 +259,6 @@ def evaluate(
     runs = [with_matchings(run, meta_judge, meta_judge_url, options) for run in runs]
     shown = Shown.NOTHING if as_json else Shown.FULL if full else Shown.LINES
     records, unfit = scored(runs, protocol or [], options.seed, shown)
-    if bundle is not None:
-        pack(bundle, runs[0], records, seed=options.seed, quiet=as_json)
     if as_json:
         print(json.dumps(records, indent=2))
     raise typer.Exit(SOME_FAILED if unfit or not whole else 0)

@@ -1,1 +1,0 @@
-"""Submission bundles: a judged run in one file, and the check that what it claims holds."""
