@@ -34,7 +34,6 @@ _BUILT_IN = {
     "sandbox": "tirjudge.cli.sandbox:sandbox",
     "serve": "tirjudge.cli.serve:serve",
     "show": "tirjudge.cli.show:show",
-    "view": "tirjudge.cli.view:view",
 }
 _RENAMED = {"verify": "ifeval"}
 """Former names of commands, which are refused with the present one."""

@@ -71,8 +71,8 @@ def report(
     print(f"{output}: {_sizes(page)}")
 
 
-def page_of(runs: Sequence[Path], *, texts: Texts, price: Price | None, seed: int, live: str = "") -> Page:
-    """Return the page of result files, or of one training run; see `judged_page` for `live`.
+def page_of(runs: Sequence[Path], *, texts: Texts, price: Price | None, seed: int) -> Page:
+    """Return the page of result files, or of one training run.
 
     Raises OSError for a missing file, and ValueError, in one line, for any other bad input.
     """
@@ -82,11 +82,11 @@ def page_of(runs: Sequence[Path], *, texts: Texts, price: Price | None, seed: in
     if folders:
         if not is_training_run(folders[0]):
             raise ValueError(f"{folders[0]} is no run folder of tirjudge train: no stage in it has metrics")
-        return training_page(read_training_run(folders[0]), live=live)
+        return training_page(read_training_run(folders[0]))
     if len(set(runs)) < len(runs):
         raise ValueError("the same result file is given twice")
     return judged_page(
-        [read_run(run, texts=texts, price=price, seed=seed) for run in runs], seed=seed, live=live
+        [read_run(run, texts=texts, price=price, seed=seed) for run in runs], seed=seed
     )
 
 

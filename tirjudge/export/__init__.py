@@ -1,1 +1,1 @@
-"""Result files in the formats of other programs: logs of Inspect, Parquet and CSV."""
+"""Result files in the formats of other programs: logs of Inspect."""

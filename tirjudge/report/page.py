@@ -38,18 +38,17 @@ class Page:
     """Bytes of the texts before compression."""
 
 
-def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0, live: str = "") -> Page:
+def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0) -> Page:
     """Return the page of a judged run, or of several that are compared with the first.
 
-    A page with a tag of its version, `live`, asks its server for newer ones. Raises ValueError if
-    the runs have no row in common, or one with another label, and without the extra `report`.
+    Raises ValueError if the runs have no row in common, or one with another label, and without the extra
+    `report`.
     """
     rows = encoded(joined(runs))
     chunks = [(number, run.table.chunks) for number, run in enumerate(runs)]
     html = _render(
         "judgments.html.jinja",
         title=" and ".join(run.name for run in runs),
-        live=live,
         scripts=_SCRIPTS,
         runs=[run.summary for run in runs],
         comparisons=comparisons(runs, seed) if len(runs) > 1 else [],
@@ -65,13 +64,12 @@ def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0, live: str = "") -> 
     )
 
 
-def training_page(run: TrainingRun, *, live: str = "") -> Page:
-    """Return the page of a training run; `live` is as in `judged_page`."""
+def training_page(run: TrainingRun, *) -> Page:
+    """Return the page of a training run."""
     data = encoded(run.charts)
     html = _render(
         "training.html.jinja",
         title=run.name,
-        live=live,
         scripts=("page.js", *_CHART_SCRIPTS),
         run=run.summary,
         data=data,
@@ -87,7 +85,7 @@ def encoded(data: Any) -> str:
     return text
 
 
-def _render(template: str, *, title: str, live: str, scripts: Sequence[str], **values: Any) -> bytes:
+def _render(template: str, *, title: str, scripts: Sequence[str], **values: Any) -> bytes:
     try:
         from jinja2 import Environment, PackageLoader, StrictUndefined
     except ImportError:
@@ -108,13 +106,12 @@ def _render(template: str, *, title: str, live: str, scripts: Sequence[str], **v
         "default-src 'none'",
         f"script-src {_hash(script)}",
         f"style-src {_hash(style)}",
-        "connect-src 'self'" if live else "connect-src 'none'",
+        "connect-src 'none'",
         "base-uri 'none'",
         "form-action 'none'",
     ]
     html = environment.get_template(template).render(
         title=title,
-        live=live,
         policy="; ".join(policy),
         style=_markup(style),
         script=_markup(script),

@@ -56,18 +56,6 @@ def is_training_run(folder: Path) -> bool:
     return any(True for _ in _stages(folder))
 
 
-def has_settings(folder: Path) -> bool:
-    """Return True if a training run has begun in a folder, with or without a step."""
-    return (folder / _CONFIG).is_file()
-
-
-def run_files(folder: Path) -> Iterator[Path]:
-    """Yield the files and folders whose change changes the page of a run."""
-    yield folder / _CONFIG
-    for stage in _stages(folder):
-        yield from (stage / name for name in (_METRICS, _DONE, _EVENTS, "checkpoints"))
-
-
 def _stages(folder: Path) -> Iterator[Path]:
     found = {
         file.parent

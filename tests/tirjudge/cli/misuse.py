@@ -116,8 +116,6 @@ COMMANDS = {
     "a time limit below zero": "reproduce out.jsonl --timeout -1",
     "removing a model that is not there": "models remove nope",
     "fetching a file that does not exist": "models fetch missing.gguf",
-    "exporting rows": "export csv rows.jsonl",
-    "Parquet to standard output": "export parquet out.jsonl --output -",
     "an unknown format to export": "export pdf out.jsonl",
     "a program that does not exist": "sandbox run missing.py",
     "a misspelled command": "juge rows.jsonl",

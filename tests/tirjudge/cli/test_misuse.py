@@ -46,7 +46,6 @@ def test_the_page_has_no_other_rows(page: str) -> None:
         "show",
         "reproduce",
         "models",
-        "export",
     }
     assert commands <= {words.split()[0] for words in COMMANDS.values()}
     assert str(Path.home()) not in page

@@ -1,4 +1,4 @@
-"""`tirjudge report` and `tirjudge view` without a browser: numbers, sizes, bad input, and the server."""
+"""`tirjudge report` without a browser: numbers, sizes and bad input."""
 
 from __future__ import annotations
 
@@ -7,13 +7,9 @@ import gzip
 import hashlib
 import json
 import re
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from click.testing import Result
 from typer.testing import CliRunner
@@ -22,7 +18,6 @@ from tests.tirjudge.judged_files import asking, judge_to
 from tests.tirjudge.report.runs import training_run
 from tirjudge.cli import app
 from tirjudge.report.judgments import read_run
-from tirjudge.report.server import LivePage, PageServer
 from tirjudge.report.training import read_training_run
 
 
@@ -142,42 +137,3 @@ def test_a_torn_last_row_is_left_out_and_said(judged: Path, tmp_path: Path) -> N
     assert read_run(path).summary["rows"] == 7
     assert "ends in the middle of a row" in page.read_text()
 
-
-@contextmanager
-def serving(page: LivePage) -> Iterator[PageServer]:
-    with PageServer(page, "127.0.0.1", 0) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.shutdown()
-            thread.join()
-
-
-def test_the_server_wants_its_token_and_its_host(tmp_path: Path) -> None:
-    watched = tmp_path / "watched"
-    watched.write_text("1")
-    built: list[str] = []
-
-    def build(tag: str) -> bytes:
-        built.append(tag)
-        return watched.read_bytes()
-
-    with serving(LivePage(lambda: [watched], build)) as server:
-        first = httpx.get(server.url)
-        assert (first.status_code, first.text, first.headers["cache-control"]) == (200, "1", "no-store")
-        assert first.headers["x-content-type-options"] == "nosniff"
-        tag = {"If-None-Match": first.headers["etag"]}
-        assert httpx.get(server.url, headers=tag).status_code == 304
-        assert len(built) == 1
-        watched.write_text("22")
-        assert httpx.get(server.url, headers=tag).text == "22"
-        root = server.url.rpartition(server.token)[0]
-        assert [httpx.get(root + path).status_code for path in ("", "x/", server.token)] == [404, 404, 404]
-        for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example", ""):
-            assert httpx.get(server.url, headers={"Host": host}).status_code == 403
-        assert httpx.get(server.url, headers={"Host": "localhost"}).status_code == 200
-        assert httpx.post(server.url).status_code == 501
-        watched.unlink()
-        assert httpx.get(server.url).text == "22"

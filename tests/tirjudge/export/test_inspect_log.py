@@ -108,6 +108,22 @@ def test_a_file_without_texts_can_be_exported(tmp_path: Path) -> None:
     assert sample.scores["verdict"].metadata["stop"] == "malformed"
 
 
+def test_what_is_no_result_file_is_refused_and_a_cut_row_is_left_out(judged: Path, tmp_path: Path) -> None:
+    rows, empty, missing = tmp_path / "rows.jsonl", tmp_path / "empty.jsonl", tmp_path / "missing.jsonl"
+    rows.write_text('{"prompt": "p"}\n')
+    empty.touch()
+    for path in (rows, empty, missing):
+        run = CliRunner().invoke(app, ["export", "inspect", str(path), "-o", str(tmp_path / "logs")])
+        assert (run.exit_code, run.stdout) == (2, "")
+        assert path.name in run.stderr
+    torn = tmp_path / "torn.jsonl"
+    torn.write_bytes(judged.read_bytes()[:-9])
+    run = CliRunner().invoke(app, ["export", "inspect", str(torn), "-o", str(tmp_path / "logs")])
+    assert run.exit_code == 0, run.output
+    assert "ends in the middle of a row" in run.stderr
+    assert len(log.read_eval_log(run.stdout.strip()).samples) == 3
+
+
 @contextmanager
 def viewer(folder: Path) -> Iterator[str]:
     with closing(socket()) as free:

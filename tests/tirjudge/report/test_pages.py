@@ -1,11 +1,9 @@
-"""Pages of `tirjudge report` and `tirjudge view` in a real Chromium."""
+"""Pages of `tirjudge report` in a real Chromium."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import signal
-import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,12 +12,10 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from tests.command import TIRJUDGE
 from tests.tirjudge.judged_files import edit
 from tests.tirjudge.report.conftest import HOSTILE, ROWS
 from tests.tirjudge.report.runs import training_run
 from tirjudge.cli import app
-from tirjudge.storage.result_file import settings_path
 
 pytestmark = pytest.mark.browser
 
@@ -196,28 +192,3 @@ def test_a_training_run_shows_curves_marks_and_numbers(chromium: Any, tmp_path: 
         assert chart.locator(".numbers tbody tr").nth(1).inner_text().split() == ["2", "0.2", "0.4"]
         assert serious(page) == []
 
-
-def test_view_follows_a_run_in_progress(chromium: Any, judged: Path, tmp_path: Path) -> None:
-    lines = judged.read_text().splitlines(keepends=True)
-    path = tmp_path / "growing.jsonl"
-    settings_path(path).write_bytes(settings_path(judged).read_bytes())
-    command = [TIRJUDGE, "view", str(path), "--no-open"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        try:
-            assert server.stdout is not None
-            url = server.stdout.readline().strip()
-            early = chromium.new_page()
-            early.goto(url)
-            assert "growing.jsonl" in early.locator("body").inner_text()
-            path.write_text("".join(lines[:9]))
-            early.locator("#count").wait_for()  # the page has reloaded itself
-            early.close()
-            with opened(chromium, url) as page:
-                count(page, "9 of 9 rows")
-                with path.open("a") as file:
-                    file.writelines(lines[9:15])
-                    file.write(lines[15][:50])  # a row that is being written
-                count(page, "15 of 15 rows")
-        finally:
-            server.send_signal(signal.SIGINT)
-        assert server.wait(timeout=30) == 0

@@ -89,5 +89,4 @@ let resizing;
 addEventListener("resize", () => { clearTimeout(resizing); resizing = setTimeout(redraw, 150); });
 document.addEventListener("themechange", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
-document.addEventListener("replaced", drawCharts);
 drawCharts();

@@ -301,7 +301,6 @@ function start() {
 }
 
 addEventListener("hashchange", () => follow(false));
-document.addEventListener("replaced", () => { start(); if (state.open !== null) follow(true); });
 start();
 if (data.changes?.some((change) => change)) { state.filters.add("changed"); drawFilters(); refresh(); }
 if (location.hash.startsWith("#row=")) follow(false);
