@@ -10,7 +10,7 @@ import typer
 from typer.main import get_command, get_group
 
 from tirjudge import __version__
-from tirjudge.cli.errors import USAGE, ending_unread, stop
+from tirjudge.cli.errors import USAGE, ending_unread
 from tirjudge.cli.help import ExampleGroup, add_command, example_lines
 from tirjudge.console_text import printable
 
@@ -21,11 +21,9 @@ _ANY_OPTIONS = {"ignore_unknown_options": True, "allow_extra_args": True}
 _BUILT_IN = {
     "attack": "tirjudge.cli.attack:attack",
     "bon": "tirjudge.cli.bon:bon",
-    "checklist": "tirjudge.cli.checklist:checklist",
     "eval": "tirjudge.cli.eval:evaluate",
     "export": "tirjudge.cli.export:export",
     "formats": "tirjudge.cli.judge:formats",
-    "ifeval": "tirjudge.cli.ifeval:ifeval",
     "judge": "tirjudge.cli.judge:judge",
     "mcp": "tirjudge.cli.mcp:mcp",
     "models": "tirjudge.cli.models:models",
@@ -35,8 +33,6 @@ _BUILT_IN = {
     "serve": "tirjudge.cli.serve:serve",
     "show": "tirjudge.cli.show:show",
 }
-_RENAMED = {"verify": "ifeval"}
-"""Former names of commands, which are refused with the present one."""
 
 
 class Commands(ExampleGroup):
@@ -48,8 +44,7 @@ class Commands(ExampleGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         entry = _entries().get(cmd_name)
         if entry is None:
-            renamed = _RENAMED.get(cmd_name)
-            return renamed and _command(cmd_name, _former(cmd_name, renamed), **_ANY_OPTIONS)
+            return None
         try:
             return _command(cmd_name, entry.load())
         except Exception as error:
@@ -75,14 +70,6 @@ def _command(name: str, found: Any, **settings: Any) -> Any:
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     add_command(app, found, name, **settings)
     return get_command(app)
-
-
-def _former(name: str, new_name: str) -> Any:
-    def command(arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
-        stop(name, f"this command was renamed: write tirjudge {new_name}", USAGE)
-
-    command.__doc__ = f"Renamed: write tirjudge {new_name}."
-    return command
 
 
 def _broken(name: str, error: Exception) -> Any:

@@ -99,11 +99,6 @@ def refuse_input(output: Path, rows: RowSource) -> None:
     """Raise ValueError if the rows come from `output`, and if there are none."""
     if output.exists() and rows.is_at(output):
         raise ValueError(f"{output} is the input: choose another --output")
-    refuse_empty(rows)
-
-
-def refuse_empty(rows: RowSource) -> None:
-    """Raise ValueError if there are no rows."""
     if rows.count() == 0:
         raise ValueError(f"{rows.name} has no rows")
 

@@ -23,6 +23,7 @@ export = typer.Typer(
     ),
 )
 
+
 @export.callback()
 def root() -> None:
     """Write result files in the formats of other programs."""

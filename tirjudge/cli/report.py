@@ -85,9 +85,7 @@ def page_of(runs: Sequence[Path], *, texts: Texts, price: Price | None, seed: in
         return training_page(read_training_run(folders[0]))
     if len(set(runs)) < len(runs):
         raise ValueError("the same result file is given twice")
-    return judged_page(
-        [read_run(run, texts=texts, price=price, seed=seed) for run in runs], seed=seed
-    )
+    return judged_page([read_run(run, texts=texts, price=price, seed=seed) for run in runs], seed=seed)
 
 
 def price_of(price_in: float | None, price_out: float | None) -> Price | None:

@@ -64,7 +64,7 @@ def judged_page(runs: Sequence[JudgedRun], *, seed: int = 0) -> Page:
     )
 
 
-def training_page(run: TrainingRun, *) -> Page:
+def training_page(run: TrainingRun) -> Page:
     """Return the page of a training run."""
     data = encoded(run.charts)
     html = _render(

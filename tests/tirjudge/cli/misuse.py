@@ -119,7 +119,6 @@ COMMANDS = {
     "an unknown format to export": "export pdf out.jsonl",
     "a program that does not exist": "sandbox run missing.py",
     "a misspelled command": "juge rows.jsonl",
-    "a former name of a command": "verify rows.jsonl",
 }
 """The kind of misuse and the words after `tirjudge`."""
 

@@ -83,13 +83,6 @@ def test_a_command_that_fails_to_load_is_one_line_and_affects_no_other(name: str
     assert "Judge a file of rows" in help_text
 
 
-def test_a_renamed_command_is_refused_with_its_new_name() -> None:
-    run = CliRunner().invoke(app, ["verify", "responses.jsonl", "--prompts", "data.jsonl"])
-    assert (run.exit_code, run.stdout) == (2, "")
-    assert run.stderr == "tirjudge verify: this command was renamed: write tirjudge ifeval\n"
-    assert "verify" not in CliRunner().invoke(app, ["--help"]).stdout
-
-
 def test_an_unknown_command_is_a_usage_error() -> None:
     assert CliRunner().invoke(app, ["nope"]).exit_code == 2
 

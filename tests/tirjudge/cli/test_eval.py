@@ -159,8 +159,6 @@ def test_two_runs_are_compared_row_by_row(tmp_path: Path, server: EndpointServer
         "eval --list",
         "eval --protocols",
         "eval --published judgebench",
-        "ifeval --names",
-        "ifeval responses.jsonl",
         "eval --replay verdicts.jsonl",
         "eval --compare verdicts.jsonl verdicts.jsonl",
     ],
@@ -170,8 +168,6 @@ def test_json_is_all_that_a_command_prints(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    checked = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
-    write(Path("responses.jsonl"), [{"prompt": "p", "response": "a, b", **checked}])
     judge_to(Path("verdicts.jsonl"), [pair("x", "A")], lambda _: "<preference>A</preference>")
     done = command(*words.split(), "--json")
     assert (done.exit_code, done.stderr) == (0, "")

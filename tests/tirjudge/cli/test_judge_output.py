@@ -46,15 +46,14 @@ def test_a_stream_without_a_verdict_is_explained(
 
 @pytest.mark.parametrize(
     "words",
-    [["bon", "rows.jsonl"], ["eval", "judgebench"], ["checklist", "rows.jsonl"], ["ifeval", "rows.jsonl"]],
+    [["bon", "rows.jsonl"], ["eval", "judgebench"]],
 )
 def test_other_commands_do_not_create_a_file_of_that_name(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: EndpointServer, words: list[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     write_rows(tmp_path / "rows.jsonl", pairs(1))
-    model = through(endpoint) if words[0] != "ifeval" else ()
-    run = CliRunner().invoke(app, [*words, "--output", "-", *model])
+    run = CliRunner().invoke(app, [*words, "--output", "-", *through(endpoint)])
     assert run.exit_code == 2
     assert "--output -: only tirjudge judge writes its results to standard output" in run.stderr
     assert not Path("-").exists()

@@ -17,9 +17,8 @@ from tests.tirjudge.judge_command import pairs, results, through, write_rows
 from tirjudge.cli import app
 from tirjudge.cli.options import RowOptions, read_options
 from tirjudge.judging.config import JudgeConfig, JudgeOptions, MeteredConfig, Option
-from tirjudge.judging.meta_judge import MetaJudgeConfig
 
-COMMANDS = ["bon", "checklist", "eval", "formats", "ifeval", "judge", "mcp", "reproduce", "serve", "show"]
+COMMANDS = ["bon", "eval", "formats", "judge", "mcp", "reproduce", "serve", "show"]
 SANDBOX_COMMANDS = ["run", "build", "serve", "doctor"]
 MODELS_COMMANDS = ["list", "fetch", "remove"]
 
@@ -200,18 +199,6 @@ def test_the_completion_script_is_printed() -> None:
     command = [TIRJUDGE, "--show-completion", "bash"]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert "_TIRJUDGE_COMPLETE=complete_bash" in run.stdout
-
-
-def test_the_options_of_checklist_derive_from_the_meta_judge(tmp_path: Path) -> None:
-    found = get_command(app).get_command(None, "checklist")  # type: ignore[attr-defined]
-    assert {parameter.name for parameter in found.params} >= set(MetaJudgeConfig.model_fields)
-    file = tmp_path / "meta.toml"
-    file.write_text("max_tokens = 99\n")
-    given = dict.fromkeys(MetaJudgeConfig.model_fields)
-    options = read_options(MetaJudgeConfig, file, {**given, "model": "m"})
-    assert (options.model, options.max_tokens) == ("m", 99)
-    run = CliRunner().invoke(app, ["checklist", "rows.jsonl"])
-    assert (run.exit_code, run.stderr) == (2, "tirjudge checklist: model: Field required\n")
 
 
 def test_the_endpoint_gets_the_fields_of_the_options_and_of_a_config_file(

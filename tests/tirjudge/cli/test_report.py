@@ -136,4 +136,3 @@ def test_a_torn_last_row_is_left_out_and_said(judged: Path, tmp_path: Path) -> N
     assert report(path, "-o", page).exit_code == 0
     assert read_run(path).summary["rows"] == 7
     assert "ends in the middle of a row" in page.read_text()
-

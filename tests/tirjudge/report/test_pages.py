@@ -191,4 +191,3 @@ def test_a_training_run_shows_curves_marks_and_numbers(chromium: Any, tmp_path: 
         chart.locator("summary").click()
         assert chart.locator(".numbers tbody tr").nth(1).inner_text().split() == ["2", "0.2", "0.4"]
         assert serious(page) == []
-

@@ -8,11 +8,9 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from tirjudge.evaluation.checklists import remarks_of
 from tirjudge.storage.run_folder import JsonObject
 from tirjudge_environments import Malformed
 from tirjudge_environments.rationales.decomposition import SIZES, decomposition_ask, read_decomposition
-from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import Sandbox
 from tirjudge_training.corpora.base import ChatTurn, Sampler, Skipped, Source, SourceCard, SourceItem
 
@@ -52,9 +50,8 @@ class HelpSteer3Checklists(Source[HelpSteer3ChecklistRow]):
     row = HelpSteer3ChecklistRow
 
     def question(self, row: HelpSteer3ChecklistRow) -> SourceItem | Skipped:
-        try:
-            summary, evaluation = remarks_of([one.model_dump() for one in row.individual_preference])
-        except RowError:
+        summary, evaluation = _texts(row.individual_preference)
+        if not summary:
             return Skipped("no remarks")
         if row.overall_preference not in LABELS:
             return Skipped("no preference from -3 to 3")
@@ -72,6 +69,18 @@ class HelpSteer3Checklists(Source[HelpSteer3ChecklistRow]):
             if not isinstance(found, Malformed):
                 return _with_checklist(question, row, found.claims)
         return Skipped("a decomposition that cannot be read")
+
+
+def _texts(remarks: Sequence[Remark]) -> tuple[str, str]:
+    """Return the reasons for the preference and the feedback on each response, as in Figure 6."""
+    summary, evaluation = [], []
+    for number, one in enumerate(remarks, 1):
+        if one.reasoning:
+            summary.append(f"Evaluator {number}: {one.reasoning}")
+        for response, text in enumerate((one.feedback1, one.feedback2), 1):
+            if text:
+                evaluation.append(f"Evaluator {number} on Response {response}: {text}")
+    return "\n".join(summary), "\n".join(evaluation)
 
 
 def _with_checklist(question: SourceItem, row: JsonObject, claims: Sequence[str]) -> SourceItem | Skipped:
