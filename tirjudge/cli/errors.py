@@ -17,8 +17,7 @@ from pydantic import ValidationError
 
 from tirjudge.console_text import printable
 from tirjudge.data.rows import STANDARD_INPUT
-from tirjudge.data.shards import is_pattern, pattern_folder
-from tirjudge.data.sources import RowSource
+from tirjudge.data.sources import RowSource, is_pattern, pattern_folder
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.storage.run_folder import Locked
 from tirjudge_environments.registry import first_fault

@@ -64,7 +64,7 @@ def judge(
     column: ColumnOption = None,
     labels: LabelsOption = "",
     input_format: Annotated[
-        Literal["jsonl", "json", "csv", "tsv", "parquet"] | None,
+        Literal["jsonl", "json", "csv", "parquet"] | None,
         typer.Option(help="File format.  [default: detected from the file]", rich_help_panel="Rows"),
     ] = None,
     subset: SubsetOption = None,

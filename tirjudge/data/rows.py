@@ -1,25 +1,26 @@
-"""Rows from files: JSON lines, JSON, CSV, TSV or Parquet; bad rows are yielded, not raised."""
+"""Rows from files: JSON lines, JSON, CSV or Parquet, plain or gzip; bad rows are yielded, not raised."""
 
 from __future__ import annotations
 
 import csv
+import gzip
 import io
 import json
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, get_args
 
-from tirjudge.data.compression import COMPRESSED_SUFFIXES, decompressed, is_compressed, uncompressed_suffix
-
-RowFormat = Literal["jsonl", "json", "csv", "tsv", "parquet"]
+RowFormat = Literal["jsonl", "json", "csv", "parquet"]
 STANDARD_INPUT = "-"
 
-_SUFFIXES: Mapping[str, RowFormat] = {".csv": "csv", ".tsv": "tsv", ".parquet": "parquet"}
+_SUFFIXES: Mapping[str, RowFormat] = {".csv": "csv", ".parquet": "parquet"}
 _JSON_SUFFIXES = (".json", ".jsonl", ".ndjson")
-_PARQUET_MAGIC = b"PAR1"
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+"""The first bytes of a file of each kind."""
 _PARQUET_BATCH = 64
 
 _LONGEST_CELL = 2**31 - 1
@@ -55,14 +56,13 @@ class BadRow:
 class RowFile:
     """A file of rows, or standard input (`-`). All formats but JSON documents are streamed.
 
-    gzip and zstd are decompressed while they are read. Without `format`, the suffix decides (.csv, .tsv,
-    .parquet, also before .gz or .zst), else the first bytes: `[` begins an array, `PAR1` is Parquet, anything
-    else is JSON lines. JSON may also be an object whose `data` (or `rows`, `examples`, ...) is the list of
-    rows, and pretty-printed objects, one after the other. Semicolons or tabs separate the columns of a CSV
-    file whose header has no comma. `notes` says so, in one line each.
+    gzip is decompressed while it is read. Without `format`, the suffix decides (.csv, .parquet, also before
+    .gz), else the first bytes: `[` begins an array, `PAR1` is Parquet, anything else is JSON lines. JSON may
+    also be an object whose `data` (or `rows`, `examples`, ...) is the list of rows, and pretty-printed
+    objects, one after the other. `notes` says so, in one line each.
 
-    Raises ValueError, in one line, for a file without rows, an unknown format, damaged compression or a Git
-    LFS pointer, and OSError for a file that cannot be opened.
+    Raises ValueError, in one line, for a file without rows, an unknown format and damaged gzip, and OSError
+    for a file that cannot be opened.
     """
 
     def __init__(self, path: str, format: RowFormat | None = None, *, name: str = "") -> None:
@@ -74,13 +74,11 @@ class RowFile:
         self._pipe = _opened_pipe(path, self.name)
         self.notes: list[str] = []
         """Properties of the file that a user may not expect, one line each."""
-        self._note_compression()
         self._items: list[Any] | None = None
         self._count: int | None = None
         self._format = format or self._detected_format()
         if self._format == "json" and self._items is None:
             self._items = self._array()
-        self._dialect = self._found_dialect() if self._format in ("csv", "tsv") else csv.excel
 
     def __iter__(self) -> Iterator[Row | BadRow]:
         """Read the rows; a pipe can be read only once."""
@@ -122,15 +120,14 @@ class RowFile:
         return self._pipe if self._pipe is not None else open_file(Path(self._path), self.name)
 
     def _detected_format(self) -> RowFormat:
-        suffix = uncompressed_suffix(self._path)
-        if suffix in _SUFFIXES:
+        if (suffix := _suffix(self._path)) in _SUFFIXES:
             return _SUFFIXES[suffix]
         if self._pipe is not None:
             start = self._pipe.peek(_PEEKED)
         else:
             with self._open() as stream:
                 start = stream.read(_PEEKED)
-        if start.startswith(_PARQUET_MAGIC):
+        if start.startswith(_PARQUET):
             return "parquet"
         start = _stripped(start)
         if start.startswith(b"["):
@@ -138,17 +135,6 @@ class RowFile:
         if _WRAPPED.match(start) or _PRETTY.match(start):
             self._items = self._objects()
         return "jsonl" if self._items is None else "json"
-
-    def _note_compression(self) -> None:
-        if Path(self._path).suffix.lower() in COMPRESSED_SUFFIXES:
-            return
-        if self._pipe is not None:
-            compressed = is_compressed(self._pipe)
-        else:
-            with self._open() as stream:
-                compressed = is_compressed(stream)
-        if compressed:
-            self.notes.append("it is compressed, and decompressed while it is read")
 
     def _objects(self) -> list[Any] | None:
         """Return the rows of a file of JSON objects that may be pretty-printed; None if it is not one."""
@@ -224,13 +210,12 @@ class RowFile:
         try:
             return ParquetFile(self._path)
         except ValueError as error:
-            with self._open():  # which refuses a Git LFS pointer in its own words
-                pass
             raise ValueError(f"{self.name}: not Parquet: {str(error).splitlines()[0]}") from None
 
     def _from_table(self, stream: BinaryIO) -> Iterator[Row | BadRow]:
         with _decoded(stream) as text:
-            reader = csv.reader(text, self._dialect)
+            csv.field_size_limit(_LONGEST_CELL)
+            reader = csv.reader(text, strict=True)
             header: list[str] | None = None
             line = 1
             try:
@@ -243,58 +228,50 @@ class RowFile:
             except csv.Error as error:
                 yield BadRow(f"{self.name}:{line}", f"not CSV, and nothing after it can be read: {error}")
 
-    def _found_dialect(self) -> type[csv.Dialect]:
-        csv.field_size_limit(_LONGEST_CELL)
-        if self._format == "tsv":
-            return _Tabs
-        if self._pipe is not None:
-            start = self._pipe.peek(_PEEKED)
-        else:
-            with self._open() as stream:
-                start = stream.read(_PEEKED)
-        header, *_ = start.splitlines() or [b""]
-        for mark, dialect in ((b";", _Semicolons), (b"\t", _Tabs)):
-            if mark in header and b"," not in header:
-                name = "semicolons" if dialect is _Semicolons else "tabs"
-                self.notes.append(f"{name} separate the columns")
-                return dialect
-        return _Commas
-
 
 def is_file_name(path: str) -> bool:
     """Return True if the suffix is one of a file of rows, which may be compressed."""
-    return uncompressed_suffix(path) in (*_SUFFIXES, *_JSON_SUFFIXES)
+    return _suffix(path) in (*_SUFFIXES, *_JSON_SUFFIXES)
 
 
-class _Commas(csv.excel):
-    strict = True
+def _suffix(path: str) -> str:
+    """Return the suffix that names the format, in lower case: `.csv` for `rows.csv` and `rows.csv.gz`."""
+    place = Path(path)
+    return (Path(place.stem) if place.suffix.lower() == ".gz" else place).suffix.lower()
 
 
-class _Semicolons(csv.excel):
-    delimiter = ";"
-    strict = True
+class _Gunzipped(gzip.GzipFile):
+    """The content of a gzip file; a damaged one raises ValueError in place of the library's four errors."""
 
-
-class _Tabs(csv.excel_tab):
-    strict = True
+    def read(self, size: int | None = -1) -> bytes:
+        try:
+            return super().read(size)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise ValueError(f"{self.name}: the gzip data is cut off or damaged ({error})") from None
 
 
 def open_file(path: Path, name: str = "") -> io.BufferedReader:
-    """Open a file for reading, decompressed. Raises ValueError as `decompressed` does, and OSError."""
-    file = path.open("rb")
-    try:
-        return decompressed(file, name or str(path))
-    except ValueError:
-        file.close()
-        raise
+    """Open a file for reading, decompressed; `name` is its name for messages.
+
+    Raises OSError, and reading it raises ValueError if it is damaged.
+    """
+    return _decompressed(path.open("rb"), name or str(path))
 
 
 def _opened_pipe(path: str, name: str) -> io.BufferedReader | None:
     """Open standard input or a named pipe, which cannot be read twice; None for an ordinary file."""
     if path == STANDARD_INPUT:
         # Not sys.stdin: at exit the interpreter would wait for the thread that still reads from it.
-        return decompressed(open(0, "rb", closefd=False), name)
-    return decompressed(Path(path).open("rb"), name) if Path(path).is_fifo() else None
+        return _decompressed(open(0, "rb", closefd=False), name)
+    return _decompressed(Path(path).open("rb"), name) if Path(path).is_fifo() else None
+
+
+def _decompressed(file: io.BufferedReader, name: str) -> io.BufferedReader:
+    if not file.peek(len(_GZIP)).startswith(_GZIP):
+        return file
+    content = _Gunzipped(name, fileobj=file)
+    content.myfileobj = file  # type: ignore[assignment] # which it then closes
+    return io.BufferedReader(content)
 
 
 def _stripped(content: bytes) -> bytes:

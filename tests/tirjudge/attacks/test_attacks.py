@@ -10,7 +10,7 @@ import pytest_asyncio
 from tirjudge.attacks import Attack, Target, open_families
 from tirjudge.attacks.code import CODE
 from tirjudge.generation.base import Sampling
-from tirjudge.generation.endpoint.openai import alternating, continued
+from tirjudge.generation.endpoint.openai import alternating
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
 from tirjudge_environments import Context, JudgeTask, Message, StopReason
@@ -70,9 +70,8 @@ async def test_a_request_has_no_control_token_of_a_response(attack: Attack) -> N
     environment = open_environment("tir-pairwise", order="given")
     task = attacked(attack)
     context = Context(environment.prompt(task, environment.views(task)[0]))
-    for turns in (alternating(context), continued(context)):
-        for turn in turns:
-            assert quote_control_tokens(turn["content"]) == turn["content"]
+    for turn in alternating(context):
+        assert quote_control_tokens(turn["content"]) == turn["content"]
 
 
 SHOWS = "Let me look.\n```python\nprint(response_b)\nprint(len(responses))\n```\n"

@@ -380,14 +380,6 @@ def test_compressed_results_and_labels(tmp_path: Path) -> None:
     assert [round(100 * got[name], 2) for name in ("agreement", "F1")] == [66.77, 57.43]
 
 
-def test_git_lfs_pointers_of_results_and_labels(tmp_path: Path) -> None:
-    pointer = tmp_path / "run.json"
-    pointer.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
-    said = f"{pointer} is a Git LFS pointer, not the file itself: run `git lfs pull` to fetch it"
-    assert said in refused("--replay", pointer)
-    assert said in refused("--replay", benchmark_file(PANDALM_7B), "--labels", pointer)
-
-
 def test_single_games_of_judgebench_are_scored_in_the_order_they_have(tmp_path: Path) -> None:
     rows = [row | {"judgments": row["judgments"][:1]} for row in stored(O1_MINI)]
     run = lines(tmp_path / "run.jsonl", rows)

@@ -64,12 +64,11 @@ def test_findings_are_said_once_before_the_run(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     endpoint.script = lambda body: chat("<preference>A</preference>")
-    Path("rows.csv").write_text("prompt;response_a;response_b\np;x;y\np;x;x\np;y;y\n")
+    Path("rows.csv").write_text("prompt,response_a,response_b\np,x,y\np,x,x\np,y,y\n")
     run = CliRunner().invoke(app, ["judge", "rows.csv", "--no-tools", *through(endpoint)])
     assert run.exit_code == 0, run.stderr
     lines = run.stderr.splitlines()
-    assert lines[:2] == [
-        "rows.csv: semicolons separate the columns; columns: prompt, response_a, response_b",
+    assert lines[:1] == [
         "rows.csv: 2 of 3 inspected rows have identical responses, between which no judge can choose "
         "(first: rows.csv:3)",
     ]

@@ -66,12 +66,6 @@ def test_csv_rows_may_span_lines_and_report_their_first_line(tmp_path: Path) -> 
     assert RowFile(str(path)).count() == 4
 
 
-def test_tabs_separate_in_tsv(tmp_path: Path) -> None:
-    path = tmp_path / "rows.tsv"
-    path.write_text("id\tprompt\n1\ta, b\n")
-    assert fields(read(path)) == [{"id": "1", "prompt": "a, b"}]
-
-
 def test_an_unclosed_quote_ends_the_table(tmp_path: Path) -> None:
     path = tmp_path / "rows.csv"
     path.write_text('id,prompt\n1,a\n2,"b\n3,c\n')
