@@ -1,4 +1,4 @@
-"""The commands `tirjudge train` and `tirjudge heldout`."""
+"""The command `tirjudge train`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import typer
 from typer.testing import CliRunner, Result
 
 from tirjudge.storage.run_folder import RunFolder
-from tirjudge_training.cli import heldout, train
+from tirjudge_training.cli import train
 from tirjudge_training.config_files import shipped
 from tirjudge_training.planning import preflight
 
@@ -33,14 +33,13 @@ SMALL = {
 
 def run(*words: str) -> Result:
     app = typer.Typer()
-    app.command("train")(train)
-    app.command("heldout")(heldout)
+    app.command()(train)
     return CliRunner().invoke(app, words)
 
 
 def small(folder: Path, **more: object) -> Result:
     settings = [word for key, value in {**SMALL, **more}.items() for word in ("--set", f"{key}={value}")]
-    return run("train", "--recipe", "mini", "--output", str(folder), *settings)
+    return run("--recipe", "mini", "--output", str(folder), *settings)
 
 
 @pytest.mark.slow
@@ -73,40 +72,34 @@ def test_random_weights_become_a_judge_with_a_model_card(tmp_path: Path) -> None
     assert other.exit_code == 2
     assert "has another rl.beta" in other.stderr
 
-    numbers = tmp_path / "numbers.json"
-    measured = run("heldout", str(model), "--n", "2", "--output", str(numbers))
-    assert measured.exit_code == 0, measured.stderr
-    assert measured.stdout.startswith("tir-pairwise: 0.0% [0.0%, 65.8%], n = 2")
-    assert json.loads(numbers.read_text())["tir-listwise"]["accuracy"]["n"] == 2
-    printed = run("heldout", str(model), "--n", "2", "--json")
-    assert json.loads(printed.stdout) == json.loads(numbers.read_text())
+    measured = json.loads((tmp_path / "heldout-rl" / "done.json").read_text())
+    assert measured["tir-listwise"]["accuracy"]["n"] == 2
 
 
 @pytest.mark.parametrize(
     ("words", "line"),
     [
-        (("train", "--set", "rl.step=1"), "unknown key 'rl.step'; the nearest known one is 'rl.steps'"),
-        (("train", "--set", "rl.steps=0"), "rl: set either steps or epochs"),
-        (("train", "--set", "rl.steps=-1"), "rl.steps: Input should be greater than or equal to 0"),
-        (("train", "--set", "rl.micro_batch=7"), "is not a multiple of micro_batch"),
-        (("train", "--set", "rl.token_budget=4096"), "packs rows without padding: leave out length_buckets"),
+        (("--set", "rl.step=1"), "unknown key 'rl.step'; the nearest known one is 'rl.steps'"),
+        (("--set", "rl.steps=0"), "rl: set either steps or epochs"),
+        (("--set", "rl.steps=-1"), "rl.steps: Input should be greater than or equal to 0"),
+        (("--set", "rl.micro_batch=7"), "is not a multiple of micro_batch"),
+        (("--set", "rl.token_budget=4096"), "packs rows without padding: leave out length_buckets"),
         (
-            ("train", "--set", "model.liger=true"),
+            ("--set", "model.liger=true"),
             "model.liger: Liger needs a GPU, and there is none: set model.liger = false",
         ),
         (
-            ("train", "--set", "model.attn_implementation=flash_attention_2"),
+            ("--set", "model.attn_implementation=flash_attention_2"),
             'FlashAttention needs a GPU, and there is none: set model.attn_implementation = "sdpa"',
         ),
         (
-            ("train", "--recipe", "nothing.toml"),
+            ("--recipe", "nothing.toml"),
             "no recipe 'nothing.toml': neither a file nor a name that --list",
         ),
         (
-            ("train", "--recipe", "smol", "--model", "./nowhere"),
+            ("--recipe", "smol", "--model", "./nowhere"),
             "no model './nowhere': there is no such file or folder",
         ),
-        (("heldout", "nowhere"), "nowhere is not a model folder"),
     ],
 )
 def test_bad_input_gets_one_line_and_exit_code_2(words: tuple[str, ...], line: str) -> None:
@@ -154,10 +147,10 @@ def test_two_runs_never_write_to_one_folder(tmp_path: Path) -> None:
 
 
 def test_the_shipped_recipes_are_valid_and_listed() -> None:
-    result = run("train", "--list")
+    result = run("--list")
     assert result.exit_code == 0
     assert [line.split(":")[0] for line in result.stdout.splitlines()] == list(shipped())
     assert {"mini", "mini-paper"} <= set(shipped())
-    records = json.loads(run("train", "--list", "--json").stdout)
+    records = json.loads(run("--list", "--json").stdout)
     assert [record["name"] for record in records] == list(shipped())
     assert {record["name"]: record["run"] for record in records}["tir-judge-zero-8b"] == "never"

@@ -8,9 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from tirjudge.storage.run_folder import RunFolder
-from tirjudge_training.config_files import CONFIG, RENAMED, BadRecipe, claim_folder, difference, load, to_toml
-from tirjudge_training.recipe import Recipe
+from tirjudge_training.config_files import BadRecipe, difference, load, to_toml
 
 
 class Inner(BaseModel):
@@ -107,24 +105,3 @@ def test_the_first_difference_is_named() -> None:
     assert difference({"a": 1, "b": {"c": 1}}, {"a": 1, "b": {"c": 2}}) == "b.c"
     assert difference({"a": 1, "old": 2}, {"a": 1}) == "old"
     assert difference({"a": 1}, {"a": 1}) is None
-
-
-@pytest.mark.parametrize(("old", "new"), RENAMED.items())
-def test_a_renamed_key_is_refused_with_its_new_name(old: str, new: str) -> None:
-    with pytest.raises(BadRecipe, match=rf"'{old}' was renamed: write '{new}'"):
-        load(Recipe, "mini", [f"{old}=1"])
-    assert load(Recipe, "mini", [f"{new}=1"])
-
-
-def test_a_run_folder_with_the_old_keys_is_resumed(tmp_path: Path) -> None:
-    recipe = load(Recipe, "mini", ["rl.resamples=3"])
-    stored = to_toml(recipe)
-    for old, new in RENAMED.items():
-        stored = stored.replace(f"\n{new.rpartition('.')[2]} =", f"\n{old.rpartition('.')[2]} =")
-    assert "redraws = 3" in stored
-    assert "resamples" not in stored
-    (tmp_path / CONFIG).write_text(stored)
-    with RunFolder(tmp_path) as folder:
-        assert claim_folder(folder, load(Recipe, "mini", ["rl.resamples=4"]), ()) == "rl.resamples"
-        assert claim_folder(folder, recipe, ()) is None
-    assert (tmp_path / CONFIG).read_text() == to_toml(recipe)

@@ -1,4 +1,4 @@
-"""The commands `tirjudge train` and `tirjudge heldout`, and the exit codes of their errors."""
+"""The command `tirjudge train`, and the exit codes of its errors."""
 
 from __future__ import annotations
 
@@ -14,21 +14,17 @@ import typer
 
 from tirjudge.cli.errors import INTERRUPTED, USAGE, log, stop
 from tirjudge.cli.help import examples
-from tirjudge.model_folder import read_note
 from tirjudge.storage.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_training.comparison import compare
 from tirjudge_training.config_files import BadRecipe, load, load_arms, shipped
-from tirjudge_training.data.base import Data, DataConfig
+from tirjudge_training.data.base import Data
 from tirjudge_training.data.rows import ExpectedRows
 from tirjudge_training.distributed.processes import FirstFailed, Processes
-from tirjudge_training.evaluation import lines, measure
-from tirjudge_training.miniature.tasks import GeneratedData
 from tirjudge_training.planning.plan import NoRows
 from tirjudge_training.planning.plan import plan as planned
 from tirjudge_training.planning.shrink import shrunk
 from tirjudge_training.recipe import Recipe
-from tirjudge_training.rl.engine import RolloutConfig
 from tirjudge_training.run import RunMismatch, counted, data_of, pipeline_of
 from tirjudge_training.run import train as run_train
 
@@ -36,8 +32,6 @@ FAILED = 1
 LAUNCH = "launch"
 """The folder of this package with configurations of `accelerate launch`."""
 _ADVICE = "; a smaller micro_batch or max_tokens in the tables rl and sft needs less memory"
-MAX_TOKENS = 320
-"""New tokens per trajectory when a miniature is measured."""
 
 Assignments = Annotated[
     list[str] | None,
@@ -214,43 +208,6 @@ def train(
             result = f"{run_train(config, folder, command=command, say=log, processes=processes)}\n"
         if processes.rank == 0:
             print(result, end="")
-
-
-@examples(
-    "tirjudge heldout tirjudge/models/mini --n 500",
-    "tirjudge heldout runs/mini-0/rl/model --output numbers.json",
-)
-def heldout(
-    model: Annotated[Path, typer.Argument(help="A model folder that `tirjudge train` made.")],
-    n: Annotated[int, typer.Option(help="Tasks per format.")] = 500,
-    seed: Annotated[int, typer.Option(help="The seed that chooses the tasks.")] = 0,
-    no_tools: Annotated[bool, typer.Option("--no-tools", help="Use prompts without tools.")] = False,
-    output: Annotated[
-        Path | None, typer.Option(help="Also write all numbers, by family too, as JSON.")
-    ] = None,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="Print all numbers, by family too, as JSON.")
-    ] = False,
-) -> None:
-    """Measure a miniature on held-out tasks.
-
-    Their words, thresholds and wordings were not used in training. It answers greedily, and accuracies have
-    95 % intervals.
-    """
-    with one_line_errors("heldout"):
-        if not (model / "config.json").is_file():
-            raise BadRecipe(f"{model} is not a model folder: it has no config.json")
-        _quiet_libraries(threads=1)
-        data = GeneratedData(DataConfig(no_tools=float(no_tools)))
-        rollout = RolloutConfig(max_tokens=MAX_TOKENS)
-        thinking = read_note(str(model)).enable_thinking
-        results = measure(
-            str(model), data.heldout(n, seed), data.environments, rollout, enable_thinking=thinking
-        )
-        record = json.dumps(results, indent=2)
-        print(record if as_json else "\n".join(lines(results)))
-        if output is not None:
-            output.write_text(record + "\n", encoding="utf-8")
 
 
 def run_path(recipe: str, config: Recipe, output: Path | None) -> Path:

@@ -29,11 +29,6 @@ EXTENDS, ARMS = "extends", "arms"
 """Keys that a recipe file may have in addition to those of its model."""
 RECIPES, MIXTURES = "recipes", "corpora/mixtures"
 """Folders of this package with the shipped files: training recipes, and mixtures of corpora."""
-RENAMED = {
-    "rl.redraws": "rl.resamples",
-    "rl.refills": "rl.replacement_rounds",
-}
-"""Old keys to new ones. Recipes must use the new ones; run folders with the old ones can be resumed."""
 
 
 class BadRecipe(ValueError):
@@ -78,17 +73,6 @@ def to_toml(config: BaseModel) -> str:
     return tomli_w.dumps(_without_none(config.model_dump(mode="json")))
 
 
-def with_new_names(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a stored configuration with keys that were renamed since under their new names."""
-    values = deepcopy(values)
-    for old, new in RENAMED.items():
-        name, _, key = old.rpartition(".")
-        table = _table(values, name)
-        if key in table:
-            table[new.rpartition(".")[2]] = table.pop(key)
-    return values
-
-
 def difference(old: Mapping[str, Any], new: Mapping[str, Any], path: tuple[str, ...] = ()) -> str | None:
     """Return the first key, as `a.b`, whose values differ, or None if the configurations are equal."""
     for key in [*new, *(key for key in old if key not in new)]:
@@ -110,7 +94,7 @@ def claim_folder(folder: RunFolder, config: BaseModel, movable: Iterable[str]) -
     path, text = folder.path / CONFIG, to_toml(config)
     if path.exists():
         # Both sides are read from TOML, so that None and tuples compare equal.
-        before = with_new_names(tomllib.loads(path.read_text(encoding="utf-8")))
+        before = tomllib.loads(path.read_text(encoding="utf-8"))
         now = tomllib.loads(text)
         for key in movable:
             _drop(before, key)
@@ -195,13 +179,11 @@ def _assign(values: dict[str, Any], assignment: str) -> None:
 
 
 def _first(error: ValidationError, kind: type[BaseModel]) -> str:
-    """Return the first fault in one line; for an unknown key, with its new name or the nearest known key."""
+    """Return the first fault in one line; for an unknown key with the nearest known one."""
     complaint = error.errors()[0]
     if complaint["type"] != "extra_forbidden":
         return first_fault(error)
     where = ".".join(map(str, complaint["loc"]))
-    if where in RENAMED:
-        return f"{where!r} was renamed: write {RENAMED[where]!r}"
     near = difflib.get_close_matches(where, list(_keys(kind)), n=1, cutoff=0.0)
     return f"unknown key {where!r}; the nearest known one is {near[0]!r}"
 
@@ -214,14 +196,6 @@ def _keys(kind: type[BaseModel], path: tuple[str, ...] = ()) -> Iterator[str]:
             yield ".".join((*path, name))
         else:
             yield from _keys(inner, (*path, name))
-
-
-def _table(values: dict[str, Any], path: str) -> dict[str, Any]:
-    """Return the table at `a.b`, or an empty one if there is none."""
-    for key in path.split("."):
-        inner = values.get(key)
-        values = inner if isinstance(inner, dict) else {}
-    return values
 
 
 def _without_none(values: Any) -> Any:

@@ -21,8 +21,7 @@ from tirjudge_environments.tokenization import ChatEncoder
 from tirjudge_training.distributed.checkpoints import adapter_weights, full_weights, on_the_first
 from tirjudge_training.distributed.device import PLAIN, Attention, Dtype, Kernels, current_device
 from tirjudge_training.distributed.processes import ALONE, Processes
-from tirjudge_training.distributed.sharded_checkpoints import holds_shards, load_weights
-from tirjudge_training.distributed.sharded_models import whole_copy, whole_weights, without_weights
+from tirjudge_training.distributed.sharded_models import whole_weights, without_weights
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 """The file of an adapter folder with its weights, as PEFT names it."""
@@ -193,15 +192,6 @@ def _write_adapter(
     _write_note(folder, start, {**note, "base": trained_on})
 
 
-def copy_adapter(checkpoint: Path, folder: Path, *, start: str, note: Mapping[str, Any]) -> None:
-    """Write the adapter of a training checkpoint as a stage's adapter folder, like `save_adapter`."""
-    from peft import PeftConfig
-    from safetensors.torch import load_file
-
-    config = PeftConfig.from_pretrained(checkpoint)
-    _write_adapter(folder, config, load_file(checkpoint / ADAPTER_WEIGHTS), start, note)
-
-
 def _write(folder: Path, model: Any, weights: dict[str, Any], start: str, note: Mapping[str, Any]) -> None:
     model = network(model)
     model.config.use_cache = True  # trainers turn it off
@@ -237,11 +227,6 @@ def base_of(folder: Path) -> str | None:
 def _base_model(name: str | Path, dtype: Dtype, attention: Attention = "sdpa") -> Any:
     from transformers import AutoModelForCausalLM
 
-    if holds_shards(Path(name)):
-        model = whole_copy(without_weights(name, dtype, attention), "cpu")
-        model.tie_weights()
-        load_weights(Path(name), model)
-        return model
     return AutoModelForCausalLM.from_pretrained(
         resolve_model(str(name)), dtype=dtype, attn_implementation=attention, use_safetensors=True
     )

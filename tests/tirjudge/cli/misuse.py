@@ -106,7 +106,6 @@ COMMANDS = {
     "an unknown key of a recipe": "train --recipe mini --set rl.nope=1",
     "an unknown corpus": "data build nope",
     "rows to inspect that do not exist": "data inspect missing.jsonl",
-    "a model folder without a model": "heldout .",
     "results that do not exist": "show missing.jsonl",
     "rows to show": "show rows.jsonl",
     "a row that is not there": "show out.jsonl nobody",

@@ -119,11 +119,9 @@ def test_weights_are_those_of_an_uninterrupted_run(run: str, ended: Path) -> Non
     """Killed during a save of two processes and ended by one; interrupted in one and ended by two."""
     expected = load_file(ended / "alone" / "model" / "model.safetensors")
     found = load_file(ended / run / "model" / "model.safetensors")
-    written = model_folder.load(ended / run / "checkpoints" / "checkpoint-4")[0].state_dict()
     assert found.keys() == expected.keys()
     for name in expected:
         assert torch.allclose(found[name], expected[name], rtol=0, atol=1e-5), name
-        assert torch.allclose(written[name], expected[name], rtol=0, atol=1e-5), name
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ from typer.testing import CliRunner
 from tirjudge.models import resolve_model
 from tirjudge_training.cli import train
 from tirjudge_training.config_files import load
-from tirjudge_training.distributed.processes import Sharding
 from tirjudge_training.planning.memory import shape
 from tirjudge_training.planning.requirements import disk_bytes
 from tirjudge_training.recipe import Recipe
@@ -32,28 +31,6 @@ def written(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-@pytest.mark.parametrize(
-    ("sharing", "precision", "checkpoint", "model"),
-    [
-        (Sharding.NONE, "bf16", 12, 4),
-        (Sharding.FSDP, "bf16", 12, 4),
-    ],
-)
-def test_bytes_per_parameter_of_checkpoints_and_models(
-    sharing: Sharding, precision: str, checkpoint: int, model: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The tests of FSDP and of shards find the same numbers in the files of real runs."""
-    monkeypatch.setenv("ACCELERATE_MIXED_PRECISION", precision)
-    base = resolve_model("mini")
-    recipe = load(Recipe, "mini", [f'model.base="{base}"', *ASSIGNMENTS])
-    found = disk_bytes(recipe, pipeline_of(recipe), data_of(recipe), shape(base), sharing=sharing)
-    assert found["checkpoints"] == (2 + 1) * checkpoint * 918_912
-    assert found["models"] == model * 918_912
-    monkeypatch.setenv("FSDP_STATE_DICT_TYPE", "FULL_STATE_DICT")
-    whole = disk_bytes(recipe, pipeline_of(recipe), data_of(recipe), shape(base), sharing=sharing)
-    assert whole["checkpoints"] == (2 + 1) * (16 if sharing is Sharding.FSDP else checkpoint) * 918_912
-
-
 @pytest.mark.slow
 def test_a_run_writes_what_was_estimated(tmp_path: Path) -> None:
     """Weights are within 2 %, since tokenizers and small files are not counted, and rollouts within 50 %."""
@@ -61,7 +38,7 @@ def test_a_run_writes_what_was_estimated(tmp_path: Path) -> None:
     assignments = [f'model.base="{model}"', *ASSIGNMENTS]
     recipe = load(Recipe, "mini", assignments)
     pipeline, data = pipeline_of(recipe), data_of(recipe)
-    estimate = disk_bytes(recipe, pipeline, data, shape(model), sharing=Sharding.NONE)
+    estimate = disk_bytes(recipe, pipeline, data, shape(model))
     app = typer.Typer()
     app.command()(train)
     words = [word for one in assignments for word in ("--set", one)]

@@ -149,7 +149,6 @@ def test_sft_learns_from_the_kept_rollouts_in_the_order_of_the_prompts(
         name="sft-1", start=None, samples=("rejection-1",), prompts=None, drawn=0, config=config
     )
     with RunFolder(tmp_path / stage.name) as own:
-        own.append("metrics.jsonl", {"step": 0, "loss": 7.0})  # an earlier version counted no seconds
         result = stage.work(own, run(whole, tiny_model))
     long = sum(length == shortest[-1] for length in shortest)
     assert (result["samples"], result["too_long"]) == (len(rows) - long, long)

@@ -6,12 +6,9 @@ in any number of processes, and `accelerate merge-weights` too.
 
 from __future__ import annotations
 
-import os
 import shutil
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,8 +20,8 @@ if TYPE_CHECKING:
 else:
     Trainer = object
 
-STATE_DICT_TYPE, SHARDED, WHOLE = "FSDP_STATE_DICT_TYPE", "SHARDED_STATE_DICT", "FULL_STATE_DICT"
-"""accelerate's variable for the form of a checkpoint, and its values: shards, or whole tensors."""
+STATE_DICT_TYPE, SHARDED = "FSDP_STATE_DICT_TYPE", "SHARDED_STATE_DICT"
+"""accelerate's variable for the form of a checkpoint, and its value for shards."""
 WEIGHTS, MOMENTS = "pytorch_model_fsdp_0", "optimizer_0"
 """accelerate's names for the folders with the shards of the weights and of Adam's moments."""
 KEYS = {WEIGHTS: "model", MOMENTS: "optimizer"}
@@ -32,9 +29,8 @@ KEYS = {WEIGHTS: "model", MOMENTS: "optimizer"}
 SCHEDULER = "scheduler.pt"
 
 
-def writes_shards() -> bool:
-    """Return True if the launcher asks for sharded checkpoints."""
-    return Sharding.launched() is Sharding.FSDP and os.environ.get(STATE_DICT_TYPE) == SHARDED
+def _sharded() -> bool:
+    return Sharding.launched() is Sharding.FSDP
 
 
 def holds_shards(checkpoint: Path) -> bool:
@@ -120,7 +116,7 @@ class ShardedCheckpoints(Trainer):
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
         """Write what a checkpoint has besides shards: configuration and tokenizer, or a whole adapter."""
-        if not (_internal_call and output_dir and writes_shards()):
+        if not (_internal_call and output_dir and _sharded()):
             super().save_model(output_dir, _internal_call)
             return
         folder = Path(output_dir)
@@ -136,7 +132,7 @@ class ShardedCheckpoints(Trainer):
     def _save_optimizer_and_scheduler(self, output_dir: str) -> None:
         import torch
 
-        if not writes_shards():
+        if not _sharded():
             super()._save_optimizer_and_scheduler(output_dir)
             return
         states = {WEIGHTS: _weights(self.model), MOMENTS: _moments(self.model, self.optimizer)}
@@ -147,8 +143,7 @@ class ShardedCheckpoints(Trainer):
     def _load_from_checkpoint(self, resume_from_checkpoint: str, model: Any = None) -> None:
         checkpoint = Path(resume_from_checkpoint)
         if not holds_shards(checkpoint):
-            with _whole_tensors(self.accelerator):
-                super()._load_from_checkpoint(resume_from_checkpoint, model)
+            super()._load_from_checkpoint(resume_from_checkpoint, model)
             return
         from torch.distributed.checkpoint.state_dict import StateDictOptions, set_model_state_dict
 
@@ -160,27 +155,19 @@ class ShardedCheckpoints(Trainer):
         from torch.distributed.checkpoint.state_dict import set_optimizer_state_dict
 
         if checkpoint is None or not holds_shards(Path(checkpoint)):
-            with _whole_tensors(self.accelerator):
-                super()._load_optimizer_and_scheduler(checkpoint)
+            super()._load_optimizer_and_scheduler(checkpoint)
             return
         moments = _read(Path(checkpoint), MOMENTS, _moments(self.model, self.optimizer))
         set_optimizer_state_dict(self.model, self.optimizer, moments)
         self.lr_scheduler.load_state_dict(torch.load(Path(checkpoint) / SCHEDULER, weights_only=True))
 
 
-def load_weights(checkpoint: Path, model: Any) -> None:
-    """Load the weights of a sharded checkpoint into a whole model, in this process alone."""
-    _read(checkpoint, WEIGHTS, model.state_dict(), alone=True)
-
-
-def _read(checkpoint: Path, name: str, state: dict[str, Any], *, alone: bool = False) -> dict[str, Any]:
+def _read(checkpoint: Path, name: str, state: dict[str, Any]) -> dict[str, Any]:
     """Return a state with the values that a checkpoint has for it; its tensors are overwritten."""
     from torch.distributed.checkpoint.state_dict_loader import load
 
     found = {KEYS[name]: state}
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-        load(found, checkpoint_id=checkpoint / name, no_dist=alone)
+    load(found, checkpoint_id=checkpoint / name)
     return found[KEYS[name]]
 
 
@@ -195,24 +182,6 @@ def _moments(model: Any, optimizer: Any) -> dict[str, Any]:
     from torch.distributed.checkpoint.state_dict import get_optimizer_state_dict
 
     return get_optimizer_state_dict(model, optimizer)
-
-
-@contextmanager
-def _whole_tensors(accelerator: Any) -> Iterator[None]:
-    """Let accelerate read a checkpoint of whole tensors, whatever form the launcher asks for."""
-    plugin = getattr(accelerator.state, "fsdp_plugin", None)
-    if plugin is None:
-        yield
-        return
-    names = "state_dict_type", "state_dict_config", "optim_state_dict_config"
-    former = {name: getattr(plugin, name) for name in names}
-    plugin.state_dict_config = plugin.optim_state_dict_config = None  # else accelerate keeps those of shards
-    plugin.set_state_dict_type(WHOLE)
-    try:
-        yield
-    finally:
-        for name, value in former.items():
-            setattr(plugin, name, value)
 
 
 def _result(part: Future[Any]) -> Any:

@@ -109,8 +109,6 @@ def select(recipe: Recipe, name: str, stage: str, steps: int) -> Stage:
         name=name,
         stage=stage,
         candidates=-(-steps // recipe.validation.every),
-        config=recipe.validation,
-        rollout=_answers(recipe),
     )
 
 

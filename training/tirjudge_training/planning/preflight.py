@@ -16,7 +16,7 @@ from tirjudge_sandbox.registry import sandbox_names
 from tirjudge_training.config_files import BadRecipe
 from tirjudge_training.data.base import Data
 from tirjudge_training.distributed.processes import Sharding
-from tirjudge_training.distributed.sharded_checkpoints import SHARDED, STATE_DICT_TYPE, WHOLE
+from tirjudge_training.distributed.sharded_checkpoints import SHARDED, STATE_DICT_TYPE
 from tirjudge_training.distributed.sharded_models import EFFICIENT
 from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning import memory
@@ -36,7 +36,7 @@ LOCAL = "local"
 """The sandbox that every machine has."""
 FSDP = {
     "FSDP_VERSION": ("2",),
-    STATE_DICT_TYPE: (SHARDED, WHOLE),
+    STATE_DICT_TYPE: (SHARDED,),
     EFFICIENT: ("true",),
 }
 """The settings of accelerate's FSDP that training needs, as the launcher passes them on."""
@@ -212,7 +212,7 @@ def _check_space(recipe: Recipe, pipeline: Pipeline, data: Data, base: str, fold
             f"{model}: training takes at least {gib(needed)}, and {gib(available)} are {where}; {advice}"
         )
     _check_weight_folder(recipe, base, shape, model)
-    written = sum(disk_bytes(recipe, pipeline, data, shape, sharing=Sharding.launched()).values())
+    written = sum(disk_bytes(recipe, pipeline, data, shape).values())
     room = memory.available_disk(folder)
     if written > room:
         raise TooSmall(

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 
 from tirjudge.console_text import table
 from tirjudge_training.data.base import Data
-from tirjudge_training.distributed.processes import Sharding
-from tirjudge_training.distributed.sharded_checkpoints import STATE_DICT_TYPE, WHOLE
 from tirjudge_training.pipelines.pipeline import Pipeline
 from tirjudge_training.planning.memory import (
     HALF,
@@ -57,12 +54,7 @@ def memory_lines(recipe: Recipe, shape: Shape) -> Iterator[str]:
 
 def disk_lines(recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape) -> Iterator[str]:
     """Yield the disk space by part, without and with all possible replacements of groups."""
-    # A plan is made before a launcher says how the state is sharded; FSDP is what the recipes document.
-    sharing = Sharding.FSDP if recipe.rates.devices > 1 else Sharding.NONE
-    least, most = (
-        disk_bytes(recipe, pipeline, data, shape, sharing=sharing, replaced=replaced)
-        for replaced in (False, True)
-    )
+    least, most = (disk_bytes(recipe, pipeline, data, shape, replaced=replaced) for replaced in (False, True))
     if not most:
         return
     yield ""
@@ -72,7 +64,7 @@ def disk_lines(recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape) -> 
 
 
 def disk_bytes(
-    recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape, *, sharing: Sharding, replaced: bool = False
+    recipe: Recipe, pipeline: Pipeline, data: Data, shape: Shape, *, replaced: bool = False
 ) -> dict[str, int]:
     """Return an estimate in bytes, by part. `replaced` includes all possible replacements of groups."""
     disks = [stage.disk() for stage in pipeline.stages]
@@ -80,7 +72,7 @@ def disk_bytes(
     at_once = kept + 1 if kept else 0  # the next checkpoint is written before the oldest is deleted
     rollouts = sum(_rollouts(stage, data, replaced) for stage in pipeline.stages)
     parts = {
-        "checkpoints": at_once * _checkpoint_bytes(sharing) * shape.trained,
+        "checkpoints": at_once * (WEIGHT + MOMENTS) * shape.trained,
         "models": sum(disk.models for disk in disks) * WEIGHT * shape.parameters,
         "snapshots, bfloat16": sum(disk.snapshots for disk in disks) * HALF * shape.parameters,
         "rollouts": rollouts * _rollout_bytes(recipe),
@@ -147,12 +139,6 @@ def _work(recipe: Recipe) -> Work:
         masked=not recipe.model.attn_implementation.startswith("flash"),
         sleeps=rl.generator == "vllm" and bool(rl.vllm.get("enable_sleep_mode")),
     )
-
-
-def _checkpoint_bytes(sharing: Sharding) -> int:
-    """Return the bytes per trained parameter of a checkpoint. Whole tensors are written twice."""
-    twice = sharing is Sharding.FSDP and os.environ.get(STATE_DICT_TYPE) == WHOLE
-    return MOMENTS + (2 if twice else 1) * WEIGHT
 
 
 def _rollouts(stage: Stage, data: Data, replaced: bool) -> int:

@@ -68,13 +68,12 @@ class FineTuning(Stage):
             processes=run.processes,
         )
         rows = list(folder.read(METRICS))
-        # A run that an earlier version began has rows without these seconds.
         return {
             "samples": len(samples),
             "too_long": len(found) - len(samples),
             "steps": rows[-1]["step"],
-            "seconds": sum(row.get("seconds/steps", 0.0) for row in rows),
-            "cpu_seconds": sum(row.get("cpu_seconds/steps", 0.0) for row in rows),
+            "seconds": sum(row["seconds/steps"] for row in rows),
+            "cpu_seconds": sum(row["cpu_seconds/steps"] for row in rows),
         }
 
     def size(self, data: Data) -> Size:
