@@ -217,9 +217,9 @@ def _peak(name: str, attack: str) -> int:
 
 def _container() -> Path:
     """Return the group of the youngest container of a sandbox."""
-    from tirjudge_sandbox.containers import client, owner
+    from tirjudge_sandbox.containers import client
 
-    found = client.call(lambda docker: docker.api.containers(filters={"label": owner.LABEL}))
+    found = client.call(lambda docker: docker.api.containers(filters={"label": client.LABEL}))
     youngest = max(found, key=lambda container: container["Created"])["Id"]
     return next(_ROOT.glob(f"**/{youngest}"))
 

@@ -11,9 +11,8 @@ from anyio.from_thread import start_blocking_portal
 from starlette.applications import Starlette
 from starlette.routing import Route
 
-from tirjudge_sandbox.server.asgi import App
 from tirjudge_sandbox.server.connections import ConnectionLimits
-from tirjudge_sandbox.server.guard import Access
+from tirjudge_sandbox.server.guard import Access, App
 from tirjudge_sandbox.server.lifetime import bounded_server, listen
 
 

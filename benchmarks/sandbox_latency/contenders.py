@@ -164,7 +164,7 @@ def _client() -> Any:
 def _container(client: Any) -> Any:
     """Start a container hardened and labelled like the sandbox's, which removes it if this process dies."""
     from tirjudge_sandbox.containers import image
-    from tirjudge_sandbox.containers.owner import Owner
+    from tirjudge_sandbox.containers.client import Owner
 
     return client.containers.run(
         image.find(client),

@@ -10,8 +10,8 @@ from tirjudge_sandbox.base import (
     Status,
 )
 from tirjudge_sandbox.import_policy import ImportPolicy
-from tirjudge_sandbox.isolated import run_with_isolated
 from tirjudge_sandbox.registry import open_sandbox
+from tirjudge_sandbox.untrusted_code import run_with_isolated
 
 __all__ = [
     "Execution",

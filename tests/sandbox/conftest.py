@@ -67,9 +67,14 @@ async def run(box: Sandbox) -> Run:
 
 
 def running_in(box: Sandbox) -> Run:
-    """Return a function that runs source text; its keywords are fields of `Program` or of `Limits`."""
+    """Return a function that runs source text.
+
+    Its keywords are fields of `Program` or of `Limits`, and `cases`, which is a binding.
+    """
 
     async def run_source(source: str, **fields: object) -> Execution:
+        if "cases" in fields:
+            fields["bindings"] = {"cases": fields.pop("cases")}
         of_program = {name: fields.pop(name) for name in list(fields) if hasattr(Program, name)}
         return await box.run(Program(source=textwrap.dedent(source), **of_program), Limits(**fields))
 

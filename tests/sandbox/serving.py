@@ -15,7 +15,7 @@ from tirjudge_sandbox import Program, Sandbox
 from tirjudge_sandbox.local import LocalSandbox
 from tirjudge_sandbox.notebook.jupyter import JupyterSandbox
 from tirjudge_sandbox.server.app import create_app
-from tirjudge_sandbox.server.asgi import App
+from tirjudge_sandbox.server.guard import App
 from tirjudge_sandbox.server.settings import ServerSettings
 
 

@@ -180,6 +180,24 @@ def calling(source: str) -> str:
     return "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n" + textwrap.dedent(source)
 
 
+TRYING = """
+for name, source in cases.items():
+    scope = {}
+    try:
+        exec(source, scope)
+        outcome = repr(scope.get('found'))
+    except BaseException as error:
+        outcome = f'{type(error).__name__}: {error}'
+    print(name, outcome, sep=': ', flush=True)
+"""
+"""A program that tries the source of each of its binding `cases`, and prints `found` or the exception."""
+
+
+def outcomes(execution: Execution) -> dict[str, str]:
+    """Return the lines `case: outcome` that a program printed. A case that killed it is missing."""
+    return dict(line.split(": ", 1) for line in execution.stdout.splitlines())
+
+
 def last_line(execution: Execution) -> str:
     """Return the line of the exception that ended a program."""
     return execution.stderr.splitlines()[-1]

@@ -19,7 +19,7 @@ from tirjudge.serve.client import MOST_MEMBERS, client_of_this_loop
 from tirjudge.serve.service import JudgeServerSettings
 from tirjudge_environments import Context
 from tirjudge_sandbox.local import LocalSandbox
-from tirjudge_sandbox.server.asgi import App
+from tirjudge_sandbox.server.guard import App
 
 RESPONSE = re.compile(r"Response ([A-Z]):\n(.*?)\n\n(?=Response [A-Z]:|Guidelines)", re.DOTALL)
 

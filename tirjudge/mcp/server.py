@@ -9,8 +9,7 @@ from tirjudge.mcp.running import ReturnMode, SandboxFailed, run_python_code
 from tirjudge.mcp.verdicts import JudgeAnswer, NoVerdict, Verdicts
 from tirjudge.serve.messages import CriterionRequest
 from tirjudge_sandbox import Limits, Sandbox, SandboxUnavailable
-from tirjudge_sandbox.server.asgi import CALLER, App
-from tirjudge_sandbox.server.guard import Access, Guard
+from tirjudge_sandbox.server.guard import CALLER, Access, App, Guard
 from tirjudge_sandbox.server.intake import Intake, IntakeLimits
 
 PATH = "/mcp"

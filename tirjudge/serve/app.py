@@ -18,7 +18,7 @@ from tirjudge.serve.openrlhf import RewardRequest, RewardResponse
 from tirjudge.serve.service import Down, JudgeMetrics, JudgeServerSettings, JudgeService
 from tirjudge_sandbox import SandboxUnavailable
 from tirjudge_sandbox.server.app import REFUSALS, with_operations
-from tirjudge_sandbox.server.asgi import App
+from tirjudge_sandbox.server.guard import App
 
 _PATHS = frozenset(
     {"/v1/judge", "/v1/group", "/v1/group/member", "/get_reward", "/healthz", "/readyz", "/metrics"}

@@ -16,12 +16,10 @@ from typing import Any
 
 from tirjudge_sandbox.base import Isolation
 from tirjudge_sandbox.containers import client
-from tirjudge_sandbox.containers.owner import SANDBOX, Owner
 from tirjudge_sandbox.guest import namespaces, syscalls
 from tirjudge_sandbox.guest.launcher import CONTROL
 from tirjudge_sandbox.guest.settings import Preparation
 from tirjudge_sandbox.workers import host, interpreter
-from tirjudge_sandbox.workers.temporary_folder import TemporaryFolder
 from tirjudge_sandbox.workers.worker import START_SECONDS, Worker, WorkerFailed, receive_report
 
 _UIDS = range(40_000, 60_000)
@@ -91,7 +89,7 @@ class _Container:
 
         Raises WorkerFailed, EngineFailed or OSError.
         """
-        with closing(TemporaryFolder()) as folder, _listener(folder.path) as listener:
+        with closing(host.TemporaryFolder()) as folder, _listener(folder.path) as listener:
             await client.ask(lambda docker: self._start(docker, listener.getsockname()))
             control = await self._connected(listener)
         try:
@@ -162,7 +160,7 @@ def _hardened(shape: Shape, disk_bytes: int, uid: int, address: str) -> dict[str
         "image": shape.image,
         "runtime": shape.runtime,
         "name": f"tirjudge-{uid}",
-        "labels": {**Owner.current().labels(), SANDBOX: shape.sandbox},
+        "labels": {**client.Owner.current().labels(), client.SANDBOX: shape.sandbox},
         "hostname": "sandbox",
         "entrypoint": [],
         "command": interpreter.contained_command(shape.preparation, disk_bytes),

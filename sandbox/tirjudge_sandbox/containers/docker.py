@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from tirjudge_sandbox.base import MIB, SandboxUnavailable
-from tirjudge_sandbox.containers import client, container, image, owner
+from tirjudge_sandbox.containers import client, container, image
 from tirjudge_sandbox.import_policy import ImportPolicy
 from tirjudge_sandbox.workers.pool import PROGRAMS_PER_WORKER, PooledSandbox
 from tirjudge_sandbox.workers.worker import WorkerFailed
@@ -99,10 +99,10 @@ class DockerSandbox(PooledSandbox):
         # Containers that were lost while the engine was down remain. If it still is, the next sandbox that
         # opens removes them.
         with contextlib.suppress(client.EngineFailed):
-            await client.ask(lambda docker: owner.remove_all(docker, self._id))
+            await client.ask(lambda docker: client.remove_all(docker, self._id))
 
     def _shape(self, docker: Any) -> container.Shape:
-        owner.remove_orphans(docker)
+        client.remove_orphans(docker)
         return container.Shape(
             sandbox=self._id,
             image=image.find(docker, self._image),

@@ -9,8 +9,13 @@ from typing import Self
 
 from tirjudge_sandbox.base import Execution, Limits, Program, SandboxUnavailable
 from tirjudge_sandbox.notebook.base import CellRun, CellStatus, NotebookLimits
-from tirjudge_sandbox.notebook.outputs import Outputs
-from tirjudge_sandbox.notebook.running_kernel import GRACE_SECONDS, KernelDied, RunningKernel, Workers
+from tirjudge_sandbox.notebook.running_kernel import (
+    GRACE_SECONDS,
+    KernelDied,
+    Outputs,
+    RunningKernel,
+    Workers,
+)
 
 _KERNEL_PROCESSES = 24
 """Threads of the kernel and its client."""

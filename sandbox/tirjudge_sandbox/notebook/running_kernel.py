@@ -1,16 +1,18 @@
-"""The host's side of one kernel: start it, send it one cell at a time, interrupt it, end it."""
+"""The host's side of one kernel: its process, the channel to it, and the outputs of its cells."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import math
 import socket
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping
 from typing import Any, Protocol, Self
 
 from tirjudge_sandbox.base import Execution, Limits, Program, Status
-from tirjudge_sandbox.notebook.channel import Channel, ChannelBroken
-from tirjudge_sandbox.notebook.outputs import Outputs
+from tirjudge_sandbox.notebook.base import CellError, CellRun, CellStatus
+from tirjudge_sandbox.notebook.kernel import LENGTH
 
 START_SECONDS = 60.0
 """The longest time from the start of a kernel's process until it is ready."""
@@ -163,3 +165,136 @@ def _describe(execution: Execution) -> str:
         return f"signal {execution.signal} ended it"
     last = execution.stderr.strip().splitlines()[-1:]
     return ": ".join([f"it ended with exit code {execution.exit_code}", *last])
+
+
+class Outputs:
+    """Collects the output of one cell; whatever exceeds the limit is dropped and sets `full`."""
+
+    def __init__(self, most_bytes: int):
+        """`most_bytes`: limit for everything together."""
+        self.full = False
+        self._left = most_bytes
+        self._streams: dict[str, bytearray] = {"stdout": bytearray(), "stderr": bytearray()}
+        self._displays: list[Mapping[str, Any]] = []
+        self._error: CellError | None = None
+
+    def add(self, frame: Mapping[str, Any]) -> None:
+        """Add a frame of kind `stream`, `display` or `error`. Raises ChannelBroken for any other."""
+        try:
+            match frame["kind"]:
+                case "stream":
+                    taken = self._take(frame["text"].encode())
+                    self._streams[frame["name"]] += taken
+                case "display":
+                    data = dict(frame["data"])
+                    if self._fits(data):
+                        self._displays.append(data)
+                case "error":
+                    self._set_error(frame)
+                case other:
+                    raise ValueError(other)
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise ChannelBroken(f"it sent a malformed message: {error}") from None
+
+    def cell(
+        self, status: CellStatus | None, wall_seconds: float, *, restarted: bool, detail: str
+    ) -> CellRun:
+        """Return the result. `status`: None means the status that the kernel reported."""
+        reported = CellStatus.OK if self._error is None else CellStatus.ERROR
+        stdout, stderr = (text.decode("utf-8", "replace") for text in self._streams.values())
+        return CellRun(
+            status=status or reported,
+            stdout=stdout,
+            stderr=stderr,
+            displays=tuple(self._displays),
+            error=self._error,
+            truncated=self.full,
+            restarted=restarted,
+            wall_seconds=wall_seconds,
+            detail=detail,
+        )
+
+    def _set_error(self, frame: Mapping[str, Any]) -> None:
+        lines = tuple(map(str, frame["traceback"]))
+        error = CellError(name=str(frame["name"]), value=str(frame["value"]), traceback=lines)
+        if self._fits([error.name, error.value, lines]):
+            self._error = error
+        elif self._error is None:
+            self._error = CellError(name=error.name[:100], value="", traceback=())
+
+    def _take(self, content: bytes) -> bytes:
+        self.full |= len(content) > self._left
+        taken = content[: self._left]
+        self._left -= len(taken)
+        return taken
+
+    def _fits(self, data: object) -> bool:
+        size = len(json.dumps(data))
+        fits = size <= self._left
+        self.full |= not fits
+        self._left -= size if fits else 0
+        return fits
+
+
+class ChannelBroken(RuntimeError):
+    """The other end sent something that a kernel's client never sends."""
+
+
+class Channel:
+    """One end of a socket pair. Cancelling `receive` loses nothing; the next call continues."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, most_bytes: int):
+        self._reader = reader
+        self._writer = writer
+        self._most_bytes = most_bytes
+        self._length: int | None = None
+
+    @classmethod
+    async def over(cls, end: socket.socket, most_bytes: int) -> Self:
+        """Open a channel over a socket. `most_bytes`: the largest frame that is accepted."""
+        return cls(*await asyncio.open_unix_connection(sock=end), most_bytes)
+
+    def send(self, **frame: object) -> None:
+        """Send a frame without waiting: a kernel that does not read it reaches a time limit."""
+        content = json.dumps(frame).encode()
+        self._writer.write(LENGTH.pack(len(content)) + content)
+
+    async def receive(self) -> dict[str, Any] | None:
+        """Return the next frame, None at the end. Raises ChannelBroken for anything else."""
+        try:
+            if self._length is None:
+                (self._length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))
+            if self._length > self._most_bytes:
+                raise ChannelBroken(f"it sent a message of {self._length} bytes")
+            content = await self._reader.readexactly(self._length)
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+        self._length = None
+        return _frame(content)
+
+    def close(self) -> None:
+        """Close this end."""
+        self._writer.close()
+
+
+def _frame(content: bytes) -> dict[str, Any]:
+    try:
+        found = _parsed(content)
+        if rb"\ud" in content.lower():
+            # Lone surrogates become question marks, since they cannot be encoded in a file or an answer.
+            found = _parsed(json.dumps(found, ensure_ascii=False).encode("utf-8", "replace"))
+    except (ValueError, RecursionError) as error:
+        raise ChannelBroken(f"it sent a message that cannot be read: {error}") from None
+    if not isinstance(found, dict):
+        raise ChannelBroken("it sent a message that is not an object")
+    return found
+
+
+def _parsed(content: bytes) -> Any:
+    return json.loads(content, parse_constant=str, parse_float=_finite)
+
+
+def _finite(digits: str) -> float | str:
+    """Return a finite number; an infinite one as text, since JSON cannot represent it."""
+    number = float(digits)
+    return number if math.isfinite(number) else digits

@@ -15,8 +15,7 @@ from tirjudge_sandbox.http.fusion import (
     RunJupyterResponse,
 )
 from tirjudge_sandbox.http.native import NAME, Info, RunRequest, execution_to_json
-from tirjudge_sandbox.server.asgi import CALLER, App
-from tirjudge_sandbox.server.guard import Access, Guard
+from tirjudge_sandbox.server.guard import CALLER, Access, App, Guard
 from tirjudge_sandbox.server.intake import Intake, IntakeLimits
 from tirjudge_sandbox.server.metrics import Metrics, RequestMetrics
 from tirjudge_sandbox.server.notebooks import Notebooks, run_cells

@@ -10,7 +10,8 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, PositiveFloat, PositiveInt
 
-from tirjudge_sandbox.server.asgi import (
+from tirjudge_sandbox.server.connections import WRITING, ConnectionLimits, Writing
+from tirjudge_sandbox.server.guard import (
     CALLER,
     App,
     Event,
@@ -22,7 +23,6 @@ from tirjudge_sandbox.server.asgi import (
     body_parts,
     header_values,
 )
-from tirjudge_sandbox.server.connections import WRITING, ConnectionLimits, Writing
 
 _CLOSE = {"connection": "close"}
 _RETRY = {"retry-after": "1"}

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Literal
 
 from tirjudge_sandbox.base import Isolation, Program, Sandbox, SandboxUnavailable, Status
 from tirjudge_sandbox.server.app import create_app
-from tirjudge_sandbox.server.asgi import App
 from tirjudge_sandbox.server.connections import ConnectionLimits, Connections, protocol_class
-from tirjudge_sandbox.server.guard import Access, is_loopback
+from tirjudge_sandbox.server.guard import Access, App, is_loopback
 from tirjudge_sandbox.server.notebooks import Notebooks
 from tirjudge_sandbox.server.settings import ServerSettings
 

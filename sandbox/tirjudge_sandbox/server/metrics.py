@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from tirjudge_sandbox.base import Execution, Sandbox
-from tirjudge_sandbox.server.asgi import App, Event, Receive, Scope, Send
+from tirjudge_sandbox.server.guard import App, Event, Receive, Scope, Send
 from tirjudge_sandbox.workers.pool import PoolStats
 
 SECONDS = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 60, 120, 300)

@@ -14,7 +14,6 @@ from tirjudge_sandbox.base import Isolation
 from tirjudge_sandbox.guest.settings import WITHOUT_NAMESPACES, Outside, Preparation
 from tirjudge_sandbox.workers import host, interpreter
 from tirjudge_sandbox.workers.memory_group import MemoryGroup
-from tirjudge_sandbox.workers.temporary_folder import TemporaryFolder
 from tirjudge_sandbox.workers.worker import START_SECONDS, Worker, WorkerFailed, receive_report
 
 
@@ -45,7 +44,7 @@ def _start_processes(placement: str, preparation: Preparation, disk_bytes: int, 
     if placement not in WITHOUT_NAMESPACES:
         settings = interpreter.pivoted_settings(placement, control, preparation, disk_bytes)
     else:
-        folder = TemporaryFolder()
+        folder = host.TemporaryFolder()
         # The worker's own uid may enter. Its folder in this one is closed to all others.
         folder.path.chmod(0o711)
         settings = interpreter.unpivoted_settings(
@@ -70,7 +69,7 @@ class _Processes:
     def __init__(
         self,
         settings: Outside,
-        scratch_folder: TemporaryFolder | None,
+        scratch_folder: host.TemporaryFolder | None,
         memory_group: MemoryGroup | None,
     ):
         """Start the launcher. Raises OSError. The folder and the group are removed by `end`."""

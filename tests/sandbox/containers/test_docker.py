@@ -18,8 +18,8 @@ import pytest_asyncio
 from tests.sandbox.targets import HOARDERS
 from tirjudge_sandbox import Limits, Program, SandboxUnavailable, Status, open_sandbox
 from tirjudge_sandbox.containers import client, image
+from tirjudge_sandbox.containers.client import LABEL
 from tirjudge_sandbox.containers.docker import DockerSandbox
-from tirjudge_sandbox.containers.owner import LABEL
 from tirjudge_sandbox.workers import worker
 
 pytestmark = [

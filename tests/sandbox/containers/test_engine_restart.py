@@ -17,8 +17,8 @@ import pytest
 
 from tirjudge_sandbox import Program, Status
 from tirjudge_sandbox.containers import client
+from tirjudge_sandbox.containers.client import LABEL
 from tirjudge_sandbox.containers.docker import DockerSandbox
-from tirjudge_sandbox.containers.owner import LABEL
 
 pytestmark = [
     pytest.mark.alone,

@@ -7,9 +7,9 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from tirjudge_sandbox.containers.owner import Owner
+from tirjudge_sandbox.containers.client import Owner
 
-SAY = "from tirjudge_sandbox.containers.owner import Owner; print(Owner.current().labels()); input()"
+SAY = "from tirjudge_sandbox.containers.client import Owner; print(Owner.current().labels()); input()"
 
 
 def test_labels_name_the_owner():

@@ -7,7 +7,7 @@ import textwrap
 
 import pytest
 
-from tests.sandbox.targets import READ_ONLY, calling, last_line
+from tests.sandbox.targets import READ_ONLY, TRYING, calling, last_line, outcomes
 from tirjudge_sandbox import Limits, Program, Status
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -48,53 +48,55 @@ async def test_the_environment_of_a_process_of_the_host(attack, host):
     assert last_line(await attack(f"open('/proc/{host.process.pid}/environ')")).startswith(READING)
 
 
-@pytest.mark.parametrize(
-    "path",
-    ["/etc/passwd", "/etc/shadow", "/etc/hostname", "/etc/resolv.conf", "/root/.bashrc", "/home", "/run",
-     "/var/run/docker.sock", "/run/docker.sock", "/run/systemd/metrics_log/dev-log", "/dev/log", "/var/log",
-     "/boot", "/sys/kernel", "/sys/fs/cgroup/cgroup.procs", "/dev/mem", "/dev/kmsg", "/dev/sda", "/dev/tty",
-     "/dev/ptmx", "/dev/fuse", "/dev/kvm", "/dev/nvidia0", "/host", "/control", __file__],
+HOST_PATHS = (
+    "/etc/passwd", "/etc/shadow", "/etc/hostname", "/etc/resolv.conf", "/root/.bashrc", "/home", "/run",
+    "/var/run/docker.sock", "/run/docker.sock", "/run/systemd/metrics_log/dev-log", "/dev/log", "/var/log",
+    "/boot", "/sys/kernel", "/sys/fs/cgroup/cgroup.procs", "/dev/mem", "/dev/kmsg", "/dev/sda", "/dev/tty",
+    "/dev/ptmx", "/dev/fuse", "/dev/kvm", "/dev/nvidia0", "/host", "/control", __file__,
 )  # fmt: skip
-async def test_a_path_of_the_host(attack, path):
-    source = f"import os\nopen({path!r}).read(1)\nos.listdir({path!r})"
-    assert last_line(await attack(source)).startswith(READING)
-
-
-@pytest.mark.parametrize(
-    "path",
-    ["/proc/1/environ", "/proc/1/fd", "/proc/1/mem", "/proc/1/maps", "/proc/1/root/", "/proc/1/cwd/",
-     "/proc/self/environ", "/proc/self/mem", "/proc/self/mountinfo",
-     "/proc/kcore", "/proc/kallsyms", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/keys",
-     "/proc/net/tcp", "/proc/meminfo", "/proc/sys/kernel/random/boot_id", "/dev/pts/0"],
+KERNEL_PATHS = (
+    "/proc/1/environ", "/proc/1/fd", "/proc/1/mem", "/proc/1/maps", "/proc/1/root/", "/proc/1/cwd/",
+    "/proc/self/environ", "/proc/self/mem", "/proc/self/mountinfo",
+    "/proc/kcore", "/proc/kallsyms", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", "/proc/keys",
+    "/proc/net/tcp", "/proc/meminfo", "/proc/sys/kernel/random/boot_id", "/dev/pts/0",
 )  # fmt: skip
-async def test_a_path_into_the_kernel(attack, path):
-    source = (
-        f"import os\ntry: print(open({path!r}, 'rb').read(1))\nexcept IsADirectoryError: os.listdir({path!r})"
-    )
-    execution = await attack(source)
-    # The Docker engine mounts /dev/null over some of these.
-    assert execution.stdout == "b''\n" or last_line(execution).startswith(READING)
+FOLDERS = ("/", "/python", "/python/lib", "/python/sandbox/guest", "/usr/lib", "/dev", "/etc", "/var/tmp")
+CHANGES = (
+    "os.chmod(path, 0o777)", "os.utime(path)", "os.truncate(path, 0)", "os.unlink(path)",
+    "os.rename(path, path + '2')", "os.link(path, 'x')", "open(path, 'r+b')",
+    "os.open(path, os.O_RDONLY | os.O_TRUNC)", "os.chown(path, os.getuid(), -1)",
+)  # fmt: skip
+READ_ONLY_DISK, ANOTHER_DISK = "OSError: [Errno 30]", "OSError: [Errno 18]"
 
 
 @pytest.mark.parametrize(
-    "folder", ["/", "/python", "/python/lib", "/python/sandbox/guest", "/usr/lib", "/dev", "/etc", "/var/tmp"]
+    ("cases", "refusals"),
+    [
+        (
+            {path: f"import os\nopen({path!r}).read(1)\nos.listdir({path!r})" for path in HOST_PATHS},
+            READING,
+        ),
+        (
+            {
+                path: f"import os\ntry: found = open({path!r}, 'rb').read(1)\n"
+                f"except IsADirectoryError: os.listdir({path!r})"
+                for path in KERNEL_PATHS
+            },
+            # The Docker engine mounts /dev/null over some of these.
+            (*READING, "b''"),
+        ),
+        ({folder: f"open({folder!r} + '/planted', 'w')" for folder in FOLDERS}, (READ_ONLY_DISK, *READING)),
+        (
+            {way: f"import os\npath = os.__file__\n{way}" for way in CHANGES},
+            (READ_ONLY_DISK, ANOTHER_DISK, *READING),
+        ),
+    ],
+    ids=["paths of the host", "paths into the kernel", "writing outside of the folder", "changing a module"],
 )
-async def test_writing_outside_of_the_working_folder(attack, folder):
-    execution = await attack(f"open({folder!r} + '/planted', 'w')")
-    assert last_line(execution).startswith(("OSError: [Errno 30]", *READING))
-
-
-@pytest.mark.parametrize(
-    "way",
-    ["os.chmod(path, 0o777)", "os.utime(path)", "os.truncate(path, 0)", "os.unlink(path)",
-     "os.rename(path, path + '2')", "os.link(path, 'x')", "open(path, 'r+b')",
-     "os.open(path, os.O_RDONLY | os.O_TRUNC)", "os.chown(path, os.getuid(), -1)"],
-)  # fmt: skip
-async def test_changing_a_module_of_the_next_program(attack, way):
-    source = f"import os\npath = os.__file__\n{way}"
-    assert last_line(await attack(source)).startswith(
-        ("OSError: [Errno 30]", "OSError: [Errno 18]", *READING)
-    )
+async def test_files_outside_of_the_working_folder(attack, cases, refusals):
+    found = outcomes(await attack(TRYING, cases=cases))
+    assert found.keys() == cases.keys()
+    assert {case: outcome for case, outcome in found.items() if not outcome.startswith(refusals)} == {}
 
 
 async def test_a_link_to_a_file_of_the_host(attack, host):

@@ -11,10 +11,9 @@ import pytest_asyncio
 
 from tirjudge_sandbox import Program, Status, open_sandbox
 from tirjudge_sandbox.notebook.base import CellStatus, NotebookLimits
-from tirjudge_sandbox.notebook.channel import Channel, ChannelBroken
 from tirjudge_sandbox.notebook.jupyter import JupyterSandbox
 from tirjudge_sandbox.notebook.kernel import LENGTH
-from tirjudge_sandbox.notebook.outputs import Outputs
+from tirjudge_sandbox.notebook.running_kernel import Channel, ChannelBroken, Outputs
 from tirjudge_sandbox.workers.host import candidate_placements
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

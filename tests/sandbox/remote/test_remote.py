@@ -12,8 +12,7 @@ import pytest_asyncio
 from tests.sandbox.serving import Served, serving
 from tirjudge_sandbox import Execution, Isolation, Limits, Program, SandboxUnavailable, Status, open_sandbox
 from tirjudge_sandbox.remote import RemoteSandbox
-from tirjudge_sandbox.server.asgi import App, Receive, Refused, Scope, Send
-from tirjudge_sandbox.server.guard import Access
+from tirjudge_sandbox.server.guard import Access, App, Receive, Refused, Scope, Send
 from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.settings import ServerSettings
 from tirjudge_sandbox.testing import CHECKS

@@ -17,9 +17,8 @@ from tests import served_command
 from tests.loopback import loopback
 from tests.sandbox.serving import serving
 from tests.served_command import ServedCommand
-from tirjudge_sandbox.server.asgi import App, Receive, Scope, Send
 from tirjudge_sandbox.server.connections import ConnectionLimits, address_of
-from tirjudge_sandbox.server.guard import Access
+from tirjudge_sandbox.server.guard import Access, App, Receive, Scope, Send
 from tirjudge_sandbox.server.intake import IntakeLimits
 from tirjudge_sandbox.server.settings import ServerSettings
 
