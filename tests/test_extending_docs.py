@@ -16,23 +16,44 @@ from typer.testing import CliRunner
 
 from tests.training.hub import Hub
 from tests.training.rl.test_loss import batch, trainer_of
+from tirjudge.attacks import ATTACKS
 from tirjudge.cli import app
 from tirjudge.data.rows import Row
 from tirjudge.data.sources import MIRROR, open_rows
 from tirjudge.evaluation import open_benchmark, score
 from tirjudge.evaluation.base import JudgedRow, Vote
+from tirjudge.evaluation.benchmarks import BENCHMARKS
 from tirjudge.evaluation.benchmarks.base import PublishedRow
-from tirjudge.evaluation.protocols import open_protocol
+from tirjudge.evaluation.protocols import PROTOCOLS, open_protocol
 from tirjudge.evaluation.stored_outputs import open_replay
+from tirjudge.evaluation.stored_outputs.reading import STORED_OUTPUTS
+from tirjudge.generation.base import GENERATORS
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.judge import Judge
 from tirjudge.models import resolve_model
 from tirjudge_environments import Context, JudgeTask, Message, open_environment
+from tirjudge_environments.registry import ENVIRONMENTS
 from tirjudge_environments.testing import check_environment
 from tirjudge_sandbox import Program, open_sandbox
+from tirjudge_sandbox.registry import SANDBOXES, Plugins
+from tirjudge_training.corpora.base import SOURCES
+from tirjudge_training.recipe import METHODS
 from tirjudge_training.rl.config import RlConfig
+from tirjudge_training.rl.losses import LOSSES
 
 ROOT = Path(__file__).parent.parent
+FAMILIES = (
+    ATTACKS,
+    BENCHMARKS,
+    ENVIRONMENTS,
+    GENERATORS,
+    LOSSES,
+    METHODS,
+    PROTOCOLS,
+    SANDBOXES,
+    SOURCES,
+    STORED_OUTPUTS,
+)
 PAGE = (ROOT / "docs" / "extending.md").read_text()
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ROW = re.compile(r"^\| \[([^]]+)\]\(#([\w-]+)\) \| (\d+) \| (\d+) \| `([\w.]+)` \|", re.MULTILINE)
@@ -126,11 +147,15 @@ def test_the_table_counts_the_files_and_entry_points_of_each_extension() -> None
 
 
 def test_every_entry_point_group_is_on_the_page() -> None:
-    named = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"]
-    groups = {group for group in named if group.startswith("tirjudge.")}
     shown = {group for section in PARTS.values() for group, _, _ in section.entry_points}
-    assert shown | {"tirjudge.commands"} == groups
+    assert shown == {family.group for family in FAMILIES}
     assert "`tirjudge.commands`" in PAGE
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.group)
+def test_all_of_our_own_members_load(family: Plugins) -> None:
+    for name in family.own:
+        assert family.load(name) is not None
 
 
 async def test_the_format_passes_the_conformance_suite() -> None:

@@ -1,4 +1,4 @@
-"""Judge formats by name, third-party ones included, from the entry-point group `tirjudge.environments`."""
+"""Judge formats by name, those of other packages included."""
 
 from __future__ import annotations
 
@@ -10,8 +10,25 @@ from pydantic import BaseModel, ValidationError
 from tirjudge_environments.base import Environment, JudgeCard, JudgeFormat
 from tirjudge_sandbox.registry import Plugins
 
-ENVIRONMENTS = Plugins("tirjudge.environments", "environment")
-"""Each entry is called with the options of `open_environment` and returns an `Environment`."""
+ENVIRONMENTS = Plugins(
+    "tirjudge.environments",
+    "environment",
+    "tirjudge_environments.formats",
+    {
+        "tir-pointwise": "tir_pointwise:TirPointwise",
+        "tir-pairwise": "tir_comparison:TirPairwise",
+        "tir-listwise": "tir_comparison:TirListwise",
+        "judgelrm-pair": "judgelrm:JudgeLrmPair",
+        "judgelrm-single": "judgelrm:JudgeLrmSingle",
+        "j1-pav": "j1:J1PaV",
+        "j1-pas": "j1:J1PaS",
+        "j1-pavs": "j1:J1PaVS",
+        "j1-pos": "j1:J1PoS",
+        "rationale": "rationale:Rationale",
+        "rm-r1": "rm_r1:RmR1",
+    },
+)
+"""Each member is called with the options of `open_environment` and returns an `Environment`."""
 
 _MEMBERS = ("linked", "views", "prompt", "read", "questions", "score")
 

@@ -1,8 +1,9 @@
-"""Named extensions: the entry points of installed packages, and `open_sandbox` for the sandbox backends."""
+"""Families of named members, our own and those of installed packages, and the family of sandbox backends."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
@@ -11,28 +12,36 @@ from tirjudge_sandbox.base import Sandbox
 
 @dataclass(frozen=True, slots=True)
 class Plugins:
-    """The members of one entry-point group, from this project and from third parties."""
+    """The members of a family, which are imported when they are first used.
+
+    Our own members are in the table `own`. Other packages add members by entry points.
+    """
 
     group: str
-    """Name of the entry-point group, such as `tirjudge.sandboxes`."""
+    """Name of the entry-point group of other packages, such as `tirjudge.sandboxes`."""
     noun: str
     """Name of a member in error messages, such as `sandbox`."""
+    home: str = ""
+    """The package in which the modules of `own` are."""
+    own: Mapping[str, str] = field(default_factory=dict)
+    """Our own members by name: `module:OBJECT`."""
 
     def entries(self) -> list[EntryPoint]:
-        """All entry points of the group, sorted by name."""
-        return sorted(entry_points(group=self.group), key=lambda entry: entry.name)
+        """All members, sorted by name."""
+        own = [EntryPoint(name, f"{self.home}.{value}", self.group) for name, value in self.own.items()]
+        return sorted([*own, *entry_points(group=self.group)], key=lambda entry: entry.name)
 
     def names(self) -> tuple[str, ...]:
         """All names, sorted, each once."""
         return tuple(dict.fromkeys(entry.name for entry in self.entries()))
 
     def entry(self, name: str) -> EntryPoint:
-        """Return the entry point called `name`.
+        """Return the member called `name`, not yet imported.
 
-        Raises ValueError, in one line, if no package registers the name or several register it differently.
+        Raises ValueError, in one line, if there is no such member or if several packages have one.
         """
         # Keyed by value: a package that is installed twice registers the same object twice.
-        found = {entry.value: entry for entry in entry_points(group=self.group, name=name)}
+        found = {entry.value: entry for entry in self.entries() if entry.name == name}
         if not found:
             raise ValueError(f"no {self.noun} {name!r}; there are {', '.join(self.names())}")
         if len(found) > 1:
@@ -45,7 +54,7 @@ class Plugins:
         return self.imported(self.entry(name))
 
     def imported(self, entry: EntryPoint) -> Any:
-        """Return the object of an entry point. Raises ValueError, in one line, if it cannot be imported."""
+        """Return the object of a member. Raises ValueError, in one line, if it cannot be imported."""
         try:
             return entry.load()
         except (ImportError, AttributeError) as error:
@@ -60,8 +69,18 @@ class Plugins:
             raise ValueError(f"{self.noun} {name!r}: {error}") from error
 
 
-SANDBOXES = Plugins("tirjudge.sandboxes", "sandbox")
-"""The sandbox backends. Each entry is called with the options of `open_sandbox` and returns a `Sandbox`."""
+SANDBOXES = Plugins(
+    "tirjudge.sandboxes",
+    "sandbox",
+    "tirjudge_sandbox",
+    {
+        "docker": "containers.docker:DockerSandbox",
+        "jupyter": "notebook.jupyter:JupyterSandbox",
+        "local": "local:LocalSandbox",
+        "remote": "remote:RemoteSandbox",
+    },
+)
+"""The sandbox backends. Each member is called with the options of `open_sandbox` and returns a `Sandbox`."""
 
 
 def sandbox_names() -> tuple[str, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 
 import pytest
 
@@ -69,11 +69,6 @@ def test_an_unknown_name_or_option_is_refused_in_one_line(
     with pytest.raises(ValueError, match=message) as raised:
         open_environment(name, **options)
     assert "\n" not in str(raised.value)
-
-
-def test_the_entry_points_load() -> None:
-    for entry in entry_points(group="tirjudge.environments"):
-        assert entry.load()
 
 
 def test_a_format_that_does_not_say_whether_its_views_are_linked_is_refused(registered: str) -> None:

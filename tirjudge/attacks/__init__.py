@@ -1,7 +1,6 @@
 """Attacks on a judge's verdict, in families by name, and the flips that they cause.
 
-The families, including third parties', come from the entry-point group `tirjudge.attacks`. Each entry point
-names a `Family` object.
+Other packages add families by entry points. Each member is a `Family` object.
 """
 
 from __future__ import annotations
@@ -11,7 +10,22 @@ from collections import Counter
 from tirjudge.attacks.base import Attack, Family, Target, appended
 from tirjudge_sandbox.registry import Plugins
 
-_PLUGINS = Plugins("tirjudge.attacks", "family of attacks")
+ATTACKS = Plugins(
+    "tirjudge.attacks",
+    "family of attacks",
+    "tirjudge.attacks",
+    {
+        "characters": "characters:CHARACTERS",
+        "chat-templates": "chat_templates:CHAT_TEMPLATES",
+        "claims": "claims:CLAIMS",
+        "code": "code:CODE",
+        "control": "claims:CONTROL",
+        "forgeries": "forgeries:FORGERIES",
+        "instructions": "instructions:INSTRUCTIONS",
+        "lengths": "lengths:LENGTHS",
+        "master-keys": "master_keys:MASTER_KEYS",
+    },
+)
 _FIRST = "control"
 """The family that all others are compared with."""
 
@@ -22,7 +36,7 @@ def open_families() -> tuple[Family, ...]:
     Raises ValueError, in one line, for an entry that cannot be imported or is no family of its name, and for
     a name that two attacks, or an attack and a family, share.
     """
-    named = sorted(_PLUGINS.names(), key=lambda name: (name != _FIRST, name))
+    named = sorted(ATTACKS.names(), key=lambda name: (name != _FIRST, name))
     families = tuple(map(_open_family, named))
     counts = Counter((*named, *(attack.name for family in families for attack in family.attacks)))
     if shared := [name for name, count in counts.items() if count > 1]:
@@ -31,7 +45,7 @@ def open_families() -> tuple[Family, ...]:
 
 
 def _open_family(name: str) -> Family:
-    family = _PLUGINS.load(name)
+    family = ATTACKS.load(name)
     if not isinstance(family, Family) or family.name != name:
         raise ValueError(f"family of attacks {name!r}: its entry point names no Family called {name!r}")
     return family

@@ -11,8 +11,16 @@ from typing import Any, Protocol, cast
 from tirjudge_environments import Completion, Context, Encoder
 from tirjudge_sandbox.registry import Plugins
 
-GENERATORS = Plugins("tirjudge.generators", "generator")
-"""The entry-point group; each entry is called with a model and the options of `open_generator`."""
+GENERATORS = Plugins(
+    "tirjudge.generators",
+    "generator",
+    "tirjudge.generation",
+    {
+        "transformers": "local.processes:load",
+        "vllm": "vllm:VllmGenerator.load",
+    },
+)
+"""Each member is called with a model and the options of `open_generator`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

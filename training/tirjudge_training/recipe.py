@@ -24,7 +24,19 @@ from tirjudge_training.stages.demonstrations import DemonstrationsConfig
 from tirjudge_training.stages.rejection import RejectionConfig
 from tirjudge_training.stages.warm_up import WarmUpConfig
 
-METHODS = Plugins("tirjudge.training_methods", "training method")
+METHODS = Plugins(
+    "tirjudge.training_methods",
+    "training method",
+    "tirjudge_training.pipelines",
+    {
+        "answers": "answers:Answers",
+        "demonstrations": "demonstrations:DemonstrationsAlone",
+        "distill": "distill:Distill",
+        "iterative": "iterative:Iterative",
+        "rejection": "rejection:RejectionAlone",
+        "rl": "rl:RlAlone",
+    },
+)
 """Each entry is a subclass of `tirjudge_training.pipelines.Method`."""
 
 FLOAT = 4

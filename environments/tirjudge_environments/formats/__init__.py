@@ -1,1 +1,1 @@
-"""Judge formats, one file per paper or prompt style; each registers its classes as entry points."""
+"""Judge formats, one file per paper or prompt style; `registry` has their names."""

@@ -1,6 +1,6 @@
-"""Benchmarks of judges by name, including third parties', from the entry-point group `tirjudge.benchmarks`.
+"""Benchmarks of judges by name, those of other packages included.
 
-Each entry point names a `Benchmark`; one module per benchmark says where its rows are and how they are read.
+Each member is a `Benchmark`; one module per benchmark says where its rows are and how they are read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,27 @@ from difflib import get_close_matches
 from tirjudge.evaluation.benchmarks.base import Benchmark
 from tirjudge_sandbox.registry import Plugins
 
-BENCHMARKS = Plugins("tirjudge.benchmarks", "benchmark")
+BENCHMARKS = Plugins(
+    "tirjudge.benchmarks",
+    "benchmark",
+    "tirjudge.evaluation.benchmarks",
+    {
+        "codejudgebench": "codejudgebench:CODEJUDGEBENCH",
+        "cw-atomic": "rationale_rm:CW_ATOMIC",
+        "followbench-eval": "followbench_eval:FOLLOWBENCH_EVAL",
+        "helpsteer3-atomic": "rationale_rm:HELPSTEER3_ATOMIC",
+        "ifbench-agentrm": "ifbench_agentrm:IFBENCH_AGENTRM",
+        "judgebench": "judgebench:JUDGEBENCH",
+        "judgelm": "judgelm:JUDGELM",
+        "pandalm": "pandalm:PANDALM",
+        "ppe-correctness": "ppe_correctness:PPE_CORRECTNESS",
+        "ppe-preference": "ppe_preference:PPE_PREFERENCE",
+        "rewardbench": "rewardbench:REWARDBENCH",
+        "rewardbench2": "rewardbench2:REWARDBENCH2",
+        "rm-bench": "rm_bench:RM_BENCH",
+        "rmb": "rmb:RMB",
+    },
+)
 _AMBIGUOUS = {
     "ifbench": "ifbench-agentrm is the 444 pairs of TIR-Judge (THU-KEG/IFBench); allenai's IFBench of 300 "
     "prompts asks for responses and has no pairs to judge",

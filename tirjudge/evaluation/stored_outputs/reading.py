@@ -28,7 +28,24 @@ from tirjudge.evaluation.stored_outputs.labels import BadLabels, LabelFile
 from tirjudge.storage.result_file import recorded_settings
 from tirjudge_sandbox.registry import Plugins
 
-STORED_OUTPUTS = Plugins("tirjudge.stored_outputs", "format of stored outputs")
+STORED_OUTPUTS = Plugins(
+    "tirjudge.stored_outputs",
+    "format of stored outputs",
+    "tirjudge.evaluation.stored_outputs",
+    {
+        "alpaca_eval": "alpaca_eval:ALPACA_EVAL",
+        "episodes": "episodes:EPISODES",
+        "judgebench": "judgebench:JUDGEBENCH",
+        "judgelrm": "judgelrm:JUDGELRM",
+        "metajudge": "metajudge:META_JUDGE_OUTPUTS",
+        "pandalm": "pandalm:PANDALM",
+        "rewardbench": "rewardbench_subsets:REWARDBENCH_SUBSETS",
+        "rm-r1": "rm_r1:RM_R1_TRANSCRIPTS",
+        "rm-r1-summary": "summaries:SUMMARIES",
+        "rmb": "rmb:RMB_SCORES",
+        "tirjudge": "tirjudge_results:TIRJUDGE_RESULTS",
+    },
+)
 """Each entry point names a `StoredOutputFormat` object."""
 Duplicates = Literal["refuse", "first"]
 _JUDGED_ROW = TypeAdapter(JudgedRow)

@@ -135,8 +135,30 @@ class Source(ABC, Generic[Columns]):
         return question
 
 
-SOURCES = Plugins("tirjudge.sources", "source")
-"""All installed sources. Each entry is called without arguments and returns a `Source`."""
+SOURCES = Plugins(
+    "tirjudge.sources",
+    "source",
+    "tirjudge_training.corpora.sources",
+    {
+        "code-rm": "code_rm:CodeRm",
+        "code-preference-pairs": "code_preference_pairs:CodePreferencePairs",
+        "dapo-bigmath": "dapo_bigmath:DapoBigmath",
+        "help-steer-3": "help_steer3:HelpSteer3",
+        "help-steer-3-checklists": "help_steer3_checklists:HelpSteer3Checklists",
+        "judge-lm": "judge_lm:JudgeLm",
+        "loong": "loong:Loong",
+        "math": "math:Math",
+        "math-step-dpo": "math_step_dpo:MathStepDpo",
+        "s1": "s1:S1",
+        "safe-rlhf": "safe_rlhf:SafeRlhf",
+        "skywork": "skywork:Skywork",
+        "tulu-3": "tulu_3:Tulu3",
+        "ultra-interact": "ultra_interact:UltraInteract",
+        "web-instruct": "web_instruct:WebInstruct",
+        "wild-chat": "wild_chat:WildChat",
+    },
+)
+"""All sources. Each member is called without arguments and returns a `Source`."""
 
 
 def open_source(name: str) -> Source[Any]:

@@ -1,4 +1,4 @@
-"""Training methods: how the stages of a run are put together, found by name through entry points."""
+"""Training methods: how the stages of a run are put together, found by name."""
 
 from __future__ import annotations
 

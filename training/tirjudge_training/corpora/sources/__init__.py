@@ -1,1 +1,1 @@
-"""Sources of corpora, one file each, registered in the entry-point group `tirjudge.sources`."""
+"""Sources of corpora, one file each; `corpora.base` has their names."""

@@ -1,4 +1,4 @@
-"""The losses that RL can train with, found by name through the entry-point group `tirjudge.losses`."""
+"""The losses that RL can train with, found by name, those of other packages included."""
 
 from __future__ import annotations
 
@@ -10,8 +10,17 @@ from tirjudge_training.rl.losses.base import Loss
 
 __all__ = ["LOSSES", "Loss", "open_loss"]
 
-LOSSES = Plugins("tirjudge.losses", "loss")
-"""Each entry, called with the options of `[rl] loss_options`, returns a `Loss`."""
+LOSSES = Plugins(
+    "tirjudge.losses",
+    "loss",
+    "tirjudge_training.rl.losses",
+    {
+        "dapo": "dapo:Dapo",
+        "per_response": "per_response:PerResponse",
+        "sequence": "sequence:Sequence",
+    },
+)
+"""Each member, called with the options of `[rl] loss_options`, returns a `Loss`."""
 
 
 def open_loss(name: str, options: Mapping[str, Any] | None = None) -> Loss:
