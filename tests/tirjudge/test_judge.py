@@ -73,11 +73,6 @@ def test_with_an_import_policy_the_model_sees_why_a_program_was_refused() -> Non
         assert judge.compare("p", "x", "y").verdict == "B"
 
 
-def test_the_former_name_of_an_option_is_refused_with_the_new_one() -> None:
-    with pytest.raises(ValueError, match=r"^policy was renamed: write import_policy$"):
-        Judge(policy=True)
-
-
 def test_score_and_rank() -> None:
     with Judge(generator=ScriptedGenerator(scoring), tools=False) as judge:
         assert judge.score("p", "good").score == 5.0

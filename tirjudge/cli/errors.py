@@ -55,16 +55,6 @@ def stop(command: str, reason: object, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def renamed_option(command: str, flag: str, new_flag: str) -> Any:
-    """Return the former spelling of a boolean option: hidden in the help, and refused with the new one."""
-
-    def refuse(value: bool | None) -> None:
-        if value is not None:
-            stop(command, f"{flag} was renamed: write {new_flag}", USAGE)
-
-    return typer.Option(f"{flag}/--no-{flag.removeprefix('--')}", hidden=True, callback=refuse)
-
-
 def say(line: str) -> None:
     """Print untrusted text as one line on standard error."""
     print(printable(line, _LONGEST_LINE), file=sys.stderr, flush=True)

@@ -14,9 +14,9 @@ import typer
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from tirjudge.cli.errors import one_line_errors, renamed_option
+from tirjudge.cli.errors import one_line_errors
 from tirjudge.judging.batch import Plan
-from tirjudge.judging.config import MeteredConfig, Option, former_names
+from tirjudge.judging.config import MeteredConfig, Option
 from tirjudge.judging.engine import Kind
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns
@@ -163,18 +163,15 @@ def takes_options(name: str) -> Callable[[Callable[..., None]], Callable[..., No
         signature = inspect.signature(command, eval_str=True)
         own = [parameter for parameter in signature.parameters.values() if parameter.name != "options"]
         generated = [_CONFIG, *(_parameter(field_name, field) for field_name, field in fields.items())]
-        former = former_names(model)
-        hidden = [_former_parameter(name, old, _flag(new, fields[new])) for old, new in former.items()]
 
         @wraps(command)
         def adapted(*, config: Path | None = None, **values: Any) -> None:
             with one_line_errors(name):
                 given = {field: values.pop(field) for field in fields}
-                rest = {parameter: value for parameter, value in values.items() if parameter not in former}
-                command(**rest, options=read_options(model, config, given))
+                command(**values, options=read_options(model, config, given))
 
         # Typer builds a command from its signature and annotations.
-        parameters = [*own, *generated, *hidden]
+        parameters = [*own, *generated]
         adapted.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
         adapted.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
         # inspect.signature would follow it to the undecorated command.
@@ -207,9 +204,7 @@ def read_config_file(model: type[BaseModel], file: Path) -> dict[str, Any]:
         text = file.read_text(encoding="utf-8")
         options: dict[str, Any] = json.loads(text) if is_json else tomllib.loads(text)
     except FileNotFoundError:
-        # `--config` once named a configuration of a hub dataset.
-        hint = " (--subset names a configuration of a hub dataset)" if issubclass(model, RowOptions) else ""
-        raise ValueError(f"--config {file}: there is no such file{hint}") from None
+        raise ValueError(f"--config {file}: there is no such file") from None
     except ValueError as error:
         raise ValueError(f"{file} is not {'JSON' if is_json else 'TOML'}: {error}") from None
     try:
@@ -249,17 +244,6 @@ def _parameter(name: str, field: FieldInfo) -> inspect.Parameter:
                 rich_help_panel=option.panel,
             ),
         ],
-    )
-
-
-def _former_parameter(command: str, old: str, new_flag: str) -> inspect.Parameter:
-    """Return the parameter from which typer makes a hidden option that is refused with its new name."""
-    flag = f"--{old.replace('_', '-')}"
-    return inspect.Parameter(
-        old,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=None,
-        annotation=Annotated[bool | None, renamed_option(command, flag, new_flag)],
     )
 
 

@@ -24,7 +24,6 @@ from tirjudge.judging.reproduction import (
     has_programs,
     recorded_programs,
     reproductions,
-    require_inputs,
     verdicts,
 )
 from tirjudge.judging.rereading import CHANGED, ChangedVerdict, Rereading
@@ -75,7 +74,6 @@ def reproduce(
     limits = Limits() if timeout is None else Limits(wall_seconds=timeout, cpu_seconds=timeout)
     result = _Result(str(file), verdicts(file))
     if has_programs(file):
-        require_inputs(file)
         _hint_at_import_policy(file, options)
         try:
             asyncio.run(_reproduce(file, options, limits, limit, result))

@@ -15,7 +15,7 @@ from tirjudge.judging.questions import truncated
 from tirjudge.judging.row_judge import RowJudge, Unjudged, Work
 from tirjudge.rollout.concurrency import as_finished, read_in_thread
 from tirjudge.statistics import Proportion
-from tirjudge.storage.result_file import IdIndex, ResultFile, ResultStream, digest
+from tirjudge.storage.result_file import ResultFile, ResultStream, digest
 from tirjudge_environments import JudgeTask, StopReason
 from tirjudge_environments.tasks import DEFAULT_COLUMNS, Columns, RowError, read_task
 
@@ -119,7 +119,7 @@ class Batch:
     results: ResultFile | ResultStream
     watcher: Watcher
     plan: Plan = Plan()
-    _seen: IdIndex = field(default_factory=IdIndex)
+    _seen: dict[str, str] = field(default_factory=dict)
     """Id to the location of its row, in this run."""
     _start: SlowStart = field(init=False)
     _failures: FailureCount = field(init=False)
@@ -133,15 +133,12 @@ class Batch:
 
         Rows are read only as fast as they are judged.
         """
-        try:
-            async with (
-                aclosing(read_in_thread(rows)) as arriving,
-                aclosing(as_finished(self._works(arriving), self.plan.concurrency)) as finished,
-            ):
-                async for _ in finished:
-                    pass
-        finally:
-            self._seen.close()
+        async with (
+            aclosing(read_in_thread(rows)) as arriving,
+            aclosing(as_finished(self._works(arriving), self.plan.concurrency)) as finished,
+        ):
+            async for _ in finished:
+                pass
         return self._read
 
     async def _works(self, rows: AsyncGenerator[Row | BadRow]) -> AsyncGenerator[Coroutine[Any, Any, None]]:
@@ -169,7 +166,6 @@ class Batch:
             kind = kind_of(task, plan.kind)
         except RowError as error:
             return Failure(row.where, None, str(error))
-        # The ids seen are kept on disk, so the memory of a run does not grow with its rows.
         other = self._seen.get(task.id)
         if other is not None:
             return Failure(row.where, task.id, f"its id {task.id!r} is already used by {other}")

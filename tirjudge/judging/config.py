@@ -27,6 +27,17 @@ BASE_URL_VARIABLE = "OPENAI_BASE_URL"
 """Environment variable with the base URL for a model that is not on this machine, if no other is given."""
 _SAMPLED = {"temperature": 1.0, "top_p": 0.95}
 """Defaults for several samples of a view (J1, Section 4): greedy samples would all be the same."""
+_MODEL = {
+    "model",
+    "base_url",
+    "generator",
+    "generator_options",
+    "tier",
+    "tokenizer",
+    "enable_thinking",
+    "request_fields",
+}
+"""Options that decide which model answers."""
 _PLACE = ("base_url", "concurrency", "timeout", "retries", "allow_weak_isolation")
 """Options that may differ when a run resumes: they say where it runs, not what the judge is asked."""
 
@@ -42,8 +53,6 @@ class Option:
     metavar: str | None = None
     default: str | None = None
     """Shown as the default where it is not the field's plain value."""
-    former: str = ""
-    """The field's former name, which is refused with the new one."""
 
 
 class SandboxConfig(BaseModel):
@@ -57,7 +66,7 @@ class SandboxConfig(BaseModel):
         Mapping[str, Any], Option("Sandbox", name="backend-option", metavar="KEY=VALUE")
     ] = Field(default_factory=dict)
     """An option of the sandbox. Repeatable."""
-    import_policy: Annotated[bool, Option("Sandbox", former="policy")] = False
+    import_policy: Annotated[bool, Option("Sandbox")] = False
     """Refuse imports that judging does not need, with a reason that the model can read."""
     allow_weak_isolation: Annotated[bool, Option("Sandbox")] = False
     """Run programs even where this machine cannot isolate them fully."""
@@ -65,10 +74,8 @@ class SandboxConfig(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _refuse_unknown(cls, given: Any) -> Any:
-        """Name the new option for a renamed one, and the closest for one that does not exist."""
+        """Name the closest option for one that does not exist."""
         for name in given if isinstance(given, Mapping) else ():
-            if name in (renamed := former_names(cls)):
-                raise ValueError(f"{name} was renamed: write {renamed[name]}")
             if name not in cls.model_fields:
                 close = get_close_matches(str(name), cls.model_fields, n=1)
                 hint = f"; did you mean {close[0]}?" if close else ""
@@ -196,21 +203,14 @@ class JudgeConfig(SandboxConfig):
 
     def model_identity(self, weights: str) -> dict[str, Any]:
         """Return the fields that decide which model answers; `weights` is a digest of its local files."""
-        fields = {"model", "base_url", "generator", "generator_options", "tier", "tokenizer"}
-        switches = self.model_dump(include={"enable_thinking"}, exclude_none=True)
-        # Left out if empty, so that completions and results of earlier versions stay usable.
-        switches |= {"request_fields": self.request_fields} if self.request_fields else {}
-        return {**self.model_dump(include=fields), **switches, "weights": weights}
+        return {**self.model_dump(include=_MODEL), "weights": weights}
 
     def settings(self, *movable: str) -> dict[str, Any]:
         """Return the fields that the verdicts of a result file share, without `movable` ones.
 
         Options that only say where and how patiently a judge runs may differ when a run resumes.
         """
-        # Left out at their defaults, so that result files of earlier versions can be resumed.
-        unset = set() if self.request_fields else {"request_fields"}
-        unset |= {"satisfied_from"} if self.satisfied_from == SATISFIED_FROM else set()
-        return self.model_dump(exclude={*_PLACE, *movable, *unset})
+        return self.model_dump(exclude={*_PLACE, *movable})
 
 
 class MeteredConfig(JudgeConfig):
@@ -290,16 +290,6 @@ class JudgeOptions(MeteredConfig):
         if rule.confidence == "separated" and not self.tools:
             raise ValueError("--confidence separated needs the programs that --no-tools turns off")
         return rule
-
-
-def former_names(model: type[BaseModel]) -> dict[str, str]:
-    """Return the former names of a model's options, mapped to the present ones."""
-    return {
-        option.former: name
-        for name, field in model.model_fields.items()
-        for option in field.metadata
-        if isinstance(option, Option) and option.former
-    }
 
 
 def endpoint_key(given: str | None = None) -> str | None:

@@ -34,8 +34,6 @@ _OUR_FORMATS = ("pointwise", "pairwise", "listwise", "tir-pointwise", "tir-pairw
 _CUT = re.compile(r"\n\.\.\. ([0-9]{1,9}) characters left out \.\.\.\n")
 _CUT_BYTES = re.compile(r" \([0-9]{1,18} bytes kept, [0-9]{1,18} bytes cut\)(?=\s|$)")
 """The note on how much output of a stopped program was cut, which differs between runs."""
-_FENCE = re.compile(r"^([ \t]*+`{3,}+)", re.MULTILINE)
-"""The start of a fence inside an output, which older versions showed with one more backtick."""
 _MOST_CUTS = 8
 """Marks of a cut that are tried in one shown output, since a program may print such marks as well."""
 _WHOLE = 1 << 60
@@ -111,18 +109,6 @@ def recorded_programs(path: Path) -> Iterator[RecordedProgram]:
     """
     for row, _ in read_result_rows(path):
         yield from _programs(row)
-
-
-def require_inputs(path: Path) -> None:
-    """Raise ValueError, in one line, for a file with programs of which none has its seed and variables."""
-    programs = list(islice(recorded_programs(path), 1))
-    if any(one.program.seed is not None for one in programs):
-        return
-    if all(one.program.seed is None for one in recorded_programs(path)):
-        raise ValueError(
-            f"{path} was written by an older version, without the seeds and variables of its programs: "
-            "judge the rows again to reproduce them"
-        )
 
 
 async def reproductions(
@@ -255,7 +241,7 @@ def _showings(shown: str, now: Execution) -> Iterator[str]:
         if limit > 0:
             bodies.append(cut_middle(whole, limit))
     for text in bodies:
-        for body in (quote_fences(text), _FENCE.sub(r"\1`", text), text):
+        for body in (quote_fences(text), text):
             for form in (body, f"{body}\n```\n", f"```output\n{body}\n```\n"):
                 yield form
                 yield "\n" + form

@@ -149,10 +149,10 @@ class RecordedPassage(_Recorded):
     stdout: Text = ""
     stderr: Text = ""
     seed: Annotated[int, Field(ge=0, lt=2**32)] | None = None
-    """None in rows of older versions."""
+    """None for a program that did not run."""
     bindings: dict[Text, Any] | None = None
-    """References to the row's texts, which `RecordedRow.variables` resolves; None in rows of older versions,
-    and where `--no-texts` left out a value."""
+    """References to the row's texts, which `RecordedRow.variables` resolves; None where `--no-texts` left out
+    a value."""
 
 
 class RecordedVerdict(_Recorded):
@@ -270,7 +270,7 @@ class RecordedRow(_Recorded):
     where: Text = ""
     cut: bool = False
     prompt: list[RecordedMessage] | None = None
-    """None, like `responses`, in rows of older versions and those written with `--no-texts`."""
+    """None, like `responses`, in rows that were written with `--no-texts`."""
     responses: list[Text] | None = None
     reference: Text = ""
     criteria: list[RecordedCriterion] = Field(default_factory=list)

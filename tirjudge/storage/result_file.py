@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sqlite3
 import sys
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -19,8 +18,6 @@ from tirjudge_environments import JudgeTask
 
 _KEPT = 100
 """Rows that a ResultStream keeps in memory."""
-_RENAMED = {"policy": "import_policy"}
-"""Settings that older versions recorded under another name."""
 
 
 def settings_path(results: Path) -> Path:
@@ -59,7 +56,7 @@ class ResultFile:
         # Locks the file until it is closed: no other process changes its rows or settings.
         self._lines = JsonLines(path, truncate=overwrite)
         self._failure_lines: JsonLines | None = None
-        self.digests = IdIndex()
+        self.digests: dict[str, str] = {}
         """Id of a judged row to the digest of its task."""
         try:
             self._check_settings(settings)
@@ -91,7 +88,6 @@ class ResultFile:
 
     def close(self) -> None:
         self._lines.close()
-        self.digests.close()
         if self._failure_lines is not None:
             self._failure_lines.close()
 
@@ -131,9 +127,6 @@ class ResultFile:
                 f"{self._sidecar} cannot be read, so the settings of {self.path} are unknown: "
                 "choose another --output, or --overwrite"
             )
-        for old, new in _RENAMED.items():
-            if old in recorded:
-                recorded[new] = recorded.pop(old)
         return recorded
 
 
@@ -146,7 +139,7 @@ class ResultStream:
     failures_path = None
 
     def __init__(self) -> None:
-        self.digests = IdIndex()
+        self.digests: dict[str, str] = {}
         self._rows: deque[JsonObject] = deque(maxlen=_KEPT)
         self._failures: deque[JsonObject] = deque(maxlen=_KEPT)
 
@@ -171,7 +164,7 @@ class ResultStream:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.digests.close()
+        """Do nothing: standard output stays open."""
 
 
 def digest(task: JudgeTask) -> str:
@@ -180,9 +173,9 @@ def digest(task: JudgeTask) -> str:
     A row that was edited since it was judged has another digest.
     """
     turns = [(message.role, message.content) for message in task.prompt]
-    further = [task.reference, [asdict(one) for one in task.criteria]]
-    # Without a reference and criteria, the digest is that of versions that did not know them.
-    text = json.dumps([turns, task.candidates, task.label, *(further if any(further) else ())])
+    criteria = [asdict(one) for one in task.criteria]
+    further = [task.reference, criteria] if task.reference or criteria else []
+    text = json.dumps([turns, task.candidates, task.label, *further])
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
@@ -192,37 +185,3 @@ def _differences(recorded: Mapping[str, Any], wanted: Mapping[str, Any]) -> str:
         f"{name} was {json.dumps(recorded.get(name))} and is now {json.dumps(wanted.get(name))}"
         for name in names
     )
-
-
-class IdIndex:
-    """A text for each id, kept on disk: a hundred thousand ids take no more memory than ten.
-
-    SQLite keeps it in a temporary file that it removes itself. For one thread at a time.
-    """
-
-    def __init__(self) -> None:
-        self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
-        self._database.execute("CREATE TABLE met (id BLOB PRIMARY KEY, text TEXT) WITHOUT ROWID")
-        # One transaction that is never committed: the index is not needed after the run.
-        self._database.execute("BEGIN")
-
-    def get(self, id: str) -> str | None:
-        """Return the text of an id; None for an unknown id."""
-        found = self._database.execute("SELECT text FROM met WHERE id = ?", (_key(id),)).fetchone()
-        return None if found is None else str(found[0])
-
-    def __setitem__(self, id: str, text: str) -> None:
-        self._database.execute("REPLACE INTO met VALUES (?, ?)", (_key(id), text))
-
-    def texts(self) -> Iterator[str]:
-        """Yield the texts in the order of their ids, by code points."""
-        for (text,) in self._database.execute("SELECT text FROM met ORDER BY id"):
-            yield text
-
-    def close(self) -> None:
-        self._database.close()
-
-
-def _key(id: str) -> bytes:
-    # Ids come from the rows, and may contain lone surrogates.
-    return id.encode(errors="surrogatepass")

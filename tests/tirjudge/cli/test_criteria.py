@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -81,12 +80,9 @@ def test_criteria_come_from_any_column_and_a_file_keeps_its_threshold(
     assert judge(server, *words, "--column", "reference=").exit_code == 0
     assert results(output)[0]["scores"] == [0.75]
     assert "reference" not in results(output)[0]
-    # The default is not recorded, so that files of older versions can be resumed.
-    settings = json.loads(Path(f"{output}.settings.json").read_text())["settings"]
-    assert "satisfied_from" not in settings
     other = judge(server, *words, "--column", "reference=", "--satisfied-from", 7.5)
     assert other.exit_code == 2
-    assert "satisfied_from was null and is now 7.5" in other.stderr
+    assert "satisfied_from was 6.0 and is now 7.5" in other.stderr
     shortened = judge(server, *words, "--truncate", 500, "--satisfied-from", 7.5, "--overwrite")
     assert shortened.exit_code == 0, shortened.output
     assert results(output)[0]["scores"] == [0.25]

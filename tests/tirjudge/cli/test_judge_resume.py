@@ -76,21 +76,6 @@ def test_other_settings_are_refused_and_named(tmp_path: Path, endpoint: Endpoint
     assert len(results(tmp_path / "rows.verdicts.jsonl")) == 1
 
 
-def test_a_run_with_settings_under_former_names_resumes(tmp_path: Path, endpoint: EndpointServer) -> None:
-    write_rows(tmp_path / "rows.jsonl", pairs(2))
-    command = ("rows.jsonl", "--no-tools", *through(endpoint))
-    assert judge(tmp_path, *command, "--limit", "1").returncode == 0
-    sidecar = tmp_path / "rows.verdicts.jsonl.settings.json"
-    record = json.loads(sidecar.read_text())
-    record["settings"]["policy"] = record["settings"].pop("import_policy")
-    sidecar.write_text(json.dumps(record))
-    assert judge(tmp_path, *command).returncode == 0
-    assert len(results(tmp_path / "rows.verdicts.jsonl")) == 2
-    run = judge(tmp_path, *command, "--import-policy")
-    assert run.returncode == 2
-    assert "other settings (import_policy was false and is now true)" in run.stderr
-
-
 def test_a_row_changed_since_its_judgment_is_reported(tmp_path: Path, endpoint: EndpointServer) -> None:
     rows = pairs(2)
     write_rows(tmp_path / "rows.jsonl", rows)

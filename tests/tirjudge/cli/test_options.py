@@ -82,7 +82,6 @@ def test_rows_are_judged_by_a_config_file(tmp_path: Path, endpoint: EndpointServ
     ("name", "text", "reason"),
     [
         ("judge.toml", "sample = 4", "sample: there is no such option; did you mean samples?"),
-        ("judge.toml", "policy = true", "policy was renamed: write import_policy"),
         ("judge.toml", "api_key = 'sk-secret'", "api_key: there is no such option"),
         ("judge.toml", "seed = -1", "seed: Input should be greater than or equal to 0"),
         ("judge.toml", "seed", "is not TOML"),
@@ -97,35 +96,6 @@ def test_a_bad_config_file_is_one_line(tmp_path: Path, name: str, text: str, rea
     assert reason in run.stderr
     assert len(run.stderr.splitlines()) == 1
     assert "sk-secret" not in run.stderr
-
-
-def test_the_former_meaning_of_config_is_refused_with_the_new_name() -> None:
-    """`--config` formerly named the configuration of a hub dataset."""
-    run = CliRunner().invoke(app, ["judge", "some/dataset", "--config", "english"])
-    assert run.exit_code == 2
-    assert run.stderr == (
-        "tirjudge judge: --config english: there is no such file "
-        "(--subset names a configuration of a hub dataset)\n"
-    )
-
-
-@pytest.mark.parametrize(
-    ("words", "spelling"),
-    [
-        (["judge", "rows.jsonl"], "--policy"),
-        (["judge", "rows.jsonl"], "--no-policy"),
-        (["eval", "judgebench"], "--policy"),
-        (["bon", "rows.jsonl"], "--policy"),
-        (["serve"], "--policy"),
-        (["mcp"], "--policy"),
-        (["sandbox", "run", "program.py"], "--policy"),
-    ],
-)
-def test_the_former_name_of_an_option_is_refused_with_the_new_one(words: list[str], spelling: str) -> None:
-    run = CliRunner().invoke(app, [*words, spelling])
-    assert run.exit_code == 2
-    assert run.stderr == f"tirjudge {words[0]}: --policy was renamed: write --import-policy\n"
-    assert " --policy" not in shown(*words)
 
 
 def test_half_a_price_is_refused(
@@ -240,8 +210,7 @@ def test_patience_and_address_may_change_when_a_run_resumes(tmp_path: Path, endp
     words = ["judge", str(tmp_path / "rows.jsonl"), "--output", f"{tmp_path}/o", "--no-tools"]
     assert CliRunner().invoke(app, [*words, *through(endpoint)]).exit_code == 0
     recorded = json.loads((tmp_path / "o.settings.json").read_text())["settings"]
-    # So that result files of earlier versions can be resumed too.
-    assert not {"timeout", "retries", "base_url", "request_fields"} & recorded.keys()
+    assert not {"timeout", "retries", "base_url"} & recorded.keys()
     run = CliRunner().invoke(app, [*words, *through(endpoint), "--timeout", "9", "--retries", "2"])
     assert run.exit_code == 0, run.stderr
 

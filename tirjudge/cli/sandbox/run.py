@@ -10,7 +10,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from tirjudge.cli.errors import NO_SANDBOX, USAGE, renamed_option, say, stop
+from tirjudge.cli.errors import NO_SANDBOX, USAGE, say, stop
 from tirjudge.cli.help import examples
 from tirjudge_sandbox import (
     Execution,
@@ -90,7 +90,6 @@ def run(
             rich_help_panel="Sandbox",
         ),
     ] = False,
-    policy: Annotated[bool | None, renamed_option("sandbox", "--policy", "--import-policy")] = None,
 ) -> None:
     """Run one program and pass on its output and exit code.
 
