@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from tirjudge.generation.base import Generator, GeneratorFailed
 from tirjudge.generation.spending import Spending
-from tirjudge.group_rewards import GroupJudge, GroupOptions, GroupRewards
 from tirjudge.judging.batch import Plan
 from tirjudge.judging.batch_result import BatchResult, Progress, ProgressLine, judge_rows
 from tirjudge.judging.config import JudgeOptions
@@ -19,6 +18,7 @@ from tirjudge.judging.engine import JudgeEngine, Kind, MeteredCache, kind_for, l
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import Conversation, Criteria, numbered, question, truncated
 from tirjudge.rollout.concurrency import EventLoopThread, Work
+from tirjudge.selection.group_rewards import GroupJudge, GroupOptions, GroupRewards
 from tirjudge_environments import StopReason
 from tirjudge_environments.registry import first_fault
 from tirjudge_environments.tasks import Columns

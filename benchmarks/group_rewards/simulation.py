@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import kendalltau
 
-from tirjudge.group_rewards import Comparison, open_method
+from tirjudge.selection.strengths import Comparison
+from tirjudge.selection.tournaments import open_tournament
 
 SPREAD = 1.0
 """Standard deviation of the true qualities of a group."""
@@ -61,13 +62,13 @@ def play(arm: Arm, size: int, k: float, seed: int) -> tuple[float, float, int]:
     quality = rng.normal(0, SPREAD, size)
     if arm.method == "listwise":
         return _scored(_listwise(quality, k, rng), quality, 1)
-    method, played = open_method(arm.method), list[Comparison]()
-    while pairs := method.pairs(size, arm.most, seed, played):
+    method, played = open_tournament(arm.method), list[Comparison]()
+    while pairs := method.following(size, arm.most, seed, played):
         for first, second in pairs:
             # The logistic function, in a form that does not overflow.
             chance = (1 + math.tanh(k * (quality[first] - quality[second]) / 2)) / 2
             share = float(np.mean([rng.random() < chance for _ in range(arm.repeats)]))
-            played.append(Comparison((first, second), share))
+            played.append(Comparison((first, second), (share, 1 - share)))
     return _scored(method.rewards(size, played), quality, len(played) * arm.repeats)
 
 

@@ -16,7 +16,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase, TrainerCallba
 from trl import GRPOConfig, GRPOTrainer
 
 from tirjudge import Judge
-from tirjudge.group_rewards import open_method
+from tirjudge.selection.tournaments import open_tournament
 from tirjudge.serve.trl import JudgeGroupReward
 from tirjudge_environments.constraints import FAMILIES, TRAIN, Constraint
 from tirjudge_training.miniature.model import ShapeConfig, build_model
@@ -54,7 +54,7 @@ class Plan:
 
     @property
     def calls_per_step(self) -> int:
-        each = 1 if self.method == "listwise" else open_method(self.method).comparisons(self.group_size)
+        each = 1 if self.method == "listwise" else open_tournament(self.method).comparisons(self.group_size)
         return each * self.groups * (2 if self.both_orders else 1)
 
     @property

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.group_rewards.__main__ import interval, main
 from benchmarks.group_rewards.simulation import Arm, play, simulate, steepness
-from tirjudge.group_rewards import METHODS
+from tirjudge.selection.tournaments import GROUP_REWARDS
 
 
 def test_a_perfect_judge_finds_the_whole_order_and_the_best() -> None:
@@ -34,7 +34,7 @@ def test_every_arm_has_a_line() -> None:
     lines: list[str] = []
     results = simulate([4], [0.9], 3, 0, lines.append)
     assert [result.calls for result in results] == sorted(result.calls for result in results)
-    assert {result.arm.method for result in results} == set(METHODS)
+    assert {result.arm.method for result in results} == set(GROUP_REWARDS)
     assert all(line.startswith("| 4 | 90% |") for line in lines[1:])
 
 

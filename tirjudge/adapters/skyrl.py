@@ -10,7 +10,7 @@ from uuid import uuid4
 from pydantic import Field
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput, ConversationType
 
-from tirjudge.group_rewards import GroupOptions
+from tirjudge.selection.group_rewards import GroupOptions
 from tirjudge.serve.client import JudgeClient
 from tirjudge.serve.messages import MemberAnswer, MemberRequest
 

@@ -7,8 +7,6 @@ from typing import Annotated, Literal
 
 import typer
 
-from tirjudge.best_of_n.methods import METHODS, open_method
-from tirjudge.best_of_n.questions import unpacked
 from tirjudge.cli.bon_run import BonRun
 from tirjudge.cli.errors import SOME_FAILED, output_file, refuse_input, say
 from tirjudge.cli.help import examples
@@ -23,6 +21,9 @@ from tirjudge.cli.options import (
 )
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows
+from tirjudge.selection.best_of_n import open_method
+from tirjudge.selection.grading import unpacked
+from tirjudge.selection.tournaments import BEST_OF_N
 from tirjudge_environments.tasks import Columns
 
 DEFAULT_METHODS = ("pointwise", "pairwise", "listwise")
@@ -54,7 +55,7 @@ def bon(
         list[str] | None,
         typer.Option(
             metavar="METHOD",
-            help=f"Selection method: {', '.join(METHODS)}. Repeatable.  [default: the first three]",
+            help=f"Selection method: {', '.join(BEST_OF_N)}. Repeatable.  [default: the first three]",
             rich_help_panel="Judging",
         ),
     ] = None,

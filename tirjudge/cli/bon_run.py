@@ -13,11 +13,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tirjudge.best_of_n.base import Method
-from tirjudge.best_of_n.grading import Grades
-from tirjudge.best_of_n.judgments import Judgments
-from tirjudge.best_of_n.questions import CheckName, questions
-from tirjudge.best_of_n.run import BestOfN, Picked, SolvedTally
 from tirjudge.cli.errors import INTERRUPTED, stop
 from tirjudge.cli.options import RowOptions
 from tirjudge.cli.progress import Display, introduction
@@ -27,6 +22,8 @@ from tirjudge.generation.spending import CostReached, Spending
 from tirjudge.judging.batch import Tally, TooManyFailures
 from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_note, local_weights, view_tokens
 from tirjudge.judging.row_judge import EngineRows
+from tirjudge.selection.best_of_n import BestOfN, Judgments, Method, Picked, SolvedTally
+from tirjudge.selection.grading import CheckName, Grades, questions
 from tirjudge.storage.result_file import ResultFile
 from tirjudge.storage.run_folder import JsonLines
 from tirjudge_environments.tasks import Columns

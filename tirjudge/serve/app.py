@@ -3,9 +3,9 @@
 # No `from __future__ import annotations`: FastAPI reads the routes' annotations, whose names are local here.
 from typing import Any
 
-from tirjudge.group_rewards import MembersMissing
 from tirjudge.judging.engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
+from tirjudge.selection.arriving_groups import MembersMissing
 from tirjudge.serve.messages import (
     Answer,
     GroupAnswer,

@@ -7,10 +7,10 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import ConfigDict, Discriminator, Field, Tag
 
-from tirjudge.group_rewards import GroupOptions, GroupRewards
 from tirjudge.judging.engine import Kind
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.views import JudgedCriterion, JudgedProgram, JudgedView
+from tirjudge.selection.group_rewards import GroupOptions, GroupRewards
 from tirjudge_environments import JudgeTask, derive_seed
 from tirjudge_environments.criteria import LARGEST_WEIGHT
 from tirjudge_environments.tasks import read_task

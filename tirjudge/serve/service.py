@@ -10,11 +10,12 @@ from pydantic import BaseModel, ConfigDict, FiniteFloat, PositiveFloat
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge.generation.spending import CostReached
-from tirjudge.group_rewards import GroupJudge, GroupMeeting, GroupRewards
 from tirjudge.judging.engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import truncated
 from tirjudge.rollout import all_or_none
+from tirjudge.selection.arriving_groups import ArrivingGroups
+from tirjudge.selection.group_rewards import GroupJudge, GroupRewards
 from tirjudge.serve.messages import GroupRequest, JudgeRequest, MemberRequest
 from tirjudge_environments.tasks import RowError
 from tirjudge_sandbox import SandboxUnavailable
@@ -92,7 +93,7 @@ class JudgeService:
         self._reason = "not checked yet"
         self._checking = asyncio.Lock()
         self._groups = GroupJudge(engine, truncate, metrics.judged)
-        self._meeting = GroupMeeting()
+        self._meeting = ArrivingGroups()
 
     async def judge(self, questions: Sequence[JudgeRequest], *way: str) -> list[Judgment]:
         """Judge questions; raises Down, and FieldRefused for unfit ones, which `way` locates."""

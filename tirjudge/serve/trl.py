@@ -8,7 +8,8 @@ from typing import Any, Protocol
 
 from pydantic import ValidationError
 
-from tirjudge.group_rewards import GroupOptions, GroupRewards, check_method
+from tirjudge.selection.group_rewards import GroupOptions, GroupRewards
+from tirjudge.selection.tournaments import check_method
 from tirjudge.serve.client import client_of_this_loop
 from tirjudge.serve.messages import GroupAnswer, GroupRequest, JudgeRequest
 from tirjudge_environments.registry import first_fault

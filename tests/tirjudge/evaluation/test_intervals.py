@@ -14,12 +14,12 @@ from scipy.stats import binomtest
 from tests.tirjudge.benchmark_data import benchmark_file
 from tests.tirjudge.cli.test_eval import command
 from tests.tirjudge.judged_pairs import pair, random_pairs, sampled
-from tirjudge.best_of_n.base import CandidateSet, Grade
-from tirjudge.best_of_n.run import Picked, SolvedTally
 from tirjudge.evaluation.base import Cost, JudgedRow, ScoringProtocol, Vote
 from tirjudge.evaluation.protocols import all_protocols, open_protocol
 from tirjudge.evaluation.scoring import Estimate, score
 from tirjudge.judging.batch import Tally
+from tirjudge.selection.best_of_n import Picked, SolvedTally
+from tirjudge.selection.grading import CandidateSet, Grade
 from tirjudge.statistics import Proportion
 from tirjudge_environments import JudgeTask, Message
 

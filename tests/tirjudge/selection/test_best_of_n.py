@@ -13,23 +13,22 @@ import pytest
 import pytest_asyncio
 
 from tirjudge import Judge
-from tirjudge.best_of_n import (
-    CandidateSet,
-    Grade,
-    RefereeUnavailable,
-    Selection,
-    abest_of,
-    best_of,
-    majority,
-    open_method,
-)
-from tirjudge.best_of_n.grading import Instructions, Recorded
-from tirjudge.best_of_n.mathematics import PRELOAD, Mathematics
-from tirjudge.best_of_n.questions import questions
-from tirjudge.best_of_n.unit_tests import UnitTests, code_of
+from tirjudge.best_of_n import RefereeUnavailable, Selection, abest_of, best_of
 from tirjudge.data.rows import Row
 from tirjudge.generation.base import GeneratorFailed, Sampling
 from tirjudge.judging.batch import Failure
+from tirjudge.selection.best_of_n import majority, open_method
+from tirjudge.selection.grading import (
+    PRELOAD,
+    CandidateSet,
+    Grade,
+    Instructions,
+    Mathematics,
+    Recorded,
+    UnitTests,
+    code_of,
+    questions,
+)
 from tirjudge_environments import Completion, Context, Finish, JudgeTask, Message
 from tirjudge_sandbox import Limits, Sandbox, open_sandbox
 

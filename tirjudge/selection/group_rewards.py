@@ -1,4 +1,4 @@
-"""Groups of completions judged by an engine: planning, calls, the cache and the rewards."""
+"""Rewards for a group of completions of one prompt, from comparisons by a judge."""
 
 from __future__ import annotations
 
@@ -6,16 +6,19 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from tirjudge.generation.base import GeneratorFailed
-from tirjudge.group_rewards.base import TIE, Comparison, GroupOptions, GroupRewards, PairMethod
-from tirjudge.group_rewards.tournaments import LISTWISE, check_method, open_method
 from tirjudge.judging.engine import JudgeEngine
 from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.questions import truncated
 from tirjudge.rollout import all_or_none
+from tirjudge.selection.strengths import TIE, Comparison, Members
+from tirjudge.selection.tournaments import Tournament, check_method, open_tournament
 from tirjudge_environments import JudgeTask, StopReason, derive_seed
 from tirjudge_environments.orders import Order
 from tirjudge_sandbox import SandboxUnavailable
@@ -24,6 +27,47 @@ logger = logging.getLogger(__name__)
 
 _MOST_KNOWN = 100_000
 """Answers that are kept; the oldest are dropped first."""
+
+
+class GroupOptions(BaseModel):
+    """The options of a group reward: the arguments of the reward functions, the fields of a request."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
+
+    method: str = "swiss"
+    """`round-robin`, `knockout`, `pivot`, `swiss` or `listwise`."""
+    both_orders: bool = False
+    """Ask every question in both orders, at twice the calls; verdicts that differ are a tie."""
+    budget: Annotated[int, Field(ge=1)] | None = None
+    """Most judge calls for a group. Round robin and Swiss make as many whole rounds as fit into it; a
+    budget within which the method cannot compare every member is an error."""
+    seed: Annotated[int, Field(ge=0)] = 0
+    """Seed of brackets, byes and pivots."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupRewards:
+    """The rewards of a group, and the calls behind them."""
+
+    rewards: tuple[float | None, ...]
+    """One per completion, in their order. None for a completion without any verdict."""
+    method: str
+    calls: int
+    """Judge calls that the method needed: one per dialogue, so two per comparison in both orders."""
+    cached: int
+    """Those of the calls that were not made, since the same texts were judged before."""
+    comparisons: int
+    """Questions to the judge: pairs, or 1 for `listwise`."""
+    ties: int
+    """Questions that ended as a tie."""
+    no_verdict: int
+    """Questions without a verdict; they have no influence on the rewards."""
+    duplicates: int
+    """Completions with the text of an earlier one, whose reward they share."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rewards as JSON values: the answer of `/v1/group`."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"rewards": list(self.rewards)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,11 +146,11 @@ class GroupJudge:
                 f"a group of {size} cannot be compared: give two completions of a prompt or more"
             )
         # Checked for the whole group, so that an error does not depend on which completions are equal.
-        if options.method == LISTWISE:
+        if options.method == "listwise":
             needed = self._dialogues(task, options, order)
         else:
             each = self._dialogues(replace(task, candidates=task.candidates[:2]), options, order)
-            needed = open_method(options.method).least(size) * each
+            needed = open_tournament(options.method).least(size) * each
         if options.budget is not None and options.budget < needed:
             orders = " in both orders" if options.both_orders else ""
             raise ValueError(
@@ -127,11 +171,11 @@ class GroupJudge:
         if size == 1:
             none = {"calls": 0, "cached": 0, "comparisons": 0, "ties": 0, "no_verdict": 0}
             return GroupRewards(rewards=(TIE,), method=options.method, duplicates=0, **none)
-        if options.method == LISTWISE:
+        if options.method == "listwise":
             return await self._listwise(task, options, order)
         each = self._dialogues(replace(task, candidates=task.candidates[:2]), options, order)
         most = None if options.budget is None else options.budget // each
-        method = open_method(options.method)
+        method = open_tournament(options.method)
         played, cached = await self._play(method, task, most, options.seed, order)
         return GroupRewards(
             rewards=method.rewards(size, played),
@@ -139,25 +183,24 @@ class GroupJudge:
             calls=len(played) * each,
             cached=cached * each,
             comparisons=len(played),
-            ties=sum(one.share == TIE for one in played),
-            no_verdict=sum(one.share is None for one in played),
+            ties=sum(len(one.best) > 1 for one in played),
+            no_verdict=sum(one.shares is None for one in played),
             duplicates=0,
         )
 
     async def _play(
-        self, method: PairMethod, task: JudgeTask, most: int | None, seed: int, order: Order | None
+        self, method: Tournament, task: JudgeTask, most: int | None, seed: int, order: Order | None
     ) -> tuple[list[Comparison], int]:
         """Compare the pairs of all rounds; return the comparisons, and how many of them were known."""
         # Another bracket for every group, which is a function of its texts alone.
         drawn = derive_seed(seed, "group", repr(task.prompt), *task.candidates)
         size, known = len(task.candidates), 0
         played: list[Comparison] = []
-        while pairs := method.pairs(size, most, drawn, played):
+        while pairs := method.following(size, most, drawn, played):
             asked = [self._ask(task, pair, order) for pair in pairs]
             answers = await all_or_none(asked)
             played += [
-                Comparison(pair, _share(pair, answer.best))
-                for pair, (answer, _) in zip(pairs, answers, strict=True)
+                Comparison.won_by(pair, answer.best) for pair, (answer, _) in zip(pairs, answers, strict=True)
             ]
             known += sum(was_known for _, was_known in answers)
         return played, known
@@ -181,9 +224,7 @@ class GroupJudge:
             duplicates=0,
         )
 
-    async def _ask(
-        self, task: JudgeTask, members: Sequence[int], order: Order | None
-    ) -> tuple[_Answer, bool]:
+    async def _ask(self, task: JudgeTask, members: Members, order: Order | None) -> tuple[_Answer, bool]:
         """Return the judge's answer, by places in the group, and True if the question was asked before."""
         texts = task.candidates
         # One question for a set of texts, whichever way round a bracket puts them. The position that a text
@@ -241,10 +282,3 @@ def _scores(judgment: Judgment) -> tuple[float | None, ...] | None:
     if judgment.stop is not StopReason.VERDICT or not judgment.scores:
         return None
     return tuple(judgment.scores.get(index) for index in range(len(judgment.episode.task.candidates)))
-
-
-def _share(pair: Sequence[int], best: Sequence[int]) -> float | None:
-    """Return the first member's share of the win; None without a verdict."""
-    if not best:
-        return None
-    return TIE if len(best) > 1 else float(best[0] == pair[0])

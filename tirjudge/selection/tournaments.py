@@ -1,48 +1,81 @@
-"""The methods that compare pairs: round robin, knockout, pivot and Swiss pairing."""
+"""Tournaments: which members of a group are compared next, and what follows from the verdicts."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, pairwise
+from typing import Protocol
 
-from tirjudge.group_rewards.base import TIE, Comparison, Pair, PairMethod
-from tirjudge.group_rewards.estimates import bradley_terry_shares, win_shares
+from tirjudge.selection.strengths import TIE, Comparison, Members, bradley_terry_shares, win_shares
 from tirjudge_environments import derive_seed
 
-LISTWISE = "listwise"
-METHODS = {
+BEST_OF_N = {
+    "pointwise": "every candidate scored alone; N judgments, ties by majority vote",
+    "pairwise": "a knockout in pairs; N - 1 judgments",
+    "listwise": "a knockout in groups (--group-size)",
+    "listwise-all": "all candidates in one prompt",
+    "round-robin": "every pair; N (N - 1) / 2 judgments, ties by majority vote",
+}
+"""Methods of best-of-N by name, with a description. The first three are those of TIR-Judge, Table 7."""
+GROUP_REWARDS = {
     "round-robin": "every pair; n (n - 1) / 2 comparisons, fewer within a budget",
     "knockout": "winners meet until one is left; n - 1 comparisons",
     "pivot": "every member against one drawn member; n - 1 comparisons",
     "swiss": "members with similar scores meet, with Bradley-Terry rewards; log2(n) rounds of n / 2",
-    LISTWISE: "all members in one question",
+    "listwise": "all members in one question",
 }
-"""Name to description, for a group of n."""
+"""Methods of group rewards by name, with a description for a group of n."""
+
+
+class Tournament(Protocol):
+    """A way to choose the members that are compared, and to turn the verdicts into rewards.
+
+    Tournaments are pure functions of their arguments, the seed included.
+    """
+
+    def least(self, size: int) -> int:
+        """Return the fewest comparisons in which every member of a group of `size` takes part."""
+        ...
+
+    def comparisons(self, size: int, most: int | None = None) -> int:
+        """Return the number of comparisons for a group of `size`, of which at most `most` are made."""
+        ...
+
+    def following(
+        self, size: int, most: int | None, seed: int, played: Sequence[Comparison]
+    ) -> tuple[Members, ...]:
+        """Return the members to compare next, all at once, after those `played`; none at the end."""
+        ...
+
+    def rewards(self, size: int, played: Sequence[Comparison]) -> tuple[float | None, ...]:
+        """Return each member's reward, from 0 to 1; None for a member without any verdict."""
+        ...
 
 
 def check_method(name: str) -> None:
-    """Raise ValueError, in one line, for an unknown method."""
-    if name not in METHODS:
-        raise ValueError(f"no method {name!r}; there are {', '.join(METHODS)}")
+    """Raise ValueError, in one line, for an unknown method of group rewards."""
+    if name not in GROUP_REWARDS:
+        raise ValueError(f"no method {name!r}; there are {', '.join(GROUP_REWARDS)}")
 
 
-def open_method(name: str) -> PairMethod:
-    """Return the method of this name. Raises ValueError for any other name than a pairing method's."""
-    match name:
-        case "round-robin":
-            return RoundRobin()
-        case "knockout":
-            return Knockout()
-        case "pivot":
-            return Pivot()
-        case "swiss":
-            return Swiss()
-    raise ValueError(f"no method {name!r}; there are {', '.join(METHODS)}")
+def open_tournament(name: str) -> Tournament:
+    """Return the tournament of a group reward. Raises ValueError for any other name."""
+    tournaments: dict[str, type[Tournament]] = {
+        "round-robin": RoundRobin,
+        "knockout": Knockout,
+        "pivot": Pivot,
+        "swiss": Swiss,
+    }
+    if name not in tournaments:
+        raise ValueError(f"no method {name!r}; there are {', '.join(GROUP_REWARDS)}")
+    return tournaments[name]()
 
 
 class RoundRobin:
     """Every pair once: n (n - 1) / 2 comparisons. The reward is the share of wins; a tie is half a win.
+
+    Best-of-N selects the most wins (JETTS, Zhou et al. 2025), a missing verdict being half a win for both.
 
     The pairs make n - 1 rounds of n / 2 (for odd n: n rounds of (n - 1) / 2) in which everyone meets another
     opponent. Of `most` comparisons, as many whole rounds are made as fit.
@@ -54,13 +87,15 @@ class RoundRobin:
     def comparisons(self, size: int, most: int | None = None) -> int:
         return _rounds(size, most, _most_rounds(size)) * (size // 2)
 
-    def pairs(self, size: int, most: int | None, seed: int, played: Sequence[Comparison]) -> tuple[Pair, ...]:
+    def following(
+        self, size: int, most: int | None, seed: int, played: Sequence[Comparison]
+    ) -> tuple[Members, ...]:
         if played:
             return ()
         circle: list[int | None] = [*_drawn(range(size), seed)]
         if size % 2:
             circle.append(None)
-        pairs: list[Pair] = []
+        pairs: list[Members] = []
         for _ in range(_rounds(size, most, _most_rounds(size))):
             half = len(circle) // 2
             for one, other in zip(circle[:half], reversed(circle[half:]), strict=True):
@@ -73,33 +108,65 @@ class RoundRobin:
     def rewards(self, size: int, played: Sequence[Comparison]) -> tuple[float | None, ...]:
         return win_shares(size, played)
 
+    def first(self, size: int, seed: int, played: Sequence[Comparison]) -> Members:
+        """Return the members with the most wins."""
+        wins = [0.0] * size
+        for one in played:
+            for member in one.members:
+                share = one.of(member)
+                wins[member] += TIE if share is None else share
+        return tuple(member for member in range(size) if wins[member] == max(wins))
+
 
 class Knockout:
-    """A drawn bracket in which winners meet until one is left: n - 1 comparisons.
+    """A drawn bracket in which winners meet until one is left; in pairs n - 1 comparisons.
 
-    The reward is the share of a member's own comparisons that it won, so that it grows with the round in
-    which the member lost. A tie is half a win for both, and lots decide who goes on; without a verdict lots
-    decide too, and the comparison counts for neither. Byes, in the first round only, count for nothing.
+    Lots decide who goes on after a tie, among the tied members, and without a verdict, among all. The reward
+    is the share of a member's own comparisons that it won, so that it grows with the round in which the
+    member lost. A comparison without a verdict counts for nobody, and neither does a bye; in pairs, byes are
+    in the first round only. Larger groups differ in size by at most one. Source: Guo et al. 2025; TIR-Judge,
+    Appendix E.
     """
 
+    def __init__(self, group: int | None = 2) -> None:
+        """`group` is 2 for pairs, more for lists, and None for all members at once.
+
+        Raises ValueError for a group below 2.
+        """
+        if group is not None and group < 2:
+            raise ValueError(f"a knockout needs groups of 2 candidates or more, not {group}")
+        self._group = group
+
     def least(self, size: int) -> int:
-        return size - 1
+        return self.comparisons(size)
 
     def comparisons(self, size: int, most: int | None = None) -> int:
-        return size - 1
+        group = self._group or size
+        if group == 2 or size < 2:
+            return size - 1
+        left = -(-size // group)
+        # A group of one member passes without a comparison.
+        return sum(len(one) > 1 for one in _groups(range(size), group)) + self.comparisons(left)
 
-    def pairs(self, size: int, most: int | None, seed: int, played: Sequence[Comparison]) -> tuple[Pair, ...]:
-        out = {self._loser(one, seed) for one in played}
-        left = [member for member in _drawn(range(size), seed) if member not in out]
+    def following(
+        self, size: int, most: int | None, seed: int, played: Sequence[Comparison]
+    ) -> tuple[Members, ...]:
+        left = self.first(size, seed, played)
+        if self._group != 2:
+            return tuple(one for one in _groups(left, self._group or size) if len(one) > 1)
         # As many meet as must lose for a power of two to be left.
         target = 2 ** math.ceil(math.log2(len(left))) // 2
-        meeting = left[: 2 * (len(left) - target)] if target else []
+        meeting = left[: 2 * (len(left) - target)] if target else ()
         return tuple(zip(meeting[::2], meeting[1::2], strict=True))
 
-    def _loser(self, one: Comparison, seed: int) -> int:
-        if one.share is None or one.share == TIE:
-            return _drawn(one.pair, seed, "lots")[0]
-        return one.pair[0] if one.share == 0 else one.pair[1]
+    def first(self, size: int, seed: int, played: Sequence[Comparison]) -> Members:
+        """Return the members that have not lost, in the order of the bracket; at the end, one member."""
+        out = {member for one in played for member in one.members if member != self._winner(one, seed)}
+        return tuple(member for member in _drawn(range(size), seed) if member not in out)
+
+    def _winner(self, one: Comparison, seed: int) -> int:
+        best = one.best or one.members
+        return best[0] if len(best) == 1 else _drawn(best, seed, "lots")[0]
 
     def rewards(self, size: int, played: Sequence[Comparison]) -> tuple[float | None, ...]:
         return win_shares(size, played)
@@ -118,7 +185,9 @@ class Pivot:
     def comparisons(self, size: int, most: int | None = None) -> int:
         return size - 1
 
-    def pairs(self, size: int, most: int | None, seed: int, played: Sequence[Comparison]) -> tuple[Pair, ...]:
+    def following(
+        self, size: int, most: int | None, seed: int, played: Sequence[Comparison]
+    ) -> tuple[Members, ...]:
         if played:
             return ()
         pivot = _drawn(range(size), seed)[0]
@@ -150,14 +219,16 @@ class Swiss:
         # Up to this number, a round without repeated pairs always exists: see `_pair`.
         return _rounds(size, most, (size + 1) // 2)
 
-    def pairs(self, size: int, most: int | None, seed: int, played: Sequence[Comparison]) -> tuple[Pair, ...]:
+    def following(
+        self, size: int, most: int | None, seed: int, played: Sequence[Comparison]
+    ) -> tuple[Members, ...]:
         number = len(played) // (size // 2)
         if number >= self._rounds(size, most):
             return ()
         scores = [0.0] * size
         games = [0] * size
         for one in played:
-            for member in one.pair:
+            for member in one.members:
                 share = one.of(member)
                 scores[member] += TIE if share is None else share
                 games[member] += 1
@@ -165,9 +236,9 @@ class Swiss:
         byes = [(member, size) for member in range(size) for _ in range(number - games[member])]
         for member, _ in byes:
             scores[member] += TIE
-        met = {frozenset(one.pair) for one in played} | {frozenset(pair) for pair in byes}
+        met = {frozenset(one.members) for one in played} | {frozenset(pair) for pair in byes}
         ranked = sorted(_drawn(range(size), seed, number), key=lambda member: -scores[member])
-        pairs: list[Pair] = []
+        pairs: list[Members] = []
         if size % 2:
             lowest = next(member for member in reversed(ranked) if frozenset((member, size)) not in met)
             ranked.remove(lowest)
@@ -181,7 +252,7 @@ class Swiss:
 
 
 def _pair(
-    ranked: Sequence[int], scores: Sequence[float], met: set[frozenset[int]], pairs: list[Pair]
+    ranked: Sequence[int], scores: Sequence[float], met: set[frozenset[int]], pairs: list[Members]
 ) -> None:
     """Add pairs of members that have not met, those with the closest scores first.
 
@@ -210,6 +281,13 @@ def _pair(
             options, key=lambda option: sum(abs(scores[a] - scores[b]) for a, b in option[1:])
         )
         pairs[index : index + 1] = exchanged
+
+
+def _groups(members: Sequence[int], size: int) -> list[Members]:
+    """Split into the fewest groups of at most `size`, whose sizes differ by at most one."""
+    count = -(-len(members) // size)
+    bounds = [len(members) * place // count for place in range(count + 1)]
+    return [tuple(members[start:end]) for start, end in pairwise(bounds)]
 
 
 def _most_rounds(size: int) -> int:

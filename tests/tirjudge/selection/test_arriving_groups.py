@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tirjudge.group_rewards import GroupMeeting, GroupRewards, MembersMissing
+from tirjudge.selection.arriving_groups import ArrivingGroups, MembersMissing
+from tirjudge.selection.group_rewards import GroupRewards
 
 COUNTS = {"method": "swiss", "calls": 1, "cached": 0, "comparisons": 1, "ties": 0, "no_verdict": 0}
 
@@ -30,13 +31,13 @@ class Judging:
         return GroupRewards(rewards=tuple(map(float, map(len, completions))), duplicates=0, **COUNTS)
 
 
-def join(meeting: GroupMeeting, judging: Judging, text: str, **more: Any) -> asyncio.Task[Any]:
+def join(meeting: ArrivingGroups, judging: Judging, text: str, **more: Any) -> asyncio.Task[Any]:
     options = {"size": 2, "seconds": 5.0, "judge": judging, **more}
     return asyncio.create_task(meeting.join("g", text, text, **options))
 
 
 async def test_a_member_that_hangs_up_before_the_group_is_complete_is_no_member() -> None:
-    meeting, judging = GroupMeeting(), Judging()
+    meeting, judging = ArrivingGroups(), Judging()
     judging.go.set()
     gone = join(meeting, judging, "x")
     await asyncio.sleep(0)
@@ -48,7 +49,7 @@ async def test_a_member_that_hangs_up_before_the_group_is_complete_is_no_member(
 
 
 async def test_a_request_that_is_repeated_before_its_first_attempt_ends_is_one_member() -> None:
-    meeting, judging = GroupMeeting(), Judging()
+    meeting, judging = ArrivingGroups(), Judging()
     judging.go.set()
     first, again = join(meeting, judging, "x"), join(meeting, judging, "x")
     await asyncio.sleep(0.01)
@@ -60,7 +61,7 @@ async def test_a_request_that_is_repeated_before_its_first_attempt_ends_is_one_m
 
 
 async def test_a_group_is_judged_for_as_long_as_somebody_waits() -> None:
-    meeting, judging = GroupMeeting(), Judging()
+    meeting, judging = ArrivingGroups(), Judging()
     first, second = join(meeting, judging, "x"), join(meeting, judging, "yy")
     await asyncio.sleep(0.01)
     first.cancel()
@@ -75,7 +76,7 @@ async def test_a_group_is_judged_for_as_long_as_somebody_waits() -> None:
 
 
 async def test_a_group_that_nobody_waits_for_is_cancelled_and_forms_again() -> None:
-    meeting, judging = GroupMeeting(), Judging()
+    meeting, judging = ArrivingGroups(), Judging()
     both = [join(meeting, judging, "x"), join(meeting, judging, "yy")]
     await asyncio.sleep(0.01)
     for one in both:
@@ -89,7 +90,7 @@ async def test_a_group_that_nobody_waits_for_is_cancelled_and_forms_again() -> N
 
 
 async def test_the_time_to_wait_is_that_of_the_members_not_of_the_judge() -> None:
-    meeting, judging = GroupMeeting(), Judging()
+    meeting, judging = ArrivingGroups(), Judging()
     both = [join(meeting, judging, text, seconds=0.05) for text in ("x", "yy")]
     await asyncio.sleep(0.1)
     judging.go.set()

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tirjudge.group_rewards.base import Comparison
+Members = tuple[int, ...]
+"""Members of a group, by their places: two, or more where a list is compared."""
 
+TIE = 0.5
+"""The share of a win that each of two equal members gets."""
 _PRIOR = 1.0
 """Games of every member, half won and half lost, against an opponent of strength 1."""
 _ITERATIONS = 10_000
@@ -15,11 +19,37 @@ _CLOSE = 1e-10
 """Largest relative change of a strength at which the iteration ends."""
 
 
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Two or more members of a group, and the verdict on them."""
+
+    members: Members
+    shares: tuple[float, ...] | None
+    """Each member's share of the win: 1 and 0, or 1/2 for a tie of two. None without a verdict."""
+
+    @classmethod
+    def won_by(cls, members: Members, best: Sequence[int]) -> Comparison:
+        """Return a comparison in which the members `best` share first place; empty without a verdict."""
+        return cls(members, tuple((member in best) / len(best) for member in members) if best else None)
+
+    @property
+    def best(self) -> Members:
+        """The members with the largest share; empty without a verdict."""
+        if self.shares is None:
+            return ()
+        top = max(self.shares)
+        return tuple(member for member, share in zip(self.members, self.shares, strict=True) if share == top)
+
+    def of(self, member: int) -> float | None:
+        """Return the share of a member of the comparison; None without a verdict."""
+        return None if self.shares is None else self.shares[self.members.index(member)]
+
+
 def win_shares(size: int, played: Sequence[Comparison]) -> tuple[float | None, ...]:
     """Return each member's wins per comparison with a verdict, a tie being half a win; None without any."""
     won, judged = [0.0] * size, [0] * size
     for one in played:
-        for member in one.pair:
+        for member in one.members:
             share = one.of(member)
             if share is not None:
                 won[member] += share
@@ -37,18 +67,18 @@ def bradley_terry_shares(size: int, played: Sequence[Comparison]) -> tuple[float
     keeps the strength of a member that won or lost everything finite, and connects members that were never
     compared. A member without any verdict gets None, and is no opponent.
     """
-    judged = [one for one in played if one.share is not None]
-    members = sorted({member for one in judged for member in one.pair})
+    judged = [one for one in played if one.shares is not None]
+    members = sorted({member for one in judged for member in one.members})
     if not members:
         return (None,) * size
     place = {member: index for index, member in enumerate(members)}
     wins, games = np.full(len(members), _PRIOR / 2), np.zeros((len(members), len(members)))
     for one in judged:
-        first, second = (place[member] for member in one.pair)
+        first, second = (place[member] for member in one.members)
         games[first, second] += 1
         games[second, first] += 1
-        wins[first] += one.of(one.pair[0]) or 0.0
-        wins[second] += one.of(one.pair[1]) or 0.0
+        wins[first] += one.of(one.members[0]) or 0.0
+        wins[second] += one.of(one.members[1]) or 0.0
     strengths = np.ones(len(members))
     for _ in range(_ITERATIONS):
         expected = (games / (strengths[:, None] + strengths)).sum(axis=1) + _PRIOR / (strengths + 1)

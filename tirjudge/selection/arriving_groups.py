@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from tirjudge.group_rewards.base import GroupRewards
+from tirjudge.selection.group_rewards import GroupRewards
 
 _MOST_PLACES = 10_000
 """Members of groups that are remembered for a request that is repeated; the oldest are dropped first."""
@@ -26,10 +26,10 @@ class _Gathering:
     work: asyncio.Future[GroupRewards] | None = None
     """The judging of the group, from the moment that it is full."""
     waiting: Counter[str] = field(default_factory=Counter)
-    """Requests that wait, by member: one that is repeated may overlap with its first attempt."""
+    """Number of waiting requests per member. A retry can be in flight at the same time as the original."""
 
 
-class GroupMeeting:
+class ArrivingGroups:
     """Gathers the members of groups, and judges a group when its last member is there.
 
     Belongs to one event loop. A group is judged while the members of others are still being generated.
