@@ -295,6 +295,7 @@ async def test_the_trainers_model_is_left_unchanged(make: Make) -> None:
     assert model.training
     assert model.model.layers[1].mlp.training
     assert not model.model.layers[0].training
+    assert model.config._attn_implementation == "sdpa"
     loss = model(torch.tensor(prompts(20)), labels=torch.tensor(prompts(20))).loss
     loss.backward()
     assert all(parameter.grad is not None for parameter in model.parameters())

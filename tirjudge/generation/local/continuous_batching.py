@@ -178,7 +178,7 @@ class Decoder:
         leaders = [group[0] for group in groups]
         first = len(self._rows)
         self._rows += leaders
-        self._cache.reserve(first + sum(map(len, groups)), max(row.fed for row in leaders))
+        self._cache.reserve(first + sum(map(len, groups)), max(row.fed for row in self._rows))
         for slot, row in enumerate(leaders, first):
             if found := parked[row]:
                 self._cache.restore(slot, found.snapshot)
@@ -219,7 +219,10 @@ class Decoder:
         rows = self._rows[first : first + len(tokens)]
         columns = max(map(len, tokens))
         length = min(max(row.fed for row in rows) + columns, self._max_context)
-        self._cache.reserve(len(self._rows), length)
+        self._cache.reserve(len(self._rows), max(length, *(row.fed for row in self._rows)))
+        if columns == 1:
+            # Whole slots have no gaps between them, which makes the matrix products of decoding faster.
+            length = self._cache.length
         device = self._model.device
         ids = torch.tensor([fed + [0] * (columns - len(fed)) for fed in tokens], device=device)
         starts = torch.tensor([[row.fed] for row in rows], device=device)

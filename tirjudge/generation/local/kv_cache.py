@@ -28,7 +28,7 @@ class Window:
     positions: Tensor
     """`[rows, tokens]`: the position of every input token."""
     length: int
-    """Positions that are read: the largest one written, plus one."""
+    """Positions that are read, at least to the largest one written."""
 
 
 class PaddedLayer:
@@ -54,7 +54,6 @@ class PaddedLayer:
         for stored, new in zip(self.tensors, pair, strict=True):
             # Indices on both sides of a slice come first in the result: `[rows, tokens, head, dim]`.
             stored[window.slots, :, window.positions] = new.transpose(1, 2)
-            # Attention reads only the positions that are in use.
             seen.append(stored[window.first : window.last, :, : window.length])
         return seen[0], seen[1]
 
@@ -75,19 +74,25 @@ class PaddedCache:
         self.past_key_values = Cache(layers=self._layers)
         """The cache object that the model is called with."""
 
+    @property
+    def length(self) -> int:
+        """Positions of every slot."""
+        return self._length
+
     def reserve(self, slots: int, length: int) -> None:
-        """Make room for `slots` rows of `length` positions, and keep what is stored."""
-        if slots <= self._slots and length <= self._length:
+        """Make room for `slots` rows of `length` positions, and keep what is stored in these positions."""
+        rounded = -(-length // GRAIN) * GRAIN
+        if slots <= self._slots and rounded <= self._length < rounded + 2 * GRAIN:
             return
         if slots > self._slots:
             # Doubling keeps the number of copies logarithmic in the number of rows.
             self._slots = min(self._max_slots, max(slots, 2 * self._slots))
-        self._length = max(self._length, -(-length // GRAIN) * GRAIN)
+        self._length = rounded
         for layer in self._layers:
-            larger = [self.room(stored) for stored in layer.tensors]
-            for old, new in zip(layer.tensors, larger, strict=True):
-                new[: old.shape[0], :, : old.shape[2]] = old
-            layer.tensors = larger
+            fitting = [self.room(stored) for stored in layer.tensors]
+            for old, new in zip(layer.tensors, fitting, strict=True):
+                new[: old.shape[0], :, : old.shape[2]] = old[:, :, :rounded]
+            layer.tensors = fitting
 
     def room(self, like: Tensor) -> Tensor:
         """Return empty slots for the heads and dimension of `like`."""

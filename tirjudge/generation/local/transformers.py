@@ -10,6 +10,7 @@ from typing import Any, Self
 
 from tirjudge.console_text import first_line
 from tirjudge.generation.base import BusyClock, ContextTooLong, GeneratorFailed, Sampling
+from tirjudge.generation.local.attention import grouped
 from tirjudge.generation.local.continuous_batching import Decoder, Row
 from tirjudge.generation.local.loading import load_model
 from tirjudge.generation.local.sampling import StopStrings, noise
@@ -167,7 +168,7 @@ class TransformersGenerator:
         """
         loop = asyncio.get_running_loop()
         try:
-            with _evaluating(self._network):
+            with _evaluating(self._network), grouped(self._network):
                 while self._decoder.busy:
                     steps = loop.run_in_executor(self._thread, self._advance)
                     try:
