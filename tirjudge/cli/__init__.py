@@ -2,41 +2,50 @@
 
 from __future__ import annotations
 
-import sys
 from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
 from tirjudge import __version__
-from tirjudge.cli.errors import USAGE, ending_unread
-from tirjudge.cli.help import ExampleGroup, add_command, example_lines
+from tirjudge.cli.output import USAGE, add_command, ending_unread, example_lines, stop
 from tirjudge.console_text import printable
 
 GROUP = "tirjudge.commands"
 """Entry-point group for further commands: a function for typer, or a Typer app."""
 
-_ANY_OPTIONS = {"ignore_unknown_options": True, "allow_extra_args": True}
-_BUILT_IN = {
-    "attack": "tirjudge.cli.attack:attack",
-    "bon": "tirjudge.cli.bon:bon",
+_ABOUT = {
+    "attack": "Attack the verdicts of a judge and count those that flip.",
+    "bon": "Let a judge select the best of N candidates.",
+    "data": "Build corpora of training data, decontaminate rows, summarise them.",
+    "eval": "Judge a benchmark, score a stored run, or compare two.",
+    "export": "Write result files as logs of Inspect.",
+    "formats": "List the judge formats that `--format` accepts.",
+    "judge": "Judge a file of rows.",
+    "launch": "Train the next RL stage of a recipe with verl, on a Ray cluster.",
+    "mcp": "Serve the tools `run_python_code` and `judge` over the Model Context Protocol.",
+    "models": "List, fetch and remove models.",
+    "report": "Write one page about judged rows or a training run.",
+    "reproduce": "Run every recorded program again, and compare its output with the record.",
+    "sandbox": "Run programs in the sandbox.",
+    "serve": "Serve the judge over HTTP, for verdicts and for rewards.",
+    "show": "Show rows of a result file, with everything that led to their verdicts.",
+    "train": "Train a judge.",
+}
+"""Our own commands. Their lines are here because a list of the commands must not load them."""
+_PLACES = {name: f"tirjudge.cli.{name}:{name}" for name in _ABOUT} | {
+    "data": "tirjudge_training.corpora.cli:data",
     "eval": "tirjudge.cli.eval:evaluate",
-    "export": "tirjudge.cli.export:export",
     "formats": "tirjudge.cli.judge:formats",
-    "judge": "tirjudge.cli.judge:judge",
-    "mcp": "tirjudge.cli.mcp:mcp",
-    "models": "tirjudge.cli.models:models",
-    "report": "tirjudge.cli.report:report",
-    "reproduce": "tirjudge.cli.reproduce:reproduce",
-    "sandbox": "tirjudge.cli.sandbox:sandbox",
-    "serve": "tirjudge.cli.serve:serve",
-    "show": "tirjudge.cli.show:show",
+    "launch": "tirjudge_training.launch.cli:launch",
+    "train": "tirjudge_training.cli:train",
 }
 
 
-class Commands(ExampleGroup):
-    """Built-in commands and those of other packages; one that cannot be loaded does not affect the others."""
+class Commands(TyperGroup):
+    """Our own commands and those of other packages; one that cannot be loaded does not affect the others."""
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted(_entries())
@@ -48,7 +57,18 @@ class Commands(ExampleGroup):
         try:
             return _command(cmd_name, entry.load())
         except Exception as error:
-            return _command(cmd_name, _broken(cmd_name, error), **_ANY_OPTIONS)
+            anything = {"ignore_unknown_options": True, "allow_extra_args": True}
+            return _command(cmd_name, _broken(cmd_name, error), **anything)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        names = self.list_commands(ctx)
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [
+                    (name, _ABOUT.get(name) or self.get_command(ctx, name).get_short_help_str())
+                    for name in names
+                ]
+            )
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         # Typer suggests the closest of `commands`, which is empty here because commands are loaded by name.
@@ -59,7 +79,7 @@ class Commands(ExampleGroup):
 
 def _entries() -> dict[str, EntryPoint]:
     entries = {entry.name: entry for entry in entry_points(group=GROUP)}
-    return entries | {name: EntryPoint(name, value, GROUP) for name, value in _BUILT_IN.items()}
+    return entries | {name: EntryPoint(name, _PLACES[name], GROUP) for name in _ABOUT}
 
 
 def _command(name: str, found: Any, **settings: Any) -> Any:
@@ -73,13 +93,12 @@ def _command(name: str, found: Any, **settings: Any) -> Any:
 
 
 def _broken(name: str, error: Exception) -> Any:
-    reason = printable(f"{type(error).__name__}: {error}")
+    reason = printable(f"cannot be loaded: {type(error).__name__}: {error}")
 
     def command(arguments: Annotated[list[str] | None, typer.Argument(hidden=True)] = None) -> None:
-        print(f"tirjudge {name} cannot be loaded: {reason}", file=sys.stderr)
-        raise typer.Exit(USAGE)
+        stop(name, reason, USAGE)
 
-    command.__doc__ = f"Cannot be loaded: {reason}"
+    command.__doc__ = reason.capitalize()
     return command
 
 

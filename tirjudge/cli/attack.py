@@ -14,8 +14,6 @@ from tirjudge.attacks import Attack, Family, open_families
 from tirjudge.attacks.flips import FlipTally, by_family, count_flips
 from tirjudge.attacks.rows import AttackedRows
 from tirjudge.cli.batch_run import BatchRun
-from tirjudge.cli.errors import SOME_FAILED, output_file, refuse_input, say
-from tirjudge.cli.help import examples
 from tirjudge.cli.options import (
     ColumnOption,
     LabelsOption,
@@ -25,6 +23,7 @@ from tirjudge.cli.options import (
     label_values,
     takes_options,
 )
+from tirjudge.cli.output import SOME_FAILED, examples, output_file, refuse_input, say
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows

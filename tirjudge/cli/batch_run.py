@@ -14,9 +14,9 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from tirjudge.cli.errors import INTERRUPTED, STANDARD_OUTPUT, refuse_input, say, stop
 from tirjudge.cli.no_verdict import why_all_failed, why_no_verdict
 from tirjudge.cli.options import RunnerOptions
+from tirjudge.cli.output import INTERRUPTED, STANDARD_OUTPUT, refuse_input, say, stop
 from tirjudge.cli.progress import Display, Summary, introduction
 from tirjudge.cluster.dispatch import ClusterPlan, ClusterRows
 from tirjudge.cluster.worker import Assignment

@@ -8,8 +8,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from tirjudge.cli.batch_run import BatchRun
-from tirjudge.cli.errors import output_file, say
 from tirjudge.cli.options import RunnerOptions
+from tirjudge.cli.output import output_file, say
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.evaluation.benchmarks import benchmark_names, open_benchmark

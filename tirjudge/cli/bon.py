@@ -8,8 +8,6 @@ from typing import Annotated, Literal
 import typer
 
 from tirjudge.cli.bon_run import BonRun
-from tirjudge.cli.errors import SOME_FAILED, output_file, refuse_input, say
-from tirjudge.cli.help import examples
 from tirjudge.cli.options import (
     ColumnOption,
     LabelsOption,
@@ -19,6 +17,7 @@ from tirjudge.cli.options import (
     label_values,
     takes_options,
 )
+from tirjudge.cli.output import SOME_FAILED, examples, output_file, refuse_input, say
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows
 from tirjudge.selection.best_of_n import open_method

@@ -13,8 +13,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from tirjudge.cli.errors import INTERRUPTED, stop
 from tirjudge.cli.options import RowOptions
+from tirjudge.cli.output import INTERRUPTED, stop
 from tirjudge.cli.progress import Display, introduction
 from tirjudge.console_text import printable
 from tirjudge.data.sources import RowSource

@@ -10,10 +10,9 @@ import typer
 
 from tirjudge.cli.benchmark_run import print_benchmarks, run_benchmark
 from tirjudge.cli.calibration import CalibrationOptions, calibrated, show
-from tirjudge.cli.errors import SOME_FAILED
 from tirjudge.cli.eval_run import Shown, scored
-from tirjudge.cli.help import examples
 from tirjudge.cli.options import RunnerOptions, takes_options
+from tirjudge.cli.output import SOME_FAILED, examples
 from tirjudge.cli.replays import ReplayOptions, split_words, with_matchings
 from tirjudge.cli.tables import print_protocols, print_published
 from tirjudge.evaluation.protocols import all_protocols

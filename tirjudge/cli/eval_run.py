@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from tirjudge.cli.errors import say
+from tirjudge.cli.output import say
 from tirjudge.cli.tables import (
     comparison_headline,
     headline,

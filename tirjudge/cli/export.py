@@ -7,14 +7,12 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.cli.errors import one_line_errors, say
-from tirjudge.cli.help import ExampleGroup, add_command, example_lines, examples
+from tirjudge.cli.output import add_command, example_lines, examples, one_line_errors, say
 from tirjudge.console_text import printable
 from tirjudge.export.inspect_log import write_inspect_log
 from tirjudge.judging.result_rows import is_truncated
 
 export = typer.Typer(
-    cls=ExampleGroup,
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,
@@ -26,7 +24,7 @@ export = typer.Typer(
 
 @export.callback()
 def root() -> None:
-    """Write result files in the formats of other programs."""
+    """Write result files as logs of Inspect."""
 
 
 @examples("tirjudge export inspect rows.verdicts.jsonl -o logs && inspect view --log-dir logs")

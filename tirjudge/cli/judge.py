@@ -10,8 +10,6 @@ from typing import Annotated, Literal
 import typer
 
 from tirjudge.cli.batch_run import BatchRun
-from tirjudge.cli.errors import SOME_FAILED, output_file, refuse_input, say
-from tirjudge.cli.help import examples
 from tirjudge.cli.options import (
     ColumnOption,
     LabelsOption,
@@ -21,6 +19,7 @@ from tirjudge.cli.options import (
     label_values,
     takes_options,
 )
+from tirjudge.cli.output import SOME_FAILED, examples, output_file, refuse_input, say
 from tirjudge.console_text import printable
 from tirjudge.data.inspection import InspectedRows
 from tirjudge.data.sources import open_rows

@@ -12,8 +12,6 @@ from typing import Annotated, Any, Literal
 import typer
 
 from tirjudge import __version__
-from tirjudge.cli.errors import NO_SANDBOX, UNREAD, say, stop
-from tirjudge.cli.help import examples
 from tirjudge.cli.listening import (
     AllowHost,
     Host,
@@ -24,6 +22,7 @@ from tirjudge.cli.listening import (
     url_of,
 )
 from tirjudge.cli.options import takes_options
+from tirjudge.cli.output import NO_SANDBOX, UNREAD, examples, say, stop
 from tirjudge.judging.config import MeteredConfig
 from tirjudge.mcp.running import ReturnMode
 from tirjudge.mcp.server import INTAKE, PATH, create_server, http_app

@@ -7,14 +7,12 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.cli.errors import one_line_errors, say
-from tirjudge.cli.help import ExampleGroup, add_command, example_lines, examples
+from tirjudge.cli.output import add_command, example_lines, examples, one_line_errors, say
 from tirjudge.console_text import printable, table
 from tirjudge.models.cache import fetch_model, local_models, remove_model
 from tirjudge.models.machine import gigabytes
 
 models = typer.Typer(
-    cls=ExampleGroup,
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,

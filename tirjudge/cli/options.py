@@ -14,7 +14,7 @@ import typer
 from pydantic import BaseModel, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
-from tirjudge.cli.errors import one_line_errors
+from tirjudge.cli.output import one_line_errors
 from tirjudge.judging.batch import Plan
 from tirjudge.judging.config import MeteredConfig, Option
 from tirjudge.judging.engine import Kind

@@ -22,7 +22,7 @@ from rich.progress import (
 from rich.table import Table
 from rich.text import Text
 
-from tirjudge.cli.errors import say
+from tirjudge.cli.output import say
 from tirjudge.cli.row_text import row_line
 from tirjudge.console_text import printable
 from tirjudge.generation.endpoint.http import Retry, api_root

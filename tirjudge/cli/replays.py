@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tirjudge.cli.errors import say
 from tirjudge.cli.options import label_values
+from tirjudge.cli.output import say
 from tirjudge.data.rows import STANDARD_INPUT
 from tirjudge.evaluation.rationales import Extras, KeptAnswers, matched
 from tirjudge.evaluation.stored_outputs.columns import VerdictColumns

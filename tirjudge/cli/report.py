@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.cli.errors import one_line_errors
-from tirjudge.cli.help import examples
+from tirjudge.cli.output import examples, one_line_errors
 from tirjudge.generation.spending import Price
 from tirjudge.report.judgments import read_run
 from tirjudge.report.page import Page, judged_page, training_page

@@ -13,9 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from tirjudge.cli.errors import INTERRUPTED, SOME_FAILED, say, stop
-from tirjudge.cli.help import examples
 from tirjudge.cli.options import takes_options
+from tirjudge.cli.output import INTERRUPTED, SOME_FAILED, examples, say, stop
 from tirjudge.console_text import Interval, printable, table
 from tirjudge.judging.config import SandboxConfig
 from tirjudge.judging.reproduction import (

@@ -10,8 +10,6 @@ from typing import Annotated
 import typer
 
 from tirjudge import __version__
-from tirjudge.cli.errors import say
-from tirjudge.cli.help import examples
 from tirjudge.cli.listening import (
     GRACE,
     AllowHost,
@@ -28,6 +26,7 @@ from tirjudge.cli.listening import (
     url_of,
 )
 from tirjudge.cli.options import takes_options
+from tirjudge.cli.output import examples, say
 from tirjudge.generation.spending import Spending
 from tirjudge.judging.config import MeteredConfig
 from tirjudge.judging.engine import JudgeEngine, MeteredCache, local_weights

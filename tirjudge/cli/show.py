@@ -13,8 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tirjudge.cli.errors import one_line_errors, say
-from tirjudge.cli.help import examples
+from tirjudge.cli.output import examples, one_line_errors, say
 from tirjudge.cli.row_text import print_row, row_line
 from tirjudge.cli.tables import console
 from tirjudge.console_text import printable

@@ -8,25 +8,19 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tirjudge.cli.errors import INTERRUPTED, USAGE, log, stop
-from tirjudge.cli.help import examples
+from tirjudge.cli.output import INTERRUPTED, USAGE, examples, log, stop
 from tirjudge.storage.run_folder import Locked
 from tirjudge_sandbox import SandboxUnavailable
-from tirjudge_training.comparison import compare
 from tirjudge_training.config_files import BadRecipe, load, load_arms, shipped
-from tirjudge_training.data.base import Data
-from tirjudge_training.data.rows import ExpectedRows
 from tirjudge_training.distributed.processes import FirstFailed, Processes
-from tirjudge_training.planning.plan import NoRows
-from tirjudge_training.planning.plan import plan as planned
-from tirjudge_training.planning.shrink import shrunk
-from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import RunMismatch, counted, data_of, pipeline_of
-from tirjudge_training.run import train as run_train
+
+if TYPE_CHECKING:  # the help loads nothing of the training itself
+    from tirjudge_training.data.base import Data
+    from tirjudge_training.recipe import Recipe
 
 FAILED = 1
 LAUNCH = "launch"
@@ -165,6 +159,11 @@ def train(
     if launch_config:
         print(resources.files("tirjudge_training") / LAUNCH / f"{launch_config}.yaml")
         return
+    from tirjudge_training.comparison import compare
+    from tirjudge_training.planning.shrink import shrunk
+    from tirjudge_training.recipe import Recipe
+    from tirjudge_training.run import train as run_train
+
     # Short options become assignments, so that the recipe is the only place of settings.
     short = {
         "method=iterative": iterative,
@@ -218,6 +217,8 @@ def run_path(recipe: str, config: Recipe, output: Path | None) -> Path:
 @contextmanager
 def one_line_errors(command: str) -> Iterator[None]:
     """Turn the errors that a user can cause into one line and an exit code."""
+    from tirjudge_training.run import RunMismatch
+
     try:
         yield
     except FirstFailed:  # the first process prints the message
@@ -240,6 +241,8 @@ def _out_of_memory(error: Exception) -> bool:
 
 
 def _list_recipes(*, as_json: bool) -> None:
+    from tirjudge_training.recipe import Recipe
+
     recipes = {name: load(Recipe, name) for name in shipped()}
     if as_json:
         records = [
@@ -253,6 +256,10 @@ def _list_recipes(*, as_json: bool) -> None:
 
 
 def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
+    from tirjudge_training.planning.plan import NoRows
+    from tirjudge_training.planning.plan import plan as planned
+    from tirjudge_training.run import counted, pipeline_of
+
     for arm, recipe in recipes.items():
         if arm:
             print(f"arm {arm}:")
@@ -265,6 +272,10 @@ def _print_plans(recipes: Mapping[str, Recipe], folder: Path) -> None:
 
 def _rows(recipe: Recipe) -> Data:
     """Return the data for a plan, which needs no rows and includes those with too long a prompt."""
+    from tirjudge_training.data.rows import ExpectedRows
+    from tirjudge_training.planning.plan import NoRows
+    from tirjudge_training.run import data_of
+
     every = recipe.data.model_copy(update={"max_prompt_tokens": None})
     try:
         return data_of(recipe.model_copy(update={"data": every}))

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tirjudge.cli.errors import log
+from tirjudge.cli.output import log
 from tirjudge.model_folder import read_note
 from tirjudge.storage.run_folder import JsonObject, RunFolder, disk_full_errors, write_atomically
 from tirjudge_environments.formats.tir import TirFormat

@@ -14,7 +14,7 @@ from pathlib import Path
 from research.smol.training_rows.card import card_lines
 from research.smol.training_rows.generator import SIZES, Generator, drawn_families, write
 from research.smol.training_rows.requests import BadSources
-from tirjudge.cli.errors import log
+from tirjudge.cli.output import log
 
 
 def main(words: list[str] | None = None) -> None:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import typer
 
-from tirjudge.cli.errors import USAGE, stop
-from tirjudge.cli.help import ExampleGroup, add_command, example_lines
+from tirjudge.cli.output import USAGE, add_command, example_lines, stop
 from tirjudge.cli.sandbox.doctor import doctor
 from tirjudge.cli.sandbox.run import build, run
 from tirjudge.cli.sandbox.serve import serve
 
 sandbox = typer.Typer(
-    cls=ExampleGroup,
     add_completion=False,
     rich_markup_mode=None,
     no_args_is_help=True,

@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from tirjudge.cli.help import examples
+from tirjudge.cli.output import examples
 from tirjudge.console_text import printable
 from tirjudge_sandbox import Isolation
 from tirjudge_sandbox.doctor import LOCAL, Finding, examine

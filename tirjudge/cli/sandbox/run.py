@@ -10,8 +10,7 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from tirjudge.cli.errors import NO_SANDBOX, USAGE, say, stop
-from tirjudge.cli.help import examples
+from tirjudge.cli.output import NO_SANDBOX, USAGE, examples, say, stop
 from tirjudge_sandbox import (
     Execution,
     ImportPolicy,

@@ -11,8 +11,6 @@ from typing import Annotated, Any
 
 import typer
 
-from tirjudge.cli.errors import NO_SANDBOX, USAGE, say, stop
-from tirjudge.cli.help import examples
 from tirjudge.cli.listening import (
     GRACE,
     AllowHost,
@@ -28,6 +26,7 @@ from tirjudge.cli.listening import (
     token_file_option,
     url_of,
 )
+from tirjudge.cli.output import NO_SANDBOX, USAGE, examples, say, stop
 from tirjudge_sandbox import Isolation, SandboxUnavailable, open_sandbox
 from tirjudge_sandbox.base import MIB
 from tirjudge_sandbox.server.guard import Access

@@ -12,14 +12,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import httpx
 from pydantic import BaseModel, SecretStr, ValidationError
-from tenacity import AsyncRetrying, RetryCallState, retry_if_exception_type
 
 from tirjudge.generation.base import GeneratorFailed
 from tirjudge_environments.registry import first_fault
+
+if TYPE_CHECKING:  # both cost a tenth of a second, which every command would pay for its help
+    import httpx
+    from tenacity import RetryCallState
 
 logger = logging.getLogger(__name__)
 
@@ -120,6 +122,8 @@ class JsonEndpoint:
         retries: int = RETRIES,
         on_retry: Callable[[Retry], None] | None = None,
     ) -> None:
+        import httpx
+
         if concurrency < 1 or retries < 0 or not timeout > 0:
             raise ValueError("concurrency and timeout must be positive, and retries may not be negative")
         url = api_root(base_url, query=True)
@@ -142,6 +146,8 @@ class JsonEndpoint:
 
         Raises Refused for a 4xx status that is not retried, and GeneratorFailed if all attempts failed.
         """
+        from tenacity import AsyncRetrying, retry_if_exception_type
+
         # Rows may contain lone surrogates, which UTF-8 cannot encode.
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", errors="replace")
         retrying = AsyncRetrying(
@@ -165,6 +171,8 @@ class JsonEndpoint:
         await self._client.aclose()
 
     async def _attempt(self, url: str, content: bytes, answer: type[Answer]) -> Answer:
+        import httpx
+
         try:
             # Limits the whole attempt: an endpoint may send white space forever, which no read timeout ends.
             async with timeout(self._timeout):
@@ -187,6 +195,8 @@ class JsonEndpoint:
             raise _Transient(self._line(f"invalid answer: {first_fault(error, 'body')}")) from None
 
     def _failure(self, response: httpx.Response, status: int) -> Exception:
+        import httpx
+
         message, code = _complaint(response)
         message = self._line(message)
         line = f"{status} {httpx.codes.get_reason_phrase(status)}: {message}".rstrip(": ")
@@ -234,6 +244,8 @@ def api_root(base_url: str, *, query: bool = False) -> httpx.URL:
     With `query` the URL may have one, such as Azure's `?api-version=...`. Raises ValueError, in one line, for
     a URL that is invalid or could contain a secret.
     """
+    import httpx
+
     try:
         url = httpx.URL(base_url.strip())
     except httpx.InvalidURL:

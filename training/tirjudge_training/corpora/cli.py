@@ -12,8 +12,16 @@ from typing import Annotated
 
 import typer
 
-from tirjudge.cli.errors import INTERRUPTED, USAGE, log, refuse_input, stop
-from tirjudge.cli.help import ExampleGroup, add_command, example_lines, examples
+from tirjudge.cli.output import (
+    INTERRUPTED,
+    USAGE,
+    add_command,
+    example_lines,
+    examples,
+    log,
+    refuse_input,
+    stop,
+)
 from tirjudge.console_text import printable, table
 from tirjudge.data.sources import open_rows
 from tirjudge.rollout.reward_questions import NotAnswered
@@ -37,7 +45,6 @@ from tirjudge_training.corpora.overlap import WORDS, OverlapIndex
 SHORT, FAILED = 1, 3
 
 data = typer.Typer(
-    cls=ExampleGroup,
     help="Build corpora of training data, decontaminate rows, summarise them.",
     no_args_is_help=True,
     add_completion=False,

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import shlex
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from tirjudge.cli.errors import log
-from tirjudge.cli.help import examples
-from tirjudge.storage.run_folder import RunFolder
+from tirjudge.cli.output import examples, log
 from tirjudge_training.cli import Assignments, one_line_errors, run_path
 from tirjudge_training.config_files import BadRecipe, load, load_arms
-from tirjudge_training.launch import verl_stage
-from tirjudge_training.launch.verl_config import Machines, check_settings
-from tirjudge_training.recipe import Recipe
-from tirjudge_training.run import claim, context, counted, data_of, pipeline_of
+
+if TYPE_CHECKING:  # the help loads nothing of the training itself
+    from tirjudge_training.launch.verl_config import Machines
+    from tirjudge_training.recipe import Recipe
 
 TRAINER = "rl.trainer=verl"
 
@@ -76,6 +74,11 @@ def launch(
 
     The same command resumes it. `tirjudge train` with the same recipe and --output does the other stages.
     """
+    from tirjudge_training.launch import verl_stage
+    from tirjudge_training.launch.verl_config import Machines, check_settings
+    from tirjudge_training.recipe import Recipe
+    from tirjudge_training.run import pipeline_of
+
     assignments = [*(assign or []), TRAINER]
     machines = Machines(nodes, gpus_per_node, address, backend)
     with one_line_errors("launch"):
@@ -101,6 +104,10 @@ def _trained(
     recipe: Recipe, folder: Path, machines: Machines, overrides: list[str], *, dry_run: bool
 ) -> bool:
     """Train the next RL stage; True if its command was only printed."""
+    from tirjudge.storage.run_folder import RunFolder
+    from tirjudge_training.launch import verl_stage
+    from tirjudge_training.run import claim, context, counted, data_of, pipeline_of
+
     if not dry_run:
         verl_stage.check_installed()
         verl_stage.check_machines(machines)

@@ -1,4 +1,4 @@
-"""Errors and output of commands: one-line messages, exit codes, output files and broken pipes."""
+"""Help, errors and output of commands. It imports nothing heavy, since `tirjudge --help` loads it."""
 
 from __future__ import annotations
 
@@ -7,21 +7,18 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import typer
-from pydantic import ValidationError
+from typer.core import TyperCommand
 
 from tirjudge.console_text import printable
-from tirjudge.data.rows import STANDARD_INPUT
-from tirjudge.data.sources import RowSource, is_pattern, pattern_folder
-from tirjudge.generation.base import GeneratorFailed
-from tirjudge.storage.run_folder import Locked
-from tirjudge_environments.registry import first_fault
-from tirjudge_sandbox import SandboxUnavailable
+
+if TYPE_CHECKING:
+    from tirjudge.data.sources import RowSource
 
 SOME_FAILED, USAGE, INTERRUPTED = 1, 2, 130
 """Exit codes: some rows failed, wrong usage, and ended by Ctrl-C (128 + SIGINT, as in a shell)."""
@@ -35,9 +32,58 @@ _LONGEST_LINE = 1000
 """Characters of a line on standard error; the rest is cut off."""
 
 
+def examples(*lines: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Decorate a command with command lines that `--help` shows."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        command.epilog = example_lines(*lines)  # type: ignore[attr-defined]
+        return command
+
+    return decorate
+
+
+def example_lines(*lines: str) -> str:
+    """Return the epilog of a help text that shows command lines."""
+    # After \b click wraps no line, so that a command line can be copied.
+    return "\b\nExamples:\n" + "\n".join(f"  {line}" for line in lines)
+
+
+def add_command(
+    app: typer.Typer, command: Callable[..., None], name: str | None = None, **settings: Any
+) -> None:
+    """Register a command with its `examples`; `settings` are click's context settings."""
+    epilog = getattr(command, "epilog", None)
+    app.command(name, cls=_Command, epilog=epilog, context_settings=settings)(command)
+
+
+class _Command(TyperCommand):
+    """A command whose help groups the options by panel, in plain text.
+
+    Typer's own panels need rich markup, in which help texts with brackets would have to be escaped.
+    """
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        panels: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            if record := parameter.get_help_record(ctx):
+                panel = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                panel = getattr(parameter, "rich_help_panel", None) or panel
+                panels.setdefault(panel, []).append(record)
+        for panel, records in panels.items():
+            with formatter.section(panel):
+                formatter.write_dl(records)
+
+
 @contextmanager
 def one_line_errors(command: str) -> Iterator[None]:
     """Turn an error that the user can fix into one line with the command's name, and exit code 2."""
+    from pydantic import ValidationError
+
+    from tirjudge.generation.base import GeneratorFailed
+    from tirjudge.storage.run_folder import Locked
+    from tirjudge_environments.registry import first_fault
+    from tirjudge_sandbox import SandboxUnavailable
+
     try:
         yield
     except ValidationError as error:
@@ -70,6 +116,9 @@ def output_file(given: Path | None, file: str, kind: str, *, streamed: bool = Fa
 
     Raises ValueError for a nameless input, and for standard output unless the results may be `streamed`.
     """
+    from tirjudge.data.rows import STANDARD_INPUT
+    from tirjudge.data.sources import is_pattern, pattern_folder
+
     if given == STANDARD_OUTPUT and not streamed:
         raise ValueError("--output -: only tirjudge judge writes its results to standard output")
     if given is not None:
