@@ -192,9 +192,10 @@ class JudgeSession:
         call = await self._call(request)
         self._calls.append(call)
         outcome = call.outcome
-        if isinstance(outcome, Execution) and outcome.status is Status.SANDBOX_FAILED:
-            self.fail(StopReason.SANDBOX_DOWN, outcome.detail or "the sandbox failed")
-            return None
+        for run in (outcome, call.exchanged):
+            if isinstance(run, Execution) and run.status is Status.SANDBOX_FAILED:
+                self.fail(StopReason.SANDBOX_DOWN, run.detail or "the sandbox failed")
+                return None
         segment = self._shown(request, outcome)
         size = len(segment.ids or ())
         if size >= self.remaining_tokens:
@@ -225,12 +226,19 @@ class JudgeSession:
             return Call(request, Refused(reason))
         seed = derive_seed(self._seed, number)
         program = Program(source=request.source, bindings=request.bindings, seed=seed)
+        outcome = await self._run(program)
+        exchanged = None
+        if request.exchanged is not None and outcome.status is Status.OK:
+            exchanged = await self._run(replace(program, bindings=request.exchanged))
+        return Call(request, outcome, seed, exchanged)
+
+    async def _run(self, program: Program) -> Execution:
         # A sandbox failure is no property of the program, so it is retried before it costs the whole rollout.
         for _ in range(_ATTEMPTS):
             outcome = await run_with_isolated(self._sandbox, program, self._limits)
             if outcome.status is not Status.SANDBOX_FAILED:
                 break
-        return Call(request, outcome, seed)
+        return outcome
 
     def _shown(self, request: RunCode, outcome: Execution | Refused) -> Segment:
         if not isinstance(self._environment, ToolEnvironment):

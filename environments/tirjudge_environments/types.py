@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from tirjudge_sandbox import Execution
+from tirjudge_sandbox import Execution, Status
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +159,9 @@ class RunCode:
     """Id of the native call; None under the `fence` protocol."""
     end: int | None = None
     """Offset in the turn's text where the request ends; None if unknown. Any text after it is an overhang."""
+    exchanged: Mapping[str, Any] | None = None
+    """`bindings` with every response replaced by the next one of the view. If they are given, the session
+    runs a program that ended well a second time, with these variables."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +207,23 @@ class Call:
     outcome: Execution | Refused
     seed: int | None = None
     """The seed that the program ran with; None if it was refused, or in a record without one."""
+    exchanged: Execution | None = None
+    """The second run of the program, with `RunCode.exchanged`; None if there was no second run."""
+
+
+class Evidence(StrEnum):
+    """The relation of a trajectory's last successful program to the responses."""
+
+    MISSING = "missing"
+    """No program was run."""
+    FAILED = "failed"
+    """Every program that was run ended with an error."""
+    UNCHECKED = "unchecked"
+    """The program ended well and was not run again with exchanged responses."""
+    TIE = "tie"
+    """The program prints the same for exchanged responses, so that its output cannot decide between them."""
+    SEPARATES = "separates"
+    """The program prints something else for exchanged responses, or ends with an error."""
 
 
 class By(StrEnum):
@@ -284,6 +304,31 @@ class Trajectory:
     """For any other stop than VERDICT, a description of the problem in one line."""
     usage: Usage = Usage()
     seconds: float = 0.0
+
+    @property
+    def decisive(self) -> Call | None:
+        """The last program that ended well; None if there is no such program."""
+        return next((call for call in reversed(self.calls) if _ended_well(call.outcome)), None)
+
+    @property
+    def evidence(self) -> Evidence:
+        """The relation of the last successful program to the responses."""
+        last = self.decisive
+        if last is None:
+            ran = any(isinstance(call.outcome, Execution) for call in self.calls)
+            return Evidence.FAILED if ran else Evidence.MISSING
+        if last.exchanged is None:
+            return Evidence.UNCHECKED
+        same = _ended_well(last.exchanged) and _printed(last.exchanged) == _printed(last.outcome)
+        return Evidence.TIE if same else Evidence.SEPARATES
+
+
+def _ended_well(outcome: Execution | Refused) -> bool:
+    return isinstance(outcome, Execution) and outcome.status is Status.OK
+
+
+def _printed(outcome: Execution | Refused) -> tuple[str, str] | None:
+    return (outcome.stdout, outcome.stderr) if isinstance(outcome, Execution) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,7 +147,16 @@ def call_record(call: Call) -> JsonObject:
         "placement": isolation.placement if isolation else None,
         "isolation_missing": list(isolation.missing) if isolation else [],
         "detail": call.outcome.detail,
+        **({} if call.exchanged is None else {"exchanged": _exchanged(call.exchanged)}),
     }
+
+
+def _exchanged(execution: Execution) -> JsonObject:
+    """Return what the second run of a program ended with and printed, see `Call.exchanged`."""
+    recorded: JsonObject = _EXECUTION.dump_python(
+        execution, mode="json", include={"status", "stdout", "stderr"}
+    )
+    return recorded
 
 
 def failed(call: Call) -> bool:
@@ -220,7 +229,9 @@ def _read_call(record: Mapping[str, Any], call_id: str | None) -> Call:
     request = RunCode(record["source"], call_id=call_id)
     if record["status"] == "refused":
         return Call(request, Refused(record["reason"]))
-    return Call(request, _EXECUTION.validate_python(dict(record)), record.get("seed"))
+    again = record.get("exchanged")
+    exchanged = None if again is None else _EXECUTION.validate_python(again)
+    return Call(request, _EXECUTION.validate_python(dict(record)), record.get("seed"), exchanged)
 
 
 def _read_verdict(record: Mapping[str, Any] | None) -> Verdict | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tomllib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
@@ -102,6 +103,22 @@ def counted(recipe: Recipe, data: Data) -> Recipe:
     return recipe.model_copy(update={"rl": rl})
 
 
+def with_dtype(recipe: Recipe, folder: Path) -> Recipe:
+    """Return the recipe with the type of the weights that `model.dtype = "auto"` stands for in this folder.
+
+    A run that another machine began goes on with the type that it began with.
+    """
+    if recipe.model.dtype != "auto":
+        return recipe
+    config = folder / CONFIG
+    begun = tomllib.loads(config.read_text(encoding="utf-8")) if config.is_file() else {}
+    dtype = begun.get("model", {}).get("dtype")
+    if dtype is None:
+        # Rounded weights lose small updates, unless an adapter takes them.
+        dtype = weights_dtype("auto") if recipe.model.lora is not None else "float32"
+    return recipe.model_copy(update={"model": recipe.model.model_copy(update={"dtype": dtype})})
+
+
 def train(
     recipe: Recipe,
     folder: Path,
@@ -118,6 +135,7 @@ def train(
     for the folder of another recipe, Locked while another run is using it, TooSmall, ReporterMissing,
     and OtherTrainer for an RL stage of verl's.
     """
+    recipe = with_dtype(recipe, folder)
     # All of this happens before the folder is touched: a recipe that cannot run leaves nothing behind.
     data = data_of(recipe)
     pipeline = pipeline_of(counted(recipe, data))

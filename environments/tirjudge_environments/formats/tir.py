@@ -133,7 +133,13 @@ class TirFormat(BaseModel, ABC):
                 return self._read_call(task, view, completion.tool_calls[0])
             if self.protocol == "fence" and turn.program is not None:
                 opened = turn.awaited is not None
-                return RunCode(turn.source, self._bindings(task, view), opened, end=turn.request_end)
+                return RunCode(
+                    turn.source,
+                    self._bindings(task, view),
+                    opened,
+                    end=turn.request_end,
+                    exchanged=self._exchanged(task, view),
+                )
         if completion.finish is Finish.STOP:
             return Continue()
         reading = self._read_verdict(view, turn)
@@ -195,6 +201,10 @@ class TirFormat(BaseModel, ABC):
         named = {f"response_{letter(i).lower()}": response for i, response in enumerate(responses)}
         return bound | named | {"responses": responses}
 
+    def _exchanged(self, task: JudgeTask, view: View) -> dict[str, Any] | None:
+        """Return the variables of a second run with exchanged responses; None if the format needs none."""
+        return None
+
     def _read_call(self, task: JudgeTask, view: View, call: ToolCall) -> Reading:
         if call.name != RUN_PYTHON.name:
             return Malformed("a call of a tool that does not exist")
@@ -204,7 +214,12 @@ class TirFormat(BaseModel, ABC):
             arguments = None
         if not isinstance(arguments, dict) or not isinstance(arguments.get("code"), str):
             return Malformed("a call of run_python without a text `code`")
-        return RunCode(arguments["code"], self._bindings(task, view), call_id=call.id)
+        return RunCode(
+            arguments["code"],
+            self._bindings(task, view),
+            call_id=call.id,
+            exchanged=self._exchanged(task, view),
+        )
 
     def _read_verdict(self, view: View, turn: Turn) -> Verdict | Malformed:
         # Only a turn that begins with the tag thinks: elsewhere the judge may quote it from a response.

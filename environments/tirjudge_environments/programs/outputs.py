@@ -10,6 +10,8 @@ from tirjudge_environments.types import Refused
 from tirjudge_sandbox import Execution, Status
 
 _MARK = re.compile(r"\.\.\. ?[0-9,]+ characters left out ?\.\.\.")
+_NUMBER = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,15})?")
+_COUNT_LINE = re.compile(rf"[A-Z]+ ({_NUMBER.pattern})(?: of [0-9]+)?")
 _STOPPED = {
     Status.WALL_LIMIT: "TimeoutError: the program was stopped at its wall clock limit",
     Status.CPU_LIMIT: "TimeoutError: the program was stopped at its CPU time limit",
@@ -51,6 +53,22 @@ def _signal_name(number: int | None) -> str:
         return Signals(number or 0).name
     except ValueError:
         return f"signal {number}"
+
+
+def most_counted(output: str, responses: int) -> int | None:
+    """Return the position of the response for which a program printed the highest count.
+
+    The counts are the numbers of lines such as `B 1 of 2`, or else all numbers of the last line. None if
+    there are not as many counts as `responses`, or if several are the highest. No reward depends on this
+    reading of an output, which only describes runs.
+    """
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    counts = [float(found[1]) for found in map(_COUNT_LINE.fullmatch, lines) if found]
+    if not counts and lines:
+        counts = [float(number) for number in _NUMBER.findall(lines[-1])]
+    if len(counts) != responses or counts.count(max(counts)) != 1:
+        return None
+    return counts.index(max(counts))
 
 
 def cut_middle(text: str, limit: int) -> str:

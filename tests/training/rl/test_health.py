@@ -34,7 +34,7 @@ CONFIG = RlConfig(
     learning_rate=1e-3,
     max_tokens=120,
     checkpoint_every=1,
-    health=HealthConfig(patience=1, window=1),
+    health=HealthConfig(patience=1),
 )
 
 
@@ -91,7 +91,7 @@ def healthy(tiny_model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("fault", "line"),
     [
         (poison, r"none of 16 rollouts could be scored, .*: generator_down: .* logits are NaN"),
-        (forget_programs, r"rl stopped at step 2: tool use has collapsed: 0\.0\d calls per response over"),
+        (forget_programs, r"rl stopped at step 2: tool use has collapsed: 0\.0\d calls per response, down"),
         (break_sandbox, r"rl stopped at step 2: the sandbox keeps failing: \d+% of the rollouts"),
         (spoil_rewards, r"rl stopped at step 2: the reward of task '1-0-0' is nan: check the environ"),
     ],
@@ -134,24 +134,64 @@ def test_an_unhealthy_run_stops_and_resumes_when_the_cause_is_gone(
 
 
 def row(step: int, calls: float, **more: float) -> dict[str, float]:
-    return {"step": step, "tools/calls": calls, **more}
+    return {"step": step, "tools/calls": calls, "tools/error_rate": 0.0, **more}
+
+
+def stopped(rows: list[dict[str, float]], config: HealthConfig = HealthConfig()) -> str | None:
+    """Return the reason for which a run with these batches stops, and None for a run that goes on."""
+    health = Health(config)
+    try:
+        for one in rows:
+            health.trained(one)
+    except Unhealthy as error:
+        return str(error)
+    return None
+
+
+def test_programs_that_disappear_stop_a_run_within_three_batches() -> None:
+    """The calls of a run on a small model whose guesses were paid: .80, .28, .01, .00."""
+    calls = [0.80, 0.28, 0.01, 0.00, 0.01]
+    config = HealthConfig(tool_use=0.5)
+    reason = stopped([row(step, each) for step, each in enumerate(calls)], config)
+    assert reason is not None
+    assert reason.startswith("rl stopped at step 4: tool use has collapsed: 0.00 calls per response")
+        "rl stopped at step 4: tool use has collapsed: 0.00 calls per response, down from 0.80"
+    )
+    assert stopped([row(step, each) for step, each in enumerate(calls)], HealthConfig(tool_use=0)) is None
 
 
 def test_tool_use_of_a_judge_without_tools_is_not_checked() -> None:
-    health = Health(HealthConfig(window=2))
-    for step in range(8):
-        health.trained(row(step, 0.05 if step < 4 else 0.0))
+    assert stopped([row(step, 0.0) for step in range(8)]) is None
 
 
 def test_a_short_dip_in_tool_use_or_sandbox_failures_does_not_stop_a_run() -> None:
-    health = Health(HealthConfig(window=3, patience=2))
-    for step in range(12):
-        health.trained(row(step, 0.0 if step % 3 else 0.9, **{"stop/sandbox_down": 0.5 * (step % 2)}))
+    dips = [
+        row(step, 0.0 if step % 3 else 0.9, **{"stop/sandbox_down": 0.5 * (step % 2)}) for step in range(12)
+    ]
+    assert stopped(dips) is None
+
+
+def test_errors_that_rise_stop_a_run_and_errors_of_the_start_do_not() -> None:
+    def batches(*errors: float) -> list[dict[str, float]]:
+        return [row(step, 1.0, **{"tools/error_rate": each}) for step, each in enumerate(errors)]
+
+    reason = stopped(batches(0.1, 0.41, 0.5, 0.6))
+    assert reason is not None
+    assert "60% of the programs end with an error, up from 10%" in reason
+    assert stopped(batches(0.1, 0.5, 0.39, 0.5)) is None
+    assert stopped(batches(0.9, 0.8, 0.7, 0.6)) is None
+
+
+def test_a_policy_far_from_its_start_stops_a_run() -> None:
+    reason = stopped([row(step, 1.0, kl_start=each) for step, each in enumerate((0.0, 1.1, 2.0, 3.0))])
+    assert reason is not None
+    assert "KL divergence from the start is 3 nats" in reason
+    assert stopped([row(step, 1.0, kl_start=0.9) for step in range(5)]) is None
 
 
 def test_a_resumed_run_knows_the_earlier_batches() -> None:
-    """The peak of tool calls is before the interruption."""
-    health = Health(HealthConfig(window=2))
+    """The first batch is before the interruption."""
+    health = Health(HealthConfig(patience=2))
     health.earlier([row(0, 1.0), row(1, 1.0)])
     health.trained(row(2, 0.0))
     with pytest.raises(Unhealthy, match=r"stopped at step 4: .* 0\.00 calls .* down from 1\.00"):

@@ -306,14 +306,17 @@ def test_the_entropy_bonus_is_a_mean_over_the_tokens_of_the_batch(
 def test_a_decaying_learning_rate_ends_at_the_configured_value(
     decay: bool, final: float, expected: float, tiny_model: Path, tmp_path: Path
 ) -> None:
-    falling = CONFIG.model_copy(update={"decay": decay, "final_learning_rate": final})
+    falling = CONFIG.model_copy(update={"decay": decay, "final_learning_rate": final, "warmup_steps": 2})
     trainer = trainer_of(falling, tiny_model, tmp_path)
-    trainer.create_optimizer_and_scheduler(num_training_steps=4)
+    trainer.create_optimizer_and_scheduler(num_training_steps=6)
     rates = []
-    for _ in range(4):
+    for _ in range(6):
         rates += trainer.lr_scheduler.get_last_lr()[:1]
         trainer.optimizer.step()
         trainer.lr_scheduler.step()
+    # The warm-up comes first, and the decay takes the steps after it.
+    warmup, rates = rates[:2], rates[2:]
+    assert warmup == pytest.approx([CONFIG.learning_rate / 3, CONFIG.learning_rate * 2 / 3])
     fall = (CONFIG.learning_rate - expected) / 4
     assert [*rates, *trainer.lr_scheduler.get_last_lr()[:1]] == pytest.approx(
         [CONFIG.learning_rate - step * fall for step in range(5)]

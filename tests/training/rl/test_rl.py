@@ -51,10 +51,11 @@ def rows(folder: Path, name: str) -> list[dict[str, Any]]:
 
 
 def _timeless(value: Any) -> Any:
-    """Drop the gap too: its last bits depend on which rows were decoded in one batch."""
+    """Drop differences to the sampler too: their last bits depend on which rows were decoded in one batch."""
     if isinstance(value, dict):
         timed = {key for key in value if "seconds" in key or key.startswith(("share/", "gib/"))} | {
-            "sampler_gap"
+            "sampler_gap",
+            "kl_start",
         }
         return {key: _timeless(item) for key, item in value.items() if key not in timed}
     return [_timeless(item) for item in value] if isinstance(value, list) else value

@@ -9,14 +9,20 @@ from typing import Any, Literal
 Filter = Literal["correctness", "reward", "none"]
 """The quantity that must differ within a group for it to be kept."""
 
-Sigma = Literal["sample", "population"]
-"""`sample` divides by n - 1, as verl does, with which TIR-Judge was trained; `population` divides by n."""
+Sigma = Literal["sample", "population", "none"]
+"""`sample` divides by n - 1, as verl does, with which TIR-Judge was trained; `population` divides by n.
+
+`none` keeps the differences from the mean (Dr. GRPO, arXiv 2503.20783, section 3.2), so that groups that are
+nearly all right or all wrong do not count more than others.
+"""
 
 
 def advantages(
     rewards: Sequence[float | None], *, sigma: Sigma = "sample", eta: float = 0.0
 ) -> list[float | None]:
     """Return (R - mean) / (sigma + eta) over the rollouts of one view of one task (TIR-Judge §4.2, Eq. 2).
+
+    With `sigma = "none"` it is R - mean.
 
     None stands for a rollout without a score: it is excluded from mean and sigma and has no advantage. A
     group with equal rewards has advantages of exactly 0.
@@ -31,7 +37,7 @@ def advantages(
     # Rounding of the mean can leave a tiny spread between equal rewards, hence the second test.
     if spread == 0.0 or len(set(scored)) == 1:
         return [None if reward is None else 0.0 for reward in rewards]
-    scale = math.sqrt(spread / (len(scored) - (sigma == "sample"))) + eta
+    scale = 1.0 if sigma == "none" else math.sqrt(spread / (len(scored) - (sigma == "sample"))) + eta
     return [None if reward is None else (reward - mean) / scale for reward in rewards]
 
 

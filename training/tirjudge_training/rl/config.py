@@ -50,8 +50,10 @@ class RlConfig(RolloutConfig):
     length_buckets: int = Field(default=1, gt=0)
     """Parts into which a micro-batch is split by length, each padded to its own longest row (ours)."""
     learning_rate: float = Field(default=1e-6, gt=0)
-    warmup_steps: int = Field(default=0, ge=0)
-    """Optimizer steps over which the learning rate rises linearly (ours)."""
+    warmup_steps: int = Field(default=5, ge=0)
+    """Optimizer steps with a smaller learning rate, which rises linearly to `learning_rate` in the step after
+    them (ours). Adam's first steps are of full size whatever the gradient is, so that without a warm-up they
+    are mostly noise."""
     decay: bool = False
     """Decrease the learning rate linearly over the stage instead of keeping it constant (ours)."""
     final_learning_rate: float = Field(default=0.0, ge=0)
@@ -63,7 +65,7 @@ class RlConfig(RolloutConfig):
     loss_options: Mapping[str, Any] | None = None
     """Options of the loss, if it has any; the three above have none."""
     sigma: Sigma = "sample"
-    """The standard deviation of a group's rewards; JudgeLRM uses `population` (Eq. 6)."""
+    """The standard deviation of a group's rewards; JudgeLRM uses `population` (Eq. 6), Dr. GRPO `none`."""
     eta: float = Field(default=0.0, ge=0)
     """Added to the standard deviation; JudgeLRM uses 1e-6 (Eq. 7)."""
     epsilon: float = Field(default=0.2, gt=0)
@@ -115,6 +117,16 @@ class RlConfig(RolloutConfig):
         open_loss(self.loss, self.loss_options)  # raises for an option that the loss does not have
         self.shares(1)
         return self
+
+    def rate_share(self, step: int, steps: int) -> float:
+        """Return the share of `learning_rate`, from 0 to 1, in an optimizer step, from 0, of `steps`."""
+        if step < self.warmup_steps:
+            return (step + 1) / (self.warmup_steps + 1)
+        if not self.decay:
+            return 1.0
+        final = self.final_learning_rate / self.learning_rate
+        left = max(0.0, 1 - (step - self.warmup_steps) / max(1, steps - self.warmup_steps))
+        return final + (1 - final) * left
 
     def shares(self, processes: int) -> tuple[int, int]:
         """Return (rows per forward pass, forward passes per generation batch) of each of `processes`.

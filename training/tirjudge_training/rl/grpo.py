@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,7 @@ from tirjudge_training.rl.engine import Engine
 from tirjudge_training.rl.losses import open_loss
 from tirjudge_training.rl.stream import TaskSource
 from tirjudge_training.rl.trainer import BatchCallback, JudgeBatches
-from tirjudge_training.rl.trl_rollout import quiet, rollout_output
+from tirjudge_training.rl.trl_rollout import Row, quiet, rollout_output
 
 
 def build_trainer(
@@ -32,6 +32,7 @@ def build_trainer(
     on_batch: BatchCallback = lambda generation: {},
     on_sampled: Progress = lambda done, tasks: None,
     on_weights: Callable[[int], None] | None = None,
+    compared: Callable[[], Sequence[Row]] = lambda: (),
     processes: Processes = ALONE,
     writer: CheckpointWriter | None = None,
     lora: LoraConfig | None = None,
@@ -39,6 +40,8 @@ def build_trainer(
     """Return a GRPOTrainer for a model that is on disk at `model.config._name_or_path`, the KL reference.
 
     `on_weights` is called with the number of trained batches when the sampler has received their weights.
+    `compared` returns rows that the start of the stage sampled, on which `kl_start` is measured; it is called
+    after the first batch is recorded.
     """
     from datasets import Dataset
     from transformers import PrinterCallback
@@ -57,6 +60,7 @@ def build_trainer(
             on_batch=on_batch,
             on_sampled=on_sampled,
             on_weights=on_weights,
+            compared=compared,
             processes=processes,
             writer=writer or CheckpointWriter(processes),
             model=model,
@@ -100,9 +104,6 @@ def _arguments(config: RlConfig, processes: Processes) -> dict[str, Any]:
         "use_bias_correction_kl": False,  # the papers print the KL term without it
         "entropy_coef": config.entropy_bonus,
         "learning_rate": config.learning_rate,
-        "lr_scheduler_type": "polynomial" if config.decay else "constant_with_warmup",
-        "lr_scheduler_kwargs": {"lr_end": config.final_learning_rate, "power": 1.0} if config.decay else {},
-        "warmup_steps": config.warmup_steps,
         "max_grad_norm": config.max_grad_norm,
         "logging_steps": config.optimizer_steps,
         "save_steps": config.checkpoint_every * config.optimizer_steps,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,8 +18,6 @@ FINITE = {
     "grad_norm": "a lower learning rate or max_grad_norm may help",
 }
 """Metrics that must be finite, and what to look at if one is not."""
-USED = 0.1
-"""Calls per response; tool use cannot collapse in a run that never reached this rate."""
 
 
 class HealthConfig(BaseModel):
@@ -32,10 +29,15 @@ class HealthConfig(BaseModel):
     """The share of a batch's rollouts that may fail in the sandbox, or in generation, after resampling."""
     patience: int = Field(default=3, gt=0)
     """The number of consecutive batches with more failures after which the run stops."""
-    tool_use: float = Field(default=0.1, ge=0, lt=1)
-    """Stop if calls per response fall below this share of their highest mean; 0 turns the check off."""
-    window: int = Field(default=10, gt=0)
-    """The number of batches over which calls are averaged."""
+    tool_use: float = Field(default=0.3, ge=0, lt=1)
+    """Stop if calls per response are below this share of the first batch's in `patience` consecutive batches;
+    0 turns the check off."""
+    errors: float = Field(default=0.4, ge=0, le=1)
+    """Stop if more than this share of the programs end with an error in `patience` consecutive batches, and
+    more than in the first batch; 1 turns the check off."""
+    kl: float = Field(default=1.0, gt=0)
+    """Stop if the KL divergence from the start of the stage, in nats per token (`kl_start` of the metrics),
+    is larger in `patience` consecutive batches."""
     sampler_gap: float | None = Field(default=None, gt=0)
     """The largest difference between the logprobs of sampler and trainer; None allows any. The run stops
     after `patience` consecutive batches above it."""
@@ -51,12 +53,10 @@ class Health:
     def __init__(self, config: HealthConfig) -> None:
         self._config = config
         self._rows: list[Mapping[str, Any]] = []
-        self._most = 0.0  # the highest mean of calls per response over a full window
 
     def earlier(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Add the metrics of batches before an interruption, without checking them."""
-        for row in rows:
-            self._add(row)
+        self._rows += rows
 
     def rollouts(self, step: int, batch: Sequence[ScoredRollouts]) -> None:
         """Check that the rewards of a batch are finite, before it is trained on."""
@@ -71,30 +71,26 @@ class Health:
 
     def trained(self, row: Mapping[str, Any]) -> None:
         """Check the metrics of a batch after it was trained on."""
-        self._add(row)
+        self._rows.append(row)
         # `sampler_gap` comes first: a model with nan weights makes the others nan as well.
         for name, advice in FINITE.items():
             if name in row and not math.isfinite(row[name]):
                 raise _unhealthy(row["step"], f"{name} is {row[name]}: {advice}")
         self._failures(row["step"])
         self._gap(row["step"])
-        self._tool_use(row["step"])
+        self._programs(row["step"])
+        self._divergence(row["step"])
 
-    def _add(self, row: Mapping[str, Any]) -> None:
-        self._rows.append(row)
-        # Only full windows count: the mean of a few batches is too noisy to be a peak.
-        if len(self._rows) >= self._config.window:
-            self._most = max(self._most, self._calls())
-
-    def _calls(self) -> float:
-        return fmean(row["tools/calls"] for row in self._rows[-self._config.window :])
+    def _latest(self, name: str) -> list[float]:
+        """Return a metric of the latest `patience` batches; empty before there are so many."""
+        patience = self._config.patience
+        # A batch names only the stop reasons that occurred in it.
+        return [row.get(name, 0.0) for row in self._rows[-patience:]] if len(self._rows) >= patience else []
 
     def _failures(self, step: int) -> None:
-        latest = self._rows[-self._config.patience :]
         for reason, name in FAILING.items():
-            # A metrics row names only the stop reasons that occurred.
-            shares = [row.get(f"stop/{reason}", 0.0) for row in latest]
-            if len(shares) == self._config.patience and min(shares) > self._config.failures:
+            shares = self._latest(f"stop/{reason}")
+            if shares and min(shares) > self._config.failures:
                 raise _unhealthy(
                     step,
                     f"{name} keeps failing: {shares[-1]:.0%} of the rollouts after resampling, and more than "
@@ -102,24 +98,39 @@ class Health:
                 )
 
     def _gap(self, step: int) -> None:
-        latest, most = self._rows[-self._config.patience :], self._config.sampler_gap
-        gaps = [row.get("sampler_gap", 0.0) for row in latest]
-        if most is not None and len(gaps) == self._config.patience and min(gaps) > most:
+        gaps, most = self._latest("sampler_gap"), self._config.sampler_gap
+        if most is not None and gaps and min(gaps) > most:
             raise _unhealthy(
                 step,
                 f"sampler and trainer differ by {gaps[-1]:.2g} in logprobs, and by more than {most:g} in "
                 f"{len(gaps)} consecutive batches (rl.health.sampler_gap): use float32 (model.dtype)",
             )
 
-    def _tool_use(self, step: int) -> None:
-        # A judge that hardly ever called a program has no tool use that could collapse.
-        if len(self._rows) < self._config.window or self._most < USED:
-            return
-        if self._calls() < self._config.tool_use * self._most:
+    def _programs(self, step: int) -> None:
+        calls, first = self._latest("tools/calls"), self._rows[0]
+        if calls and max(calls) < self._config.tool_use * first["tools/calls"]:
             raise _unhealthy(
                 step,
-                f"tool use has collapsed: {self._calls():.2f} calls per response over {self._config.window} "
-                f"batches, down from {self._most:.2f} (rl.health.tool_use)",
+                f"tool use has collapsed: {calls[-1]:.2f} calls per response, down from "
+                f"{first['tools/calls']:.2f} in the first batch (rl.health.tool_use)",
+            )
+        errors = self._latest("tools/error_rate")
+        if errors and min(errors) > max(self._config.errors, first["tools/error_rate"]):
+            raise _unhealthy(
+                step,
+                f"{errors[-1]:.0%} of the programs end with an error, up from "
+                f"{first['tools/error_rate']:.0%} in the first batch (rl.health.errors): a lower learning "
+                "rate may help",
+            )
+
+    def _divergence(self, step: int) -> None:
+        kl = self._latest("kl_start")
+        if kl and min(kl) > self._config.kl:
+            raise _unhealthy(
+                step,
+                f"the KL divergence from the start is {kl[-1]:.2g} nats per token, and more than "
+                f"{self._config.kl:g} in {len(kl)} consecutive batches (rl.health.kl): use a lower learning "
+                "rate, or a larger rl.beta",
             )
 
 

@@ -12,7 +12,8 @@ from typing import Any
 from tirjudge.console_text import Interval
 from tirjudge.storage.records import episode_record, failed
 from tirjudge.storage.run_folder import RunFolder, encode_line
-from tirjudge_environments import Reward, Trajectory
+from tirjudge_environments import Evidence, Reward, Trajectory
+from tirjudge_environments.programs.outputs import most_counted
 from tirjudge_environments.session import Transcript
 from tirjudge_sandbox import Execution
 from tirjudge_training.distributed.checkpoints import EVENTS, record_resumption
@@ -23,6 +24,14 @@ from tirjudge_training.rl.sampling import CUTS, GenerationBatch, cut_row
 from tirjudge_training.rl.stream import STREAM
 
 METRICS, EPISODES = "metrics.jsonl", "episodes.jsonl"
+
+PROGRAM_KINDS = ("right", "wrong", "unread", "tie", "failed", "missing")
+"""The kinds of a rollout by its last successful program.
+
+A `right` program counts most for the labelled response, a `wrong` program for another response, and an
+`unread` program prints no such count. A `tie` prints the same for exchanged responses, which is known only
+with the option `evidence`. In `failed` and `missing` rollouts every program failed, or none was run.
+"""
 
 
 class MetricsLog:
@@ -143,6 +152,7 @@ def batch_metrics(generation: GenerationBatch) -> dict[str, Any]:
         **_lengths(trajectories),
         **_tokens(batch),
         **_stops(trajectories),
+        **program_metrics(batch.first),
         "groups/dropped": 1 - len(batch.kept) / groups,
         "groups/in_loss": len(batch.kept),
         "groups/replacement_rounds": batch.rounds,
@@ -211,6 +221,57 @@ def _tokens(batch: Batch) -> dict[str, int]:
         "tokens/generated": batch.written,
         "tokens/trained": sum(len(script.prompt_ids) + len(script.completion_ids) for script in trained),
     }
+
+
+def program_metrics(scored: Iterable[ScoredRollouts]) -> dict[str, float]:
+    """Return what the programs of pairs and lists say about the label, and what the verdicts make of it.
+
+    `programs/KIND` are shares of the rollouts of labelled tasks, see `program_kind`, and `verdicts/KIND` the
+    shares of right verdicts among the rollouts of each kind. `programs/followed` is the share of verdicts for
+    the response that the program counts most for.
+    """
+    kinds: dict[str, list[bool]] = {kind: [] for kind in PROGRAM_KINDS}
+    followed = []
+    for rollouts in scored:
+        label = rollouts.formatted.task.label
+        for episode in rollouts.episodes if label is not None else ():
+            for one in episode.trajectories:
+                if len(one.view.order) < 2 or one.stop.unscored:
+                    continue
+                choice = one.verdict.choice if one.verdict is not None else None
+                kinds[program_kind(one, label)].append(choice == label)
+                counted = program_choice(one)
+                if counted is not None:
+                    followed.append(choice == counted)
+    rollouts_in_all = sum(map(len, kinds.values()))
+    if not rollouts_in_all:
+        return {}
+    shares = {f"programs/{kind}": len(found) / rollouts_in_all for kind, found in kinds.items()}
+    rates = {f"verdicts/{kind}": fmean(found) for kind, found in kinds.items() if found}
+    return shares | rates | ({"programs/followed": fmean(followed)} if followed else {})
+
+
+def program_kind(trajectory: Trajectory, label: int | None) -> str:
+    """Return one of `PROGRAM_KINDS` for the last successful program of a trajectory."""
+    evidence = trajectory.evidence
+    if evidence in (Evidence.MISSING, Evidence.FAILED, Evidence.TIE):
+        return evidence.value
+    counted = program_choice(trajectory)
+    if counted is None:
+        return "unread"
+    return "right" if counted == label else "wrong"
+
+
+def program_choice(trajectory: Trajectory) -> int | None:
+    """Return the candidate that the last successful program counts most for.
+
+    None if there is no such program, or if it prints no count for each response.
+    """
+    call = trajectory.decisive
+    if call is None or not isinstance(call.outcome, Execution):
+        return None
+    position = most_counted(call.outcome.stdout, len(trajectory.view.order))
+    return None if position is None else trajectory.view.order[position]
 
 
 def _stops(trajectories: list[Trajectory]) -> dict[str, float]:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from io import BytesIO
+from pathlib import Path
 from typing import Any
 
 from tirjudge_environments import JudgeTask, Reward, Score, Trajectory, Transcript
 from tirjudge_environments.orders import letter
 from tirjudge_training.rl.dynamic_sampling import Batch, ScoredRollouts
+from tirjudge_training.rl.trl_rollout import Row
 
 FOLDER = "rollouts"
 """The folder inside an RL stage's folder; `datasets.load_dataset` and `tirjudge data inspect` read it."""
+
+
+TOKENS = ("prompt_ids", "completion_ids", "mask", "logprobs")
+"""The columns of a rollout's tokens, in the order of the fields of `Row`."""
 
 
 def shard_name(step: int) -> str:
@@ -28,6 +34,22 @@ def shard(step: int, batch: Batch) -> bytes:
     # In memory first, so that the run folder can write the file atomically.
     pq.write_table(pa.Table.from_pylist(list(_rows(step, batch)), schema=_schema()), file, compression="zstd")
     return file.getvalue()
+
+
+def compared_rows(folder: Path) -> list[Row]:
+    """Return two rollouts of each of the first four groups of the first batch of a stage.
+
+    On these rows, which the start of the stage sampled, `kl_start` compares the policy with the start.
+    """
+    import pyarrow.parquet as pq
+
+    rows = pq.read_table(folder / shard_name(0), columns=["id", "view", "sample", *TOKENS]).to_pylist()
+    groups = list(dict.fromkeys((row["id"], row["view"]) for row in rows))[:4]
+    return [
+        Row(*(tuple(row[name]) for name in TOKENS))
+        for row in rows
+        if (row["id"], row["view"]) in groups and row["sample"] < 2 and any(row["mask"])
+    ]
 
 
 def _rows(step: int, batch: Batch) -> Iterator[dict[str, Any]]:

@@ -20,6 +20,7 @@ from tirjudge_training.rl.engine import Engine
 from tirjudge_training.rl.grpo import build_trainer
 from tirjudge_training.rl.health import Health
 from tirjudge_training.rl.metrics import MetricsLog
+from tirjudge_training.rl.rollout_log import compared_rows
 from tirjudge_training.rl.sampling import BatchSampler
 from tirjudge_training.rl.stream import STREAM, RowStream, TaskSource
 from tirjudge_training.scoring import score_learned_tokens
@@ -106,6 +107,7 @@ def train_rl(
             output=str(run.path / CHECKPOINTS),
             on_batch=metrics_log.generation,
             on_sampled=metrics_log.sampled,
+            compared=lambda: compared_rows(run.path),
             on_weights=(lambda step: validation(engine, trained, step, False)) if validation else None,
             processes=processes,
             writer=writer,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from tirjudge_training.rl.batching import (
     prompt_order,
     seed_shuffle,
     shard_batch,
+    without_left_padding,
     written_tokens,
 )
 from tirjudge_training.rl.config import RlConfig
@@ -72,11 +73,13 @@ class JudgeBatches(GRPOTrainer):
         on_batch: BatchCallback,
         on_sampled: Progress,
         on_weights: Callable[[int], None] | None = None,
+        compared: Callable[[], Sequence[Row]] = lambda: (),
         processes: Processes = ALONE,
         **trl: Any,
     ) -> None:
         self.engine, self.config, self.seed = engine, config, seed
         self.on_batch, self.processes = on_batch, processes
+        self._compared, self._compared_rows = compared, None
         self.sampling = BatchSampler(
             engine,
             source,
@@ -141,8 +144,19 @@ class JudgeBatches(GRPOTrainer):
         self._timer.end("logprobs")
         self._batch_metrics = self.on_batch(replace(generation, sampler_gap=gap))
         self._timer.end("record")
+        self._batch_metrics = {**self._batch_metrics, **self._divergence()}
+        self._timer.end("logprobs")
         seed_shuffle(shuffle)  # TRL shuffles the output next
         return output
+
+    def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
+        """Return the schedule of the learning rate; transformers' own would begin a warm-up at 0."""
+        from torch.optim.lr_scheduler import LambdaLR
+
+        if self.lr_scheduler is None:
+            share = partial(self.config.rate_share, steps=num_training_steps)
+            self.lr_scheduler = LambdaLR(optimizer or self.optimizer, share)
+        return self.lr_scheduler
 
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
         """Add the metrics of the generation batch, for the metrics log and for TRL's reporters."""
@@ -332,6 +346,21 @@ class JudgeBatches(GRPOTrainer):
         gap = (logprobs - part["sampling_per_token_logps"])[mask].abs()
         return gap.max().item() if gap.numel() else 0.0
 
+    def _divergence(self) -> dict[str, float]:
+        """Return `kl_start`: the KL divergence of the policy from the start of the stage, in nats per token.
+
+        It is the mean of log p(start) - log p(policy) over tokens that the start sampled, so that it needs no
+        reference model and is comparable between batches.
+        """
+        if self._compared_rows is None:
+            self._compared_rows = self.processes.first(lambda: list(self._compared()))
+        if not self._compared_rows:
+            return {}
+        part = _tensors([without_left_padding(row) for row in self._compared_rows], self.args.device)
+        mask = part["tool_mask"].bool()
+        change = part["sampling_per_token_logps"] - self._logprobs(part)
+        return {"kl_start": change[mask].mean().item()}
+
     def _logprobs(self, part: dict[str, Any]) -> Any:
         """Return the trainer's logprobs of completion tokens, by a forward pass unless TRL has them."""
         import torch
@@ -351,3 +380,24 @@ class JudgeBatches(GRPOTrainer):
             )
         self._written = None
         return logprobs
+
+
+def _tensors(rows: Sequence[Row], device: Any) -> dict[str, Any]:
+    """Return rows `without_left_padding` as the tensors of a TRL batch, padded on the right."""
+    import torch
+
+    width = max(len(row.completion_ids) for row in rows)
+
+    def padded(values: Sequence[Sequence[float]], dtype: torch.dtype) -> torch.Tensor:
+        filled = [[*one, *[0] * (width - len(one))] for one in values]
+        return torch.tensor(filled, dtype=dtype, device=device)
+
+    prompts = torch.tensor([row.prompt_ids for row in rows], device=device)
+    return {
+        "prompt_ids": prompts,
+        "prompt_mask": torch.ones_like(prompts),
+        "completion_ids": padded([row.completion_ids for row in rows], torch.long),
+        "completion_mask": padded([[1] * len(row.completion_ids) for row in rows], torch.long),
+        "tool_mask": padded([row.mask for row in rows], torch.long),
+        "sampling_per_token_logps": padded([row.logprobs for row in rows], torch.float32),
+    }
