@@ -138,7 +138,7 @@ def row(step: int, calls: float, **more: float) -> dict[str, float]:
 
 
 def stopped(rows: list[dict[str, float]], config: HealthConfig = HealthConfig()) -> str | None:
-    """Return the reason for which a run with these batches stops, and None for a run that goes on."""
+    """Return the reason for which a run with these batches stops; None if it goes on."""
     health = Health(config)
     try:
         for one in rows:
@@ -155,8 +155,6 @@ def test_programs_that_disappear_stop_a_run_within_three_batches() -> None:
     reason = stopped([row(step, each) for step, each in enumerate(calls)], config)
     assert reason is not None
     assert reason.startswith("rl stopped at step 4: tool use has collapsed: 0.00 calls per response")
-        "rl stopped at step 4: tool use has collapsed: 0.00 calls per response, down from 0.80"
-    )
     assert stopped([row(step, each) for step, each in enumerate(calls)], HealthConfig(tool_use=0)) is None
 
 

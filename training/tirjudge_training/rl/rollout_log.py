@@ -17,7 +17,7 @@ FOLDER = "rollouts"
 
 
 TOKENS = ("prompt_ids", "completion_ids", "mask", "logprobs")
-"""The columns of a rollout's tokens, in the order of the fields of `Row`."""
+"""The columns of a rollout's tokens."""
 
 
 def shard_name(step: int) -> str:
@@ -45,10 +45,13 @@ def compared_rows(folder: Path) -> list[Row]:
 
     rows = pq.read_table(folder / shard_name(0), columns=["id", "view", "sample", *TOKENS]).to_pylist()
     groups = list(dict.fromkeys((row["id"], row["view"]) for row in rows))[:4]
+    chosen = [row for row in rows if (row["id"], row["view"]) in groups and row["sample"] < 2]
     return [
-        Row(*(tuple(row[name]) for name in TOKENS))
-        for row in rows
-        if (row["id"], row["view"]) in groups and row["sample"] < 2 and any(row["mask"])
+        Row(
+            tuple(row["prompt_ids"]), tuple(row["completion_ids"]), tuple(row["mask"]), tuple(row["logprobs"])
+        )
+        for row in chosen
+        if any(row["mask"])
     ]
 
 

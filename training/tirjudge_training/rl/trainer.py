@@ -79,7 +79,8 @@ class JudgeBatches(GRPOTrainer):
     ) -> None:
         self.engine, self.config, self.seed = engine, config, seed
         self.on_batch, self.processes = on_batch, processes
-        self._compared, self._compared_rows = compared, None
+        self._compared = compared
+        self._compared_rows: list[Row] | None = None
         self.sampling = BatchSampler(
             engine,
             source,
@@ -153,9 +154,8 @@ class JudgeBatches(GRPOTrainer):
         """Return the schedule of the learning rate; transformers' own would begin a warm-up at 0."""
         from torch.optim.lr_scheduler import LambdaLR
 
-        if self.lr_scheduler is None:
-            share = partial(self.config.rate_share, steps=num_training_steps)
-            self.lr_scheduler = LambdaLR(optimizer or self.optimizer, share)
+        share = partial(self.config.rate_share, steps=num_training_steps)
+        self.lr_scheduler = LambdaLR(optimizer or self.optimizer, share)
         return self.lr_scheduler
 
     def log(self, logs: dict[str, Any], start_time: float | None = None) -> None:
