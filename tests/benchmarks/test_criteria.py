@@ -12,8 +12,8 @@ from benchmarks.criteria.__main__ import alone, compared, measure
 from benchmarks.criteria.rows import criterion
 from research.smol import sources
 from tests.tirjudge.endpoint_server import chat, serving
-from tirjudge_environments.criteria import read_criteria
 from tirjudge_environments.instruction_checks import IFEVAL, verifiers_of
+from tirjudge_environments.tasks import read_criteria
 
 
 @pytest.mark.skipif(

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from tirjudge.evaluation.protocols.rationale_consistency import PRECISION, RECALL
 from tirjudge_environments import Malformed, Question
 from tirjudge_environments.formats.rationale import EVALUATED, reasons_ask
-from tirjudge_environments.rationales.matching import Matching, read_matching
+from tirjudge_environments.rationales import Matching, read_matching
 
 Extras = dict[str, dict[str, Any]]
 

@@ -14,8 +14,8 @@ from tirjudge.judging.views import Confidence
 from tirjudge.storage.records import failed, passages, reward_record, verdict_record
 from tirjudge.storage.run_folder import read_lines
 from tirjudge_environments import Criterion, JudgeTask, Message, Refused, Score, Trajectory
-from tirjudge_environments.criteria import LARGEST_WEIGHT
 from tirjudge_environments.registry import first_fault
+from tirjudge_environments.tasks import LARGEST_WEIGHT
 from tirjudge_environments.templates import conversation_text
 
 _PROMPT, _REFERENCE = "prompt", "reference"

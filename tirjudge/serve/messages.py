@@ -12,8 +12,7 @@ from tirjudge.judging.judgment import Judgment
 from tirjudge.judging.views import JudgedCriterion, JudgedProgram, JudgedView
 from tirjudge.selection.group_rewards import GroupOptions, GroupRewards
 from tirjudge_environments import JudgeTask, derive_seed
-from tirjudge_environments.criteria import LARGEST_WEIGHT
-from tirjudge_environments.tasks import read_task
+from tirjudge_environments.tasks import LARGEST_WEIGHT, read_task
 from tirjudge_sandbox.http.fields import Message, Text
 
 MOST_QUESTIONS = 256

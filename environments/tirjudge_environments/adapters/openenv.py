@@ -12,7 +12,7 @@ from openenv.core.client_types import StepResult
 from openenv.core.env_server import Action, Environment, Observation, State, create_app
 from pydantic import Field
 
-from tirjudge_environments.adapters.chat_dialogue import ChatDialogue, Reply
+from tirjudge_environments.adapters.dialogues import ChatDialogue, Reply
 from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.types import Reward, StopReason
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput, ConversationType
 
-from tirjudge_environments.adapters.chat_dialogue import ChatDialogue
+from tirjudge_environments.adapters.dialogues import ChatDialogue, reward_of
 from tirjudge_environments.adapters.settings import JudgeSettings
-from tirjudge_environments.adapters.single_views import reward_of
 
 
 class JudgeEnv(BaseTextEnv):

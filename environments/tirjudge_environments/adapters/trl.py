@@ -6,9 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
-from tirjudge_environments.adapters.sandbox_thread import SandboxThread
+from tirjudge_environments.adapters.dialogues import SandboxThread, ToolDialogue
 from tirjudge_environments.adapters.settings import JudgeSettings
-from tirjudge_environments.adapters.tool_dialogue import ToolDialogue
 from tirjudge_environments.types import Reward, Score
 
 

@@ -10,10 +10,8 @@ from typing import Any
 import verifiers.v1 as vf
 from pydantic import Field, TypeAdapter
 
-from tirjudge_environments.adapters.sandbox_thread import SandboxThread
+from tirjudge_environments.adapters.dialogues import SandboxThread, ToolDialogue, reward_of
 from tirjudge_environments.adapters.settings import JudgeSettings
-from tirjudge_environments.adapters.single_views import reward_of
-from tirjudge_environments.adapters.tool_dialogue import ToolDialogue
 from tirjudge_sandbox import Execution
 
 _EXECUTIONS = TypeAdapter(tuple[Execution, ...])

@@ -12,16 +12,16 @@ from verl.tools.base_tool import BaseTool
 from verl.tools.schemas import OpenAIFunctionToolSchema, ToolResponse
 from verl.utils.profiler import simple_timer
 
-from tirjudge_environments.adapters.sandbox_thread import SandboxThread
-from tirjudge_environments.adapters.settings import JudgeSettings
-from tirjudge_environments.adapters.single_views import (
+from tirjudge_environments.adapters.dialogues import (
     TASK_COLUMN,
     VERL_MANAGER,
+    SandboxThread,
     read_stored_task,
     reward_of,
     row_view,
     score_together,
 )
+from tirjudge_environments.adapters.settings import JudgeSettings
 from tirjudge_environments.formats.tir import RUN_PYTHON
 from tirjudge_environments.programs.outputs import output_text
 from tirjudge_environments.quoting import quote_control_tokens
@@ -40,9 +40,9 @@ class JudgeLoop(AgentLoopBase):
           settings: {judge: tir-pairwise}
 
     and set `agent_name: judge` in every row, with the judge's row in `extra_info`, or its task as JSON in the
-    field `task` (`single_views.write_task`). The prompt, the ids of the sandbox's text and the mask equal
+    field `task` (`dialogues.write_task`). The prompt, the ids of the sandbox's text and the mask equal
     those of our own engine; the model's ids are as sampled. A judge whose reward links the views of a task
-    also needs `agent.agent_loop_manager_class` set to `single_views.VERL_MANAGER`: a rollout is then one of
+    also needs `agent.agent_loop_manager_class` set to `dialogues.VERL_MANAGER`: a rollout is then one of
     every view.
     """
 

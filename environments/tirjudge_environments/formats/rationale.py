@@ -12,8 +12,7 @@ from tirjudge_environments.base import JudgeCard
 from tirjudge_environments.formats.text_only import TextPair, Wording
 from tirjudge_environments.orders import letter
 from tirjudge_environments.parsing import behind_thinking
-from tirjudge_environments.rationales.matching import Matching, matching_ask, read_matching
-from tirjudge_environments.rationales.reasons import read_assessment
+from tirjudge_environments.rationales import Matching, matching_ask, read_assessment, read_matching
 from tirjudge_environments.rewards import failed
 from tirjudge_environments.types import (
     Episode,

@@ -1,7 +1,7 @@
 """Checks of instructions that a program can verify: IFEval's 25 and the families of `constraints`."""
 
-from tirjudge_environments.instruction_checks.base import Verifier
 from tirjudge_environments.instruction_checks.english import MissingExtra
+from tirjudge_environments.instruction_checks.ifeval import Verifier
 from tirjudge_environments.instruction_checks.registry import (
     IFEVAL,
     Followed,

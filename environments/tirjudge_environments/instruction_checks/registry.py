@@ -9,37 +9,34 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from tirjudge_environments.constraints import CHECKABLE, FAMILIES, Constraint, Slots
-from tirjudge_environments.instruction_checks.base import Instruction, Verifier
-from tirjudge_environments.instruction_checks.keywords import (
+from tirjudge_environments.instruction_checks.ifeval import (
     CapitalWordFrequency,
+    ConstrainedResponse,
+    EndChecker,
     EnglishCapital,
     EnglishLowercase,
     Existence,
     ForbiddenWords,
+    Instruction,
+    JsonFormat,
     KeywordFrequency,
     LetterFrequency,
-    ResponseLanguage,
-)
-from tirjudge_environments.instruction_checks.layout import (
-    ConstrainedResponse,
-    EndChecker,
-    JsonFormat,
     MultipleSections,
     NoComma,
+    NthParagraphFirstWord,
     NumberBulletLists,
     NumberHighlightedSections,
+    NumberParagraphs,
     NumberPlaceholders,
+    NumberSentences,
+    NumberWords,
     Postscript,
     Quotation,
     RepeatPrompt,
+    ResponseLanguage,
     Title,
     TwoResponses,
-)
-from tirjudge_environments.instruction_checks.lengths import (
-    NthParagraphFirstWord,
-    NumberParagraphs,
-    NumberSentences,
-    NumberWords,
+    Verifier,
 )
 from tirjudge_environments.registry import first_fault
 

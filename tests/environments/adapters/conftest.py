@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 import pytest
 
-from tirjudge_environments.adapters.sandbox_thread import SandboxThread
+from tirjudge_environments.adapters.dialogues import SandboxThread
 
 _PACKAGES = ("openenv", "skyrl_gym", "trl", "verifiers", "verl")
 

@@ -10,8 +10,8 @@ from typing import Any
 from tirjudge.generation.scripted import ScriptedGenerator
 from tirjudge.rollout import Rollout
 from tirjudge_environments import By, Completion, Finish, Reward, StopReason, ToolCall, Trajectory
+from tirjudge_environments.adapters.dialogues import score_alone
 from tirjudge_environments.adapters.settings import JudgeSettings
-from tirjudge_environments.adapters.single_views import score_alone
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.tokenization import Encoder
 from tirjudge_sandbox import open_sandbox

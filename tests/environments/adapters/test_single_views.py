@@ -9,9 +9,13 @@ import pytest
 
 from tests.environments.adapters.dialogues import ASK, ROW, A, settings
 from tirjudge_environments import Unscored
-from tirjudge_environments.adapters.chat_dialogue import ChatDialogue
-from tirjudge_environments.adapters.single_views import LinkedViews, reward_of, row_view
-from tirjudge_environments.adapters.tool_dialogue import ToolDialogue
+from tirjudge_environments.adapters.dialogues import (
+    ChatDialogue,
+    LinkedViews,
+    ToolDialogue,
+    reward_of,
+    row_view,
+)
 from tirjudge_environments.adapters.trl import JudgeEnv, judge_reward
 from tirjudge_environments.registry import open_environment
 from tirjudge_environments.tasks import read_task

@@ -19,7 +19,7 @@ from tests.environments.adapters.dialogues import (
     settings,
 )
 from tests.environments.adapters.examples import example
-from tirjudge_environments.adapters.single_views import LinkedViews
+from tirjudge_environments.adapters.dialogues import LinkedViews
 
 skyrl_gym.register(id="scripted-judge", entry_point="tirjudge_environments.adapters.skyrl:JudgeEnv")
 CONFIG = settings().model_dump(exclude_defaults=True)

@@ -6,8 +6,7 @@ from typing import Any
 
 from tests.environments.adapters.dialogues import ASK, COUNT, Script, Turn, ours, outcome, settings
 from tirjudge_environments import Reward
-from tirjudge_environments.adapters.sandbox_thread import SandboxThread
-from tirjudge_environments.adapters.tool_dialogue import ToolDialogue
+from tirjudge_environments.adapters.dialogues import SandboxThread, ToolDialogue
 
 
 def message(turn: Turn) -> dict[str, Any]:

@@ -29,7 +29,7 @@ from tests.environments.adapters.dialogues import (
 from tests.environments.adapters.examples import example
 from tests.tirjudge.tiny_models import tiny_qwen3
 from tirjudge_environments import Reward
-from tirjudge_environments.adapters.single_views import LinkedViews
+from tirjudge_environments.adapters.dialogues import LinkedViews
 from tirjudge_environments.adapters.trl import JudgeEnv, judge_reward
 from tirjudge_environments.tasks import Columns
 

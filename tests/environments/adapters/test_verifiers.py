@@ -28,9 +28,8 @@ from tests.environments.adapters.dialogues import (
 from tests.environments.adapters.examples import example
 from tests.environments.adapters.harness_program import installed_program
 from tests.tirjudge.endpoint_server import EndpointServer, serving
-from tirjudge_environments.adapters.chat_dialogue import ChatDialogue
+from tirjudge_environments.adapters.dialogues import ChatDialogue, LinkedViews
 from tirjudge_environments.adapters.settings import JudgeSettings
-from tirjudge_environments.adapters.single_views import LinkedViews
 from tirjudge_environments.adapters.verifiers import JudgeTaskset, JudgeTasksetConfig
 
 SETTINGS = settings(options={"order": "given", "protocol": "tool"})

@@ -14,7 +14,7 @@ from tests.environments.adapters.dialogues import ROW, SCRIPTS, Script, ours, ou
 from tests.environments.adapters.examples import example
 from tests.tirjudge.tiny_models import bpe_tokenizer
 from tirjudge_environments import Transcript
-from tirjudge_environments.adapters.single_views import VERL_MANAGER, LinkedViews, write_task
+from tirjudge_environments.adapters.dialogues import VERL_MANAGER, LinkedViews, write_task
 from tirjudge_environments.adapters.verl import JudgeLoop, PythonTool
 from tirjudge_environments.tasks import read_task
 from tirjudge_environments.tokenization import ChatEncoder

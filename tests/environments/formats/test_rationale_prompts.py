@@ -9,8 +9,7 @@ import pytest
 
 from tirjudge_environments import Message
 from tirjudge_environments.formats.rationale import Rationale
-from tirjudge_environments.rationales import decomposition_ask, flaws_ask, matching_ask
-from tirjudge_environments.rationales.flaws import FLAWS, Grounding
+from tirjudge_environments.rationales import FLAWS, Grounding, decomposition_ask, flaws_ask, matching_ask
 from tirjudge_environments.templates import load_template
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -10,8 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tirjudge_environments import Malformed
-from tirjudge_environments.rationales import match, rationale_consistency, read_matching
-from tirjudge_environments.rationales.matching import Matching, Pair, read_scores
+from tirjudge_environments.rationales import (
+    Matching,
+    Pair,
+    match,
+    rationale_consistency,
+    read_matching,
+    read_scores,
+)
 
 SCORES = (0.0, 0.25, 0.5, 0.75, 1.0)
 

@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner, Result
 
 from tests.training.launch.judged_pairs import MINI, write_recipe
-from tirjudge_environments.adapters.single_views import read_stored_task
+from tirjudge_environments.adapters.dialogues import read_stored_task
 from tirjudge_training.cli import train
 from tirjudge_training.config_files import load
 from tirjudge_training.launch import verl_stage

@@ -8,7 +8,7 @@ from tirjudge.evaluation.base import JudgedRow
 from tirjudge.evaluation.stored_outputs.base import Fields, Unreadable, need_list, need_object, shown
 from tirjudge_environments import Malformed
 from tirjudge_environments.formats.rationale import EVALUATED
-from tirjudge_environments.rationales.matching import Matching, match, read_scores
+from tirjudge_environments.rationales import Matching, match, read_scores
 
 _PEOPLE = "human-checklist"
 _SUFFIX = "-checklist"

@@ -11,7 +11,7 @@ from tirjudge.evaluation.base import Index, Number, Vote
 from tirjudge.judging.criteria import CriterionVerdict, aggregate
 from tirjudge.judging.judgment import highest
 from tirjudge_environments import Criterion, StopReason
-from tirjudge_environments.criteria import LARGEST_WEIGHT
+from tirjudge_environments.tasks import LARGEST_WEIGHT
 from tirjudge_sandbox import Status
 
 _SYNTAX = ("SyntaxError", "IndentationError", "TabError")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from tirjudge_environments.adapters.single_views import VERL_MANAGER
+from tirjudge_environments.adapters.dialogues import VERL_MANAGER
 from tirjudge_training.config_files import BadRecipe
 from tirjudge_training.planning.memory import HALF, TRAINED, Shape, gib
 from tirjudge_training.planning.preflight import TooSmall

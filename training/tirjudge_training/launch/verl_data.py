@@ -7,8 +7,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from tirjudge_environments.adapters.dialogues import TASK_COLUMN, VIEW_COLUMN, write_task
 from tirjudge_environments.adapters.settings import JudgeSettings
-from tirjudge_environments.adapters.single_views import TASK_COLUMN, VIEW_COLUMN, write_task
 from tirjudge_training.data.base import WITHOUT_TOOLS, Data
 from tirjudge_training.data.rows import JUDGES
 from tirjudge_training.launch.verl_config import Rows

@@ -10,7 +10,7 @@ from pydantic import BaseModel
 
 from tirjudge.storage.run_folder import JsonObject
 from tirjudge_environments import Malformed
-from tirjudge_environments.rationales.decomposition import SIZES, decomposition_ask, read_decomposition
+from tirjudge_environments.rationales import SIZES, decomposition_ask, read_decomposition
 from tirjudge_sandbox import Sandbox
 from tirjudge_training.corpora.base import ChatTurn, Sampler, Skipped, Source, SourceCard, SourceItem
 

@@ -1,0 +1,343 @@
+"""Dialogues inside a framework: rows and rewards of single views, messages or tool calls, and a sandbox."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import json
+import sys
+import threading
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter
+
+from tirjudge_environments.adapters.settings import JudgeSettings
+from tirjudge_environments.base import Environment
+from tirjudge_environments.programs.recording import RecordingSandbox, ReplaySandbox
+from tirjudge_environments.quoting import quote_control_tokens
+from tirjudge_environments.session import JudgeSession
+from tirjudge_environments.tasks import read_task
+from tirjudge_environments.types import (
+    Completion,
+    Episode,
+    Finish,
+    JudgeTask,
+    Reward,
+    Score,
+    StopReason,
+    ToolCall,
+    Trajectory,
+    Unscored,
+    View,
+)
+from tirjudge_sandbox import Execution, Sandbox, open_sandbox
+
+T = TypeVar("T")
+
+_open: dict[str, SandboxThread] = {}
+_opening = threading.Lock()
+
+
+class SandboxThread:
+    """A sandbox in a thread, opened at first use and shared by all dialogues with the same options.
+
+    It is closed when Python exits, or by `close_all`.
+    """
+
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="tirjudge-sandbox", daemon=True)
+        self._thread.start()
+        self.sandbox: Sandbox = self.run(_entered(name, options))
+
+    @classmethod
+    def shared(cls, name: str, options: Mapping[str, Any]) -> SandboxThread:
+        """Return the shared sandbox for these options.
+
+        Raises what `open_sandbox` raises, and SandboxUnavailable if it cannot run here.
+        """
+        key = json.dumps([name, dict(options)], sort_keys=True)
+        with _opening:
+            if key not in _open:
+                _open[key] = cls(name, options)
+            return _open[key]
+
+    @classmethod
+    def close_all(cls) -> None:
+        """Close the shared sandboxes and their processes; the next dialogue opens a new one."""
+        with _opening:
+            while _open:
+                _open.popitem()[1].close()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the sandbox's loop and wait for it in the calling thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    async def awaited(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the sandbox's loop and await it; cancellation cancels the coroutine."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    def close(self) -> None:
+        self.run(self.sandbox.__aexit__(None, None, None))
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+atexit.register(SandboxThread.close_all)
+
+
+async def _entered(name: str, options: Mapping[str, Any]) -> Sandbox:
+    sandbox = open_sandbox(name, **options)
+    return await sandbox.__aenter__()
+
+
+VIEW_COLUMN = "view"
+"""The column that names the view of a row, for tasks with several views."""
+TASK_COLUMN = "task"
+"""The column with a task as JSON, which may take the place of the columns of a judge's row: Parquet gives all
+rows of a column the same fields, and tasks have different ones."""
+VERL_MANAGER = "tirjudge_environments.adapters.verl_views.JudgeLoopManager"
+"""The manager of agent loops with which verl trains a judge whose views are linked."""
+_TASKS = TypeAdapter(JudgeTask)
+
+_WHO_CAN = (
+    "use our own trainer (`tirjudge train`), or TRL with the rollout_func "
+    "`tirjudge_training.rl.trl_rollout.JudgeRolloutFunc`, or verl by `tirjudge launch verl`"
+)
+
+
+class LinkedViews(ValueError):
+    """The reward of this judge needs several rollouts; the message names the trainers that support it."""
+
+
+def write_task(task: JudgeTask) -> str:
+    """Return a task as JSON, for the column `task` of a row."""
+    return _TASKS.dump_json(task).decode()
+
+
+def read_stored_task(text: str) -> JudgeTask:
+    """Return the task that `write_task` wrote; raises ValueError for anything else."""
+    return _TASKS.validate_json(text)
+
+
+def row_view(environment: Environment, task: JudgeTask, row: Mapping[str, Any], framework: str) -> View:
+    """Return the view of a row.
+
+    Raises LinkedViews for a judge whose reward compares several views, since the reward of a single one would
+    be wrong. Raises ValueError if the task has several views and the row does not name one in its column
+    `view`.
+    """
+    views = environment.views(task)
+    if environment.linked:
+        raise LinkedViews(
+            f"this judge's reward links the views of a task, and {framework} scores one rollout at a time: "
+            + _WHO_CAN
+        )
+    named = {view.name: view for view in views}
+    if len(views) == 1:
+        return views[0]
+    if row.get(VIEW_COLUMN) not in named:
+        raise ValueError(
+            f"task {task.id!r} has the views {', '.join(named)}: give one row per view, "
+            f"with its name in the column `{VIEW_COLUMN}`"
+        )
+    return named[str(row[VIEW_COLUMN])]
+
+
+def score_alone(environment: Environment, task: JudgeTask, trajectory: Trajectory) -> Score:
+    """Score one rollout; Unscored if the reward needs the answers of another model."""
+    return score_together(environment, task, (trajectory,))[0]
+
+
+def score_together(
+    environment: Environment, task: JudgeTask, trajectories: Sequence[Trajectory]
+) -> tuple[Score, ...]:
+    """Score one rollout of each view of a task; Unscored if the reward needs the answers of another model."""
+    group = [Episode(task, trajectories[0].sample, tuple(trajectories))]
+    if environment.questions(group):
+        reason = f"the reward needs the answers of another model, and adapters ask none: {_WHO_CAN}"
+        return (Unscored(reason),) * len(trajectories)
+    return environment.score(group, {})[0]
+
+
+def reward_of(score: Score, task: JudgeTask) -> Reward:
+    """Return the reward, for frameworks without unscored rollouts; raises RuntimeError for an Unscored."""
+    if isinstance(score, Unscored):
+        raise RuntimeError(f"task {task.id!r} cannot be scored: {score.reason}")
+    return score
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The reply to one turn of the model."""
+
+    text: str
+    """The program's output; empty if the turn continues or the dialogue has ended."""
+    score: Score | None
+    """None until the dialogue has ended."""
+    stop: StopReason | None
+    """The reason why it ended; None until then."""
+
+    @property
+    def done(self) -> bool:
+        return self.score is not None
+
+
+class ChatDialogue:
+    """A row's dialogue under the `fence` protocol, with outputs as separate messages.
+
+    The framework's sampling must stop at `stop`. Without token ids the session drops text that the model
+    wrote after a program, but the framework has already kept it.
+    """
+
+    def __init__(self, settings: JudgeSettings, row: Mapping[str, Any], *, framework: str) -> None:
+        """Start a dialogue for a row.
+
+        Raises RowError for a bad row, LinkedViews for a judge whose reward needs several rollouts, and
+        ValueError for a judge with a prefill or native tools.
+        """
+        self.task = read_task(row, default_id="row", columns=settings.columns)
+        self._environment = settings.environment
+        self._thread = SandboxThread.shared(settings.sandbox, settings.sandbox_options)
+        view = row_view(self._environment, self.task, row, framework)
+        self._session = JudgeSession(
+            self._environment,
+            self.task,
+            view,
+            self._thread.sandbox,
+            budget=settings.budget,
+            limits=settings.limits,
+            seed=settings.dialogue_seed(self.task, view),
+        )
+        prompt = self._session.prompt
+        if prompt.prefill or prompt.tools:
+            raise ValueError(
+                f"{framework} passes only text to its environments: this judge "
+                + ("has a prefill" if prompt.prefill else "needs the `fence` protocol")
+            )
+        self.stop = prompt.stop
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The judge's prompt as chat messages, which the framework encodes: control tokens are quoted."""
+        return [
+            {"role": message.role, "content": quote_control_tokens(message.content)}
+            for message in self._session.prompt.messages
+        ]
+
+    def step(self, text: str) -> Reply:
+        """Process a turn of the model and wait for its program; raises RuntimeError once it is done."""
+        paused = text.endswith(self.stop) if self.stop else False
+        completion = Completion(text=text, finish=Finish.STOP if paused else Finish.END)
+        appended = self._thread.run(self._session.step(completion))
+        if not self._session.done:
+            shown = "".join(segment.text for segment in appended)
+            return Reply(quote_control_tokens(shown), None, None)
+        trajectory = self._session.trajectory
+        return Reply("", score_alone(self._environment, self.task, trajectory), trajectory.stop)
+
+
+ENDED = "The dialogue has ended: this program was not run."
+_UNLIMITED = sys.maxsize
+
+
+class ToolDialogue:
+    """A row's dialogue under the `tool` protocol.
+
+    During the dialogue `call` runs programs. Afterwards `score` replays it from the framework's messages with
+    the recorded executions, since the reward depends on everything that the model wrote.
+    """
+
+    def __init__(self, settings: JudgeSettings, row: Mapping[str, Any], *, framework: str) -> None:
+        """Prepare a dialogue for a row.
+
+        Raises RowError for a bad row, LinkedViews for a judge whose reward needs several rollouts, and
+        ValueError for a judge without native tool calls.
+        """
+        self.task = read_task(row, default_id="row", columns=settings.columns)
+        self._settings = settings
+        self._view = row_view(settings.environment, self.task, row, framework)
+        prompt = settings.environment.prompt(self.task, self._view)
+        if prompt.stop or prompt.prefill or len(prompt.messages) != 1:
+            raise ValueError(
+                f"{framework} needs native tools and one user message: open the judge with protocol='tool', "
+                "or use TRL's rollout_func tirjudge_training.rl.trl_rollout.JudgeRolloutFunc"
+            )
+        self.prompt = quote_control_tokens(prompt.messages[0].content)
+        """The framework encodes the prompt and the outputs: control tokens are quoted in both."""
+        self._live: JudgeSession | None = None
+        self._recorder: RecordingSandbox | None = None
+
+    @property
+    def executions(self) -> tuple[Execution, ...]:
+        """The executions of the programs so far, in order."""
+        return tuple(self._recorder.executions) if self._recorder else ()
+
+    async def call(self, code: str, sandbox: Sandbox) -> str:
+        """Run a program; return its output or, in one line, the reason why there is none."""
+        if self._live is None:
+            self._recorder = RecordingSandbox(sandbox)
+            self._live = self._session(self._recorder, turns=_UNLIMITED)
+        if self._live.done:
+            return ENDED
+        call = ToolCall("call", "run_python", json.dumps({"code": code}))
+        turn = Completion(text="", finish=Finish.TOOL_CALL, tool_calls=(call,))
+        appended = await self._live.step(turn)
+        return quote_control_tokens(appended[0].text) if appended else ENDED
+
+    async def score(self, messages: Sequence[Mapping[str, Any]], executions: Sequence[Execution]) -> Score:
+        """Score the whole dialogue.
+
+        `messages` are in OpenAI's format; the arguments of a call may be a text or an object.
+        """
+        trajectory = await self._replay(messages, executions)
+        return score_alone(self._settings.environment, self.task, trajectory)
+
+    async def _replay(
+        self, messages: Sequence[Mapping[str, Any]], executions: Sequence[Execution]
+    ) -> Trajectory:
+        session = self._session(ReplaySandbox(executions), turns=self._settings.turns)
+        for number, (completion, answered) in enumerate(_turns(messages), start=1):
+            if session.done:
+                break
+            # A last call without an answer means that the framework ran out of tokens before the output.
+            if completion.tool_calls and not answered and number < self._settings.turns:
+                session.fail(StopReason.TOKEN_BUDGET, "no room for a program's output")
+                break
+            await session.step(completion)
+        if not session.done:
+            session.fail(StopReason.TOKEN_BUDGET, "the dialogue was cut before a verdict")
+        return session.trajectory
+
+    def _session(self, sandbox: Sandbox, *, turns: int) -> JudgeSession:
+        """Open a session without a token limit, which the framework enforces."""
+        return JudgeSession(
+            self._settings.environment,
+            self.task,
+            self._view,
+            sandbox,
+            budget=replace(self._settings.budget, turns=turns, tokens=_UNLIMITED),
+            limits=self._settings.limits,
+            seed=self._settings.dialogue_seed(self.task, self._view),
+        )
+
+
+def _turns(messages: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Completion, bool]]:
+    """Yield each turn of the model, with True if any message follows it."""
+    for number, message in enumerate(messages):
+        if message["role"] == "assistant":
+            calls = tuple(_calls(message))
+            finish = Finish.TOOL_CALL if calls else Finish.END
+            text = message.get("content") or ""
+            yield Completion(text=text, finish=finish, tool_calls=calls), number + 1 < len(messages)
+
+
+def _calls(message: Mapping[str, Any]) -> Iterator[ToolCall]:
+    for number, call in enumerate(message.get("tool_calls") or ()):
+        function = call.get("function", call)
+        arguments = function["arguments"]
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments)
+        yield ToolCall(f"call-{number}", function["name"], text)
