@@ -52,7 +52,6 @@ class Runs:
 
 
 CONSTRAINT = {"prompt": "p", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
-ADAPTERS = "tests/environments/adapters/test_documentation.py"
 EXTENSIONS = "tests/test_extending_docs.py"
 ADDS = "def add(a, b):\n    return a + b\n"
 RUNS = {
@@ -70,7 +69,7 @@ RUNS = {
     "group-rewards.md#1": Runs("(1.0, 0.0) 1\n"),
     "group-rewards.md#2": Runs(),
     "judge.md#1": Runs(),
-    "rollout.md#1": Runs(
+    "embedding.md#1": Runs(
         "Verdict(",
         instead={
             "Qwen/Qwen3-4B-Instruct-2507": lambda: str(resolve_model("mini")),
@@ -86,9 +85,8 @@ RUNS = {
 }
 """Page and number of the block on it, to what it needs and prints."""
 ELSEWHERE = {
-    "embedding.md": ADAPTERS,
     "extending.md": EXTENSIONS,
-    "inspect.md": "tests/tirjudge/adapters/test_inspect_ai.py",
+    "embedding.md#2": "tests/tirjudge/adapters/test_inspect_ai.py",
     "judges.md": "tests/tirjudge/judging/test_judge_rationale.py",
     "sandbox-server.md#1": "tests/sandbox/test_conformance.py",
     "training.md": "tests/training/rl/test_trl_rollout.py",

@@ -245,7 +245,7 @@ def test_every_shipped_recipe_is_checked() -> None:
 
 
 def test_the_documentation_lists_every_ablation_with_its_description() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "papers.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "judges.md").read_text(encoding="utf-8")
     listed = [line for line in page.splitlines() if line.startswith("| `ablations/")]
     assert listed == [f"| `{name}` | {load(Recipe, name).description} |" for name in ABLATIONS]
 

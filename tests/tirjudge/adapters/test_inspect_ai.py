@@ -135,9 +135,9 @@ def test_a_solver_runs_programs_and_asks_a_judge(tmp_path: Path, server: Endpoin
 
 def test_the_task_of_the_documentation(tmp_path: Path, server: EndpointServer) -> None:
     server.script = lambda body: chat("<preference>A</preference>")
-    (code,) = [block.code for block in blocks() if (block.page, block.language) == ("inspect.md", "python")]
+    (code,) = [block.code for block in blocks() if "from inspect_ai import Task" in block.code]
     names: dict[str, Any] = {}
-    exec(compile(code.replace("http://localhost:8000/v1", server.url), "inspect.md", "exec"), names)
+    exec(compile(code.replace("http://localhost:8000/v1", server.url), "embedding.md", "exec"), names)
     found = names["summaries"]()
     log = evaluated(tmp_path, list(found.dataset), ["A tragedy."], solver=found.solver, scorer=found.scorer)
     assert log.status == "success", log.error
