@@ -2,7 +2,6 @@
 
 import fnmatch
 import re
-import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,7 +34,7 @@ PACKAGES = {
     "tirjudge_sandbox": ROOT / "sandbox",
     "tirjudge_training": ROOT / "training",
 }
-GROUPS = set(tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["entry-points"])
+GROUPS = set(re.findall(r"`(tirjudge\.\w+)`", (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")))
 """Entry-point groups, which look like modules."""
 COMPARISONS = [*SANDBOX.names, *TRAINING.names]
 """Names of comparisons with peers, which look like paths."""
