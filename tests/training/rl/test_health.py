@@ -137,9 +137,9 @@ def row(step: int, calls: float, **more: float) -> dict[str, float]:
     return {"step": step, "tools/calls": calls, "tools/error_rate": 0.0, **more}
 
 
-def stopped(rows: list[dict[str, float]], config: HealthConfig = HealthConfig()) -> str | None:
+def stopped(rows: list[dict[str, float]], **config: float) -> str | None:
     """Return the reason for which a run with these batches stops; None if it goes on."""
-    health = Health(config)
+    health = Health(HealthConfig(**config))
     try:
         for one in rows:
             health.trained(one)
@@ -151,11 +151,10 @@ def stopped(rows: list[dict[str, float]], config: HealthConfig = HealthConfig())
 def test_programs_that_disappear_stop_a_run_within_three_batches() -> None:
     """The calls of a run on a small model whose guesses were paid: .80, .28, .01, .00."""
     calls = [0.80, 0.28, 0.01, 0.00, 0.01]
-    config = HealthConfig(tool_use=0.5)
-    reason = stopped([row(step, each) for step, each in enumerate(calls)], config)
+    reason = stopped([row(step, each) for step, each in enumerate(calls)], tool_use=0.5)
     assert reason is not None
     assert reason.startswith("rl stopped at step 4: tool use has collapsed: 0.00 calls per response")
-    assert stopped([row(step, each) for step, each in enumerate(calls)], HealthConfig(tool_use=0)) is None
+    assert stopped([row(step, each) for step, each in enumerate(calls)], tool_use=0) is None
 
 
 def test_tool_use_of_a_judge_without_tools_is_not_checked() -> None:
