@@ -10,6 +10,7 @@ import zipfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import grimp
 import pytest
 
 from benchmarks import layout
@@ -44,7 +45,27 @@ HEAVY = (
 )
 FRAMEWORKS = {"inspect_ai", "openenv", "skyrl_gym", "verifiers", "verl"}
 """An adapter whose class extends a framework's imports it at the top: there is no other place."""
+SHARED: dict[str, set[str]] = {
+    "tirjudge.attacks": {"base", "flips", "rows"},
+    "tirjudge.evaluation.benchmarks": {"base"},
+    "tirjudge.evaluation.protocols": set(),
+    "tirjudge.evaluation.stored_outputs": {"base", "reading", "recorded_views"},
+    "tirjudge.generation": {"base", "cached", "model_files", "spending", "vllm_worker", "weight_stream"},
+    "tirjudge_environments.adapters": {"dialogues", "settings", "verl_views"},
+    "tirjudge_environments.formats": {"rm_r1_rubrics", "text_only", "tir"},
+    "tirjudge_training.corpora.sources": set(),
+    "tirjudge_training.pipelines": {"base", "model_card", "pipeline"},
+    "tirjudge_training.policies": {"base", "weight_server", "weight_sync"},
+    "tirjudge_training.rl.losses": {"base"},
+    "tirjudge_training.stages": {"base"},
+}
+"""Modules that the members of a family share, by the package of the family. All its others are members."""
 EMPTY_NAMES = {"util", "utils", "helper", "helpers", "common", "misc", "manager"}
+
+
+@pytest.fixture(scope="module")
+def imports() -> grimp.ImportGraph:
+    return grimp.build_graph(*PACKAGES)
 
 
 def source_files() -> list[Path]:
@@ -134,6 +155,15 @@ def test_contracts_have_at_most_six_methods() -> None:
             ):
                 methods = [n for n in node.body if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
                 assert len(methods) <= 6, f"{path.name}: {node.name}"
+
+
+@pytest.mark.parametrize("family", SHARED)
+def test_members_of_a_family_never_import_each_other(family: str, imports: grimp.ImportGraph) -> None:
+    members = {module.rpartition(".")[2] for module in imports.find_children(family)} - SHARED[family]
+    assert len(members) > 1
+    layer = grimp.Layer(*members, independent=True)
+    found = imports.find_illegal_dependencies_for_layers([layer], containers={family})
+    assert sorted((one.importer, one.imported) for one in found) == []
 
 
 def test_trl_stays_in_four_files() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
+import _signal
 import atexit
 import builtins
 import functools

@@ -141,7 +141,7 @@ class Prepared:
 
     def write(self, data: Data, overrides: Sequence[str] = ()) -> list[str]:
         """Write the files and return the command that trains the stage."""
-        import yaml  # type: ignore[import-untyped]
+        import yaml
 
         self.folder.mkdir(parents=True, exist_ok=True)
         for name, tasks in self.tasks.items():
